@@ -1,0 +1,38 @@
+//! The command line: one file per command, each with its arguments on top and a `run` below.
+//! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Rupor takes posts in and says each thing once, in every channel that should hear it.
+#[derive(Debug, Parser)]
+#[command(name = "rupor", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {}
+
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {}
+}
+
+/// Prints an error with its causes on one line, where a person will look for it.
+#[expect(clippy::print_stderr, reason = "this is the one place that reports to the terminal")]
+fn report(error: &anyhow::Error) {
+    eprintln!("rupor: {error:#}");
+}
