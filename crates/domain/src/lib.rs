@@ -1,1 +1,35 @@
-//! Rupor: domain.
+//! WHAT IS TRUE: the rules of Rupor, pure. No I/O, no async; time and chance are arguments.
+//!
+//! One word per idea. A new word is added here or not used:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | workspace | a tenant; every row belongs to one and none sees another |
+//! | endpoint | an inbound door, known by its secret |
+//! | account | a sender: one bot or community token; owns the rate budget |
+//! | channel | a destination on an account |
+//! | source | where posts are pulled from |
+//! | message | normalised content, stored once |
+//! | facts | what was recognised in a message |
+//! | case | one real-world incident; messages attach to it |
+//! | route | which messages go to which channels |
+//! | delivery | one message to one channel or recipient |
+//! | part | one request of a delivery |
+//! | attempt | one claimed → sending of a delivery |
+//! | lane | the unit of order and isolation: one channel, or one campaign on one account |
+//! | campaign, recipient | a broadcast, and one of those it goes to |
+//! | event | an audit row |
+//! | dialogue, rule | the chat bot's state, and what moves it |
+//!
+//! Read in the order of the `mod` lines.
+
+pub mod ids;
+pub mod time;
+
+pub mod delivery;
+pub mod outcome;
+pub mod settle;
+
+pub mod limits;
+pub mod pacing;
+pub mod retry;

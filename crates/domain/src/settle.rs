@@ -1,0 +1,254 @@
+//! What an ended send means: for the delivery, for its channel and for its account.
+//!
+//! `settle` is the policy table of DESIGN §8 as one pure function. The SQLite driver calls it; the
+//! PostgreSQL functions say the same in SQL; random sequences compare the two.
+
+use crate::delivery::{AmbiguityPolicy, Counters, Reason, Status, Step, step};
+use crate::ids::ChannelId;
+use crate::limits::*;
+use crate::outcome::{CODE_NOT_READY, Category, Certainty, Failure, Outcome, Scope};
+use crate::retry::{Chance, backoff, doubled, not_ready_wait};
+use crate::time::{Span, Timestamp};
+
+/// How a claim ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    Outcome(Outcome),
+    /// The lease ran out. Whether a request had been recorded decides if the outcome is unknown.
+    LeaseExpired {
+        requested: bool,
+    },
+    /// Handed back unsent.
+    Released,
+}
+
+/// What the rules need to know about the delivery and its surroundings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Standing {
+    pub counters: Counters,
+    pub policy: AmbiguityPolicy,
+    pub channel: Option<ChannelId>,
+    pub error_streak: i32,
+    /// The channel of this account that flooded last, and until when.
+    pub flood: Option<(ChannelId, Timestamp)>,
+    /// Failures of the whole account in a row.
+    pub trouble_streak: i32,
+}
+
+/// What is true afterwards.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settlement {
+    pub status: Status,
+    pub reason: Option<Reason>,
+    pub counters: Counters,
+    /// Set exactly when the status is `retry`.
+    pub run_at: Option<Timestamp>,
+    pub channel: ChannelEffect,
+    pub account: AccountEffect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelEffect {
+    None,
+    /// It works: the streak of failures is over.
+    Healthy,
+    /// It asked for a pause; its own fault is not implied.
+    PauseUntil(Timestamp),
+    /// It failed for good once more.
+    Strike {
+        error_streak: i32,
+        paused_until: Timestamp,
+        disable: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountEffect {
+    None,
+    Healthy,
+    /// One chat floods: remembered, in case a second one does.
+    RememberFlood(ChannelId, Timestamp),
+    CooldownUntil(Timestamp),
+    /// Nothing this account sends can succeed: a person has to look.
+    Pause,
+}
+
+pub fn settle(standing: &Standing, ending: &Ending, now: Timestamp, chance: Chance) -> Settlement {
+    match ending {
+        Ending::Outcome(Outcome::Sent(_)) => sent(standing),
+        Ending::Outcome(Outcome::Failed(failure)) => failed(standing, failure, now, chance),
+        Ending::LeaseExpired { requested: true } => {
+            unknown(standing, Reason::LeaseExpired, Span::ZERO, now, chance)
+        }
+        Ending::LeaseExpired { requested: false } => lost(standing, now),
+        Ending::Released => Settlement::retry(standing.counters, Reason::Released, now),
+    }
+}
+
+fn sent(standing: &Standing) -> Settlement {
+    Settlement {
+        status: after(Step::Accept),
+        reason: None,
+        counters: standing.counters,
+        run_at: None,
+        channel: ChannelEffect::Healthy,
+        account: AccountEffect::Healthy,
+    }
+}
+
+fn failed(standing: &Standing, failure: &Failure, now: Timestamp, chance: Chance) -> Settlement {
+    match (failure.category, failure.certainty, failure.scope) {
+        (Category::Permanent, _, scope) => refused(standing, scope, now),
+        (Category::Transient, Certainty::Unknown, scope) => {
+            let wait = asked_wait(failure).unwrap_or(Span::ZERO);
+            let settled = unknown(standing, Reason::OutcomeUnknown, wait, now, chance);
+            match scope {
+                Scope::Platform => settled.account(cooldown(standing, failure, now)),
+                Scope::Delivery | Scope::Channel => settled,
+            }
+        }
+        (Category::Transient, Certainty::NotSent, Scope::Delivery) => {
+            try_again(standing, failure, now, chance)
+        }
+        (Category::Transient, Certainty::NotSent, _) if failure.is_flood() => flooded(standing, failure, now),
+        (Category::Transient, Certainty::NotSent, Scope::Channel) => {
+            let until = now + CHANNEL_WAIT;
+            Settlement::retry(standing.counters, Reason::Failed, until)
+                .channel(ChannelEffect::PauseUntil(until))
+        }
+        (Category::Transient, Certainty::NotSent, Scope::Platform) => {
+            Settlement::retry(standing.counters, Reason::AccountTrouble, now)
+                .account(cooldown(standing, failure, now))
+        }
+    }
+}
+
+fn refused(standing: &Standing, scope: Scope, now: Timestamp) -> Settlement {
+    match scope {
+        Scope::Delivery => Settlement::end(standing.counters, Step::Refuse, Reason::Refused),
+        Scope::Channel => {
+            let error_streak = standing.error_streak + 1;
+            Settlement::end(standing.counters, Step::Refuse, Reason::Refused).channel(ChannelEffect::Strike {
+                error_streak,
+                paused_until: now + doubled(CHANNEL_PAUSE, error_streak - 1, Span::from_hours(24)),
+                disable: error_streak >= CHANNEL_STREAK_MAX,
+            })
+        }
+        // One revoked token must not kill a backlog: the row waits for the account, uncharged.
+        Scope::Platform => {
+            Settlement::retry(standing.counters, Reason::AccountTrouble, now).account(AccountEffect::Pause)
+        }
+    }
+}
+
+fn try_again(standing: &Standing, failure: &Failure, now: Timestamp, chance: Chance) -> Settlement {
+    let mut counters = standing.counters;
+    let asked = asked_wait(failure).unwrap_or(Span::ZERO);
+    if failure.code == CODE_NOT_READY && counters.not_ready_waits < NOT_READY_WAITS_MAX {
+        counters.not_ready_waits += 1;
+        let wait = not_ready_wait(counters.not_ready_waits).max(asked);
+        return Settlement::retry(counters, Reason::NotReady, now + wait);
+    }
+    counters.charged += 1;
+    if counters.charged >= ATTEMPTS_MAX {
+        return Settlement::end(counters, Step::Die, Reason::AttemptsExhausted);
+    }
+    Settlement::retry(counters, Reason::Failed, now + backoff(counters.charged, chance).max(asked))
+}
+
+fn flooded(standing: &Standing, failure: &Failure, now: Timestamp) -> Settlement {
+    let mut counters = standing.counters;
+    let until = now + asked_wait(failure).unwrap_or(CHANNEL_WAIT);
+    counters.flood_waits += 1;
+    let since = *counters.flood_since.get_or_insert(now);
+    let settled = if counters.flood_waits >= FLOOD_WAITS_MAX || now - since >= FLOOD_TOTAL_MAX {
+        Settlement::end(counters, Step::Die, Reason::FloodCap)
+    } else {
+        Settlement::retry(counters, Reason::Flood, until)
+    };
+    match (failure.scope, standing.channel) {
+        (Scope::Channel, Some(channel)) if !second_flood(standing, channel, now) => settled
+            .channel(ChannelEffect::PauseUntil(until))
+            .account(AccountEffect::RememberFlood(channel, until)),
+        (Scope::Channel, Some(_)) => {
+            settled.channel(ChannelEffect::PauseUntil(until)).account(AccountEffect::CooldownUntil(until))
+        }
+        _ => settled.account(AccountEffect::CooldownUntil(until)),
+    }
+}
+
+/// A second chat of the account floods while the first still waits: it is the account that is too fast.
+fn second_flood(standing: &Standing, channel: ChannelId, now: Timestamp) -> bool {
+    standing.flood.is_some_and(|(first, until)| first != channel && until > now)
+}
+
+fn unknown(standing: &Standing, reason: Reason, asked: Span, now: Timestamp, chance: Chance) -> Settlement {
+    let mut counters = standing.counters;
+    counters.unknowns += 1;
+    counters.charged += 1;
+    let given_up = match standing.policy {
+        AmbiguityPolicy::Hold => true,
+        AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Reconcile => counters.unknowns > UNKNOWNS_MAX,
+        AmbiguityPolicy::Resend => false,
+    };
+    if given_up {
+        return Settlement::end(counters, Step::Die, Reason::OutcomeUnknown);
+    }
+    if counters.charged >= ATTEMPTS_MAX {
+        return Settlement::end(counters, Step::Die, Reason::AttemptsExhausted);
+    }
+    Settlement::retry(counters, reason, now + backoff(counters.charged, chance).max(asked))
+}
+
+/// The claim died before any request was recorded: nothing was sent, but the row may be what kills.
+fn lost(standing: &Standing, now: Timestamp) -> Settlement {
+    let mut counters = standing.counters;
+    counters.lost_claims += 1;
+    if counters.lost_claims >= LOST_CLAIMS_MAX {
+        return Settlement::end(counters, Step::Die, Reason::Poison);
+    }
+    Settlement::retry(counters, Reason::LeaseExpired, now)
+}
+
+fn cooldown(standing: &Standing, failure: &Failure, now: Timestamp) -> AccountEffect {
+    let own = doubled(ACCOUNT_COOLDOWN, standing.trouble_streak, ACCOUNT_COOLDOWN_MAX);
+    AccountEffect::CooldownUntil(now + asked_wait(failure).unwrap_or(own).max(own))
+}
+
+fn asked_wait(failure: &Failure) -> Option<Span> {
+    failure.wait().map(|wait| wait.min(RETRY_AFTER_MAX))
+}
+
+/// Every ending leaves `sending`.
+fn after(performed: Step) -> Status {
+    step(Status::Sending, performed).unwrap_or(Status::Dead)
+}
+
+impl Settlement {
+    fn end(counters: Counters, performed: Step, reason: Reason) -> Settlement {
+        Settlement {
+            status: after(performed),
+            reason: Some(reason),
+            counters,
+            run_at: None,
+            channel: ChannelEffect::None,
+            account: AccountEffect::None,
+        }
+    }
+
+    fn retry(counters: Counters, reason: Reason, run_at: Timestamp) -> Settlement {
+        Settlement { run_at: Some(run_at), ..Settlement::end(counters, Step::TryAgain, reason) }
+    }
+
+    fn channel(self, channel: ChannelEffect) -> Settlement {
+        Settlement { channel, ..self }
+    }
+
+    fn account(self, account: AccountEffect) -> Settlement {
+        Settlement { account, ..self }
+    }
+}
+
+#[cfg(test)]
+#[path = "settle_tests.rs"]
+mod tests;

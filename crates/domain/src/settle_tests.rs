@@ -1,0 +1,184 @@
+//! The policy table of DESIGN §8, row by row.
+
+use super::*;
+use crate::outcome::Sent;
+
+const NOW: Timestamp = Timestamp(1_000_000_000);
+const A: ChannelId = ChannelId(1);
+const B: ChannelId = ChannelId(2);
+
+fn standing(policy: AmbiguityPolicy) -> Standing {
+    Standing {
+        counters: Counters { attempt: 1, ..Counters::default() },
+        policy,
+        channel: Some(A),
+        error_streak: 0,
+        flood: None,
+        trouble_streak: 0,
+    }
+}
+
+fn failure(category: Category, scope: Scope) -> Failure {
+    Failure::new(category, scope, "x", "")
+}
+
+fn check(standing: &Standing, ending: Ending) -> Settlement {
+    settle(standing, &ending, NOW, Chance::NONE)
+}
+
+fn check_failure(standing: &Standing, failure: Failure) -> Settlement {
+    check(standing, Ending::Outcome(Outcome::Failed(failure)))
+}
+
+fn until(seconds: i64) -> Timestamp {
+    NOW + Span::from_secs(seconds)
+}
+
+#[test]
+fn sent_ends_the_streaks() {
+    let sent = Sent { provider_message_id: Some("1".into()), raw: serde_json::Value::Null };
+    let settled = check(&standing(AmbiguityPolicy::ResendOnce), Ending::Outcome(Outcome::Sent(sent)));
+    assert_eq!(settled.status, Status::Sent);
+    assert_eq!((settled.channel, settled.account), (ChannelEffect::Healthy, AccountEffect::Healthy));
+}
+
+#[test]
+fn a_transient_failure_backs_off_and_is_charged_five_times() {
+    let mut at = standing(AmbiguityPolicy::ResendOnce);
+    for (charged, seconds) in [(1, 2), (2, 4), (3, 8), (4, 16)] {
+        let settled = check_failure(&at, failure(Category::Transient, Scope::Delivery));
+        assert_eq!((settled.counters.charged, settled.run_at), (charged, Some(until(seconds))));
+        at.counters = settled.counters;
+    }
+    let settled = check_failure(&at, failure(Category::Transient, Scope::Delivery));
+    assert_eq!((settled.status, settled.reason), (Status::Dead, Some(Reason::AttemptsExhausted)));
+}
+
+#[test]
+fn a_named_wait_is_never_undercut() {
+    let asked = failure(Category::Transient, Scope::Delivery).retry_after(37_000);
+    assert_eq!(check_failure(&standing(AmbiguityPolicy::Resend), asked).run_at, Some(until(37)));
+}
+
+#[test]
+fn a_flood_pauses_the_channel_and_is_not_charged() {
+    let settled = check_failure(
+        &standing(AmbiguityPolicy::ResendOnce),
+        failure(Category::Transient, Scope::Channel).retry_after(5_000),
+    );
+    assert_eq!((settled.status, settled.run_at), (Status::Retry, Some(until(5))));
+    assert_eq!((settled.counters.charged, settled.counters.flood_waits), (0, 1));
+    assert_eq!(settled.channel, ChannelEffect::PauseUntil(until(5)));
+    assert_eq!(settled.account, AccountEffect::RememberFlood(A, until(5)));
+}
+
+#[test]
+fn a_second_flooding_chat_cools_the_account_down() {
+    let flood = || failure(Category::Transient, Scope::Channel).retry_after(5_000);
+    let mut at = Standing { flood: Some((B, until(1))), ..standing(AmbiguityPolicy::ResendOnce) };
+    assert_eq!(check_failure(&at, flood()).account, AccountEffect::CooldownUntil(until(5)));
+    at.flood = Some((B, NOW));
+    assert_eq!(check_failure(&at, flood()).account, AccountEffect::RememberFlood(A, until(5)));
+    at.flood = Some((A, until(1)));
+    assert_eq!(check_failure(&at, flood()).account, AccountEffect::RememberFlood(A, until(5)));
+}
+
+#[test]
+fn floods_end_at_the_cap() {
+    let flood = || failure(Category::Transient, Scope::Platform).retry_after(1_000);
+    let mut at = standing(AmbiguityPolicy::ResendOnce);
+    at.counters.flood_waits = FLOOD_WAITS_MAX - 1;
+    assert_eq!(check_failure(&at, flood()).reason, Some(Reason::FloodCap));
+    at.counters.flood_waits = 1;
+    at.counters.flood_since = Some(NOW - FLOOD_TOTAL_MAX);
+    let settled = check_failure(&at, flood());
+    assert_eq!((settled.status, settled.reason), (Status::Dead, Some(Reason::FloodCap)));
+    assert_eq!(settled.account, AccountEffect::CooldownUntil(until(1)), "the wait is obeyed all the same");
+}
+
+#[test]
+fn an_outage_cools_the_account_down_and_charges_nobody() {
+    let mut at = standing(AmbiguityPolicy::ResendOnce);
+    for (streak, seconds) in [(0, 2), (1, 4), (4, 32), (9, 60)] {
+        at.trouble_streak = streak;
+        let settled = check_failure(&at, failure(Category::Transient, Scope::Platform));
+        assert_eq!(settled.account, AccountEffect::CooldownUntil(until(seconds)));
+        assert_eq!((settled.status, settled.counters), (Status::Retry, at.counters));
+    }
+}
+
+#[test]
+fn a_refusal_of_the_channel_strikes_it() {
+    let mut at = standing(AmbiguityPolicy::ResendOnce);
+    for (error_streak, minutes, disable) in [(1, 10, false), (2, 20, false), (3, 40, true)] {
+        at.error_streak = error_streak - 1;
+        let settled = check_failure(&at, failure(Category::Permanent, Scope::Channel));
+        assert_eq!((settled.status, settled.reason), (Status::FailedPermanent, Some(Reason::Refused)));
+        let paused_until = until(minutes * 60);
+        assert_eq!(settled.channel, ChannelEffect::Strike { error_streak, paused_until, disable });
+    }
+}
+
+#[test]
+fn a_refusal_of_the_account_keeps_the_backlog() {
+    let settled =
+        check_failure(&standing(AmbiguityPolicy::Hold), failure(Category::Permanent, Scope::Platform));
+    assert_eq!((settled.status, settled.reason), (Status::Retry, Some(Reason::AccountTrouble)));
+    assert_eq!((settled.counters.charged, settled.account), (0, AccountEffect::Pause));
+}
+
+#[test]
+fn an_unknown_outcome_follows_the_channels_policy() {
+    let unknown = || failure(Category::Transient, Scope::Delivery).unknown();
+    for (policy, survives) in [
+        (AmbiguityPolicy::Hold, 0),
+        (AmbiguityPolicy::ResendOnce, 1),
+        (AmbiguityPolicy::Reconcile, 1),
+        (AmbiguityPolicy::Resend, 4),
+    ] {
+        let mut at = standing(policy);
+        for n in 1..=survives {
+            let settled = check_failure(&at, unknown());
+            assert_eq!((settled.status, settled.counters.unknowns), (Status::Retry, n), "{policy:?}");
+            at.counters = settled.counters;
+        }
+        assert_eq!(check_failure(&at, unknown()).status, Status::Dead, "{policy:?}");
+    }
+}
+
+#[test]
+fn an_expired_lease_is_unknown_only_if_a_request_was_recorded() {
+    let at = standing(AmbiguityPolicy::Hold);
+    assert_eq!(check(&at, Ending::LeaseExpired { requested: true }).reason, Some(Reason::OutcomeUnknown));
+    let settled = check(&at, Ending::LeaseExpired { requested: false });
+    assert_eq!((settled.status, settled.run_at), (Status::Retry, Some(NOW)));
+    assert_eq!(
+        (settled.counters.lost_claims, settled.counters.unknowns, settled.counters.charged),
+        (1, 0, 0)
+    );
+}
+
+#[test]
+fn the_third_lost_claim_is_poison() {
+    let mut at = standing(AmbiguityPolicy::Resend);
+    at.counters.lost_claims = LOST_CLAIMS_MAX - 1;
+    let settled = check(&at, Ending::LeaseExpired { requested: false });
+    assert_eq!((settled.status, settled.reason), (Status::Dead, Some(Reason::Poison)));
+}
+
+#[test]
+fn an_upload_that_is_not_ready_waits_uncharged_and_then_counts() {
+    let not_ready = || Failure::new(Category::Transient, Scope::Delivery, CODE_NOT_READY, "");
+    let mut at = standing(AmbiguityPolicy::Reconcile);
+    let settled = check_failure(&at, not_ready());
+    assert_eq!((settled.reason, settled.run_at), (Some(Reason::NotReady), Some(until(2))));
+    at.counters.not_ready_waits = NOT_READY_WAITS_MAX;
+    assert_eq!(check_failure(&at, not_ready()).counters.charged, 1);
+}
+
+#[test]
+fn a_claim_handed_back_costs_nothing() {
+    let at = standing(AmbiguityPolicy::Hold);
+    let settled = check(&at, Ending::Released);
+    assert_eq!((settled.status, settled.counters, settled.run_at), (Status::Retry, at.counters, Some(NOW)));
+}
