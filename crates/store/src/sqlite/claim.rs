@@ -16,7 +16,7 @@ use domain::time::{Span, Timestamp};
 use rusqlite::Row;
 use serde_json::json;
 
-use super::heads::{CountChanges, NewEvent, Touched, event};
+use super::heads::{self, CountChanges, NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
@@ -87,6 +87,9 @@ UPDATE deliveries
  WHERE delivery_id = ?1
 RETURNING workspace_id, channel_id, message_id, retry_at IS NULL";
 pub(super) const FORGET_KEY: &str = "DELETE FROM dedup_index WHERE delivery_id = ?1 AND state = 'in_flight'";
+
+/// Lanes that a claim may pass over (a suspect at their head) before it gives up on an account.
+const LANES_PASSED_OVER: usize = 16;
 
 impl Sqlite {
     pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
@@ -190,11 +193,11 @@ fn serve(tx: &Tx<'_>, batch: &mut Batch<'_>) -> Result<()> {
     let workspace_share = batch.request.limit.div_ceil(per_workspace.len().max(1));
     for account in &accounts {
         let n_accounts = per_workspace.get(&account.workspace_id).copied().unwrap_or(1);
-        serve_account(tx, batch, account, workspace_share.div_ceil(n_accounts))?;
+        serve_account(tx, batch, account, workspace_share.div_ceil(n_accounts), Split::Fair)?;
     }
     for account in &accounts {
         let left = batch.request.limit - batch.claims.len();
-        serve_account(tx, batch, account, left)?;
+        serve_account(tx, batch, account, left, Split::Greedy)?;
     }
     Ok(())
 }
@@ -228,7 +231,21 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
     })
 }
 
-fn serve_account(tx: &Tx<'_>, batch: &mut Batch<'_>, account: &Account, share: usize) -> Result<()> {
+/// How an account's share is divided among its lanes.
+#[derive(Clone, Copy)]
+enum Split {
+    Fair,
+    /// Shares are served; whoever comes first takes what is left, so that no claim stays half empty.
+    Greedy,
+}
+
+fn serve_account(
+    tx: &Tx<'_>,
+    batch: &mut Batch<'_>,
+    account: &Account,
+    share: usize,
+    split: Split,
+) -> Result<()> {
     let share = share.min(batch.request.limit - batch.claims.len());
     if share == 0 || batch.closed {
         return Ok(());
@@ -243,9 +260,13 @@ fn serve_account(tx: &Tx<'_>, batch: &mut Batch<'_>, account: &Account, share: u
     let mut left = share.min(usize::try_from(account.max_parallel - in_flight).unwrap_or(0));
     let before = batch.claims.len();
     let mut urgent_run = account.urgent_run;
-    let lanes = due_lanes(tx, account, left)?;
+    let lanes = due_lanes(tx, account, left + LANES_PASSED_OVER)?;
     for (visited, (priority, lane)) in lanes.iter().enumerate() {
-        let n = serve_lane(tx, batch, account, lane, left.div_ceil(lanes.len() - visited))?;
+        let lane_share = match split {
+            Split::Fair => left.div_ceil(lanes.len() - visited),
+            Split::Greedy => left,
+        };
+        let n = serve_lane(tx, batch, account, lane, lane_share)?;
         urgent_run = match (priority, n) {
             (_, 0) => urgent_run,
             (0, n) => urgent_run.saturating_add(n as i32),
@@ -316,10 +337,12 @@ fn serve_lane(
         take(tx, batch, lane.lane_id, &row, slot)?;
         taken += 1;
     }
-    batch.touched.lane(lane.lane_id);
     if taken > 0 {
         tx.execute(SET_LANE_SERVED, (lane.lane_id, pace.next_slot.0, urgent_run, tx.now.0))?;
     }
+    // At once and not at the end: the second round must not look at lanes that are full by now.
+    batch.touched.lane(lane.lane_id);
+    heads::refresh_lane(tx, lane.lane_id)?;
     Ok(taken)
 }
 

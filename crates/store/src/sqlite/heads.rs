@@ -69,15 +69,19 @@ impl Touched {
     }
 
     pub(super) fn refresh(mut self, tx: &Tx<'_>) -> Result<()> {
-        for lane_id in &self.lanes {
-            let account = tx.first(REFRESH_LANE, [lane_id], |row| row.get::<_, i64>(0))?;
-            self.accounts.extend(account);
+        for &lane_id in &self.lanes {
+            self.accounts.extend(refresh_lane(tx, lane_id)?);
         }
         for account_id in &self.accounts {
             tx.execute(REFRESH_ACCOUNT, [account_id])?;
         }
         Ok(())
     }
+}
+
+/// Points the lane's head anew and tells whose lane it is.
+pub(super) fn refresh_lane(tx: &Tx<'_>, lane_id: i64) -> Result<Option<i64>> {
+    tx.first(REFRESH_LANE, [lane_id], |row| row.get(0))
 }
 
 /// The maintained counters of a lane, as differences.

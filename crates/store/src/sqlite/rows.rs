@@ -2,8 +2,7 @@
 
 use domain::delivery::{Action, AmbiguityPolicy, Counters, Priority, Status};
 use domain::ids::{
-    AccountId, CampaignId, ChannelId, ClaimToken, DeliveryId, EndpointId, LaneId, MessageId, RecipientId,
-    WorkspaceId,
+    AccountId, CampaignId, ChannelId, DeliveryId, EndpointId, LaneId, MessageId, RecipientId, WorkspaceId,
 };
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;

@@ -12,5 +12,6 @@ mod enqueueing;
 mod files;
 mod isolation;
 mod maintaining;
+mod model;
 mod pacing;
 mod recovering;
