@@ -19,7 +19,7 @@ CREATE FUNCTION claim_deliveries(
 ) RETURNS SETOF deliveries
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
@@ -30,6 +30,8 @@ DECLARE
     urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
     accounts_max CONSTANT integer := 256;    -- CLAIM_ACCOUNTS_MAX
     budget       integer := "limit";         -- rows this claim may still take
+    before       integer;                    -- … and could at the start of the last round
+    rounds_left  integer := 8;               -- of those that hand out the rest
     closed       boolean := false;           -- a suspect row was taken: it goes alone
     -- the candidates in fair order, and how far they were offered their share
     due          bigint[];
@@ -102,11 +104,14 @@ BEGIN
               FROM unnest(due) WITH ORDINALITY AS o (account_id, ord)
               JOIN account_heads AS h ON h.account_id = o.account_id
              WHERE h.account_id = ANY (seen) AND h.next_at <= until;
-            EXIT WHEN n = 0;
+            -- A round that moved nothing will not move more.
+            EXIT WHEN n = 0 OR rounds_left = 0 OR (budget = before AND cardinality(x_lane) = 0);
+            rounds_left := rounds_left - 1;
             wanted := wanted[1 : budget];
             wanted_share := array_fill(greatest(1, ceil(budget::numeric / n))::integer, ARRAY[least(n, budget)]);
         END IF;
 
+        before := budget;
         visited := '{}'; groups := '{}'; group_slots := '{}';
         t_id := '{}'; t_lane := '{}'; t_priority := '{}'; t_position := '{}'; t_slot := '{}';
         t_run := '{}'; a_id := '{}'; a_run := '{}'; x_lane := '{}';
@@ -157,12 +162,12 @@ BEGIN
                              WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
                              ORDER BY b.next_at, b.lane_id
                              LIMIT greatest(room.n, 0))) AS d) AS l
-             CROSS JOIN LATERAL (
+              LEFT JOIN LATERAL (
                    SELECT q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect
                      FROM ready AS q
                     WHERE q.lane_id = l.lane_id
                     ORDER BY q.priority, q.position, q.delivery_id
-                    LIMIT greatest(0, least(l.max_parallel - l.busy, ceil(room.n::numeric / l.n_lanes)))) AS r
+                    LIMIT greatest(0, least(l.max_parallel - l.busy, ceil(room.n::numeric / l.n_lanes)))) AS r ON true
              ORDER BY o.ord, l.turn, l.next_at, l.lane_id, r.priority, r.position, r.delivery_id
         LOOP
             IF account IS DISTINCT FROM row.account_id THEN
@@ -183,7 +188,7 @@ BEGIN
                     group_at := cardinality(groups);
                 END IF;
             END IF;
-            CONTINUE WHEN account_left = 0;
+            CONTINUE WHEN account_left <= 0;
             IF lane IS DISTINCT FROM row.lane_id THEN
                 lane := row.lane_id;
                 lane_left := least(account_left, row.lane_room, ceil(row.account_room::numeric / row.n_lanes)::integer);
@@ -193,7 +198,7 @@ BEGIN
                 bulk_after := -9223372036854775808; bulk_id := 0; bulk_over := false;
                 visited := visited || lane;
             END IF;
-            CONTINUE WHEN lane_over OR lane_left = 0;
+            CONTINUE WHEN lane_over OR lane_left <= 0 OR row.delivery_id IS NULL;
             -- taken before its turn, below
             CONTINUE WHEN row.priority = 1 AND (row.position, row.delivery_id) <= (bulk_after, bulk_id);
 
@@ -404,7 +409,7 @@ END $$;
 
 -- The earliest time at which another claim could give anything; NULL: nothing is waiting, or all is held.
 CREATE FUNCTION next_claim_at(workspace_id bigint) RETURNS timestamptz
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     at timestamptz;

@@ -13,7 +13,7 @@
 CREATE FUNCTION commit_outcomes(items jsonb) RETURNS TABLE (result text, status text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
@@ -445,7 +445,7 @@ $$;
 CREATE FUNCTION record_parts(items jsonb) RETURNS SETOF boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
@@ -519,7 +519,7 @@ $$;
 CREATE FUNCTION renew_leases(items jsonb, lease_ms bigint DEFAULT 60000) RETURNS SETOF boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column

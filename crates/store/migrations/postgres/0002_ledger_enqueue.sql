@@ -54,7 +54,7 @@ END $$;
 CREATE FUNCTION enqueue_messages_and_deliveries(workspace_id bigint, items jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
@@ -317,7 +317,7 @@ END $$;
 
 -- For each of `everybody`, in order: is it one of `chosen`? A hash join by force: the other functions forbid it.
 CREATE FUNCTION rupor_among(everybody bigint[], chosen bigint[]) RETURNS boolean[]
-LANGUAGE sql STABLE SET enable_hashjoin = on SET enable_nestloop = off AS $$
+LANGUAGE sql STABLE SET jit = off SET enable_hashjoin = on SET enable_nestloop = off AS $$
     SELECT array_agg(s.id IS NOT NULL ORDER BY e.ord)
       FROM unnest(everybody) WITH ORDINALITY AS e (id, ord)
       LEFT JOIN (SELECT DISTINCT id FROM unnest(chosen) AS u (id)) AS s ON s.id = e.id

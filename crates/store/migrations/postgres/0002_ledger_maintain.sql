@@ -5,7 +5,7 @@ CREATE FUNCTION recover_leases(workspace_id bigint, "limit" integer DEFAULT 1000
 RETURNS TABLE (delivery_id bigint, status text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
