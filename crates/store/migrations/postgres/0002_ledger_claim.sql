@@ -29,6 +29,7 @@ DECLARE
     lease        interval    := lease_ms * interval '1 millisecond';
     urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
     accounts_max CONSTANT integer := 256;    -- CLAIM_ACCOUNTS_MAX
+    passed_over  CONSTANT integer := 8;      -- lanes looked at beyond the share: some may have nothing to give
     budget       integer := "limit";         -- rows this claim may still take
     before       integer;                    -- … and could at the start of the last round
     rounds_left  integer := 8;               -- of those that hand out the rest
@@ -155,13 +156,13 @@ BEGIN
                               FROM lane_heads AS u
                              WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= at
                              ORDER BY u.next_at, u.lane_id
-                             LIMIT greatest(room.n, 0))
+                             LIMIT greatest(room.n, 0) + passed_over)
                            UNION ALL
                            (SELECT b.*, row_number() OVER (ORDER BY b.next_at, b.lane_id) AS nth
                               FROM lane_heads AS b
                              WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
                              ORDER BY b.next_at, b.lane_id
-                             LIMIT greatest(room.n, 0))) AS d) AS l
+                             LIMIT greatest(room.n, 0) + passed_over)) AS d) AS l
               LEFT JOIN LATERAL (
                    SELECT q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect
                      FROM ready AS q
@@ -336,8 +337,7 @@ BEGIN
     END IF;
 END $$;
 
--- The accounts that have waited longest. A held workspace is passed over inside the walk: its accounts, which stay
--- due for as long as it is held, must not use up the places.
+-- The accounts that have waited longest.
 CREATE FUNCTION rupor_due_accounts(wanted_workspace bigint, until timestamptz, at_most integer)
 RETURNS TABLE (account_id bigint, workspace_id bigint, next_at timestamptz)
 LANGUAGE plpgsql STABLE AS $$
@@ -347,7 +347,6 @@ BEGIN
         SELECT h.account_id, h.workspace_id, h.next_at
           FROM account_heads AS h
          WHERE h.next_at <= until
-           AND NOT EXISTS (SELECT FROM workspaces AS w WHERE w.workspace_id = h.workspace_id AND w.held)
          ORDER BY h.next_at, h.account_id
          LIMIT at_most;
     ELSE
@@ -355,7 +354,6 @@ BEGIN
         SELECT h.account_id, h.workspace_id, h.next_at
           FROM account_heads AS h
          WHERE h.workspace_id = wanted_workspace AND h.next_at <= until
-           AND NOT EXISTS (SELECT FROM workspaces AS w WHERE w.workspace_id = h.workspace_id AND w.held)
          ORDER BY h.next_at, h.account_id
          LIMIT at_most;
     END IF;
@@ -421,14 +419,12 @@ BEGIN
     IF next_claim_at.workspace_id IS NULL THEN
         SELECT h.next_at INTO at
           FROM account_heads AS h
-         WHERE NOT EXISTS (SELECT FROM workspaces AS w WHERE w.workspace_id = h.workspace_id AND w.held)
          ORDER BY h.next_at, h.account_id
          LIMIT 1;
     ELSE
         SELECT h.next_at INTO at
           FROM account_heads AS h
          WHERE h.workspace_id = next_claim_at.workspace_id
-           AND NOT EXISTS (SELECT FROM workspaces AS w WHERE w.workspace_id = h.workspace_id AND w.held)
          ORDER BY h.next_at, h.account_id
          LIMIT 1;
     END IF;

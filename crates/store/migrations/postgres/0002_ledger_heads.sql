@@ -131,6 +131,26 @@ END $$;
 
 -- -- config rows move the heads
 
+-- A held workspace shows no heads, so a claim does not even see it.
+CREATE FUNCTION rupor_workspace_held() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    account_ids bigint[];
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    account_ids := array(SELECT h.account_id FROM account_heads AS h WHERE h.workspace_id = NEW.workspace_id);
+    PERFORM rupor_lock_accounts(account_ids);
+    UPDATE account_heads AS h
+       SET open = NOT (NEW.held OR a.paused)
+      FROM accounts AS a
+     WHERE h.account_id = ANY (account_ids) AND a.account_id = h.account_id;
+    PERFORM rupor_refresh_accounts(account_ids);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER workspaces_held AFTER UPDATE OF held ON workspaces
+FOR EACH ROW WHEN (OLD.held <> NEW.held) EXECUTE FUNCTION rupor_workspace_held();
+
 CREATE FUNCTION rupor_account_group() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
@@ -147,18 +167,22 @@ FOR EACH ROW EXECUTE FUNCTION rupor_account_group();
 
 CREATE FUNCTION rupor_account_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    held boolean;
 BEGIN
     PERFORM set_config('rupor.span', 'on', true);
+    -- Against a hold that is put on in this moment: one of the two waits for the other.
+    SELECT w.held INTO held FROM workspaces AS w WHERE w.workspace_id = NEW.workspace_id FOR SHARE;
     IF TG_OP = 'INSERT' THEN
         PERFORM rupor_lock_groups(ARRAY[NEW.group_id]);
         INSERT INTO account_heads (account_id, workspace_id, group_id, open, max_parallel)
-        VALUES (NEW.account_id, NEW.workspace_id, NEW.group_id, NOT NEW.paused, NEW.max_parallel);
+        VALUES (NEW.account_id, NEW.workspace_id, NEW.group_id, NOT (NEW.paused OR held), NEW.max_parallel);
         PERFORM rupor_fit_group(NEW.group_id);
         RETURN NULL;
     END IF;
     PERFORM rupor_lock_groups(ARRAY[OLD.group_id, NEW.group_id]);
     UPDATE account_heads
-       SET group_id = NEW.group_id, open = NOT NEW.paused, max_parallel = NEW.max_parallel
+       SET group_id = NEW.group_id, open = NOT (NEW.paused OR held), max_parallel = NEW.max_parallel
      WHERE account_id = NEW.account_id;
     IF OLD.group_id <> NEW.group_id THEN
         PERFORM rupor_fit_group(OLD.group_id);
