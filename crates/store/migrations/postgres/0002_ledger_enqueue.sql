@@ -85,18 +85,18 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'workspace % is not known', ws USING ERRCODE = 'RU001', DETAIL = 'workspace', HINT = ws::text;
     END IF;
-    PERFORM rupor_require_channels(ws, items);
+    PERFORM rupor_require_targets(ws, items);
 
     -- -- phase one: rows of our own
 
     -- The ids are drawn in the order of the call, the rows go in by key, so that two callers meet in one order.
-    SELECT array_agg(nextval('messages_message_id_seq') ORDER BY i.ord),
-           array_agg(coalesce(i.value ->> 'request_hash', encode(sha256(convert_to(i.value::text, 'UTF8')), 'hex')) ORDER BY i.ord)
-      INTO m_id, m_hash
+    SELECT array_agg(coalesce(i.value ->> 'request_hash', encode(sha256(convert_to(i.value::text, 'UTF8')), 'hex')) ORDER BY i.ord)
+      INTO m_hash
       FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord);
-    IF m_id IS NULL THEN
+    IF m_hash IS NULL THEN
         RETURN '[]';
     END IF;
+    m_id := array(SELECT nextval('messages_message_id_seq') FROM generate_series(1, cardinality(m_hash)));
     WITH made AS (
         INSERT INTO messages (message_id, workspace_id, source, origin_id, idempotency_key, request_hash, payload,
                               content_hash, hash_version, fingerprint, kind, facts, facts_version, tags, origin, case_id,
@@ -133,11 +133,10 @@ BEGIN
     END IF;
 
     -- Who should hear the new ones. Channels an operator has disabled are not eligible.
-    SELECT array_agg(nextval('deliveries_delivery_id_seq') ORDER BY t.ord, t.channel_id),
-           array_agg(t.ord ORDER BY t.ord, t.channel_id), array_agg(t.channel_id ORDER BY t.ord, t.channel_id),
+    SELECT array_agg(t.ord ORDER BY t.ord, t.channel_id), array_agg(t.channel_id ORDER BY t.ord, t.channel_id),
            array_agg(t.account_id ORDER BY t.ord, t.channel_id), array_agg(t.lane_id ORDER BY t.ord, t.channel_id),
            array_agg(t.ordered ORDER BY t.ord, t.channel_id), array_agg(t.key ORDER BY t.ord, t.channel_id)
-      INTO d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_key
+      INTO d_ord, d_channel, d_account, d_lane, d_ordered, d_key
       FROM (SELECT w.ord::integer, c.channel_id, h.account_id, h.lane_id, h.max_parallel = 1 AS ordered,
                    CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
                                 WHEN 'case' THEN m.case_id::text END AS key
@@ -150,7 +149,8 @@ BEGIN
              WHERE w.made
                AND c.disabled_by IS DISTINCT FROM 'operator') AS t;
 
-    IF d_id IS NOT NULL THEN
+    IF d_ord IS NOT NULL THEN
+        d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));
         -- The first of each key takes it if it is free; whom it meets is settled in phase two.
         WITH taken AS (
             INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
@@ -175,7 +175,7 @@ BEGIN
         lanes := array(SELECT DISTINCT l FROM unnest(d_lane) AS l ORDER BY l);
         PERFORM FROM account_heads AS h WHERE h.account_id = ANY (accounts) ORDER BY h.account_id FOR NO KEY UPDATE;
         -- The channels as they are now that nobody can change them.
-        PERFORM rupor_require_channels(ws, items);
+        PERFORM rupor_require_targets(ws, items);
         PERFORM rupor_reposition(h.lane_id, h.max_parallel = 1)
            FROM (SELECT DISTINCT d.lane_id, d.ordered FROM unnest(d_lane, d_ordered) AS d (lane_id, ordered)) AS d
            JOIN lane_heads AS h ON h.lane_id = d.lane_id
@@ -218,7 +218,7 @@ BEGIN
     RETURN answer;
 END $$;
 
-CREATE FUNCTION rupor_require_channels(ws bigint, items jsonb) RETURNS void
+CREATE FUNCTION rupor_require_targets(ws bigint, items jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     missing bigint;
@@ -235,6 +235,17 @@ BEGIN
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION 'channel % is not known in this workspace', missing
             USING ERRCODE = 'RU001', DETAIL = 'channel', HINT = missing::text;
+    END IF;
+    SELECT wanted.case_id INTO missing
+      FROM (SELECT DISTINCT (i ->> 'case_id')::bigint AS case_id
+              FROM jsonb_array_elements(items) AS i
+             WHERE i ->> 'case_id' IS NOT NULL) AS wanted
+     WHERE NOT EXISTS (SELECT FROM cases AS c WHERE c.workspace_id = ws AND c.case_id = wanted.case_id)
+     ORDER BY wanted.case_id
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'case % is not known in this workspace', missing
+            USING ERRCODE = 'RU001', DETAIL = 'case', HINT = missing::text;
     END IF;
 END $$;
 

@@ -151,6 +151,7 @@ fn thing(name: Option<&str>) -> &'static str {
         Some("channel") => "channel",
         Some("delivery") => "delivery",
         Some("account") => "account",
+        Some("case") => "case",
         Some("workspace") => "workspace",
         _ => "row",
     }

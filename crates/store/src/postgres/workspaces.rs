@@ -14,10 +14,11 @@ const SELECT_WORKSPACES: &str = "SELECT workspace_id, name, held FROM workspaces
 const HOLD_WORKSPACE: &str = "
 WITH held AS (
     UPDATE workspaces SET held = $2 WHERE workspace_id = $1 RETURNING workspace_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name)
+    SELECT workspace_id, rupor_now(), CASE WHEN $2 THEN 'held' ELSE 'released' END FROM held
 )
-INSERT INTO events (workspace_id, at, name)
-SELECT workspace_id, rupor_now(), CASE WHEN $2 THEN 'held' ELSE 'released' END FROM held
-RETURNING event_id";
+SELECT workspace_id FROM held";
 const HOLD_ALL: &str = "UPDATE control SET held = $1::text IS NOT NULL, held_why = $1";
 const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held";
 const INSERT_ENDPOINT: &str = "
