@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod, Runtime};
+use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime};
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -19,9 +19,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a caller waits for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Nothing of the queue runs for long; a statement that does is in somebody's way.
-const TIMEOUTS: &str = "SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '10s'; \
-     SET LOCAL idle_in_transaction_session_timeout = '60s'; SET LOCAL rupor.quiet = 'on'; ";
+/// The first words of every connection. Nothing of the queue runs for long; a statement that does is in somebody's
+/// way. Wake-ups are merged by us, so the functions need not say them.
+const GREETING: &str = "SET statement_timeout = '60s'; SET lock_timeout = '10s'; \
+     SET idle_in_transaction_session_timeout = '60s'; SET rupor.quiet = 'on'";
 const HAS_ROLES: &str = "
 SELECT count(*) = 2
   FROM pg_roles
@@ -49,6 +50,9 @@ impl Pool {
             .max_size(CONNECTIONS_MAX)
             .wait_timeout(Some(WAIT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))
+            .post_create(Hook::async_fn(|client: &mut ClientWrapper, _| {
+                Box::pin(async move { client.batch_execute(GREETING).await.map_err(HookError::Backend) })
+            }))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| StoreError::Database(error.to_string()))?;
@@ -66,19 +70,23 @@ impl Pool {
         &self.address
     }
 
-    pub(super) async fn client(&self) -> std::result::Result<deadpool_postgres::Object, Trouble> {
+    pub(super) async fn client(&self) -> std::result::Result<Object, Trouble> {
         Ok(self.pool.get().await?)
+    }
+
+    pub(super) async fn session(&self) -> std::result::Result<Session, Trouble> {
+        Ok(Session { client: Some(self.client().await?), open: false })
     }
 
     /// The first words of every transaction: who acts, and for whom. Everything is local to the transaction.
     pub(super) fn setup(&self, who: As) -> String {
-        let (role, workspace, span) = match who {
-            As::App(id) => ("rupor_app", id.0.to_string(), ""),
+        match (who, self.roles) {
+            (As::App(id), true) => format!("BEGIN; SET LOCAL ROLE rupor_app; SET LOCAL rupor.workspace = '{id}'"),
+            (As::App(id), false) => format!("BEGIN; SET LOCAL rupor.workspace = '{id}'"),
+            (As::Dispatcher, true) => "BEGIN; SET LOCAL ROLE rupor_dispatcher".to_owned(),
             // Without the roles we are the owner, whose policy asks for this word.
-            As::Dispatcher => ("rupor_dispatcher", String::new(), "on"),
-        };
-        let role = if self.roles { format!("SET LOCAL ROLE {role}; ") } else { String::new() };
-        format!("{TIMEOUTS}{role}SET LOCAL rupor.workspace = '{workspace}'; SET LOCAL rupor.span = '{span}'")
+            (As::Dispatcher, false) => "BEGIN; SET LOCAL rupor.span = 'on'".to_owned(),
+        }
     }
 
     /// A connection outside the pool, for listening.
@@ -97,6 +105,36 @@ impl Pool {
                 let (client, connection) = config.connect(NoTls).await.map_err(unreachable)?;
                 Ok((client, Box::new(connection)))
             }
+        }
+    }
+}
+
+/// A connection that goes back to the pool only outside a transaction. A task that is cancelled inside one takes the
+/// connection with it, and the server rolls back.
+#[derive(Debug)]
+pub(super) struct Session {
+    client: Option<Object>,
+    open: bool,
+}
+
+impl Session {
+    pub(super) fn client(&self) -> &ClientWrapper {
+        self.client.as_deref().expect("a session holds its connection until it is dropped")
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.open = true;
+    }
+
+    pub(super) fn end(&mut self) {
+        self.open = false;
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take().filter(|_| self.open) {
+            drop(Object::take(client));
         }
     }
 }

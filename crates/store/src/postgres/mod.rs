@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use domain::ids::WorkspaceId;
 use domain::time::Timestamp;
+use futures_util::future::{join_all, join3};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -176,7 +177,7 @@ impl Postgres {
         let mut tries = 0;
         loop {
             tries += 1;
-            let trouble = match self.attempt(who, queries).await {
+            let trouble = match self.attempt(who, again, queries).await {
                 Ok(results) => return Ok(results),
                 Err(trouble) => trouble,
             };
@@ -193,20 +194,55 @@ impl Postgres {
         }
     }
 
-    async fn attempt(&self, who: As, queries: &[Query<'_>]) -> std::result::Result<Vec<Vec<Row>>, Trouble> {
-        let mut client = self.pool.client().await?;
+    /// BEGIN and the statements go out together and are answered together. So does COMMIT where an answer that is
+    /// lost does no harm; elsewhere it waits until the statements have succeeded.
+    async fn attempt(
+        &self,
+        who: As,
+        again: Again,
+        queries: &[Query<'_>],
+    ) -> std::result::Result<Vec<Vec<Row>>, Trouble> {
+        let mut session = self.pool.session().await?;
         let mut statements = Vec::with_capacity(queries.len());
         for query in queries {
-            statements.push(client.prepare_cached(query.sql).await?);
+            statements.push(session.client().prepare_cached(query.sql).await?);
         }
-        // The guard rolls back when it is dropped, also by a cancelled task.
-        let tx = client.transaction().await?;
-        tx.batch_execute(&self.pool.setup(who)).await?;
-        let mut results = Vec::with_capacity(queries.len());
-        for (query, statement) in queries.iter().zip(&statements) {
-            results.push(tx.query(statement, query.params).await?);
+        session.begin();
+        let setup = self.pool.setup(who);
+        let client = session.client();
+        let work = queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, query.params));
+        let (begun, results, ended) =
+            join3(client.batch_execute(&setup), join_all(work), end_at_once(client, again)).await;
+        begun?;
+        let results = results.into_iter().collect::<std::result::Result<Vec<_>, _>>();
+        match (again, results) {
+            (Again::Safe, results) => {
+                ended.map_err(Trouble::at_commit)?;
+                session.end();
+                Ok(results?)
+            }
+            (Again::Never, Ok(results)) => {
+                client.batch_execute("COMMIT").await.map_err(Trouble::at_commit)?;
+                session.end();
+                Ok(results)
+            }
+            (Again::Never, Err(error)) => {
+                if client.batch_execute("ROLLBACK").await.is_ok() {
+                    session.end();
+                }
+                Err(error.into())
+            }
         }
-        tx.commit().await.map_err(Trouble::at_commit)?;
-        Ok(results)
+    }
+}
+
+/// A COMMIT behind a statement that failed rolls back.
+async fn end_at_once(
+    client: &deadpool_postgres::ClientWrapper,
+    again: Again,
+) -> std::result::Result<(), tokio_postgres::Error> {
+    match again {
+        Again::Safe => client.batch_execute("COMMIT").await,
+        Again::Never => Ok(()),
     }
 }
