@@ -4,19 +4,6 @@
 -- (lane_heads, ready, inflight, deliveries, dedup_index), each in ascending order. The account head is the lock of
 -- all that stands below it, so below it nobody has to lock anything. A claim never waits: it skips locked heads.
 
--- The limits of domain::limits that the functions need; a Rust test compares the two.
-CREATE FUNCTION rupor_limits() RETURNS jsonb
-LANGUAGE sql IMMUTABLE AS $$ SELECT '{
-    "ATTEMPTS_MAX": 5, "FLOOD_WAITS_MAX": 50, "FLOOD_TOTAL_MAX": 86400000000,
-    "BACKOFF_BASE": 2000000, "BACKOFF_MAX": 600000000, "BACKOFF_JITTER_PER_MILLE": 200,
-    "NOT_READY_WAIT": 2000000, "NOT_READY_WAIT_MAX": 30000000, "NOT_READY_WAITS_MAX": 23,
-    "LOST_CLAIMS_MAX": 3, "UNKNOWNS_MAX": 1,
-    "CHANNEL_PAUSE": 600000000, "CHANNEL_STREAK_MAX": 3, "CHANNEL_WAIT": 30000000,
-    "ACCOUNT_COOLDOWN": 2000000, "ACCOUNT_COOLDOWN_MAX": 60000000, "RETRY_AFTER_MAX": 86400000000,
-    "CLAIM_BATCH_MAX": 500, "CLAIM_AHEAD_MAX": 250000, "CLAIM_ACCOUNTS_MAX": 256, "URGENT_RUN_MAX": 9,
-    "ENQUEUE_BATCH_MAX": 10000, "PAYLOAD_BYTES_MAX": 1048576, "ERROR_TEXT_MAX": 500
-}'::jsonb $$;
-
 -- The door of every boundary function. They run as the owner of the tables (SECURITY DEFINER), because they move
 -- tables that no client may write by hand; so they ask here whether the caller may act for this workspace.
 -- A session that has set rupor.workspace may act for that workspace alone. One that has not may act only if it
