@@ -128,6 +128,11 @@ impl Sqlite {
     }
 }
 
+/// The same connection that the writer has, for the floor of the benchmark.
+pub(crate) fn bare_connection(path: &SqlitePath) -> Result<Connection> {
+    connect::connect(path)
+}
+
 /// What a job sees of its transaction.
 struct Tx<'a> {
     connection: &'a Connection,
