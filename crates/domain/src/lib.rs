@@ -33,3 +33,5 @@ pub mod settle;
 pub mod limits;
 pub mod pacing;
 pub mod retry;
+
+pub mod content;
