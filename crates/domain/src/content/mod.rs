@@ -5,6 +5,7 @@
 //! It must not know where posts come from, where they go, or what time it is.
 
 pub mod facts;
+pub mod picture;
 mod post;
 mod seam;
 
