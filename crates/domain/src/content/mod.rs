@@ -4,8 +4,10 @@
 //! Everything here is deterministic, versioned and linear in the length of the text.
 //! It must not know where posts come from, where they go, or what time it is.
 
+pub mod cases;
 pub mod facts;
 pub mod picture;
+pub mod similarity;
 mod post;
 mod seam;
 
