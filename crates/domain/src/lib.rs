@@ -35,3 +35,4 @@ pub mod pacing;
 pub mod retry;
 
 pub mod content;
+pub mod route;

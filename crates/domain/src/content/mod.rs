@@ -7,9 +7,10 @@
 pub mod cases;
 pub mod facts;
 pub mod picture;
-pub mod similarity;
 mod post;
 mod seam;
+pub mod similarity;
+pub mod tags;
 
 pub use facts::{
     Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount,

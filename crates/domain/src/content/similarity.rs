@@ -34,8 +34,12 @@ pub struct TextSketch {
 impl TextSketch {
     pub fn new<'a>(stems: impl IntoIterator<Item = &'a str>) -> TextSketch {
         let kept: Vec<&str> = stems.into_iter().take(WORDS_MAX).filter(|stem| !is_stop(stem)).collect();
-        let mut telling: Vec<u32> =
-            kept.iter().filter(|stem| is_telling(stem)).take(TELLING_MAX).map(|stem| word_hash(stem)).collect();
+        let mut telling: Vec<u32> = kept
+            .iter()
+            .filter(|stem| is_telling(stem))
+            .take(TELLING_MAX)
+            .map(|stem| word_hash(stem))
+            .collect();
         telling.sort_unstable();
         telling.dedup();
         TextSketch { telling, signature: signature(&kept) }

@@ -33,7 +33,8 @@ fn group_tags_tell_nothing() {
 
 #[test]
 fn a_shortened_copy_is_contained_in_the_original() {
-    let overlap = sketch("пропал рыжий кот с белой манишкой улица ромашковая хромает на лапу").overlap(&sketch(LOST));
+    let overlap =
+        sketch("пропал рыжий кот с белой манишкой улица ромашковая хромает на лапу").overlap(&sketch(LOST));
     assert!(overlap.share >= 0.8, "{overlap:?}");
 }
 
@@ -46,7 +47,9 @@ fn a_copy_with_a_line_added_meets_the_original_in_a_band() {
 
 #[test]
 fn different_texts_have_little_in_common() {
-    let other = sketch("найдена овчарка на трассе у заправки в брезентовой шлейке прихрамывает молодая сука живет в гараже");
+    let other = sketch(
+        "найдена овчарка на трассе у заправки в брезентовой шлейке прихрамывает молодая сука живет в гараже",
+    );
     let overlap = sketch(LOST).overlap(&other);
     assert!(overlap.share < 0.3 && overlap.resemblance < 0.1, "{overlap:?}");
 }
@@ -57,7 +60,8 @@ fn the_signature_never_changes() {
     let sketch = sketch("рыжий кот с манишкой");
     assert_eq!(sketch.telling.len(), 2);
     assert_eq!(stable_hash("кот".as_bytes()), stable_hash("кот".as_bytes()));
-    expect_test::expect!["e10772b6b8d86242"].assert_eq(&format!("{:016x}", stable_hash("манишка".as_bytes())));
+    expect_test::expect!["e10772b6b8d86242"]
+        .assert_eq(&format!("{:016x}", stable_hash("манишка".as_bytes())));
 }
 
 proptest! {

@@ -1,5 +1,6 @@
 //! Cases kept in memory: what `rupor analyse` and the tests use, and the model that the store is compared with.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::convert::Infallible;
 
@@ -93,8 +94,8 @@ impl CaseIndex for CaseBook {
         Ok(found.collect())
     }
 
-    fn records(&self, cases: &[CaseId]) -> Result<Vec<CaseRecord>, Infallible> {
-        Ok(cases.iter().filter_map(|case| self.record(*case)).cloned().collect())
+    fn records(&self, cases: &[CaseId]) -> Result<Vec<Cow<'_, CaseRecord>>, Infallible> {
+        Ok(cases.iter().filter_map(|case| self.record(*case)).map(Cow::Borrowed).collect())
     }
 }
 

@@ -5,9 +5,10 @@ use std::borrow::Borrow;
 
 use super::book::CaseBook;
 use super::index::{CANDIDATES_PER_KEY, CaseIndex, CaseRecord, lookup_keys, shortlist};
+use super::reference::Closing;
 use super::sketch::Sketch;
 use super::weigh::{Crowd, Reason, Weighing, weigh};
-use super::weights::AMBIGUOUS_MARGIN;
+use super::weights::{AMBIGUOUS_MARGIN, RELATED_SCORE};
 use crate::content::{Animal, CaseDecision, Kind, RelatedCase, Sex, Verdict};
 use crate::ids::CaseId;
 
@@ -53,10 +54,8 @@ pub fn assign<I: CaseIndex>(sketch: &Sketch, index: &I) -> Result<Option<Decisio
 /// The order of `records` does not matter: equal scores are ambiguous, not a race.
 pub fn decide(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> Option<Decision> {
     let crowd = Crowd::count(sketch, records);
-    let mut weighed: Vec<(CaseId, Weighing)> = records
-        .iter()
-        .map(|record| (record.borrow().id, weigh(sketch, record.borrow(), &crowd)))
-        .collect();
+    let mut weighed: Vec<(CaseId, Weighing)> =
+        records.iter().map(|record| (record.borrow().id, weigh(sketch, record.borrow(), &crowd))).collect();
     weighed.sort_by_key(|(case, weighing)| (-weighing.score, case.0));
     let best = best_same(sketch, &weighed);
     if best.is_none() && !opens_a_case(sketch) {
@@ -82,10 +81,30 @@ fn best_same(sketch: &Sketch, weighed: &[(CaseId, Weighing)]) -> Option<CaseId> 
     if !opens_a_case(sketch) && !best.reposted && !sketch.wordless && sketch.kind != Kind::Other {
         return None;
     }
+    if names_other_side(sketch, best, weighed) {
+        return None;
+    }
     match fitting.next() {
-        Some((_, second)) if second.reposted == best.reposted && best.score - second.score < AMBIGUOUS_MARGIN => None,
+        Some((_, second))
+            if second.reposted == best.reposted && best.score - second.score < AMBIGUOUS_MARGIN =>
+        {
+            None
+        }
         _ => Some(*case),
     }
+}
+
+/// A happy end that fits a case of another source, while its own source tells the other side of it: whose is it?
+fn names_other_side(sketch: &Sketch, best: &Weighing, weighed: &[(CaseId, Weighing)]) -> bool {
+    sketch.closing == Closing::Unsaid
+        && !best.same_source
+        && !best.reposted
+        && weighed.iter().any(|(_, other)| {
+            other.same_source
+                && other.vetoes.is_empty()
+                && other.score >= RELATED_SCORE
+                && other.score < best.score
+        })
 }
 
 /// News, advertisements and rules are about nobody in particular.
@@ -98,12 +117,7 @@ fn opens_a_case(sketch: &Sketch) -> bool {
 }
 
 fn scored(case: CaseId, weighing: &Weighing) -> Scored {
-    Scored {
-        case,
-        score: weighing.score,
-        reasons: weighing.reasons.clone(),
-        vetoes: weighing.vetoes.clone(),
-    }
+    Scored { case, score: weighing.score, reasons: weighing.reasons.clone(), vetoes: weighing.vetoes.clone() }
 }
 
 impl Decision {
@@ -142,7 +156,9 @@ impl Scored {
     /// Each reason as a phrase with its points, strongest first.
     pub fn spoken(&self) -> Vec<String> {
         let against = self.vetoes.iter().map(|veto| format!("not one story: {veto}"));
-        against.chain(self.reasons.iter().map(|reason| format!("{} {:+}", reason.words, reason.points))).collect()
+        against
+            .chain(self.reasons.iter().map(|reason| format!("{} {:+}", reason.words, reason.points)))
+            .collect()
     }
 }
 

@@ -3,6 +3,8 @@
 //! The store keeps the same rows as `CaseBook` does in memory: (key, case, last seen), newest first under a key.
 //! This module must not know how a decision is made.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::sketch::{Origin, Sketch};
@@ -218,7 +220,7 @@ pub trait CaseIndex {
     fn find(&self, keys: &[CaseKey], limit: usize) -> Result<Vec<Found>, Self::Error>;
 
     /// The records of these cases; those that are gone are left out.
-    fn records(&self, cases: &[CaseId]) -> Result<Vec<CaseRecord>, Self::Error>;
+    fn records(&self, cases: &[CaseId]) -> Result<Vec<Cow<'_, CaseRecord>>, Self::Error>;
 }
 
 /// Chooses whom to score: the most trusted keys first, round by round, so that a crowded key cannot push out the rest.

@@ -93,7 +93,8 @@ fn looks(stems: &[String], index: usize) -> Vec<String> {
 
 /// A describing word: a colour, or one of the looks people use to tell animals apart.
 fn describes(stem: &str) -> bool {
-    static LOOKS: LazyLock<Vec<String>> = LazyLock::new(|| LOOK_WORDS.split_whitespace().map(self::stem).collect());
+    static LOOKS: LazyLock<Vec<String>> =
+        LazyLock::new(|| LOOK_WORDS.split_whitespace().map(self::stem).collect());
     colour(stem).is_some() || LOOKS.iter().any(|look| look == stem)
 }
 
@@ -104,7 +105,8 @@ fn beside_gear(stems: &[String], index: usize) -> bool {
 }
 
 fn is_gear(stem: &str) -> bool {
-    static GEAR: LazyLock<Vec<String>> = LazyLock::new(|| GEAR_WORDS.split_whitespace().map(self::stem).collect());
+    static GEAR: LazyLock<Vec<String>> =
+        LazyLock::new(|| GEAR_WORDS.split_whitespace().map(self::stem).collect());
     GEAR.iter().any(|gear| gear == stem)
 }
 
@@ -112,7 +114,9 @@ fn is_gear(stem: &str) -> bool {
 fn thing(stem: &str) -> Option<&'static str> {
     static THINGS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
         let lines = THING_WORDS.lines().filter_map(|line| Some((line.split_whitespace().next()?, line)));
-        lines.flat_map(|(name, line)| line.split_whitespace().map(move |word| (self::stem(word), name))).collect()
+        lines
+            .flat_map(|(name, line)| line.split_whitespace().map(move |word| (self::stem(word), name)))
+            .collect()
     });
     THINGS.get(stem).copied()
 }
@@ -203,9 +207,11 @@ const THING_WORDS: &str = "
 шишка опухоль
 ";
 
-const RARE_THINGS: &str = "шрам родинка проплешина порез клеймо протез бельмо шишка веревка цепь колокольчик маячок";
+const RARE_THINGS: &str =
+    "шрам родинка проплешина порез клеймо протез бельмо шишка веревка цепь колокольчик маячок";
 
-const GEAR_WORDS: &str = "ошейник шлейка комбинезон поводок бант бантик резинка резиночка колокольчик адресник жетон
+const GEAR_WORDS: &str =
+    "ошейник шлейка комбинезон поводок бант бантик резинка резиночка колокольчик адресник жетон
 платок бандана попона глаза глаз глазами веревка шерстка подвеска";
 
 const LOOK_WORDS: &str = "левый левая правый правая задний задняя передний передняя разный разные надорванный рваный
@@ -221,7 +227,10 @@ mod tests {
     fn check_marks(text: &str, expected: &[(&str, &str)]) {
         let found = marks(&stems(text.split_whitespace()));
         for (thing, look) in expected {
-            let mark = Mark { thing: (*thing).to_owned(), look: if look.is_empty() { String::new() } else { stem(look) } };
+            let mark = Mark {
+                thing: (*thing).to_owned(),
+                look: if look.is_empty() { String::new() } else { stem(look) },
+            };
             assert!(found.contains(&mark), "{mark:?} not in {found:?}");
         }
     }

@@ -35,7 +35,9 @@ pub fn closing(kind: Kind, words: &[&str]) -> Closing {
         return Closing::None;
     }
     let tables = Phrases::get();
-    if near(words, &tables.masters, &tables.turned_up) || near(words, &tables.keep, &tables.ourselves) {
+    let turned_out = words.iter().any(|word| matches!(*word, "оказался" | "оказалась" | "оказалось"));
+    let handed_over = near(words, &tables.masters, &tables.turned_up);
+    if turned_out || handed_over || near(words, &tables.keep, &tables.ourselves) {
         Closing::Finder
     } else if near(words, &tables.settled, &tables.home) {
         Closing::Home
@@ -77,11 +79,13 @@ pub fn continues(words: &[&str]) -> bool {
     let animal = |word: &&str| Phrases::get().animals.contains(&stem(word));
     let about = beginning.first().is_some_and(|word| matches!(*word, "по" | "про"))
         && beginning.iter().skip(1).take(3).any(animal);
+    let to_a_post = beginning
+        .windows(2)
+        .any(|window| matches!(window, ["посту" | "поста" | "объявлению", "о" | "про" | "об"]));
     let again = beginning.windows(3).any(|window| {
         matches!(window, ["еще", "один" | "второй" | "другой", "телефон" | "номер" | "контакт"])
-            || matches!(window, ["тот" | "та" | "тот же" | "той" | "того", "самый" | "самая" | "самой" | "самого", _])
     });
-    about || again
+    about || to_a_post || again
 }
 
 /// A verb that begins a story of its own: what follows is not a reference.
@@ -104,14 +108,18 @@ struct Phrases {
 impl Phrases {
     fn get() -> &'static Phrases {
         static PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases {
-            masters: words("хозяин хозяева хозяйка хозяину хозяевам хозяев хозяина владелец владельцы владельцу родители"),
+            masters: words(
+                "хозяин хозяева хозяйка хозяину хозяевам хозяев хозяина владелец владельцы владельцу родители",
+            ),
             turned_up: words(
                 "нашлись нашелся нашлась нашли объявились объявился объявилась отозвались отозвался забрали забрал забрала \
                  передали передан передана вернули отдали отдан отдана приехали воссоединились воссоединился",
             ),
             keep: words("оставили оставила оставил остается осталась остался остались оставляем оставляю"),
             ourselves: words("себе себя нас меня нами"),
-            settled: words("уехал уехала уехали пристроен пристроена пристроены обрел обрела обрели нашел нашла нашли"),
+            settled: words(
+                "уехал уехала уехали пристроен пристроена пристроены обрел обрела обрели нашел нашла нашли",
+            ),
             home: words("дом домой семью семье семья руки"),
             came_back: words("вернулся вернулась вернулись нашелся нашлась нашлись нашли пришел пришла дома"),
             happens: stems_of(
@@ -155,12 +163,21 @@ mod tests {
         check_closing("байкал вернулся своим ходом", Closing::Owner);
         check_closing("жужа дома нашли рабочие на стройке", Closing::Owner);
         check_closing("пушок нашел дом", Closing::Home);
+        check_closing("бигль оказался бубликом", Closing::Finder);
         check_closing("отбой тревоги", Closing::Unsaid);
     }
 
     #[test]
     fn only_reunited_posts_close() {
         assert_eq!(closing(Kind::Lost, &["дома"]), Closing::None);
+    }
+
+    #[test]
+    fn a_follow_up_says_so_at_its_beginning() {
+        let check = |text: &str| continues(&text.split_whitespace().collect::<Vec<_>>());
+        assert!(check("к посту про британца с мильчакова вот еще один телефон"));
+        assert!(check("по собаке с остановки пионер это альма"));
+        assert!(!check("пропал кот помогите найти"));
     }
 
     #[test]

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::marks::{Coat, Mark, coat, is_thing, marks};
 use super::reference::{Closing, closing, continues, referred_places};
 use crate::content::picture::PictureHash;
-use crate::content::similarity::{TextSketch, WORDS_MAX, is_stop, is_telling, stable_hash, stem, stems, word_hash};
+use crate::content::similarity::{
+    TextSketch, WORDS_MAX, is_stop, is_telling, stable_hash, stem, stems, word_hash,
+};
 use crate::content::{Animal, Cleaned, Facts, Flag, Kind, Post, Sex, VkAccount};
 
 /// Pictures kept of one post; an album has ten.
@@ -253,7 +255,8 @@ fn place_sketch(place: &str, cities: &[Option<&str>]) -> PlaceSketch {
         let stem = stem(word);
         if word.bytes().all(|byte| byte.is_ascii_digit()) {
             sketch.numbers.push(word.to_owned());
-        } else if place_word(&stem) && !cities.contains(&Some(stem.as_str())) && !sketch.words.contains(&stem) {
+        } else if place_word(&stem) && !cities.contains(&Some(stem.as_str())) && !sketch.words.contains(&stem)
+        {
             sketch.words.push(stem);
         }
     }
@@ -262,7 +265,11 @@ fn place_sketch(place: &str, cities: &[Option<&str>]) -> PlaceSketch {
 
 /// A word that names a place rather than saying what sort of place it is.
 fn place_word(stem: &str) -> bool {
-    !is_stop(stem) && is_telling(stem) && stem.chars().count() >= 3 && !is_thing(stem) && !is_sort_of_place(stem)
+    !is_stop(stem)
+        && is_telling(stem)
+        && stem.chars().count() >= 3
+        && !is_thing(stem)
+        && !is_sort_of_place(stem)
 }
 
 fn is_sort_of_place(stem: &str) -> bool {

@@ -30,6 +30,8 @@ pub struct Weighing {
     pub identified: bool,
     /// The post is, or points at, a post that the case holds.
     pub reposted: bool,
+    /// A post of the case came from the same source.
+    pub same_source: bool,
     /// Lost against found: at best the other side of one story.
     pub opposed: bool,
 }
@@ -71,10 +73,12 @@ pub struct Crowd {
 impl Crowd {
     pub fn count(sketch: &Sketch, records: &[impl std::borrow::Borrow<CaseRecord>]) -> Crowd {
         let phones = sketch.phones.iter().map(|phone| {
-            let holds = |record: &CaseRecord| record.members.iter().any(|member| member.phones.contains(phone));
+            let holds =
+                |record: &CaseRecord| record.members.iter().any(|member| member.phones.contains(phone));
             (phone.clone(), records.iter().filter(|record| holds((*record).borrow())).count())
         });
-        let named = |record: &CaseRecord| record.members.iter().any(|member| shared_name(sketch, member).is_some());
+        let named =
+            |record: &CaseRecord| record.members.iter().any(|member| shared_name(sketch, member).is_some());
         Crowd {
             phones: phones.collect(),
             names: records.iter().filter(|record| named((*record).borrow())).count(),
@@ -121,7 +125,10 @@ impl<'a> Case<'a> {
     }
 
     fn animal(self) -> Animal {
-        self.members().map(|member| member.animal).find(|animal| *animal != Animal::Unknown).unwrap_or_default()
+        self.members()
+            .map(|member| member.animal)
+            .find(|animal| *animal != Animal::Unknown)
+            .unwrap_or_default()
     }
 
     fn sex(self) -> Sex {
@@ -161,7 +168,11 @@ fn weigh_contacts(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>, crow
     if let Some((phone, cases)) = shared.iter().min_by_key(|(_, cases)| *cases) {
         let full = phone_points(sketch, case);
         let divisor = PHONE_CROWD_DIVISOR[(*cases).saturating_sub(1).min(PHONE_CROWD_DIVISOR.len() - 1)];
-        let words = if divisor > 1 { format!("phone {phone} that stands in {cases} cases") } else { format!("phone {phone}") };
+        let words = if divisor > 1 {
+            format!("phone {phone} that stands in {cases} cases")
+        } else {
+            format!("phone {phone}")
+        };
         if full / divisor >= PHONE_FINDER {
             weighing.identified = true;
         }
@@ -169,7 +180,7 @@ fn weigh_contacts(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>, crow
         if shared.len() > 1 && *cases == 1 {
             weighing.add(PHONE_SECOND, "a second phone too");
         }
-    } else if !sketch.phones.is_empty() && case.any(|member| !member.phones.is_empty()) {
+    } else if !sketch.phones.is_empty() && !sketch.follow_up && case.any(|member| !member.phones.is_empty()) {
         weighing.add(OTHER_PHONES, "other phones");
     }
     if sketch.accounts.iter().any(|account| case.any(|member| member.accounts.contains(account))) {
@@ -207,9 +218,8 @@ fn weigh_names(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>, crowd: 
 
 /// Another name is another animal, except where a finder had to invent the first one.
 fn weigh_other_name(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
-    let invented = |member: &Sketch| {
-        member.names.is_empty() || matches!(member.kind, Kind::Found | Kind::Sighting)
-    };
+    let invented =
+        |member: &Sketch| member.names.is_empty() || matches!(member.kind, Kind::Found | Kind::Sighting);
     let owner_speaks = matches!(sketch.closing, Closing::Finder | Closing::Unsaid);
     if case.members().all(invented) && (owner_speaks || sketch.kind == Kind::Adoption) {
         weighing.add(RENAMED, "another name, as the owner says");
@@ -224,7 +234,8 @@ fn shared_name<'a>(sketch: &'a Sketch, member: &Sketch) -> Option<&'a str> {
 }
 
 fn mentions_name(sketch: &Sketch, member: &Sketch) -> bool {
-    let words = member.names.iter().flat_map(|name| name.split_whitespace()).filter(|word| word.chars().count() >= 3);
+    let words =
+        member.names.iter().flat_map(|name| name.split_whitespace()).filter(|word| word.chars().count() >= 3);
     words.map(stem).any(|word| sketch.text.tells(stem_hash(&word)))
 }
 
@@ -255,16 +266,18 @@ fn is_series(kind: Kind) -> bool {
 }
 
 fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
-    let pairs = case.members().flat_map(|member| &member.places).flat_map(|known| {
-        sketch.places.iter().map(move |own| place_points(own, known))
-    });
+    let pairs = case
+        .members()
+        .flat_map(|member| &member.places)
+        .flat_map(|known| sketch.places.iter().map(move |own| place_points(own, known)));
     let (points, words) = pairs.max_by_key(|(points, _)| *points).unwrap_or((0, String::new()));
     let mentioned = mentioned_place(sketch, case);
     if points > 0 {
         weighing.add(points, words);
     } else if let Some(word) = &mentioned {
         weighing.add(PLACE_MENTIONED, format!("mentions the place «{word}»"));
-    } else if !sketch.places.is_empty() && case.any(|member| !member.places.is_empty()) && !weighing.reposted {
+    } else if !sketch.places.is_empty() && case.any(|member| !member.places.is_empty()) && !weighing.reposted
+    {
         weighing.add(OTHER_PLACE, "another place");
     }
     if points >= PLACE_EXACT && !case.has_kind(sketch.kind) {
@@ -274,7 +287,8 @@ fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
 }
 
 fn weigh_reference(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
-    if sketch.kind == Kind::Lost {
+    // An owner tells a story from its beginning; only "к посту про …" points back.
+    if sketch.kind == Kind::Lost && !sketch.follow_up {
         return;
     }
     let placed = |word: &&String| case.any(|member| names_place(member, word));
@@ -341,7 +355,8 @@ fn weigh_look(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
         .collect();
     // Two animals of one street may look alike, but the same announcement would not be made twice by strangers;
     // a sighting and a search for the same look at the same place are one story.
-    let placed = weighing.reasons.iter().any(|reason| reason.points == PLACE_NAMED || reason.points == PLACE_EXACT);
+    let placed =
+        weighing.reasons.iter().any(|reason| reason.points == PLACE_NAMED || reason.points == PLACE_EXACT);
     let other_voice = !case.has_kind(sketch.kind);
     if other_voice && (marks.len() >= 2 || (placed && !marks.is_empty())) {
         weighing.identified = true;
@@ -376,7 +391,9 @@ fn weigh_species(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     match (sketch.animal, case.animal()) {
         (Animal::Unknown, _) | (_, Animal::Unknown) => {}
         (own, known) if own == known => weighing.add(ANIMAL, format!("both {}", own.name())),
-        (Animal::Several, _) | (_, Animal::Several) => weighing.add(OTHER_COUNT, "one species against several"),
+        (Animal::Several, _) | (_, Animal::Several) => {
+            weighing.add(OTHER_COUNT, "one species against several");
+        }
         _ if weighing.reposted => {}
         (own, known) => weighing.forbid(format!("{} against {}", own.name(), known.name())),
     }
@@ -431,6 +448,7 @@ fn weigh_time(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
 
 fn weigh_town(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     if case.any(|member| member.origin.owner_id == sketch.origin.owner_id) {
+        weighing.same_source = true;
         weighing.add(SAME_SOURCE, "same source");
     } else if case.any(|member| sketch.any_city().is_some() && member.any_city() == sketch.any_city()) {
         weighing.add(SAME_TOWN, "same town");
@@ -451,7 +469,13 @@ fn weigh_town(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
 
 fn town_points(sketch: &Sketch, member: &Sketch) -> i32 {
     match (&sketch.city, &member.city) {
-        (Some(own), Some(known)) => if own == known { 0 } else { OTHER_CITY },
+        (Some(own), Some(known)) => {
+            if own == known {
+                0
+            } else {
+                OTHER_CITY
+            }
+        }
         (None, None) => match (&sketch.home_city, &member.home_city) {
             (Some(own), Some(known)) if own != known => OTHER_HOME,
             _ => 0,
