@@ -132,22 +132,38 @@ pub fn is_telling(stem: &str) -> bool {
 /// Longer "words" are hashtags glued together.
 const TAG_LETTERS: usize = 15;
 
+/// MinHash of the pairs of which at least one word tells something: the phrases of every announcement would only
+/// crowd the index.
 fn signature(stems: &[&str]) -> Vec<u32> {
-    if stems.len() < 2 {
-        return Vec::new();
-    }
+    let telling: Vec<bool> = stems.iter().map(|stem| is_telling(stem)).collect();
+    let hashes: Vec<u64> = stems.iter().map(|stem| stable_hash(stem.as_bytes())).collect();
     let mut rows = vec![u32::MAX; SIGNATURE_ROWS];
-    for pair in stems.windows(2) {
-        let hash = mix(stable_hash(pair[0].as_bytes()).rotate_left(17) ^ stable_hash(pair[1].as_bytes()));
+    let mut pairs = 0;
+    for index in 1..stems.len() {
+        if !telling[index - 1] && !telling[index] {
+            continue;
+        }
+        pairs += 1;
+        let hash = mix(hashes[index - 1].rotate_left(17) ^ hashes[index]);
         for (row, least) in rows.iter_mut().enumerate() {
-            *least = (*least).min((mix(hash ^ mix(row as u64 + 1)) >> 32) as u32);
+            *least = (*least).min((mix(hash ^ ROW_SEEDS[row]) >> 32) as u32);
         }
     }
-    rows
+    if pairs == 0 { Vec::new() } else { rows }
 }
 
+const ROW_SEEDS: [u64; SIGNATURE_ROWS] = {
+    let mut seeds = [0; SIGNATURE_ROWS];
+    let mut row = 0;
+    while row < SIGNATURE_ROWS {
+        seeds[row] = mix(row as u64 + 1);
+        row += 1;
+    }
+    seeds
+};
+
 /// Spreads the bits (the finaliser of SplitMix64).
-pub fn mix(mut value: u64) -> u64 {
+pub const fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

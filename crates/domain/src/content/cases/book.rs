@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::convert::Infallible;
 
 use super::decide::{Decision, assign};
-use super::index::{CANDIDATES_PER_KEY, CaseIndex, CaseKey, CaseRecord, Found, stored_keys};
+use super::index::{
+    CANDIDATES_PER_KEY, CaseIndex, CaseKey, CaseRecord, Found, PICTURES_PER_KEY, Pictured, picture_keys,
+    stored_keys,
+};
 use super::sketch::Sketch;
 use crate::content::picture::PictureHash;
 use crate::content::similarity::{mix, stable_hash};
@@ -16,8 +20,50 @@ use crate::ids::CaseId;
 #[derive(Debug, Default)]
 pub struct CaseBook {
     records: Vec<CaseRecord>,
-    /// Oldest first; only the newest `CANDIDATES_PER_KEY` are kept.
-    under: HashMap<CaseKey, Vec<u32>>,
+    /// Positions in `records` under each key.
+    under: HashMap<i64, Shelf<u32>>,
+    /// Pictures under each band, with the position of their case.
+    pictures: HashMap<i64, Shelf<(PictureHash, u32)>>,
+}
+
+/// What stands under one key, oldest first; most keys hold one thing.
+#[derive(Debug)]
+enum Shelf<T> {
+    One([T; 1]),
+    Many(Box<Vec<T>>),
+}
+
+impl<T: Copy + PartialEq> Shelf<T> {
+    fn items(&self) -> &[T] {
+        match self {
+            Shelf::One(item) => item,
+            Shelf::Many(items) => items,
+        }
+    }
+
+    /// Puts an item last; beyond `limit` the oldest one falls off.
+    fn put(&mut self, item: T, limit: usize) {
+        match self {
+            Shelf::One(only) if only[0] == item => {}
+            Shelf::One(only) => *self = Shelf::Many(Box::new(vec![only[0], item])),
+            Shelf::Many(items) => {
+                items.retain(|known| *known != item);
+                if items.len() >= limit {
+                    items.remove(0);
+                }
+                items.push(item);
+            }
+        }
+    }
+}
+
+fn put<T: Copy + PartialEq>(shelves: &mut HashMap<i64, Shelf<T>>, key: CaseKey, item: T, limit: usize) {
+    match shelves.entry(key.value) {
+        Entry::Occupied(mut shelf) => shelf.get_mut().put(item, limit),
+        Entry::Vacant(place) => {
+            place.insert(Shelf::One([item]));
+        }
+    }
 }
 
 impl CaseBook {
@@ -49,33 +95,26 @@ impl CaseBook {
 
     /// Files a post under a known case, or under a new one.
     pub fn remember(&mut self, case: Option<CaseId>, sketch: Sketch) -> CaseId {
-        let keys = stored_keys(&sketch);
-        let id = match case.and_then(|case| self.records.get_mut(position(case)?)) {
-            Some(record) => {
-                record.absorb(sketch);
-                record.id
-            }
-            None => {
-                let id = CaseId(self.records.len() as i64 + 1);
-                self.records.push(CaseRecord::open(id, sketch));
-                id
-            }
-        };
-        for key in keys {
-            self.file(key, id);
+        let known = case.and_then(position).filter(|at| *at < self.records.len());
+        let at = known.unwrap_or(self.records.len());
+        for key in stored_keys(&sketch) {
+            put(&mut self.under, key, at as u32, CANDIDATES_PER_KEY);
         }
-        id
+        for picture in &sketch.pictures {
+            for key in picture_keys(*picture) {
+                put(&mut self.pictures, key, (*picture, at as u32), PICTURES_PER_KEY);
+            }
+        }
+        match known {
+            Some(at) => self.records[at].absorb(sketch),
+            None => self.records.push(CaseRecord::open(case_at(at as u32), sketch)),
+        }
+        case_at(at as u32)
     }
+}
 
-    fn file(&mut self, key: CaseKey, id: CaseId) {
-        let position = (id.0 - 1) as u32;
-        let cases = self.under.entry(key).or_default();
-        cases.retain(|known| *known != position);
-        if cases.len() >= CANDIDATES_PER_KEY {
-            cases.remove(0);
-        }
-        cases.push(position);
-    }
+fn case_at(position: u32) -> CaseId {
+    CaseId(i64::from(position) + 1)
 }
 
 fn position(case: CaseId) -> Option<usize> {
@@ -87,11 +126,16 @@ impl CaseIndex for CaseBook {
 
     fn find(&self, keys: &[CaseKey], limit: usize) -> Result<Vec<Found>, Infallible> {
         let found = keys.iter().filter_map(|key| {
-            let cases = self.under.get(key)?;
-            let cases = cases.iter().rev().take(limit).map(|at| CaseId(i64::from(*at) + 1)).collect();
-            Some(Found { key: *key, cases })
+            let cases = self.under.get(&key.value)?.items();
+            Some(Found { key: *key, cases: cases.iter().rev().take(limit).map(|at| case_at(*at)).collect() })
         });
         Ok(found.collect())
+    }
+
+    fn pictures(&self, keys: &[CaseKey], limit: usize) -> Result<Vec<Pictured>, Infallible> {
+        let shelves = keys.iter().filter_map(|key| self.pictures.get(&key.value));
+        let items = shelves.flat_map(|shelf| shelf.items().iter().rev().take(limit));
+        Ok(items.map(|(picture, at)| Pictured { picture: *picture, case: case_at(*at) }).collect())
     }
 
     fn records(&self, cases: &[CaseId]) -> Result<Vec<Cow<'_, CaseRecord>>, Infallible> {

@@ -4,7 +4,7 @@
 use std::borrow::Borrow;
 
 use super::book::CaseBook;
-use super::index::{CANDIDATES_PER_KEY, CaseIndex, CaseRecord, lookup_keys, shortlist};
+use super::index::{CaseIndex, CaseRecord, candidates};
 use super::reference::Closing;
 use super::sketch::Sketch;
 use super::weigh::{Crowd, Reason, Weighing, weigh};
@@ -44,8 +44,7 @@ pub struct Scored {
 
 /// Looks up and decides; `None` when the post is about no single case.
 pub fn assign<I: CaseIndex>(sketch: &Sketch, index: &I) -> Result<Option<Decision>, I::Error> {
-    let found = index.find(&lookup_keys(sketch), CANDIDATES_PER_KEY)?;
-    let records = index.records(&shortlist(&found))?;
+    let records = index.records(&candidates(sketch, index)?)?;
     Ok(decide(sketch, &records))
 }
 

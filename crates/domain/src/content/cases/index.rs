@@ -8,14 +8,17 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::sketch::{Origin, Sketch};
+use crate::content::picture::{PICTURE_BANDS, PICTURE_NEAR_DISTANCE, PictureHash};
 use crate::content::similarity::{mix, stable_hash, stem};
 use crate::content::{Animal, Kind};
 use crate::ids::CaseId;
 
 /// Cases read under one key, the most recently seen first: a volunteer's phone stands in hundreds.
 pub const CANDIDATES_PER_KEY: usize = 16;
+/// Pictures read under one band: at a million pictures a band of 16 bits holds about 15.
+pub const PICTURES_PER_KEY: usize = 64;
 /// Cases scored for one post, however many are known.
-pub const CANDIDATES_MAX: usize = 40;
+pub const CANDIDATES_MAX: usize = 32;
 /// Posts remembered by a case: the first ones, which describe it best, and the latest.
 pub const MEMBERS_MAX: usize = 12;
 /// A case not seen for so long need not be kept in the index: 400 days.
@@ -27,13 +30,17 @@ pub const CASE_KEEP_S: i64 = 400 * 86_400;
 pub enum KeyKind {
     /// The post itself, or one that it reposts or links to.
     Origin,
+    /// A picture that looks the same; found by its bands, then compared bit by bit.
     Picture,
-    Name,
     Phone,
+    /// A pet's name within one town.
+    Name,
     /// A bank card or a number for transfers.
     Account,
     Person,
+    /// A band of the text's MinHash.
     Text,
+    /// A word of a place within one town.
     Place,
     /// The latest cases of one source and species: for posts that only describe.
     Recent,
@@ -63,6 +70,12 @@ pub fn lookup_keys(sketch: &Sketch) -> Vec<CaseKey> {
     keys.done()
 }
 
+/// The bands of one picture as keys: pictures that look alike stand under one of them, and so do some that do not.
+pub fn picture_keys(picture: PictureHash) -> [CaseKey; PICTURE_BANDS] {
+    let bands = picture.bands();
+    std::array::from_fn(|band| CaseKey::new(KeyKind::Picture, &[&[band as u8], &bands[band].to_le_bytes()]))
+}
+
 /// Everything that leads to the case of a post from now on.
 pub fn stored_keys(sketch: &Sketch) -> Vec<CaseKey> {
     lookup_keys(sketch)
@@ -88,11 +101,6 @@ impl KeyWriter {
     }
 
     fn contents(&mut self, sketch: &Sketch) {
-        for picture in &sketch.pictures {
-            for (band, bits) in picture.bands().into_iter().enumerate() {
-                self.add(KeyKind::Picture, &[&[band as u8], &bits.to_le_bytes()]);
-            }
-        }
         for phone in &sketch.phones {
             self.add(KeyKind::Phone, &[phone.as_bytes()]);
         }
@@ -205,6 +213,13 @@ impl CaseRecord {
     }
 }
 
+/// A known picture and its case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pictured {
+    pub picture: PictureHash,
+    pub case: CaseId,
+}
+
 /// One key and the cases found under it, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -212,19 +227,56 @@ pub struct Found {
     pub cases: Vec<CaseId>,
 }
 
-/// Where known cases are kept. Both calls are bounded by their arguments, whatever is stored.
+/// Where known cases are kept. Every call is bounded by their arguments, whatever is stored.
 pub trait CaseIndex {
     type Error;
 
     /// For each key the cases under it, most recently seen first, at most `limit` each.
     fn find(&self, keys: &[CaseKey], limit: usize) -> Result<Vec<Found>, Self::Error>;
 
+    /// For each key the pictures under it, most recently seen first, at most `limit` each.
+    fn pictures(&self, keys: &[CaseKey], limit: usize) -> Result<Vec<Pictured>, Self::Error>;
+
     /// The records of these cases; those that are gone are left out.
     fn records(&self, cases: &[CaseId]) -> Result<Vec<Cow<'_, CaseRecord>>, Self::Error>;
 }
 
+/// Looks a post up: the cases to weigh, at most `CANDIDATES_MAX`.
+pub fn candidates<I: CaseIndex>(sketch: &Sketch, index: &I) -> Result<Vec<CaseId>, I::Error> {
+    let found = index.find(&lookup_keys(sketch), CANDIDATES_PER_KEY)?;
+    let bands: Vec<CaseKey> = sketch.pictures.iter().flat_map(|picture| picture_keys(*picture)).collect();
+    let known = if bands.is_empty() { Vec::new() } else { index.pictures(&bands, PICTURES_PER_KEY)? };
+    Ok(choose(sketch, found, &known))
+}
+
+/// The pure half of `candidates`, for an index that answers asynchronously.
+pub fn choose(sketch: &Sketch, mut found: Vec<Found>, known: &[Pictured]) -> Vec<CaseId> {
+    for picture in &sketch.pictures {
+        found.push(Found { key: picture_keys(*picture)[0], cases: near_cases(*picture, known) });
+    }
+    found.sort_by_key(|found| found.key);
+    shortlist(&found)
+}
+
+/// The cases of the pictures that look the same, nearest first.
+fn near_cases(picture: PictureHash, known: &[Pictured]) -> Vec<CaseId> {
+    let mut near: Vec<(u32, CaseId)> = known
+        .iter()
+        .map(|known| (picture.distance(known.picture), known.case))
+        .filter(|(distance, _)| *distance <= PICTURE_NEAR_DISTANCE)
+        .collect();
+    near.sort_unstable();
+    let mut cases = Vec::new();
+    for (_, case) in near {
+        if !cases.contains(&case) && cases.len() < CANDIDATES_PER_KEY {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
 /// Chooses whom to score: the most trusted keys first, round by round, so that a crowded key cannot push out the rest.
-pub fn shortlist(found: &[Found]) -> Vec<CaseId> {
+fn shortlist(found: &[Found]) -> Vec<CaseId> {
     let mut chosen: Vec<CaseId> = Vec::new();
     for rank in 0..CANDIDATES_PER_KEY {
         for entry in found {

@@ -15,5 +15,11 @@ pub mod weights;
 
 pub use book::CaseBook;
 pub use decide::{Decision, Outcome, Scored, assign, decide};
-pub use index::{CaseIndex, CaseKey, CaseRecord, Found, KeyKind, lookup_keys, shortlist, stored_keys};
+pub use index::{
+    CaseIndex, CaseKey, CaseRecord, Found, KeyKind, Pictured, candidates, choose, lookup_keys, picture_keys,
+    stored_keys,
+};
 pub use sketch::{Origin, Sketch};
+
+#[cfg(test)]
+mod tests;
