@@ -5,18 +5,25 @@
 //! It must not know where posts come from, where they go, or what time it is.
 
 pub mod cases;
+pub mod clean;
 pub mod facts;
+pub mod fingerprint;
+pub mod lexicon;
+pub mod normalise;
+pub mod pattern;
 pub mod picture;
 mod post;
 mod seam;
 pub mod similarity;
 pub mod tags;
+pub mod tokens;
 
+pub use facts::read::{Analysis, analyse};
 pub use facts::{
     Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount,
 };
 pub use post::{Cleaned, Copied, Home, Post};
-pub use seam::{CaseDecision, Casework, RelatedCase, Verdict};
+pub use seam::{CaseDecision, Casework, RelatedCase, Verdict, fill_from_case};
 
 /// Changes whenever the same post may yield other facts.
 pub const FACTS_VERSION: u16 = 1;

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::borrow::Cow;
+
 use super::{Animal, Cleaned, Facts, Post, Sex};
 
 /// Assigns posts, in order of date, to cases.
@@ -42,4 +44,24 @@ pub struct RelatedCase {
     pub case: String,
     pub score: i32,
     pub reasons: Vec<String>,
+}
+
+/// What the post leaves out and its case knows: a closing "Марсель дома" says neither species nor sex.
+pub fn fill_from_case<'f>(facts: &'f Facts, decision: Option<&CaseDecision>) -> Cow<'f, Facts> {
+    let Some(decision) = decision.filter(|decision| decision.verdict == Verdict::Same) else {
+        return Cow::Borrowed(facts);
+    };
+    let animal = facts.animal.value == Animal::Unknown && decision.animal != Animal::Unknown;
+    let sex = facts.sex.value == Sex::Unknown && decision.sex != Sex::Unknown && animal;
+    if !animal && !sex {
+        return Cow::Borrowed(facts);
+    }
+    let mut filled = facts.clone();
+    if animal {
+        filled.animal.value = decision.animal;
+    }
+    if sex {
+        filled.sex.value = decision.sex;
+    }
+    Cow::Owned(filled)
 }

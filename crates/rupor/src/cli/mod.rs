@@ -1,6 +1,8 @@
 //! The command line: one file per command, each with its arguments on top and a `run` below.
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
+mod analyse;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -14,11 +16,13 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Analyse(analyse::Analyse),
+}
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli) {
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);
@@ -27,8 +31,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<()> {
-    match cli.command {}
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Command::Analyse(command) => analyse::run(command),
+    }
 }
 
 /// Prints an error with its causes on one line, where a person will look for it.

@@ -1,10 +1,27 @@
 //! The vocabulary of facts: what can be recognised in a post, and the words it was recognised by.
 //! Closed sets are enums with the names of the corpus; nothing here knows how a fact is found.
 
+mod accounts;
+mod animal;
+mod city;
+mod kind;
+mod names;
+mod phones;
+mod place;
+pub mod read;
+mod sex;
+mod traits;
+mod when;
+
 use std::borrow::Cow;
 
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
+
+/// The patterns of every rule table, for the dictionary and for the tests.
+pub fn patterns() -> impl Iterator<Item = &'static str> {
+    kind::RULES.iter().map(|rule| rule.pattern).chain(traits::RULES.iter().map(|rule| rule.pattern))
+}
 
 /// What a post is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
