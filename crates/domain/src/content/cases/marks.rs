@@ -92,7 +92,7 @@ fn looks(stems: &[String], index: usize) -> Vec<String> {
 }
 
 /// A describing word: a colour, or one of the looks people use to tell animals apart.
-fn describes(stem: &str) -> bool {
+pub fn describes(stem: &str) -> bool {
     static LOOKS: LazyLock<Vec<String>> =
         LazyLock::new(|| LOOK_WORDS.split_whitespace().map(self::stem).collect());
     colour(stem).is_some() || LOOKS.iter().any(|look| look == stem)

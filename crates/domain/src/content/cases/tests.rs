@@ -7,7 +7,7 @@ use super::index::{CANDIDATES_MAX, CANDIDATES_PER_KEY, MEMBERS_MAX};
 use super::marks::{Coat, Mark};
 use super::reference::Closing;
 use super::sketch::PlaceSketch;
-use super::weigh::{Crowd, weigh};
+use super::weigh::{Crowd, Ground, weigh};
 use super::*;
 use crate::content::picture::{PICTURE_NEAR_DISTANCE, PICTURE_SAME_DISTANCE};
 use crate::content::similarity::TextSketch;
@@ -144,7 +144,9 @@ proptest! {
     #[test]
     fn other_species_sexes_and_names_never_join(sketch in any_sketch(), post in any_sketch()) {
         let weighing = weighed(&sketch, &case_of(1, vec![post.clone()]));
-        prop_assume!(!weighing.reposted);
+        // A copy with the same picture over the same words may correct a name or a sex.
+        let copied = weighing.reasons.iter().any(|reason| matches!(reason.ground, Ground::SameText | Ground::CloseText));
+        prop_assume!(!weighing.reposted && !copied);
         let known = |animal: Animal| !matches!(animal, Animal::Unknown | Animal::Several);
         let species = known(sketch.animal) && known(post.animal) && sketch.animal != post.animal;
         let sexes = sketch.sex != Sex::Unknown && post.sex != Sex::Unknown && sketch.sex != post.sex;

@@ -28,7 +28,7 @@ pub const PHONE_SHELTER: i32 = 12;
 pub const PHONE_CROWD_DIVISOR: [i32; 3] = [1, 2, 4];
 pub const PHONE_SECOND: i32 = 12;
 
-pub const NAME: i32 = 36;
+pub const NAME: i32 = 38;
 /// Several known animals of this name in the town.
 pub const NAME_CROWD: i32 = 24;
 /// The name stands in the text but was not recognised as one.
@@ -109,5 +109,3 @@ pub const RENAMED: i32 = -14;
 /// The group's home towns differ and neither post names one.
 pub const OTHER_HOME: i32 = -40;
 pub const OTHER_CITY: i32 = -35;
-/// One post names a town, the other's source lives in another: neighbours read each other.
-pub const OTHER_CITY_HOME: i32 = -8;

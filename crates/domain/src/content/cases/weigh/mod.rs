@@ -1,0 +1,231 @@
+//! Weighs one post against one known case: what speaks for one story, what against, what forbids it.
+//! Every point has a sentence; must not know which case wins.
+
+mod circumstance;
+mod identity;
+mod look;
+
+use serde::{Deserialize, Serialize};
+
+use self::circumstance::{weigh_place, weigh_time, weigh_town};
+use self::identity::{
+    OTHER_NAME, OTHER_SEX, is_series, shared_name, weigh_contacts, weigh_names, weigh_origin, weigh_pictures,
+    weigh_text,
+};
+use self::look::weigh_look;
+use super::index::CaseRecord;
+use super::reference::Closing;
+use super::sketch::Sketch;
+use super::weights::*;
+use crate::content::{Animal, Kind, Sex};
+
+/// What a reason is about; rules ask for these, never for points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    Repost,
+    Picture,
+    Phone,
+    Account,
+    Person,
+    Name,
+    /// Some words in common, most of them, nearly all of them.
+    Text,
+    CloseText,
+    SameText,
+    /// A place that singles out; `Place` when it does not.
+    NamedPlace,
+    Place,
+    Reference,
+    Mark,
+    Look,
+    Time,
+    Town,
+    Story,
+}
+
+/// One thing that speaks for or against.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    pub ground: Ground,
+    pub words: String,
+    pub points: i32,
+}
+
+/// The sum for one case.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Weighing {
+    pub score: i32,
+    pub reasons: Vec<Reason>,
+    /// What forbids the merge, whatever the score.
+    pub vetoes: Vec<String>,
+    /// Something singles this animal out: a number, a name, a picture, its own words.
+    pub identified: bool,
+    /// The post is, or points at, a post that the case holds.
+    pub reposted: bool,
+    /// A post of the case came from the same source.
+    pub same_source: bool,
+    /// Lost against found: at best the other side of one story.
+    pub opposed: bool,
+}
+
+impl Weighing {
+    fn add(&mut self, ground: Ground, points: i32, words: impl Into<String>) {
+        if points != 0 {
+            self.score += points;
+            self.reasons.push(Reason { ground, words: words.into(), points });
+        }
+    }
+
+    fn identify(&mut self, ground: Ground, points: i32, words: impl Into<String>) {
+        self.identified = true;
+        self.add(ground, points, words);
+    }
+
+    /// Something of this ground speaks for one story.
+    fn has(&self, ground: Ground) -> bool {
+        self.reasons.iter().any(|reason| reason.ground == ground && reason.points > 0)
+    }
+
+    fn forbid(&mut self, words: impl Into<String>) {
+        self.vetoes.push(words.into());
+    }
+
+    pub fn is_same(&self, sketch: &Sketch) -> bool {
+        let enough = if sketch.wordless { SAME_SCORE_WORDLESS } else { SAME_SCORE };
+        self.vetoes.is_empty() && !self.opposed && self.identified && self.score >= enough
+    }
+
+    pub fn is_related(&self) -> bool {
+        self.opposed && self.vetoes.is_empty() && self.score >= RELATED_SCORE
+    }
+}
+
+/// How many of the cases looked at share a thing with the post: what many share identifies none.
+#[derive(Debug, Clone, Default)]
+pub struct Crowd {
+    pub phones: Vec<(String, usize)>,
+    pub names: usize,
+}
+
+impl Crowd {
+    pub fn count(sketch: &Sketch, records: &[impl std::borrow::Borrow<CaseRecord>]) -> Crowd {
+        let phones = sketch.phones.iter().map(|phone| {
+            let holds =
+                |record: &CaseRecord| record.members.iter().any(|member| member.phones.contains(phone));
+            (phone.clone(), records.iter().filter(|record| holds((*record).borrow())).count())
+        });
+        let named =
+            |record: &CaseRecord| record.members.iter().any(|member| shared_name(sketch, member).is_some());
+        Crowd {
+            phones: phones.collect(),
+            names: records.iter().filter(|record| named((*record).borrow())).count(),
+        }
+    }
+}
+
+/// Weighs a post against a case.
+pub fn weigh(sketch: &Sketch, record: &CaseRecord, crowd: &Crowd) -> Weighing {
+    let mut weighing = Weighing::default();
+    let case = Case { record };
+    weigh_origin(&mut weighing, sketch, case);
+    weigh_pictures(&mut weighing, sketch, case);
+    weigh_contacts(&mut weighing, sketch, case, crowd);
+    weigh_names(&mut weighing, sketch, case, crowd);
+    weigh_text(&mut weighing, sketch, case);
+    weigh_place(&mut weighing, sketch, case);
+    weigh_look(&mut weighing, sketch, case);
+    weigh_time(&mut weighing, sketch, case);
+    weigh_town(&mut weighing, sketch, case);
+    weigh_sides(&mut weighing, sketch, case);
+    weigh_generic(&mut weighing, sketch, case);
+    trust_copies(&mut weighing, sketch);
+    weighing.reasons.sort_by_key(|reason| -reason.points.abs());
+    weighing
+}
+
+/// The members of a case, asked together.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    record: &'a CaseRecord,
+}
+
+impl<'a> Case<'a> {
+    fn members(self) -> impl Iterator<Item = &'a Sketch> {
+        self.record.members.iter()
+    }
+
+    fn any(self, test: impl Fn(&Sketch) -> bool) -> bool {
+        self.members().any(test)
+    }
+
+    fn has_kind(self, kind: Kind) -> bool {
+        self.record.last_of(kind).is_some()
+    }
+
+    fn animal(self) -> Animal {
+        self.members()
+            .map(|member| member.animal)
+            .find(|animal| *animal != Animal::Unknown)
+            .unwrap_or_default()
+    }
+
+    fn sex(self) -> Sex {
+        self.members().map(|member| member.sex).find(|sex| *sex != Sex::Unknown).unwrap_or_default()
+    }
+}
+
+/// Lost and found are two sides; a closing post ends one of them.
+fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+    let owner = case.has_kind(Kind::Lost);
+    let finder = !owner && (case.has_kind(Kind::Found) || case.has_kind(Kind::Adoption));
+    weighing.opposed = match (sketch.kind, sketch.closing) {
+        (Kind::Lost, _) => finder,
+        (Kind::Found | Kind::Adoption, _) => owner,
+        (Kind::Reunited, Closing::Finder | Closing::Home) => owner,
+        _ => false,
+    };
+    if weighing.reposted && matches!(sketch.kind, Kind::Reunited) {
+        weighing.opposed = false;
+    }
+    if sketch.kind == Kind::Reunited && !weighing.opposed && case.record.closed_at.is_none() {
+        let points = if sketch.closing == Closing::Unsaid { CLOSES_UNSAID } else { CLOSES };
+        weighing.add(Ground::Story, points, "ends an open case");
+    }
+    if (sketch.follow_up || sketch.repeat) && !weighing.opposed {
+        weighing.add(Ground::Story, FOLLOW_UP, "says that it continues a story");
+    }
+    let again = matches!(sketch.kind, Kind::Lost | Kind::Found | Kind::Sighting);
+    let text_same = weighing.has(Ground::SameText);
+    if let Some(closed_at) = case.record.closed_at
+        && again
+        && sketch.date > closed_at
+        && !weighing.reposted
+        && !text_same
+    {
+        weighing.forbid("the case was closed before");
+    }
+}
+
+/// The same picture over the same words with the same phone is a copy, whatever a name or a word's gender was read as.
+/// Not in a series: shelters put all their animals into one form under one banner.
+fn trust_copies(weighing: &mut Weighing, sketch: &Sketch) {
+    let words = weighing.has(Ground::SameText) || weighing.has(Ground::CloseText);
+    let copy = words && weighing.has(Ground::Picture) && weighing.has(Ground::Phone);
+    if copy && !is_series(sketch.kind) {
+        weighing.vetoes.retain(|veto| veto != OTHER_NAME && veto != OTHER_SEX);
+    }
+}
+
+/// Phrases that anyone writes, with different pictures, are different animals.
+fn weigh_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+    let pictured = !sketch.pictures.is_empty() && case.any(|member| !member.pictures.is_empty());
+    if pictured && sketch.is_generic() && !weighing.identified {
+        weighing.forbid("a phrase that anyone writes, with another picture");
+    }
+    let digest = sketch.many || case.members().all(|member| member.many);
+    let literal = weighing.reposted || weighing.has(Ground::SameText) || weighing.has(Ground::Picture);
+    if digest && !literal {
+        weighing.forbid("a list of several stories");
+    }
+}
