@@ -30,7 +30,7 @@ pub struct CaseBook {
 #[derive(Debug)]
 enum Shelf<T> {
     One([T; 1]),
-    Many(Box<Vec<T>>),
+    Many(Vec<T>),
 }
 
 impl<T: Copy + PartialEq> Shelf<T> {
@@ -45,7 +45,7 @@ impl<T: Copy + PartialEq> Shelf<T> {
     fn put(&mut self, item: T, limit: usize) {
         match self {
             Shelf::One(only) if only[0] == item => {}
-            Shelf::One(only) => *self = Shelf::Many(Box::new(vec![only[0], item])),
+            Shelf::One(only) => *self = Shelf::Many(vec![only[0], item]),
             Shelf::Many(items) => {
                 items.retain(|known| *known != item);
                 if items.len() >= limit {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sketch::{Origin, Sketch};
 use crate::content::picture::{PICTURE_BANDS, PICTURE_NEAR_DISTANCE, PictureHash};
-use crate::content::similarity::{mix, stable_hash, stem};
+use crate::content::similarity::{mix, stable_hash};
 use crate::content::{Animal, Kind};
 use crate::ids::CaseId;
 
@@ -119,8 +119,8 @@ impl KeyWriter {
     /// Names and places repeat from town to town, so they are looked up within one.
     fn named(&mut self, sketch: &Sketch) {
         for scope in scopes(sketch) {
-            for word in sketch.names.iter().flat_map(|name| name.split_whitespace()) {
-                self.add(KeyKind::Name, &[scope.as_bytes(), stem(word).as_bytes()]);
+            for word in sketch.names.iter().flat_map(|name| &name.stems) {
+                self.add(KeyKind::Name, &[scope.as_bytes(), word.as_bytes()]);
             }
             for word in sketch.places.iter().flat_map(|place| &place.words).chain(&sketch.referred) {
                 self.add(KeyKind::Place, &[scope.as_bytes(), word.as_bytes()]);

@@ -7,6 +7,7 @@
 pub mod book;
 pub mod decide;
 pub mod index;
+pub mod invented;
 pub mod marks;
 pub mod reference;
 pub mod sketch;

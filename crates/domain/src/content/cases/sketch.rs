@@ -36,8 +36,7 @@ pub struct Sketch {
     pub accounts: Vec<u64>,
     /// People named by link or mention.
     pub people: Vec<u64>,
-    /// Lower case, `ё` folded.
-    pub names: Vec<String>,
+    pub names: Vec<NameSketch>,
     pub breed: Option<String>,
     pub age_months: Option<(u16, u16)>,
     pub coat: Coat,
@@ -65,6 +64,13 @@ pub struct Sketch {
 pub struct Origin {
     pub owner_id: i64,
     pub post_id: i64,
+}
+
+/// A pet's name: lower case with `ё` folded, and the stems of its words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameSketch {
+    pub name: String,
+    pub stems: Vec<String>,
 }
 
 /// A place by the stems of its telling words and the numbers in it.
@@ -218,21 +224,31 @@ fn people(facts: &Facts) -> Vec<u64> {
     users.take(SKETCH_ITEMS_MAX).collect()
 }
 
-fn names(facts: &Facts) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in facts.pet_names.iter().flat_map(|name| name.value.split(',')).map(|name| fold(name.trim())) {
-        if !name.is_empty() && !names.contains(&name) && names.len() < SKETCH_ITEMS_MAX {
+fn names(facts: &Facts) -> Vec<NameSketch> {
+    let mut names: Vec<NameSketch> = Vec::new();
+    for name in facts.pet_names.iter().flat_map(|name| name.value.split(',')).map(NameSketch::new) {
+        if !name.stems.is_empty() && !names.contains(&name) && names.len() < SKETCH_ITEMS_MAX {
             names.push(name);
         }
     }
     names
 }
 
-/// Whether two names may be one: a whole word of one is a word of the other, endings aside.
-pub fn same_name(one: &str, other: &str) -> bool {
-    let words = |name: &str| name.split_whitespace().map(stem).collect::<Vec<_>>();
-    let (one, other) = (words(one), words(other));
-    one.iter().any(|word| other.contains(word))
+impl NameSketch {
+    pub fn new(name: &str) -> NameSketch {
+        let name = fold(name.trim());
+        let stems =
+            name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(stem).collect();
+        NameSketch { name, stems }
+    }
+
+    /// Whether two names may be one, endings aside: "Сильвер" is "Капитан Сильвер", "Капитан Флинт" is not.
+    pub fn is_like(&self, other: &NameSketch) -> bool {
+        let within = |short: &NameSketch, long: &NameSketch| {
+            !short.stems.is_empty() && short.stems.iter().all(|word| long.stems.contains(word))
+        };
+        within(self, other) || within(other, self)
+    }
 }
 
 fn places(facts: &Facts) -> Vec<PlaceSketch> {

@@ -6,7 +6,7 @@ use super::book::hash_of_id;
 use super::index::{CANDIDATES_MAX, CANDIDATES_PER_KEY, MEMBERS_MAX};
 use super::marks::{Coat, Mark};
 use super::reference::Closing;
-use super::sketch::PlaceSketch;
+use super::sketch::{NameSketch, PlaceSketch};
 use super::weigh::{Crowd, Ground, weigh};
 use super::*;
 use crate::content::picture::{PICTURE_NEAR_DISTANCE, PICTURE_SAME_DISTANCE};
@@ -46,7 +46,8 @@ prop_compose! {
             origin: Origin { owner_id, post_id },
             date: date * 86_400,
             refers: refers.into_iter().map(|post_id| Origin { owner_id: -1, post_id }).collect(),
-            kind, animal, sex, phones, accounts, names,
+            kind, animal, sex, phones, accounts,
+            names: names.iter().map(|name| NameSketch::new(name)).collect(),
             people: Vec::new(), breed: None, age_months: None, coat: Coat(0), marks: Vec::new(),
             city: None, home_city: None, places: Vec::new(), referred: Vec::new(), when_day: None,
             text: TextSketch::default(), pictures: Vec::new(), closing: Closing::None,
@@ -214,6 +215,15 @@ fn the_newest_cases_under_a_hot_key_are_kept() {
     let Ok(found) = book.find(&[key], CANDIDATES_PER_KEY);
     let newest: Vec<i64> = found[0].cases.iter().map(|case| case.0).collect();
     assert_eq!(newest, (85..=100).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_name_is_like_its_parts_and_forms() {
+    let like = |one: &str, other: &str| NameSketch::new(one).is_like(&NameSketch::new(other));
+    assert!(like("Капитан Сильвер", "Сильвер"));
+    assert!(like("Муська", "Муську"));
+    assert!(!like("Капитан Сильвер", "Капитан Флинт"));
+    assert!(!like("Марс", "Марсель"));
 }
 
 /// A post that says nothing but where it stands.

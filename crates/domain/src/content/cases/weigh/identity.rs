@@ -1,12 +1,11 @@
 //! What singles an animal out: the post itself, its pictures, contacts, names and words.
 
 use super::super::reference::Closing;
-use super::super::sketch::{Sketch, same_name, stem_hash};
+use super::super::sketch::{Sketch, stem_hash};
 use super::super::weights::*;
 use super::{Case, Crowd, Ground, Weighing};
 use crate::content::Kind;
 use crate::content::picture::{PICTURE_NEAR_DISTANCE, PICTURE_SAME_DISTANCE};
-use crate::content::similarity::stem;
 
 pub(super) fn weigh_origin(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let known = |member: &Sketch| {
@@ -102,14 +101,13 @@ pub(super) fn weigh_other_name(weighing: &mut Weighing, sketch: &Sketch, case: C
 }
 
 pub(super) fn shared_name<'a>(sketch: &'a Sketch, member: &Sketch) -> Option<&'a str> {
-    let names = sketch.names.iter().find(|name| member.names.iter().any(|known| same_name(name, known)));
-    names.map(String::as_str)
+    let shared = sketch.names.iter().find(|name| member.names.iter().any(|known| name.is_like(known)));
+    shared.map(|name| name.name.as_str())
 }
 
 fn mentions_name(sketch: &Sketch, member: &Sketch) -> bool {
-    let words =
-        member.names.iter().flat_map(|name| name.split_whitespace()).filter(|word| word.chars().count() >= 3);
-    words.map(stem).any(|word| sketch.text.tells(stem_hash(&word)))
+    let stems = member.names.iter().flat_map(|name| &name.stems);
+    stems.filter(|stem| stem.chars().count() >= 3).any(|stem| sketch.text.tells(stem_hash(stem)))
 }
 
 pub(super) fn weigh_text(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
