@@ -143,7 +143,8 @@ fn context(reading: &Reading<'_>, first: usize, last: usize, word_before: &str, 
         "в" | "во" if cases & case::LOC != 0 && cases & case::ACC == 0 => return IN,
         // `в Кемерово` is said for the place as well as for the way there.
         "в" | "во" if cases & case::LOC == 0 && ends_in_o(reading, last) => return 1,
-        "в" | "во" | "из" | "под" | "до" | "от" | "у" | "с" | "из-под" | "через" | "на" | "за" | "около" => {
+        "в" | "во" | "из" | "под" | "до" | "от" | "у" | "с" | "из-под" | "через" | "на" | "за" | "около" =>
+        {
             return PASSING;
         }
         "по" => return -1,

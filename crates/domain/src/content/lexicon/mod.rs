@@ -53,6 +53,8 @@ pub struct Entry {
     pub person: Option<(&'static str, Sex)>,
     /// Usual names of pets: the nominative and the gender.
     pub pet: Option<(&'static str, Sex)>,
+    /// The species that the name is usual for.
+    pub pet_animal: Animal,
     /// Index into the table of cities, for one-word names and last words of longer ones.
     pub cities: Vec<u16>,
     /// Value of a numeral (`девятьсот`, `пять`).
