@@ -15,8 +15,10 @@ pub enum Sign {
     Is(Kind),
     /// Somebody has the animal.
     Held,
-    /// The owner is called or looked for.
+    /// The owner is called: found or only seen.
     OwnerCall,
+    /// The owner is looked for by somebody who has the animal.
+    OwnerSeek,
     /// The search goes on although something was found.
     StillMissing,
     /// Money is asked for.
@@ -26,7 +28,7 @@ pub enum Sign {
 }
 
 use Kind::{Ad, Adoption, Found, Fundraising, Lost, News, Other, Reunited, Sighting};
-use Sign::{Held, Is, Money, OwnerCall, Profile, StillMissing};
+use Sign::{Held, Is, Money, OwnerCall, OwnerSeek, Profile, StillMissing};
 
 impl Sign {
     fn parse(name: &str) -> Option<Sign> {
@@ -34,6 +36,7 @@ impl Sign {
         kind.map(Is).or(match name {
             "held" => Some(Held),
             "owner_call" => Some(OwnerCall),
+            "owner_seek" => Some(OwnerSeek),
             "still_missing" => Some(StillMissing),
             "money" => Some(Money),
             "profile" => Some(Profile),
@@ -74,6 +77,7 @@ struct Votes {
     kinds: [f32; 11],
     held: f32,
     owner: f32,
+    seek: f32,
     still: f32,
     money: f32,
     profile: f32,
@@ -89,6 +93,7 @@ impl Votes {
             Is(kind) => self.kinds[kind as usize] += weight,
             Held => self.held += weight,
             OwnerCall => self.owner += weight,
+            OwnerSeek => self.seek += weight,
             StillMissing => self.still += weight,
             Money => self.money += weight,
             Profile => self.profile += weight,
@@ -207,11 +212,10 @@ fn reunited(votes: &Votes) -> f32 {
     if votes.still >= 6.0 || own < DECISIVE {
         return own * 0.5 - votes.still;
     }
-    let open = votes.owner + votes.held * 0.5;
+    let open = votes.owner + votes.seek + votes.held * 0.4;
     let story = votes.of(Lost).max(votes.of(Found)) * 0.6;
-    own + story
-        - if own < 9.0 { open * 1.2 } else { open * 0.5 }
-        - if votes.of(Adoption) > own { votes.of(Adoption) } else { 0.0 }
+    let adoption = if votes.of(Adoption) > own { votes.of(Adoption) } else { 0.0 };
+    own + story - open * if own < 9.0 { 1.2 } else { 0.6 } - adoption - votes.of(Other) * 0.5
 }
 
 /// Stories of adoption begin with a find; a plain call for the owner makes them a find again.
@@ -219,12 +223,13 @@ fn adoption(votes: &Votes, words: usize) -> f32 {
     let own = votes.of(Adoption);
     let profile = votes.profile.min(8.0);
     let incident = votes.of(Lost).max(votes.of(Sighting));
+    let owner = votes.owner + votes.seek;
     if own < DECISIVE {
         // A profile without a word of what it wants: an animal, its health, its habits, a telephone.
-        let bare = own + profile - incident - votes.owner * 1.5 - votes.of(Reunited) - votes.money * 0.5;
+        let bare = own + profile - incident - owner * 1.5 - votes.of(Reunited) - votes.money * 0.5;
         return if profile >= 4.0 && words >= 8 { bare } else { own };
     }
-    own + profile * 0.6 + votes.of(Found) * 0.3 - votes.owner * 1.4
+    own + profile * 0.6 + votes.of(Found) * 0.3 - owner * 1.4
 }
 
 fn fundraising(votes: &Votes) -> f32 {
@@ -235,7 +240,7 @@ fn fundraising(votes: &Votes) -> f32 {
 }
 
 fn found(votes: &Votes, held: bool) -> f32 {
-    let own = votes.of(Found);
+    let own = votes.of(Found) + votes.seek;
     let signal = own + votes.owner;
     if signal < 2.0 && !(held && votes.of(Sighting) > 0.0) {
         return own;
@@ -246,7 +251,7 @@ fn found(votes: &Votes, held: bool) -> f32 {
 
 fn sighting(votes: &Votes, held: bool) -> f32 {
     let own = votes.of(Sighting);
-    let found = votes.of(Found);
+    let found = votes.of(Found) + votes.seek;
     if held {
         return own * 0.6;
     }
@@ -257,13 +262,13 @@ fn sighting(votes: &Votes, held: bool) -> f32 {
 }
 
 fn lost(votes: &Votes) -> f32 {
-    votes.of(Lost) + if votes.of(Lost) > 0.0 || votes.still >= 6.0 { votes.still } else { 0.0 }
-        - votes.owner * 0.8
+    let still = if votes.of(Lost) > 0.0 || votes.still >= 6.0 { votes.still } else { 0.0 };
+    votes.of(Lost) + still - (votes.owner + votes.seek) * 0.8
 }
 
 fn news(votes: &Votes, words: usize) -> f32 {
     let own = votes.of(News);
-    if words < 12 { own * 0.4 } else { own - votes.owner - votes.held * 0.5 }
+    if words < 12 { own * 0.4 } else { own - votes.owner - votes.seek - votes.held * 0.5 }
 }
 
 /// The hits that speak for the decided kind, strongest first.
@@ -272,7 +277,7 @@ fn evidence(reading: &Reading<'_>, hits: &[Hit], kind: Kind, own: bool) -> Vec<E
     let supports = |sign: Sign| match sign {
         Is(other) => other == kind,
         Held => kind == Found,
-        OwnerCall => matches!(kind, Found | Sighting),
+        OwnerCall | OwnerSeek => matches!(kind, Found | Sighting),
         StillMissing => kind == Lost,
         Money => kind == Fundraising,
         Profile => kind == Adoption,

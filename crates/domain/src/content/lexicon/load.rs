@@ -349,8 +349,9 @@ impl Builder {
                 continue;
             }
             for slip in typos::slips(form) {
-                if !self.lexicon.forms.contains_key(slip.as_str()) {
-                    self.lexicon.sounds.entry(typos::sound(&slip).into()).or_insert(*index);
+                let long = slip.chars().count() >= 6;
+                if long && !self.lexicon.forms.contains_key(slip.as_str()) {
+                    self.lexicon.slips.entry(slip.into()).or_insert(*index);
                 }
             }
         }

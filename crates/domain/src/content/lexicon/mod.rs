@@ -103,6 +103,7 @@ pub struct City {
 pub struct Lexicon {
     forms: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     sounds: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
+    slips: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     entries: Vec<Entry>,
     group_names: HashMap<String, Group>,
     pub breeds: Vec<&'static str>,
@@ -129,7 +130,8 @@ impl Lexicon {
             return None;
         }
         let sound = typos::sound(word);
-        self.sounds.get(sound.as_str()).and_then(|index| self.entries.get(*index as usize))
+        let slip = self.slips.get(word);
+        slip.or_else(|| self.sounds.get(sound.as_str())).and_then(|index| self.entries.get(*index as usize))
     }
 
     /// The entry of a word exactly as written.
