@@ -8,11 +8,11 @@
 //! | `~3` | up to three other words may stand before the next element |
 //! | `~3-a\|b` | the same, but none of these among them |
 //! | `^` | the next element opens its sentence |
-//! | `<!a\|b` | none of these stands right before the first element |
+//! | `<!a\|b`, `<3!a\|b` | none of these stands right before the first element, or within three words before |
 //! | `!3:a\|b` | none of these follows within three words |
-//! | `@animal`, `@number`, `@capital` | a noun that names an animal, a number, a word with a capital |
+//! | `@animal`, `@number`, `@capital`, `@name` | a noun that names an animal, a number, a capital, a word that can be a name |
 //!
-//! A word right after `не`, `ни` or `нет` does not begin a match unless the pattern says `не` itself.
+//! A negation right before a match or inside its gaps forbids it, unless the pattern says `не` itself.
 //! Matching is bounded per token, so a text is read in linear time.
 
 use super::lexicon::{Group, Lexicon};
@@ -30,6 +30,32 @@ pub struct Rule<T> {
     pub pattern: &'static str,
 }
 
+/// The columns of every line of a table: name, what it stands for, weight, pattern.
+pub type Line = (&'static str, &'static str, i32, &'static str);
+
+/// Reads a table line by line; a line that is no rule is given back.
+pub fn lines(table: &'static str) -> impl Iterator<Item = Result<Line, &'static str>> {
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| {
+        let cut = |text: &'static str| text.split_once(' ').map(|(head, tail)| (head, tail.trim_start()));
+        let read = || {
+            let (name, rest) = cut(line)?;
+            let (value, rest) = cut(rest)?;
+            let (weight, pattern) = cut(rest)?;
+            Some((name, value, weight.parse().ok()?, pattern))
+        };
+        read().ok_or(line)
+    })
+}
+
+/// The rules of a table. Lines that are no rules are skipped here and found by a test.
+pub fn rules<T>(table: &'static str, value: impl Fn(&str) -> Option<T>) -> Vec<Rule<T>> {
+    let lines = lines(table).filter_map(Result::ok);
+    lines
+        .filter_map(|(name, of, weight, pattern)| Some(Rule { name, value: value(of)?, weight, pattern }))
+        .collect()
+}
+
 /// A rule that fired on the tokens `first..=last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
@@ -44,6 +70,7 @@ struct Alternatives {
     animal: bool,
     number: bool,
     capital: bool,
+    name: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -57,7 +84,8 @@ struct Element {
 #[derive(Debug, Clone, Default)]
 struct Pattern {
     opens_sentence: bool,
-    not_before: Alternatives,
+    /// Not within this many words before the match.
+    not_before: (usize, Alternatives),
     /// The pattern itself begins with a negation.
     negation_allowed: bool,
     elements: Vec<Element>,
@@ -100,7 +128,11 @@ impl Matcher {
                 }
                 self.by_group[group].push(index);
             }
-            if first.alternatives.animal || first.alternatives.number || first.alternatives.capital {
+            if first.alternatives.animal
+                || first.alternatives.number
+                || first.alternatives.capital
+                || first.alternatives.name
+            {
                 self.by_shape.push(index);
             }
         }
@@ -145,15 +177,20 @@ impl Matcher {
         if pattern.opens_sentence && before.is_some() {
             return None;
         }
-        if let Some(before) = before {
-            let negated = !pattern.negation_allowed && matches(before, &self.negations);
-            if negated || matches(before, &pattern.not_before) {
-                return None;
-            }
+        if before.is_some_and(|before| !pattern.negation_allowed && matches(before, &self.negations)) {
+            return None;
+        }
+        let (back, forbidden) = (pattern.not_before.0, &pattern.not_before.1);
+        let lead = tokens[first.saturating_sub(back)..first].iter();
+        if lead
+            .filter(|token| token.sentence == tokens[first].sentence)
+            .any(|token| matches(token, forbidden))
+        {
+            return None;
         }
         let mut at = first;
         for element in &pattern.elements[1..] {
-            at = self.next(tokens, at, element)?;
+            at = self.next(tokens, at, element, pattern.negation_allowed)?;
         }
         let (within, forbidden) = match &pattern.not_after {
             Some((within, forbidden)) => (*within, forbidden),
@@ -164,13 +201,14 @@ impl Matcher {
         (!follows.into_iter().any(|token| matches(token, forbidden))).then_some(at)
     }
 
-    fn next(&self, tokens: &[Token], at: usize, element: &Element) -> Option<usize> {
+    fn next(&self, tokens: &[Token], at: usize, element: &Element, negation: bool) -> Option<usize> {
         let sentence = tokens[at].sentence;
         let window = tokens.iter().enumerate().skip(at + 1).take(element.gap + 1);
         window
             .take_while(|(_, token)| token.sentence == sentence && token.gap < Gap::Stop)
             .take_while(|(_, token)| {
-                matches(token, &element.alternatives) || !matches(token, &element.barred)
+                let barred = matches(token, &element.barred) || !negation && matches(token, &self.negations);
+                matches(token, &element.alternatives) || !barred
             })
             .find(|(_, token)| matches(token, &element.alternatives))
             .map(|(index, _)| index)
@@ -188,7 +226,14 @@ fn matches(token: &Token, alternatives: &Alternatives) -> bool {
             return true;
         }
     }
-    (alternatives.number && token.is_number()) || (alternatives.capital && token.is_word() && token.capital())
+    (alternatives.number && token.is_number())
+        || (alternatives.capital && token.is_word() && token.capital())
+        || (alternatives.name && can_be_name(token))
+}
+
+fn can_be_name(token: &Token) -> bool {
+    let usual = token.entry().is_none_or(|entry| entry.pet.is_some() || entry.person.is_some());
+    token.is_word() && token.capital() && usual && token.end - token.start > 4
 }
 
 fn parse(lexicon: &Lexicon, text: &str) -> Pattern {
@@ -198,8 +243,8 @@ fn parse(lexicon: &Lexicon, text: &str) -> Pattern {
     for part in text.split_whitespace() {
         if part == "^" {
             pattern.opens_sentence = true;
-        } else if let Some(words) = part.strip_prefix("<!") {
-            pattern.not_before = alternatives(lexicon, words);
+        } else if let Some((back, words)) = part.strip_prefix('<').and_then(|rest| rest.split_once('!')) {
+            pattern.not_before = (back.parse().unwrap_or(1).min(GAP_MAX), alternatives(lexicon, words));
         } else if let Some((within, words)) = part.strip_prefix('!').and_then(|rest| rest.split_once(':')) {
             let within = within.parse().unwrap_or(1).min(GAP_MAX);
             pattern.not_after = Some((within, alternatives(lexicon, words)));
@@ -225,6 +270,7 @@ fn alternatives(lexicon: &Lexicon, text: &str) -> Alternatives {
             Some("animal") => found.animal = true,
             Some("number") => found.number = true,
             Some("capital") => found.capital = true,
+            Some("name") => found.name = true,
             Some(group) => found.groups.extend(lexicon.group(group)),
             None => found.groups.extend(lexicon.group(&format!("'{word}"))),
         }
@@ -237,7 +283,10 @@ pub fn literals() -> Vec<&'static str> {
     let mut words: Vec<&'static str> = Vec::new();
     let tables = super::facts::patterns().chain([NEGATIONS]);
     for part in tables.flat_map(str::split_whitespace) {
-        let part = part.strip_prefix("<!").unwrap_or(part);
+        let part = match part.strip_prefix('<').and_then(|rest| rest.split_once('!')) {
+            Some((_, words)) => words,
+            None => part,
+        };
         let part = match part.strip_prefix('!') {
             Some(rest) => rest.split_once(':').map_or("", |(_, words)| words),
             None => part,
@@ -262,7 +311,7 @@ pub fn unknown_groups(lexicon: &Lexicon) -> Vec<&'static str> {
     for part in super::facts::patterns().flat_map(str::split_whitespace) {
         for word in part.split(['|', ':', '!', '<', '-', '~']) {
             if let Some(group) = word.strip_prefix('@') {
-                let shape = matches!(group, "animal" | "number" | "capital");
+                let shape = matches!(group, "animal" | "number" | "capital" | "name");
                 if !shape && lexicon.group(group).is_none() {
                     unknown.push(group);
                 }

@@ -507,11 +507,18 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         let from = self.reading.lower.len();
         push_lower(&mut self.reading.lower, text);
         let lower = (from as u32, self.reading.lower.len() as u32);
-        let entry =
-            if kind == TokenKind::Word { self.lexicon.find(&self.reading.lower[from..]) } else { None };
+        let letters = letters_of(kind, text);
+        // A capital inside a sentence is more likely a name than a misspelled word.
+        let strict = tag || letters == Letters::Title && self.gap < Gap::Emoji;
+        let word = &self.reading.lower[from..];
+        let entry = match kind {
+            TokenKind::Word if strict => self.lexicon.exact(word),
+            TokenKind::Word => self.lexicon.find(word),
+            _ => None,
+        };
         self.reading.tokens.push(Token {
             kind,
-            letters: letters_of(kind, text),
+            letters,
             gap: self.gap,
             text: self.index,
             sentence,

@@ -1,9 +1,9 @@
 //! The species the post is about: nouns and breeds vote, other animals that are only mentioned do not.
 //! It must not know the name or the sex.
 
-use crate::content::lexicon::{Species, case, lexicon};
+use crate::content::lexicon::{Species, case};
 use crate::content::tokens::{Gap, Reading, Token};
-use crate::content::{Animal, Fact, Kind};
+use crate::content::{Animal, Fact, Kind, Sex};
 
 /// A noun for the animal.
 const NOUN: f32 = 4.0;
@@ -19,6 +19,9 @@ const EVENT: f32 = 3.0;
 const COMPANY: f32 = 0.15;
 const PLURAL: f32 = 0.6;
 const TAG: f32 = 0.8;
+const COMMUNITY: f32 = 0.1;
+/// A name that is usual for one species, where nothing else tells.
+const USUAL_NAME: f32 = 0.9;
 /// `у меня своя кошка`: the author's own animal in a post about a stranger.
 const AUTHORS_OWN: f32 = 0.3;
 /// A second species this strong makes the post about several.
@@ -41,7 +44,12 @@ struct Mention {
 }
 
 pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
-    let mentions = mentions(reading, kind, event);
+    let mut mentions = mentions(reading, kind, event);
+    if mentions.iter().all(|mention| mention.weight < USUAL_NAME)
+        && !matches!(kind, Kind::News | Kind::Other | Kind::Ad)
+    {
+        mentions.extend(usual_name(reading));
+    }
     let mut totals = [0.0_f32; 5];
     for mention in &mentions {
         totals[mention.species.animal as usize] += mention.weight;
@@ -60,6 +68,7 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
         let rule = match (mention.species.noun, mention.species.breed.is_some()) {
             (true, true) => "animal.breed",
             (true, false) => "animal.noun",
+            (false, _) if mention.weight == USUAL_NAME => "animal.usual_name",
             (false, _) => "animal.hint",
         };
         evidence.push(reading.evidence(rule, mention.index, mention.index));
@@ -105,6 +114,26 @@ fn mentions(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Vec<Mention> {
     found
 }
 
+/// `Барсик`, `Полкан`: names that nearly always mean one species.
+fn usual_name(reading: &Reading<'_>) -> Option<Mention> {
+    reading.tokens.iter().enumerate().find_map(|(index, token)| {
+        let entry = token.entry()?;
+        let usual = entry.pet_animal != Animal::Unknown
+            && token.capital()
+            && !token.mention
+            && entry.person.is_none();
+        let species = Species {
+            animal: entry.pet_animal,
+            noun: false,
+            sex: Sex::Unknown,
+            gender: Sex::Unknown,
+            breed: None,
+            young: false,
+        };
+        usual.then_some(Mention { index, species, weight: USUAL_NAME })
+    })
+}
+
 fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, kind: Kind) -> f32 {
     let mut weight = match (species.noun, species.breed.is_some()) {
         (true, true) => BREED,
@@ -115,7 +144,8 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     let cases = token.entry().map_or(0, |entry| entry.cases);
     let plural = species.noun && cases & case::PLURAL != 0;
     if token.tag {
-        return weight * TAG * if plural { PLURAL } else { 1.0 };
+        let alone = community_tag(reading, index);
+        return weight * TAG * if plural { PLURAL } else { 1.0 } * if alone { COMMUNITY } else { 1.0 };
     }
     if plural && !species.young {
         weight *= PLURAL;
@@ -125,7 +155,12 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     }
     let before = (index > 0 && token.gap < Gap::Comma).then(|| &reading.tokens[index - 1]);
     let word_before = before.map_or("", |before| reading.word(before));
-    if is_company(word_before, cases, plural) || compares(reading, index) {
+    let public = matches!(kind, Kind::Ad | Kind::News | Kind::Other);
+    let counted = before.is_some_and(|before| {
+        before.is_number() || before.entry().is_some_and(|entry| entry.number.is_some())
+    });
+    let crowd = !public && !counted && !(species.young && kind == Kind::Adoption);
+    if crowd && is_company(word_before, cases, plural) || compares(reading, index) {
         return weight * COMPANY;
     }
     let stranger = matches!(kind, Kind::Found | Kind::Sighting | Kind::Adoption);
@@ -146,14 +181,24 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     if stranger && own {
         return weight * AUTHORS_OWN;
     }
-    if lexicon().group("agreeing").is_some() && word_before == "без" {
+    if word_before == "без" {
         return weight * COMPANY;
     }
     weight
 }
 
+/// `#дворняжка76`: a species and the number of a region name a community, not the animal.
+fn community_tag(reading: &Reading<'_>, index: usize) -> bool {
+    let sentence = reading.tokens[index].sentence;
+    let same = |at: Option<usize>| {
+        at.and_then(|at| reading.tokens.get(at)).filter(|token| token.sentence == sentence && token.tag)
+    };
+    let before = same(index.checked_sub(1));
+    before.is_none() && same(Some(index + 1)).is_some_and(|next| next.is_number())
+}
+
 fn is_company(before: &str, cases: u8, plural: bool) -> bool {
-    let crowd = cases & (case::INS | case::DAT | case::LOC) != 0 && cases & (case::NOM | case::ACC) == 0;
+    let crowd = plural && cases & case::NOM == 0;
     let preposition = matches!(
         before,
         "с" | "со"
@@ -169,9 +214,7 @@ fn is_company(before: &str, cases: u8, plural: bool) -> bool {
             | "чужих"
             | "всех"
     );
-    (crowd && plural)
-        || (preposition && (plural || crowd))
-        || matches!(before, "других" | "другими" | "другим" | "чужих")
+    crowd || (preposition && plural) || matches!(before, "других" | "другими" | "другим" | "чужих")
 }
 
 /// `похож на лису`, `как у терьера`: a comparison.

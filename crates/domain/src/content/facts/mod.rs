@@ -18,9 +18,14 @@ use std::borrow::Cow;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
+/// The texts of every rule table.
+pub fn tables() -> impl Iterator<Item = &'static str> {
+    [kind::TABLE, traits::TABLE].into_iter()
+}
+
 /// The patterns of every rule table, for the dictionary and for the tests.
 pub fn patterns() -> impl Iterator<Item = &'static str> {
-    kind::RULES.iter().map(|rule| rule.pattern).chain(traits::RULES.iter().map(|rule| rule.pattern))
+    tables().flat_map(crate::content::pattern::lines).filter_map(|line| line.map(|line| line.3).ok())
 }
 
 /// What a post is for.

@@ -46,6 +46,8 @@ struct Groups {
     our: Option<Group>,
     meet: Option<Group>,
     owner: Option<Group>,
+    male: Option<Group>,
+    female: Option<Group>,
     agreeing: Option<Group>,
     streets: [Option<Group>; 4],
     verbs: [Option<Group>; 8],
@@ -83,6 +85,8 @@ fn groups() -> Groups {
         our: group("our"),
         meet: group("meet"),
         owner: group("owner"),
+        male: group("male"),
+        female: group("female"),
         agreeing: group("agreeing"),
         streets: ["street", "avenue", "district", "settlement"].map(group),
         verbs: ["lost_v", "escape_v", "leave_v", "returned_v", "adopted_p", "went_home", "stray_v", "keep_v"]
@@ -242,7 +246,10 @@ impl Finder<'_, '_> {
         if self.word_before_is(index, &["меня", "мене"]) {
             return;
         }
-        let temporary = matches!(self.word(index), "назвали" | "назвала" | "зовем" | "зову");
+        let temporary = matches!(self.word(index), "назвали" | "назвала" | "зовем" | "зову" | "прозвали");
+        if self.word(index).starts_with("звал") {
+            return self.after_word(index, 2, 4.0, "names.was_called", out);
+        }
         if temporary && matches!(self.kind, Kind::Found | Kind::Sighting) {
             return;
         }
@@ -284,6 +291,29 @@ impl Finder<'_, '_> {
             }
             return;
         }
+        let being = is(before, self.groups.male)
+            || is(before, self.groups.female)
+            || matches!(
+                self.reading.word(before),
+                "малыш"
+                    | "малышка"
+                    | "братья"
+                    | "сестры"
+                    | "братик"
+                    | "сестричка"
+                    | "старичок"
+                    | "старушка"
+                    | "дружок"
+                    | "питомец"
+                    | "питомица"
+                    | "любимец"
+                    | "любимица"
+                    | "хвостик"
+                    | "подросток"
+            );
+        if being && token.gap <= Gap::Quote && (self.is_pet(index) || !self.is_person(index)) {
+            return self.push(index, 6.0, "names.after_noun", out);
+        }
         if is(before, self.groups.our) && token.gap <= Gap::Quote {
             self.push(index, 6.0, "names.our", out);
         } else if is(before, self.groups.agreeing) && token.gap <= Gap::Space && self.is_pet(index) {
@@ -314,11 +344,15 @@ impl Finder<'_, '_> {
     fn opening(&self, index: usize, out: &mut Vec<Candidate>) {
         let token = &self.reading.tokens[index];
         let opens = token.gap >= Gap::Emoji || (token.gap == Gap::Quote && self.before(index).is_none());
-        let listed = token.gap == Gap::Colon || token.gap == Gap::Dash;
-        if !(opens || listed) || self.person_speaks(index) {
+        let pet = self.is_pet(index);
+        let listed =
+            token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
+        if !(opens || listed)
+            || self.person_speaks(index)
+            || !pet && looks_inflected(self.reading.word(token))
+        {
             return;
         }
-        let pet = self.is_pet(index);
         let last = self.last_of_name(index);
         let Some(next) = self.after(last) else {
             return self.heading(index, pet, out);
@@ -375,8 +409,11 @@ impl Finder<'_, '_> {
     /// A line of its own at the top of the post.
     fn heading(&self, index: usize, pet: bool, out: &mut Vec<Candidate>) {
         let profile = matches!(self.kind, Kind::Adoption | Kind::Fundraising);
-        if self.reading.opens(index) && (profile || pet && self.kind == Kind::Reunited) {
-            self.push(index, if pet { 6.0 } else { 5.0 }, "names.heading", out);
+        let token = &self.reading.tokens[index];
+        let top = self.reading.openings.get(usize::from(token.text)) == Some(&token.sentence)
+            && token.gap >= Gap::Emoji;
+        if top && (profile || pet && self.kind == Kind::Reunited) {
+            self.push(index, if pet { 7.0 } else { 6.0 }, "names.heading", out);
         }
     }
 
@@ -388,7 +425,10 @@ impl Finder<'_, '_> {
             .filter(|_| token.gap <= Gap::Space)
             .map_or("", |before| self.reading.word(before));
         let second = index.checked_sub(2).map_or("", |at| self.word(at));
-        let told = matches!(self.kind, Kind::Reunited | Kind::Sighting | Kind::Lost | Kind::Adoption);
+        let told = matches!(
+            self.kind,
+            Kind::Reunited | Kind::Sighting | Kind::Lost | Kind::Adoption | Kind::Fundraising
+        );
         let pet = self.is_pet(index);
         if told && (before == "это" || before == "не" && second == "это") {
             return self.push(index, 5.0, "names.this_is", out);
@@ -402,7 +442,10 @@ impl Finder<'_, '_> {
             return self.push(index, 5.0, "names.addressed", out);
         }
         if told && pet && matches!(before, "без" | "вот" | "про" | "о" | "по") {
-            return self.push(index, 4.0, "names.about", out);
+            let missed = before == "вот"
+                && (1..=2)
+                    .any(|step| self.word(index + step + 1) == "нет" || self.word(index + step) == "нет");
+            return self.push(index, if missed { 7.0 } else { 4.0 }, "names.about", out);
         }
         let address = token.gap >= Gap::Stop && self.after(index).is_some_and(|next| next.gap == Gap::Comma);
         let inside = token.gap <= Gap::Comma && token.letters == Letters::Title && !self.is_person(index);
@@ -412,7 +455,8 @@ impl Finder<'_, '_> {
             && self.kind != Kind::Found
             && !is_preposition(before)
         {
-            self.push(index, 2.5, "names.usual", out);
+            let weight = if matches!(self.kind, Kind::Sighting | Kind::Other) { 2.5 } else { 4.0 };
+            self.push(index, weight, "names.usual", out);
         }
     }
 
@@ -481,6 +525,9 @@ impl Finder<'_, '_> {
                 self.before(index).is_some_and(|before| self.is_oblique(before))
             }
             "names.answers" | "names.about" | "names.turned_out" => true,
+            "names.called" => {
+                self.before(index).is_some_and(|before| self.reading.word(before).starts_with("назвал"))
+            }
             _ => false,
         };
         let male = self.noun.is_some_and(|(_, species)| species.sex == Sex::M || species.gender == Sex::M);
@@ -648,6 +695,16 @@ impl Finder<'_, '_> {
 
 fn is_preposition(word: &str) -> bool {
     matches!(word, "в" | "во" | "на" | "по" | "у" | "с" | "со" | "из" | "к" | "от" | "до" | "за" | "под")
+}
+
+/// Verbs, adjectives and abstract nouns open sentences too; names of pets do not end like them.
+fn looks_inflected(word: &str) -> bool {
+    const ENDINGS: &[&str] = &[
+        "ть", "ться", "ем", "им", "ите", "ете", "йте", "ют", "ят", "ет", "ит", "аю", "яю", "ую", "ого",
+        "ому", "ые", "ие", "ых", "их", "ами", "ями", "ение", "ание", "ость", "ство", "тся", "ся", "сь",
+        "ишь", "ешь", "ний", "ный", "ный", "ная", "ное", "ой", "ском", "еро", "ждый", "ский", "ская",
+    ];
+    ENDINGS.iter().any(|ending| word.ends_with(ending))
 }
 
 fn ends_like_adjective(word: &str) -> bool {

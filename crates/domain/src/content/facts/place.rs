@@ -22,7 +22,7 @@ const LONE_CAPITAL: f32 = 2.6;
 const EVENT: f32 = 4.0;
 /// `в сторону …`, `могла уйти к …`: where it may be, not where it was.
 const AWAY: f32 = -5.0;
-const LATER: f32 = -0.25;
+const LATER: f32 = -0.6;
 const ENOUGH: f32 = 2.5;
 /// Characters of a fragment at most.
 const FRAGMENT_MAX: usize = 110;
@@ -94,7 +94,7 @@ pub fn places(
         answers: group("answers"),
     };
     let finder = Finder { reading, cities, taken, phones, groups, shouted: shouted(reading) };
-    finder.places(event)
+    finder.places(kind, event)
 }
 
 fn shouted(reading: &Reading<'_>) -> Vec<bool> {
@@ -170,7 +170,7 @@ impl Finder<'_, '_> {
         ) || word.is_ascii()
     }
 
-    fn places(&self, event: &[u32]) -> Places {
+    fn places(&self, kind: Kind, event: &[u32]) -> Places {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut index = 0;
         while index < self.reading.tokens.len() {
@@ -187,7 +187,10 @@ impl Finder<'_, '_> {
         for (order, candidate) in merged.iter_mut().enumerate() {
             candidate.weight += self.context(candidate, event) + order as f32 * LATER;
         }
-        merged.retain(|candidate| candidate.weight >= ENOUGH);
+        // After a happy end a nameless landmark only decorates the story.
+        merged.retain(|candidate| {
+            candidate.weight >= ENOUGH && !(kind == Kind::Reunited && candidate.rule == "place.landmark")
+        });
         self.facts(&merged)
     }
 
@@ -409,6 +412,8 @@ impl Finder<'_, '_> {
             (Some(first), None) => (first, index),
             (Some(first), Some(_)) if !is_prepositional_start(self.word(first)) => (first, index),
             (_, Some(last)) => (index, last),
+            // `на улице` alone is out of doors, not a place.
+            (None, None) if is(&self.reading.tokens[index], self.groups.street) => return None,
             (None, None) => return self.lower_landmark(index),
         };
         let (end, house) = self.with_house(last);
@@ -487,6 +492,23 @@ impl Finder<'_, '_> {
         (token.is_number() && token.end - token.start <= 3 && !self.in_phone(at)).then_some(at)
     }
 
+    /// `школы 12`, `маршрутке 284`, `садика № 5`.
+    fn number_after(&self, index: usize) -> Option<usize> {
+        let next = self.token(index + 1)?;
+        let fits = next.is_number()
+            && next.gap <= Gap::Comma
+            && next.end - next.start <= 3
+            && !self.in_phone(index + 1);
+        (fits && self.same_sentence(index, index + 1) && !self.measures(index + 1) && next.gap != Gap::Comma
+            || fits && self.numero(index + 1))
+        .then_some(index + 1)
+    }
+
+    fn numero(&self, index: usize) -> bool {
+        let token = &self.reading.tokens[index];
+        self.reading.normals[usize::from(token.text)].text[..token.start as usize].trim_end().ends_with('№')
+    }
+
     fn landmark(&self, index: usize) -> Option<Candidate> {
         let named = |first: usize, last: usize, weight: f32| {
             Some(Candidate { first, last, weight, rule: "place.named_landmark" })
@@ -504,6 +526,14 @@ impl Finder<'_, '_> {
         if let Some(last) = self.name_after(index) {
             let (end, _) = self.with_house(self.with_noun(last));
             return named(index, end, NAMED_LANDMARK);
+        }
+        if let Some(last) = self.number_after(index) {
+            return Some(Candidate {
+                first: index,
+                last,
+                weight: LANDMARK + 2.0,
+                rule: "place.numbered_landmark",
+            });
         }
         if let Some(first) = self.number_before(index) {
             let first = self
@@ -527,7 +557,7 @@ impl Finder<'_, '_> {
             let before = self.before(at)?;
             let token = &self.reading.tokens[before];
             if self.reading.tokens[at].gap > Gap::Quote {
-                return None;
+                return self.listed_landmark(index, at);
             }
             if is(token, self.groups.near)
                 || is(token, self.groups.inside)
@@ -535,14 +565,32 @@ impl Finder<'_, '_> {
             {
                 let near = is(token, self.groups.near);
                 let first = if near { before } else { before + 1 };
-                let weight = LANDMARK + if near { 1.0 } else { 0.0 };
+                let weight = LANDMARK + if near { 0.5 } else { 0.0 };
                 let away = matches!(self.word(before), "до" | "к" | "по" | "через" | "под" | "от");
                 let weight = if away { weight - 1.5 } else { weight };
                 return Some(Candidate { first, last: index, weight, rule: "place.landmark" });
             }
+            let adjective =
+                token.is_number() || ends_like_adjective(self.word(before)) || token.gap == Gap::Joined;
+            if !adjective {
+                return None;
+            }
             at = before;
         }
         None
+    }
+
+    /// `Энгельс, набережная, вчера …`: a landmark in a list after a town.
+    fn listed_landmark(&self, index: usize, first: usize) -> Option<Candidate> {
+        let before = self.before(first)?;
+        let closed = self.token(index + 1).is_none_or(|next| next.gap >= Gap::Comma);
+        let town = self.is_city(before) && self.reading.tokens[first].gap == Gap::Comma;
+        (town && closed).then_some(Candidate {
+            first,
+            last: index,
+            weight: LANDMARK + 1.0,
+            rule: "place.listed",
+        })
     }
 
     /// `на Рахова`, `в Плеханово`, `из Лесной Поляны`.
@@ -589,7 +637,7 @@ impl Finder<'_, '_> {
         let weight = AFTER_PREPOSITION + quoted + if house { HOUSE } else { 0.0 };
         let away = matches!(word, "до" | "к" | "ко" | "через" | "под" | "от" | "с" | "со" | "из");
         let weight = if away { weight - 1.0 } else { weight };
-        Some(Candidate { first: at, last: end, weight, rule: "place.after_preposition" })
+        Some(Candidate { first: index, last: end, weight, rule: "place.after_preposition" })
     }
 
     /// `откликается на Лео`, `похож на Лиса`.

@@ -170,8 +170,8 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
     }
     let before = (index > 0 && token.gap < Gap::Comma).then(|| reading.word(&reading.tokens[index - 1]));
     let before = before.unwrap_or("");
-    if matches!(before, "моя" | "мой" | "свой" | "своя" | "как" | "других") && !reading.opens(index)
-    {
+    let aside = matches!(before, "моя" | "мой" | "свой" | "своя" | "как" | "других") && !reading.opens(index);
+    if token.quoted || aside {
         return 0.5;
     }
     let plural =
@@ -186,6 +186,10 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
     {
         return 0.8;
     }
+    // Told of in passing: not the subject of a sentence, and not where people open.
+    if cases & case::NOM == 0 && !reading.opens(index) {
+        return EXPLICIT / 2.0;
+    }
     EXPLICIT
 }
 
@@ -194,7 +198,10 @@ fn word_weight(reading: &Reading<'_>, index: usize, token: &Token) -> f32 {
     let next = reading.tokens.get(index + 1).filter(|next| next.sentence == token.sentence);
     let word = reading.word(token);
     let crowd = matches!(word, "девочки" | "мальчики" | "девчонки");
-    if crowd {
+    let counted = index > 0
+        && (reading.tokens[index - 1].is_number()
+            || reading.tokens[index - 1].entry().is_some_and(|entry| entry.number.is_some()));
+    if crowd && !counted {
         return 0.0;
     }
     let child = next.is_some_and(|next| {
@@ -227,10 +234,23 @@ fn agreement(
     if !verb && !stands_free(reading, index) {
         return;
     }
-    let factor = agreement_factor(noun, sex);
+    let factor = agreement_factor(nearest_noun(reading, index).or(noun), sex);
     let weight = if verb { VERB } else { ADJECTIVE };
     let rule = if verb { "sex.verb" } else { "sex.adjective" };
     votes.add(sex, weight * factor, rule, index);
+}
+
+/// The animal noun of the same sentence that the word agrees with.
+fn nearest_noun(reading: &Reading<'_>, index: usize) -> Option<(usize, Species)> {
+    const REACH: usize = 6;
+    let sentence = reading.tokens[index].sentence;
+    let noun = |at: usize| {
+        let token = reading.tokens.get(at).filter(|token| token.sentence == sentence && !token.tag)?;
+        let entry = token.entry()?;
+        let subject = entry.cases & case::NOM != 0 || entry.cases & case::ACC != 0;
+        entry.species.filter(|species| species.noun && subject).map(|species| (at, species))
+    };
+    (1..=REACH).find_map(|step| index.checked_sub(step).and_then(noun).or_else(|| noun(index + step)))
 }
 
 /// What agreement is worth, given the noun that may force it.
@@ -286,8 +306,8 @@ fn verb_gender(word: &str) -> Option<Sex> {
 }
 
 fn adjective_gender(word: &str) -> Option<Sex> {
-    if word.ends_with("ая") || word.ends_with("яя") {
+    if ["ая", "яя", "ую", "юю"].iter().any(|ending| word.ends_with(ending)) {
         return Some(Sex::F);
     }
-    (word.ends_with("ый") || word.ends_with("ий")).then_some(Sex::M)
+    ["ый", "ий", "ого", "его"].iter().any(|ending| word.ends_with(ending)).then_some(Sex::M)
 }

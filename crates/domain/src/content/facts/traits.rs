@@ -3,32 +3,29 @@
 use std::sync::LazyLock;
 
 use crate::content::lexicon::{Species, lexicon};
-use crate::content::pattern::{Matcher, Rule};
+use crate::content::pattern::{self, Matcher, Rule};
 use crate::content::tokens::{Gap, Reading};
 use crate::content::{Age, Animal, Colour, Fact, Flag, Kind};
 
-const fn rule(name: &'static str, value: Flag, pattern: &'static str) -> Rule<Flag> {
-    Rule { name, value, weight: 1, pattern }
-}
-
 /// The table of the flags.
-pub const RULES: &[Rule<Flag>] = &[
-    rule("flag.repeat.word", Flag::Repeat, "<!не|без|просим @repeat !2:приветствуются"),
-    rule("flag.repeat.still", Flag::Repeat, "все еще|ещё ~1 ищет|ищем|ищут"),
-    rule("flag.follow_up.phone", Flag::FollowUp, "@more ~1 @phone_word"),
-    rule("flag.follow_up.post", Flag::FollowUp, "к посту|объявлению|записи"),
-    rule("flag.follow_up.addition", Flag::FollowUp, "@addition"),
-    rule("flag.follow_up.by", Flag::FollowUp, "^ по @animal"),
-    rule("flag.wanted", Flag::Wanted, "возьму|приму|возьмем|хочу|куплю ~4 @animal"),
-    rule("flag.wanted.gift", Flag::Wanted, "возьму|приму ~3 дар"),
-    rule("flag.litter", Flag::Litter, "@litter"),
-    rule("flag.injured", Flag::Injured, "@injured"),
-    rule("flag.dead", Flag::Dead, "@dead"),
-    rule("flag.on_behalf", Flag::OnBehalf, "@on_behalf"),
-    rule("flag.on_behalf.asked", Flag::OnBehalf, "по просьбе"),
-];
+pub const TABLE: &str = include_str!("rules/flags.rules");
 
-static MATCHER: LazyLock<Matcher> = LazyLock::new(|| Matcher::new(lexicon(), RULES));
+static RULES: LazyLock<Vec<Rule<Flag>>> = LazyLock::new(|| pattern::rules(TABLE, flag));
+static MATCHER: LazyLock<Matcher> = LazyLock::new(|| Matcher::new(lexicon(), &RULES));
+
+fn flag(name: &str) -> Option<Flag> {
+    Some(match name {
+        "repeat" => Flag::Repeat,
+        "follow_up" => Flag::FollowUp,
+        "wanted" => Flag::Wanted,
+        "litter" => Flag::Litter,
+        "many_animals" => Flag::ManyAnimals,
+        "injured" => Flag::Injured,
+        "dead" => Flag::Dead,
+        "on_behalf" => Flag::OnBehalf,
+        _ => return None,
+    })
+}
 
 pub fn flags(reading: &Reading<'_>, animal: Animal) -> Vec<Fact<Flag>> {
     let mut flags: Vec<Fact<Flag>> = Vec::new();

@@ -36,12 +36,17 @@ struct Groups {
     day_part: Option<Group>,
     see: Option<Group>,
     ago: Option<Group>,
-    events: [Option<Group>; 9],
+    events: Vec<Group>,
 }
 
 impl Groups {
-    fn new() -> Groups {
+    fn new(kind: Kind) -> Groups {
         let group = |name: &str| lexicon().group(name);
+        let names: &[&str] = match kind {
+            Kind::Lost => &["lost_v", "escape_v", "leave_v", "lost_t"],
+            Kind::Sighting => &["see_v", "see_p", "roam_v", "come_v", "escape_v"],
+            _ => &["found_p", "found_v", "pick_v", "stray_v", "come_v", "take_v", "roam_v"],
+        };
         Groups {
             today: group("today"),
             yesterday: group("yesterday"),
@@ -49,16 +54,12 @@ impl Groups {
             day_part: group("day_part"),
             see: group("see_v"),
             ago: group("ago"),
-            events: [
-                "lost_v", "escape_v", "leave_v", "found_p", "found_v", "pick_v", "stray_v", "lost_t",
-                "come_v",
-            ]
-            .map(group),
+            events: names.iter().filter_map(|name| group(name)).collect(),
         }
     }
 
     fn event(&self, token: &Token) -> bool {
-        self.events.iter().flatten().any(|group| token.is(*group))
+        self.events.iter().any(|group| token.is(*group))
     }
 }
 
@@ -71,7 +72,7 @@ pub fn when(reading: &Reading<'_>, kind: Kind, event: &[u32], dates: &[Option<Da
     if !matches!(kind, Kind::Lost | Kind::Found | Kind::Sighting) {
         return None;
     }
-    let groups = Groups::new();
+    let groups = Groups::new(kind);
     let mut best: Option<Candidate> = None;
     for index in 0..reading.tokens.len() {
         let token = &reading.tokens[index];
@@ -110,6 +111,11 @@ fn candidate_at(reading: &Reading<'_>, index: usize, today: Date, groups: &Group
     }
     if is(token, groups.before_yesterday) {
         return day(back(2), 6, "when.before_yesterday");
+    }
+    if reading.word(token) == "только"
+        && reading.tokens.get(index + 1).is_some_and(|next| reading.word(next) == "что")
+    {
+        return day(Some(today), 4, "when.just_now");
     }
     if let Some(weekday) = token.entry().and_then(|entry| entry.weekday) {
         return weekday_at(reading, index, weekday, today);
@@ -416,7 +422,8 @@ fn context(reading: &Reading<'_>, candidate: &Candidate, kind: Kind, event: &[u3
             told = true;
             nearest = nearest.min((sentence.start + offset).abs_diff(candidate.first));
         }
-        seen |= is(other, groups.see);
+        let at = sentence.start + offset;
+        seen |= is(other, groups.see) && !(at > 0 && reading.word(&reading.tokens[at - 1]) == "не");
     }
     if told {
         score += 3 + i32::from(nearest <= 4);

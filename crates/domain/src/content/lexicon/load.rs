@@ -51,6 +51,8 @@ struct Builder {
     lexicon: Lexicon,
     /// Entries that may be reached through a spelling mistake.
     forgiving: Vec<(String, u32)>,
+    /// Of these, the ones that decide a fact: slips of the finger are forgiven too.
+    decisive: Vec<(String, u32)>,
 }
 
 /// One item of a data file: a word, how it declines, and the letters that say more of it.
@@ -135,7 +137,8 @@ impl Builder {
                         entry.add(glued);
                     }
                     if open.1 {
-                        self.forgiving.push((form, index));
+                        self.forgiving.push((form.clone(), index));
+                        self.decisive.push((form, index));
                     }
                 }
             }
@@ -193,7 +196,11 @@ impl Builder {
             } else if entry.species == Some(species) {
                 entry.cases |= cases;
             }
-            if noun && form.chars().count() >= 5 {
+            if noun
+                && breed.is_none()
+                && form.chars().count() >= 5
+                && matches!(animal, Animal::Dog | Animal::Cat)
+            {
                 self.forgiving.push((form, index));
             }
         }
@@ -268,13 +275,16 @@ impl Builder {
 
     fn pets(&mut self) {
         for pass in [true, false] {
-            for (name, sex) in named(PETS) {
+            for (name, sex, animal) in pet_names() {
                 for (form, cases) in name_forms(name, sex) {
                     let nominative = cases & inflect::case::NOM != 0;
                     if nominative != pass || cases & inflect::case::PLURAL != 0 {
                         continue;
                     }
                     let (entry, _) = self.entry(&fold(&form));
+                    if entry.pet.is_none() {
+                        entry.pet_animal = animal;
+                    }
                     match entry.pet {
                         None => entry.pet = Some((name, sex)),
                         // The same name for both: the name alone tells nothing of the sex.
@@ -334,13 +344,14 @@ impl Builder {
             }
             self.lexicon.sounds.entry(typos::sound(form).into()).or_insert(*index);
         }
-        for (form, index) in &forgiving {
-            if form.chars().count() < 6 || self.lexicon.entries[*index as usize].groups().is_empty() {
+        for (form, index) in &std::mem::take(&mut self.decisive) {
+            if form.chars().count() < 6 {
                 continue;
             }
             for slip in typos::slips(form) {
-                if !self.lexicon.forms.contains_key(slip.as_str()) {
-                    self.lexicon.sounds.entry(typos::sound(&slip).into()).or_insert(*index);
+                let long = slip.chars().count() >= 6;
+                if long && !self.lexicon.forms.contains_key(slip.as_str()) {
+                    self.lexicon.slips.entry(slip.into()).or_insert(*index);
                 }
             }
         }
@@ -414,6 +425,17 @@ fn named(text: &'static str) -> impl Iterator<Item = (&'static str, Sex)> {
     })
 }
 
+/// `m dog: Полкан …`: the gender, and the species that the name is usual for, if any.
+fn pet_names() -> impl Iterator<Item = (&'static str, Sex, Animal)> {
+    lines(PETS).flat_map(|line| {
+        let (head, names) = line.split_once(':').unwrap_or(("", ""));
+        let (sex, animal) = head.split_once(' ').unwrap_or((head, ""));
+        let sex = if sex == "m" { Sex::M } else { Sex::F };
+        let animal = Animal::ALL.into_iter().find(|known| known.name() == animal).unwrap_or_default();
+        names.split_whitespace().map(move |name| (name, sex, animal))
+    })
+}
+
 fn name_forms(name: &str, sex: Sex) -> Vec<inflect::Form> {
     let gender = match name.chars().last() {
         Some('а' | 'я') => Gender::Feminine,
@@ -426,9 +448,10 @@ fn name_forms(name: &str, sex: Sex) -> Vec<inflect::Form> {
         return inflect::adjective(name);
     }
     // A vowel drops out of the endings -ок, -ек, -ец.
-    let oblique = ["ок", "ек"].iter().find(|ending| name.ends_with(**ending)).and_then(|ending| {
+    let oblique = ["ок", "ек", "ёк"].iter().find(|ending| name.ends_with(**ending)).and_then(|ending| {
         let stem = name.trim_end_matches(ending);
-        (gender == Gender::Masculine && stem.chars().count() >= 3).then(|| format!("{stem}к"))
+        let soft = if stem.ends_with('л') && *ending != "ок" { "ь" } else { "" };
+        (gender == Gender::Masculine && stem.chars().count() >= 3).then(|| format!("{stem}{soft}к"))
     });
     inflect::decline(name, oblique.as_deref(), gender, true)
 }

@@ -53,6 +53,8 @@ pub struct Entry {
     pub person: Option<(&'static str, Sex)>,
     /// Usual names of pets: the nominative and the gender.
     pub pet: Option<(&'static str, Sex)>,
+    /// The species that the name is usual for.
+    pub pet_animal: Animal,
     /// Index into the table of cities, for one-word names and last words of longer ones.
     pub cities: Vec<u16>,
     /// Value of a numeral (`девятьсот`, `пять`).
@@ -101,6 +103,7 @@ pub struct City {
 pub struct Lexicon {
     forms: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     sounds: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
+    slips: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     entries: Vec<Entry>,
     group_names: HashMap<String, Group>,
     pub breeds: Vec<&'static str>,
@@ -127,7 +130,8 @@ impl Lexicon {
             return None;
         }
         let sound = typos::sound(word);
-        self.sounds.get(sound.as_str()).and_then(|index| self.entries.get(*index as usize))
+        let slip = self.slips.get(word);
+        slip.or_else(|| self.sounds.get(sound.as_str())).and_then(|index| self.entries.get(*index as usize))
     }
 
     /// The entry of a word exactly as written.
