@@ -227,11 +227,23 @@ fn people(facts: &Facts) -> Vec<u64> {
 fn names(facts: &Facts) -> Vec<NameSketch> {
     let mut names: Vec<NameSketch> = Vec::new();
     for name in facts.pet_names.iter().flat_map(|name| name.value.split(',')).map(NameSketch::new) {
-        if !name.stems.is_empty() && !names.contains(&name) && names.len() < SKETCH_ITEMS_MAX {
+        if !name.stems.is_empty()
+            && !is_endearment(&name)
+            && !names.contains(&name)
+            && names.len() < SKETCH_ITEMS_MAX
+        {
             names.push(name);
         }
     }
     names
+}
+
+/// Words that people call any animal by.
+fn is_endearment(name: &NameSketch) -> bool {
+    const ENDEARMENTS: &str = "малыш малышка малышок кроха крошка крохотуля красавец красавчик красавица пушистик зайка лапочка \
+        солнышко потеряшка найденыш хвостик мальчик девочка мальчишка девчонка старичок старушка бедолага бедняжка \
+        кот кошка котик котенок котята пес собака собачка щенок щенки малыши братья сестры";
+    ENDEARMENTS.split_whitespace().any(|word| word == name.name)
 }
 
 impl NameSketch {

@@ -60,8 +60,11 @@ pub const REFERENCE: i32 = 28;
 /// "Щенок с теплотрассы": the word stands in the earlier post, though not as its place.
 pub const REFERENCE_WORD: i32 = 18;
 
-pub const ACCOUNT: i32 = 30;
+/// A fund collects for all its animals into one account.
+pub const ACCOUNT: i32 = 18;
 pub const PERSON: i32 = 12;
+/// A person named in more cases than this is the group's editor.
+pub const PERSON_CASES_MAX: usize = 2;
 pub const MARK: i32 = 14;
 pub const MARKS_COUNTED: usize = 3;
 pub const BREED: i32 = 10;
@@ -95,9 +98,12 @@ pub const STALE: i32 = -25;
 pub const OTHER_PHONES: i32 = -6;
 pub const OTHER_PICTURES: i32 = -4;
 pub const OTHER_PLACE: i32 = -6;
+/// Two announcements of one kind that have no words in common.
+pub const OTHER_WORDS: i32 = -6;
+pub const OTHER_WORDS_SHARE: f32 = 0.15;
 /// Days between the events of two posts of one kind from which they are two events.
 pub const OTHER_DAY_MIN: i64 = 4;
-pub const OTHER_DAY: i32 = -22;
+pub const OTHER_DAY: i32 = -30;
 pub const OTHER_COAT: i32 = -18;
 pub const OTHER_BREED: i32 = -22;
 pub const OTHER_AGE: i32 = -22;

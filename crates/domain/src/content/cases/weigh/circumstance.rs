@@ -33,8 +33,10 @@ pub(super) fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'
 }
 
 pub(super) fn weigh_reference(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
-    // An owner tells a story from its beginning; only "к посту про …" points back.
-    if sketch.kind == Kind::Lost && !sketch.follow_up {
+    // An owner tells a story from its beginning, and a shelter gives away many "с Лесной"; only another voice, or a
+    // post that says "к посту про …", points back.
+    let own_story = sketch.kind == Kind::Lost || case.has_kind(sketch.kind);
+    if own_story && !sketch.follow_up {
         return;
     }
     let placed = |word: &&String| case.any(|member| names_place(member, word));

@@ -56,9 +56,10 @@ pub(super) fn weigh_contacts(weighing: &mut Weighing, sketch: &Sketch, case: Cas
         weighing.add(Ground::Phone, OTHER_PHONES, "other phones");
     }
     if sketch.accounts.iter().any(|account| case.any(|member| member.accounts.contains(account))) {
-        weighing.identify(Ground::Account, ACCOUNT, "same account for transfers");
+        weighing.add(Ground::Account, ACCOUNT, "same account for transfers");
     }
-    if sketch.people.iter().any(|person| case.any(|member| member.people.contains(person))) {
+    let shared = |person: &u64| case.any(|member| member.people.contains(person));
+    if crowd.people.iter().any(|(person, cases)| *cases <= PERSON_CASES_MAX && shared(person)) {
         weighing.add(Ground::Person, PERSON, "same person named");
     }
 }
@@ -135,6 +136,17 @@ pub(super) fn weigh_text(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_
         _ => Ground::Text,
     };
     weighing.add(ground, points, best.1);
+    let strange = |member: &Sketch| {
+        !member.text.is_generic() && sketch.text.overlap(&member.text).share < OTHER_WORDS_SHARE
+    };
+    let same_kind = case.members().filter(|member| member.kind == sketch.kind);
+    if !sketch.text.is_generic()
+        && !weighing.has(Ground::Name)
+        && case.has_kind(sketch.kind)
+        && same_kind.into_iter().all(strange)
+    {
+        weighing.add(Ground::Text, OTHER_WORDS, "other words");
+    }
 }
 
 pub(super) fn is_series(kind: Kind) -> bool {

@@ -105,6 +105,7 @@ impl Weighing {
 #[derive(Debug, Clone, Default)]
 pub struct Crowd {
     pub phones: Vec<(String, usize)>,
+    pub people: Vec<(u64, usize)>,
     pub names: usize,
 }
 
@@ -115,10 +116,16 @@ impl Crowd {
                 |record: &CaseRecord| record.members.iter().any(|member| member.phones.contains(phone));
             (phone.clone(), records.iter().filter(|record| holds((*record).borrow())).count())
         });
+        let people = sketch.people.iter().map(|person| {
+            let holds =
+                |record: &CaseRecord| record.members.iter().any(|member| member.people.contains(person));
+            (*person, records.iter().filter(|record| holds((*record).borrow())).count())
+        });
         let named =
             |record: &CaseRecord| record.members.iter().any(|member| shared_name(sketch, member).is_some());
         Crowd {
             phones: phones.collect(),
+            people: people.collect(),
             names: records.iter().filter(|record| named((*record).borrow())).count(),
         }
     }
@@ -138,7 +145,8 @@ pub fn weigh(sketch: &Sketch, record: &CaseRecord, crowd: &Crowd) -> Weighing {
     weigh_time(&mut weighing, sketch, case);
     weigh_town(&mut weighing, sketch, case);
     weigh_sides(&mut weighing, sketch, case);
-    weigh_generic(&mut weighing, sketch, case);
+    forbid_generic(&mut weighing, sketch, case);
+    forbid_coincidence(&mut weighing, sketch, case);
     trust_copies(&mut weighing, sketch);
     weighing.reasons.sort_by_key(|reason| -reason.points.abs());
     weighing
@@ -218,7 +226,7 @@ fn trust_copies(weighing: &mut Weighing, sketch: &Sketch) {
 }
 
 /// Phrases that anyone writes, with different pictures, are different animals.
-fn weigh_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+fn forbid_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let pictured = !sketch.pictures.is_empty() && case.any(|member| !member.pictures.is_empty());
     if pictured && sketch.is_generic() && !weighing.identified {
         weighing.forbid("a phrase that anyone writes, with another picture");
@@ -227,5 +235,25 @@ fn weigh_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let literal = weighing.reposted || weighing.has(Ground::SameText) || weighing.has(Ground::Picture);
     if digest && !literal {
         weighing.forbid("a list of several stories");
+    }
+}
+
+/// Two announcements of one kind with other phones, other places and other words share a name or a picture by chance:
+/// names are common, and groups decorate posts with one banner.
+fn forbid_coincidence(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+    let against =
+        |ground: Ground| weighing.reasons.iter().any(|reason| reason.ground == ground && reason.points < 0);
+    let words =
+        [Ground::Text, Ground::CloseText, Ground::SameText].iter().any(|ground| weighing.has(*ground));
+    let elsewhere = against(Ground::Phone) && against(Ground::Place);
+    let both = weighing.has(Ground::Name) && weighing.has(Ground::Picture);
+    if case.has_kind(sketch.kind)
+        && elsewhere
+        && !words
+        && !both
+        && !weighing.has(Ground::Mark)
+        && !weighing.reposted
+    {
+        weighing.forbid("another phone, another place and other words");
     }
 }
