@@ -8,7 +8,7 @@ use super::index::{CaseIndex, CaseRecord, candidates};
 use super::reference::Closing;
 use super::sketch::Sketch;
 use super::weigh::{Crowd, Reason, Weighing, weigh};
-use super::weights::{AMBIGUOUS_MARGIN, RELATED_SCORE};
+use super::weights::RELATED_SCORE;
 use crate::content::{Animal, CaseDecision, Kind, RelatedCase, Sex, Verdict};
 use crate::ids::CaseId;
 
@@ -75,35 +75,28 @@ pub fn decide(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> Option<De
 
 /// The one case that fits, unless another fits nearly as well.
 fn best_same(sketch: &Sketch, weighed: &[(CaseId, Weighing)]) -> Option<CaseId> {
-    let mut fitting = weighed.iter().filter(|(_, weighing)| weighing.is_same(sketch));
-    let (case, best) = fitting.next()?;
-    if !opens_a_case(sketch) && !best.reposted && !sketch.wordless && sketch.kind != Kind::Other {
+    let mut fitting: Vec<_> = weighed.iter().filter(|(_, weighing)| weighing.is_same(sketch)).collect();
+    // Who says that the owners turned up speaks of the finder's case first.
+    fitting.sort_by_key(|(_, weighing)| weighing.other_voice);
+    let (case, best) = fitting.first()?;
+    let may_join = opens_a_case(sketch) || best.reposted || sketch.wordless || sketch.kind == Kind::Other;
+    if !may_join || told_by_another(sketch, best, weighed) {
         return None;
     }
-    if names_other_side(sketch, best, weighed) {
-        return None;
-    }
-    match fitting.next() {
-        Some((_, second))
-            if second.reposted == best.reposted && best.score - second.score < AMBIGUOUS_MARGIN =>
-        {
-            None
-        }
+    match fitting.get(1) {
+        Some((_, second)) if second.rivals(best) => None,
         _ => Some(*case),
     }
 }
 
-/// A happy end that fits a case of another source, while its own source tells the other side of it: whose is it?
-fn names_other_side(sketch: &Sketch, best: &Weighing, weighed: &[(CaseId, Weighing)]) -> bool {
-    sketch.closing == Closing::Unsaid
-        && !best.same_source
-        && !best.reposted
-        && weighed.iter().any(|(_, other)| {
-            other.same_source
-                && other.vetoes.is_empty()
-                && other.score >= RELATED_SCORE
-                && other.score < best.score
-        })
+/// A happy end that fits one case, while the other side of the story may be its own: whose is it?
+fn told_by_another(sketch: &Sketch, best: &Weighing, weighed: &[(CaseId, Weighing)]) -> bool {
+    let unclear = best.other_voice || (sketch.closing == Closing::Unsaid && !best.same_source);
+    let claims = |other: &Weighing| {
+        let own_voice = if best.other_voice { !other.other_voice } else { other.same_source };
+        own_voice && other.vetoes.is_empty() && other.score >= RELATED_SCORE
+    };
+    unclear && !best.reposted && weighed.iter().any(|(_, other)| !std::ptr::eq(other, best) && claims(other))
 }
 
 /// News, advertisements and rules are about nobody in particular.

@@ -64,7 +64,7 @@ impl CaseKey {
 /// Everything a post is looked up by, most trusted first.
 pub fn lookup_keys(sketch: &Sketch) -> Vec<CaseKey> {
     let mut keys = KeyWriter::default();
-    keys.origins(std::iter::once(&sketch.origin).chain(&sketch.refers));
+    keys.origins(std::iter::once(&sketch.origin).chain(&sketch.refers).chain(&sketch.links));
     keys.contents(sketch);
     keys.recent(sketch);
     keys.done()

@@ -35,6 +35,7 @@ pub fn invented(number: u64) -> Sketch {
         origin: Origin { owner_id: -(source as i64) - 1, post_id: number as i64 + 1 },
         date: 1_700_000_000 + number as i64 * 40,
         refers: Vec::new(),
+        links: Vec::new(),
         kind,
         animal: if dice.below(2) == 0 { Animal::Dog } else { Animal::Cat },
         sex: [Sex::M, Sex::F, Sex::Unknown][dice.below(3) as usize],

@@ -26,8 +26,10 @@ pub struct Sketch {
     pub origin: Origin,
     /// Unix seconds.
     pub date: i64,
-    /// Posts that this one reposts or links to.
+    /// Posts that this one reposts.
     pub refers: Vec<Origin>,
+    /// Posts that it links to.
+    pub links: Vec<Origin>,
     pub kind: Kind,
     pub animal: Animal,
     pub sex: Sex,
@@ -89,7 +91,8 @@ impl Sketch {
         Sketch {
             origin: Origin { owner_id: post.owner_id, post_id: post.post_id },
             date: post.date,
-            refers: refers(post),
+            refers: few(copied_origins(post)),
+            links: few(texts(post).flat_map(wall_links)),
             kind: facts.kind.value,
             animal: facts.animal.value,
             sex: facts.sex.value,
@@ -143,17 +146,20 @@ fn day_number(date: jiff::civil::Date) -> i64 {
     i64::from((date - epoch).get_days())
 }
 
-fn refers(post: &Post) -> Vec<Origin> {
-    let copied = post.copy_history.iter().filter(|copied| copied.owner_id != 0 && copied.post_id != 0);
-    let copied = copied.map(|copied| Origin { owner_id: copied.owner_id, post_id: copied.post_id });
-    let linked = texts(post).flat_map(wall_links);
-    let mut refers = Vec::new();
-    for origin in copied.chain(linked) {
-        if !refers.contains(&origin) && refers.len() < SKETCH_ITEMS_MAX {
-            refers.push(origin);
+fn copied_origins(post: &Post) -> impl Iterator<Item = Origin> {
+    let known = post.copy_history.iter().filter(|copied| copied.owner_id != 0 && copied.post_id != 0);
+    known.map(|copied| Origin { owner_id: copied.owner_id, post_id: copied.post_id })
+}
+
+/// Each once, in order, at most `SKETCH_ITEMS_MAX`.
+fn few(origins: impl Iterator<Item = Origin>) -> Vec<Origin> {
+    let mut kept = Vec::new();
+    for origin in origins {
+        if !kept.contains(&origin) && kept.len() < SKETCH_ITEMS_MAX {
+            kept.push(origin);
         }
     }
-    refers
+    kept
 }
 
 /// Links of the form `wall-123_45` in a text.

@@ -46,7 +46,7 @@ prop_compose! {
             origin: Origin { owner_id, post_id },
             date: date * 86_400,
             refers: refers.into_iter().map(|post_id| Origin { owner_id: -1, post_id }).collect(),
-            kind, animal, sex, phones, accounts,
+            links: Vec::new(), kind, animal, sex, phones, accounts,
             names: names.iter().map(|name| NameSketch::new(name)).collect(),
             people: Vec::new(), breed: None, age_months: None, coat: Coat(0), marks: Vec::new(),
             city: None, home_city: None, places: Vec::new(), referred: Vec::new(), when_day: None,
@@ -138,6 +138,7 @@ proptest! {
     fn a_strangers_found_post_never_joins_a_lost_one(lost in any_sketch(), found in any_sketch()) {
         let lost = Sketch { kind: Kind::Lost, closing: Closing::None, ..lost };
         let found = Sketch { kind: Kind::Found, closing: Closing::None, ..found };
+        prop_assume!(!found.phones.iter().any(|phone| lost.phones.contains(phone)));
         prop_assert!(!weighed(&found, &case_of(1, vec![lost.clone()])).is_same(&found));
         prop_assert!(!weighed(&lost, &case_of(1, vec![found])).is_same(&lost));
     }

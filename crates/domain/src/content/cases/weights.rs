@@ -80,9 +80,9 @@ pub const SAME_CITY: i32 = 3;
 /// The post itself says that it continues something.
 pub const FOLLOW_UP: i32 = 8;
 /// A happy end for a case that is still open, told from its own side.
-pub const CLOSES: i32 = 14;
+pub const CLOSES: i32 = 16;
 /// … that does not say whose.
-pub const CLOSES_UNSAID: i32 = 8;
+pub const CLOSES_UNSAID: i32 = 12;
 
 /// Seconds and points: how long ago the case was last seen.
 pub const FRESH_S: i64 = 3 * 86_400;

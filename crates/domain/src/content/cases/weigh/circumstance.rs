@@ -26,7 +26,7 @@ pub(super) fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'
     {
         weighing.add(Ground::Place, OTHER_PLACE, "another place");
     }
-    if points >= PLACE_EXACT && !case.has_kind(sketch.kind) {
+    if points >= PLACE_EXACT && !case.announced(sketch.kind) {
         weighing.identified = true;
     }
     weigh_reference(weighing, sketch, case);
@@ -35,7 +35,7 @@ pub(super) fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'
 pub(super) fn weigh_reference(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     // An owner tells a story from its beginning, and a shelter gives away many "с Лесной"; only another voice, or a
     // post that says "к посту про …", points back.
-    let own_story = sketch.kind == Kind::Lost || case.has_kind(sketch.kind);
+    let own_story = sketch.kind == Kind::Lost || case.announced(sketch.kind);
     if own_story && !sketch.follow_up {
         return;
     }

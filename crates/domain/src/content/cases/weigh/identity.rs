@@ -15,6 +15,8 @@ pub(super) fn weigh_origin(weighing: &mut Weighing, sketch: &Sketch, case: Case<
     if case.any(known) {
         weighing.reposted = true;
         weighing.identify(Ground::Repost, REPOST, "repost of a post in this case");
+    } else if case.any(|member| sketch.links.contains(&member.origin) || member.links.contains(&sketch.origin)) {
+        weighing.identify(Ground::Link, LINK, "links to a post in this case");
     }
 }
 
@@ -28,7 +30,7 @@ pub(super) fn weigh_pictures(weighing: &mut Weighing, sketch: &Sketch, case: Cas
         weighing.identify(Ground::Picture, PICTURE_SAME, "same picture");
     } else if nearest <= PICTURE_NEAR_DISTANCE {
         weighing.identify(Ground::Picture, PICTURE_NEAR, "same picture, changed a little");
-    } else if case.has_kind(sketch.kind) && !weighing.reposted {
+    } else if case.announced(sketch.kind) && !weighing.reposted {
         // Another author, or the happy end, brings pictures of its own; a repeat would show the old ones.
         weighing.add(Ground::Picture, OTHER_PICTURES, "other pictures");
     }
@@ -142,7 +144,7 @@ pub(super) fn weigh_text(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_
     let same_kind = case.members().filter(|member| member.kind == sketch.kind);
     if !sketch.text.is_generic()
         && !weighing.has(Ground::Name)
-        && case.has_kind(sketch.kind)
+        && case.announced(sketch.kind)
         && same_kind.into_iter().all(strange)
     {
         weighing.add(Ground::Text, OTHER_WORDS, "other words");

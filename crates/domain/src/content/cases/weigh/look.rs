@@ -17,7 +17,7 @@ pub(super) fn weigh_look(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_
     // Two animals of one street may look alike, but the same announcement would not be made twice by strangers;
     // a sighting and a search for the same look at the same place are one story.
     let placed = weighing.has(Ground::NamedPlace);
-    let other_voice = !case.has_kind(sketch.kind);
+    let other_voice = !case.announced(sketch.kind);
     if other_voice && (marks.len() >= 2 || (placed && !marks.is_empty())) {
         weighing.identified = true;
     }

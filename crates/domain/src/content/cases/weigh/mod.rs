@@ -24,6 +24,7 @@ use crate::content::{Animal, Kind, Sex};
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
     Repost,
+    Link,
     Picture,
     Phone,
     Account,
@@ -65,6 +66,8 @@ pub struct Weighing {
     pub reposted: bool,
     /// A post of the case came from the same source.
     pub same_source: bool,
+    /// A finder's happy end for an owner's case: right only if no finder's case claims it.
+    pub other_voice: bool,
     /// Lost against found: at best the other side of one story.
     pub opposed: bool,
 }
@@ -94,6 +97,13 @@ impl Weighing {
     pub fn is_same(&self, sketch: &Sketch) -> bool {
         let enough = if sketch.wordless { SAME_SCORE_WORDLESS } else { SAME_SCORE };
         self.vetoes.is_empty() && !self.opposed && self.identified && self.score >= enough
+    }
+
+    /// Fits nearly as well as the best one, so that neither can be taken.
+    pub fn rivals(&self, best: &Weighing) -> bool {
+        self.reposted == best.reposted
+            && self.other_voice == best.other_voice
+            && best.score - self.score < AMBIGUOUS_MARGIN
     }
 
     pub fn is_related(&self) -> bool {
@@ -171,6 +181,11 @@ impl<'a> Case<'a> {
         self.record.last_of(kind).is_some()
     }
 
+    /// The case was announced in this kind before; sightings and thanks come from anyone.
+    fn announced(self, kind: Kind) -> bool {
+        !matches!(kind, Kind::Sighting | Kind::Reunited) && self.has_kind(kind)
+    }
+
     fn animal(self) -> Animal {
         self.members()
             .map(|member| member.animal)
@@ -187,16 +202,17 @@ impl<'a> Case<'a> {
 fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let owner = case.has_kind(Kind::Lost);
     let finder = !owner && (case.has_kind(Kind::Found) || case.has_kind(Kind::Adoption));
-    weighing.opposed = match (sketch.kind, sketch.closing) {
-        (Kind::Lost, _) => finder,
-        (Kind::Found | Kind::Adoption, _) => owner,
-        (Kind::Reunited, Closing::Finder | Closing::Home) => owner,
+    // Whoever gives the owner's number and the animal's name is no stranger, unless both come with a repost.
+    let stranger = weighing.reposted || !(weighing.has(Ground::Phone) && weighing.has(Ground::Name));
+    weighing.opposed = match sketch.kind {
+        Kind::Lost => finder && stranger,
+        Kind::Found => owner && stranger,
+        Kind::Adoption => owner,
         _ => false,
     };
-    if weighing.reposted && matches!(sketch.kind, Kind::Reunited) {
-        weighing.opposed = false;
-    }
-    if sketch.kind == Kind::Reunited && !weighing.opposed && case.record.closed_at.is_none() {
+    weighing.other_voice =
+        matches!(sketch.closing, Closing::Finder | Closing::Home) && owner && !weighing.reposted;
+    if sketch.kind == Kind::Reunited && case.record.closed_at.is_none() {
         let points = if sketch.closing == Closing::Unsaid { CLOSES_UNSAID } else { CLOSES };
         weighing.add(Ground::Story, points, "ends an open case");
     }
@@ -247,7 +263,7 @@ fn forbid_coincidence(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) 
         [Ground::Text, Ground::CloseText, Ground::SameText].iter().any(|ground| weighing.has(*ground));
     let elsewhere = against(Ground::Phone) && against(Ground::Place);
     let both = weighing.has(Ground::Name) && weighing.has(Ground::Picture);
-    if case.has_kind(sketch.kind)
+    if case.announced(sketch.kind)
         && elsewhere
         && !words
         && !both
