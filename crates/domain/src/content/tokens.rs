@@ -274,7 +274,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         }
         let one_letter = last.is_word() && last.end - last.start <= 2;
         let upper_next =
-            self.text[self.at + 1..].chars().find(|c| !c.is_whitespace()).is_some_and(char::is_uppercase);
+            self.text[self.at..].chars().skip(1).find(|c| !c.is_whitespace()).is_some_and(char::is_uppercase);
         let unit = last.is(lexicon::UNIT) && upper_next;
         if (last.is(lexicon::ABBREVIATION) || one_letter) && !unit {
             return self.widen(Gap::Space);

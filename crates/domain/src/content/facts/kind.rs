@@ -25,10 +25,12 @@ pub enum Sign {
     Money,
     /// Facts of a profile: health, habits, terms.
     Profile,
+    /// The author knows the animal's name.
+    Named,
 }
 
 use Kind::{Ad, Adoption, Found, Fundraising, Lost, News, Other, Reunited, Sighting};
-use Sign::{Held, Is, Money, OwnerCall, OwnerSeek, Profile, StillMissing};
+use Sign::{Held, Is, Money, Named, OwnerCall, OwnerSeek, Profile, StillMissing};
 
 impl Sign {
     fn parse(name: &str) -> Option<Sign> {
@@ -40,6 +42,7 @@ impl Sign {
             "still_missing" => Some(StillMissing),
             "money" => Some(Money),
             "profile" => Some(Profile),
+            "named" => Some(Named),
             _ => None,
         })
     }
@@ -81,6 +84,7 @@ struct Votes {
     still: f32,
     money: f32,
     profile: f32,
+    named: f32,
 }
 
 impl Votes {
@@ -97,6 +101,7 @@ impl Votes {
             StillMissing => self.still += weight,
             Money => self.money += weight,
             Profile => self.profile += weight,
+            Named => self.named += weight,
         }
     }
 }
@@ -213,7 +218,8 @@ fn reunited(votes: &Votes) -> f32 {
         return own * 0.5 - votes.still;
     }
     let open = votes.owner + votes.seek + votes.held * 0.4;
-    let story = votes.of(Lost).max(votes.of(Found)) * 0.6;
+    // A word of joy alone does not turn the story it stands in.
+    let story = votes.of(Lost).max(votes.of(Found)) * if own >= 6.0 { 0.6 } else { -0.4 };
     let adoption = if votes.of(Adoption) > own { votes.of(Adoption) } else { 0.0 };
     own + story - open * if own < 9.0 { 1.2 } else { 0.6 } - adoption - votes.of(Other) * 0.5
 }
@@ -227,7 +233,8 @@ fn adoption(votes: &Votes, words: usize) -> f32 {
     if own < DECISIVE {
         // A profile without a word of what it wants: an animal, its health, its habits, a telephone.
         let bare = own + profile - incident - owner * 1.5 - votes.of(Reunited) - votes.money * 0.5;
-        return if profile >= 4.0 && words >= 8 { bare } else { own };
+        let enough = if incident + votes.of(Found) < 2.0 { 3.0 } else { 4.0 };
+        return if profile >= enough && words >= 8 { bare } else { own };
     }
     own + profile * 0.6 + votes.of(Found) * 0.3 - owner * 1.4
 }
@@ -250,7 +257,7 @@ fn found(votes: &Votes, held: bool) -> f32 {
 }
 
 fn sighting(votes: &Votes, held: bool) -> f32 {
-    let own = votes.of(Sighting);
+    let own = votes.of(Sighting) - votes.named;
     let found = votes.of(Found) + votes.seek;
     if held {
         return own * 0.6;
@@ -263,7 +270,8 @@ fn sighting(votes: &Votes, held: bool) -> f32 {
 
 fn lost(votes: &Votes) -> f32 {
     let still = if votes.of(Lost) > 0.0 || votes.still >= 6.0 { votes.still } else { 0.0 };
-    votes.of(Lost) + still - (votes.owner + votes.seek) * 0.8
+    let named = if votes.of(Lost) >= 3.0 { votes.named } else { 0.0 };
+    votes.of(Lost) + still + named - (votes.owner + votes.seek) * 0.8
 }
 
 fn news(votes: &Votes, words: usize) -> f32 {
@@ -281,6 +289,7 @@ fn evidence(reading: &Reading<'_>, hits: &[Hit], kind: Kind, own: bool) -> Vec<E
         StillMissing => kind == Lost,
         Money => kind == Fundraising,
         Profile => kind == Adoption,
+        Named => kind == Lost,
     };
     let mut best: Vec<(f32, &Hit)> = hits
         .iter()

@@ -345,6 +345,10 @@ impl Finder<'_, '_> {
         let token = &self.reading.tokens[index];
         let opens = token.gap >= Gap::Emoji || (token.gap == Gap::Quote && self.before(index).is_none());
         let pet = self.is_pet(index);
+        let led = self.before(index).filter(|_| token.gap <= Gap::Space);
+        if led.is_some_and(|before| is_preposition(self.reading.word(before))) {
+            return;
+        }
         let listed =
             token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
         if !(opens || listed)
@@ -377,7 +381,8 @@ impl Finder<'_, '_> {
                     | "у"
             );
         let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost);
-        if next.gap <= Gap::Dash && verb && told {
+        let close = next.gap <= Gap::Space || next.gap == Gap::Dash || pet && next.gap <= Gap::Dash;
+        if close && verb && told {
             return self.push(index, if pet { 7.0 } else { 5.0 }, "names.opening", out);
         }
         if next.gap >= Gap::Comma && next.gap < Gap::Stop && told && self.describes(last + 1) {
@@ -390,7 +395,14 @@ impl Finder<'_, '_> {
 
     /// `Наталья, 8 946 …`: a person beside a telephone is no pet.
     fn person_speaks(&self, index: usize) -> bool {
-        self.is_person(index) && !self.is_pet(index)
+        self.is_person(index) && !self.is_pet(index) && !self.described_by_species(index)
+    }
+
+    /// `Тоня, дворняга`: even a person's name, when the species follows.
+    fn described_by_species(&self, index: usize) -> bool {
+        let next = self.after(index).filter(|next| next.gap >= Gap::Comma && next.gap < Gap::Stop);
+        next.and_then(|next| next.entry())
+            .is_some_and(|entry| entry.species.is_some_and(|species| species.noun))
     }
 
     fn describes(&self, index: usize) -> bool {
@@ -436,6 +448,14 @@ impl Finder<'_, '_> {
         if told && matches!(before, "оказался" | "оказалась" | "оказалось") {
             return self.push(index, 5.0, "names.turned_out", out);
         }
+        let home_for = before == "для"
+            && matches!(second, "дом" | "семья" | "семью" | "дома" | "семьи" | "хозяев" | "вольер" | "руки");
+        if told && home_for {
+            return self.push(index, 5.0, "names.about", out);
+        }
+        if told && self.kind == Kind::Lost && self.is_gone(index) {
+            return self.push(index, 5.0, "names.about", out);
+        }
         let addressed =
             self.after(index).is_some_and(|next| next.gap == Gap::Comma && self.reading.word(next) == "это");
         if told && addressed {
@@ -458,6 +478,13 @@ impl Finder<'_, '_> {
             let weight = if matches!(self.kind, Kind::Sighting | Kind::Other) { 2.5 } else { 4.0 };
             self.push(index, weight, "names.usual", out);
         }
+    }
+
+    /// `Барта пока нет`, `Муркиса всё нет`.
+    fn is_gone(&self, index: usize) -> bool {
+        let soon = matches!(self.word(index + 1), "все" | "пока" | "еще" | "так" | "нет" | "до");
+        let gone = (1..=3).any(|step| self.word(index + step) == "нет");
+        soon && gone && self.reading.tokens[index].letters == Letters::Title
     }
 
     /// A title before the name belongs to it: `Капитан Сильвер`.
@@ -702,7 +729,8 @@ fn looks_inflected(word: &str) -> bool {
     const ENDINGS: &[&str] = &[
         "ть", "ться", "ем", "им", "ите", "ете", "йте", "ют", "ят", "ет", "ит", "аю", "яю", "ую", "ого",
         "ому", "ые", "ие", "ых", "их", "ами", "ями", "ение", "ание", "ость", "ство", "тся", "ся", "сь",
-        "ишь", "ешь", "ний", "ный", "ный", "ная", "ное", "ой", "ском", "еро", "ждый", "ский", "ская",
+        "ишь", "ешь", "ний", "ный", "ный", "ная", "ное", "ой", "ском", "еро", "ждый", "ский", "ская", "ли",
+        "лись", "ла", "лась", "ло", "лось", "но", "то",
     ];
     ENDINGS.iter().any(|ending| word.ends_with(ending))
 }
@@ -725,7 +753,7 @@ fn title_case(word: &str) -> String {
 fn straighten(name: &str, male: bool) -> String {
     let end = |ending: &str, instead: &str| name.strip_suffix(ending).map(|stem| format!("{stem}{instead}"));
     let fixed = end("у", "а").or_else(|| end("ю", "я")).or_else(|| end("ом", "")).or_else(|| end("ой", "а"));
-    let fixed = fixed.or_else(|| if male { end("а", "") } else { None });
+    let fixed = fixed.or_else(|| if male { end("а", "") } else { end("и", "а").or_else(|| end("ы", "а")) });
     fixed.filter(|fixed| fixed.chars().count() >= 2).unwrap_or_else(|| name.to_owned())
 }
 

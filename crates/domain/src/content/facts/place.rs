@@ -667,6 +667,10 @@ impl Finder<'_, '_> {
                 || !entry.groups().is_empty()
                 || entry.month.is_some()
         });
+        // `Пушкина 30`: a name in another case with a house behind it is a street.
+        let named = token.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
+        let oblique = ["а", "я", "ой", "ы", "и", "ого"].iter().any(|ending| self.word(index).ends_with(ending));
+        let known = known && !(named && oblique && self.plain_name(index));
         let genitive_street =
             token.entry().is_some_and(|entry| entry.person.is_some()) && self.proper(index + 1);
         let (end, house) = self.with_house(index);
@@ -690,12 +694,33 @@ impl Finder<'_, '_> {
             let before = &self.reading.tokens[before];
             before.capital() || before.entry().is_some_and(|entry| entry.species.is_some())
         });
-        (inside && unknown && !follows_name).then_some(Candidate {
+        let gone = (1..=3).any(|step| self.word(index + step) == "нет");
+        (inside && unknown && !follows_name && !gone).then_some(Candidate {
             first: index,
             last: index,
             weight: LONE_CAPITAL,
             rule: "place.capital",
         })
+    }
+
+    /// Neither an animal nor an everyday word.
+    fn plain_name(&self, index: usize) -> bool {
+        self.reading.tokens[index]
+            .entry()
+            .is_none_or(|entry| entry.groups().is_empty() && entry.species.is_none())
+    }
+
+    /// `Верхняя Курья.`, `Тургенева`: a sentence that is nothing but a name of a place.
+    fn lone_sentence(&self, first: usize, last: usize) -> bool {
+        let start = &self.reading.tokens[first];
+        let ended = self.token(last + 1).is_none_or(|next| next.gap >= Gap::Stop);
+        let two = last > first && ends_like_adjective(self.word(first)) && start.letters == Letters::Title;
+        let ending = [
+            "ово", "ево", "ино", "ова", "ева", "ина", "ого", "ская", "ской", "иха", "овка", "евка", "инка",
+            "щина",
+        ];
+        let one = last == first && ending.iter().any(|ending| self.word(first).ends_with(ending));
+        start.gap >= Gap::Stop && ended && (two || one)
     }
 
     /// `Пермь, Закамск`, `Карачиха, Садовая ул.`: capitals between commas beside a town or a place.
@@ -725,8 +750,13 @@ impl Finder<'_, '_> {
                     || entry.pet.is_some()
             });
             let covered = candidates.iter().any(|candidate| candidate.first <= at && at <= candidate.last);
-            if closed && !known && !covered && self.beside_place(at, last, candidates) {
+            if !closed || known || covered {
+                continue;
+            }
+            if self.beside_place(at, last, candidates) {
                 added.push(Candidate { first: at, last, weight: LISTED, rule: "place.listed" });
+            } else if self.lone_sentence(at, last) {
+                added.push(Candidate { first: at, last, weight: LANDMARK, rule: "place.alone" });
             }
         }
         candidates.extend(added);

@@ -262,8 +262,9 @@ fn agreement_factor(noun: Option<(usize, Species)>, sex: Sex) -> f32 {
     if species.gender == Sex::Unknown {
         return 1.0;
     }
+    // Against the grammar of the noun: the writer thinks of the animal (`лабрадор, шоколадная`).
     if species.gender != sex {
-        return 0.8;
+        return 1.1;
     }
     // A masculine breed word with masculine verbs counts; the young and plain species words do not.
     if sex == Sex::M && species.breed.is_some() && !species.young { 0.8 } else { FORCED }
