@@ -86,6 +86,12 @@ impl Token {
     }
 }
 
+/// Whether one of the ranges, sorted and apart, covers the token.
+pub fn within<T>(ranges: &[T], index: usize, range: impl Fn(&T) -> (usize, usize)) -> bool {
+    let after = ranges.partition_point(|item| range(item).0 <= index);
+    after.checked_sub(1).is_some_and(|at| range(&ranges[at]).1 >= index)
+}
+
 /// A post cut into tokens: what every rule family reads.
 #[derive(Debug)]
 pub struct Reading<'a> {

@@ -64,6 +64,10 @@ const FIRST_SENTENCE: f32 = 1.3;
 const HASHTAG: f32 = 0.6;
 /// A loss in a question is somebody else's loss.
 const QUESTION: f32 = 0.35;
+/// `С какой скоростью бегает такса?` is no sighting, though `Чья бегает?` may be.
+const ASKED_ABOUT: f32 = 0.6;
+/// Below this no rule has really spoken, and the shape of the post decides.
+const UNDECIDED: f32 = 2.5;
 /// Words that may stand beside a link that is the whole post.
 const LINK_WORDS_MAX: usize = 3;
 
@@ -115,15 +119,16 @@ pub fn kind(reading: &Reading<'_>, numbers: &Numbers) -> Verdict {
         return Verdict { kind: Fact::silent(kind), event: Vec::new() };
     }
     let hits = MATCHER.hits(reading);
+    let shape = Shape::of(reading, numbers);
     let own = votes(reading, numbers, &hits, |text| text == 0);
-    let mut decided = settle(&own, own_words, false);
+    let mut decided = settle(&own, own_words, false, &shape);
     let mut used_own = true;
     if (decided.1 < OWN_DECIDES || decided.0 == Kind::Other) && all_words > own_words {
         let all = votes(reading, numbers, &hits, |_| true);
-        decided = settle(&all, all_words, linked);
+        decided = settle(&all, all_words, linked, &shape);
         used_own = false;
     } else if decided.1 < DECISIVE {
-        decided = settle(&own, own_words, linked);
+        decided = settle(&own, own_words, linked, &shape);
     }
     let evidence = evidence(reading, &hits, decided.0, used_own);
     Verdict { kind: Fact { value: decided.0, evidence }, event: events(reading, &hits, decided.0) }
@@ -179,11 +184,14 @@ fn weigh(reading: &Reading<'_>, hit: &Hit) -> f32 {
     if rule.value == Is(Lost) && reading.asks(hit.first) && rule.name != "kind.lost.help_find" {
         weight *= QUESTION;
     }
+    if rule.value == Is(Sighting) && reading.asks(hit.first) && rule.name.contains("roam") {
+        weight *= ASKED_ABOUT;
+    }
     weight
 }
 
 /// Turns votes into a kind and how sure it is.
-fn settle(votes: &Votes, words: usize, linked: bool) -> (Kind, f32) {
+fn settle(votes: &Votes, words: usize, linked: bool, shape: &Shape) -> (Kind, f32) {
     let mut scores = votes.clone();
     let held = votes.held >= 3.0;
     let reunited = reunited(votes);
@@ -205,10 +213,56 @@ fn settle(votes: &Votes, words: usize, linked: bool) -> (Kind, f32) {
     if linked && words <= LINK_WORDS_MAX && best.1 < DECISIVE {
         return (Kind::Link, DECISIVE);
     }
-    if best.1 < DECISIVE / 2.0 {
-        return (Other, best.1);
+    if best.1 < UNDECIDED {
+        return (shape.guess(words), best.1.max(0.0));
     }
     best
+}
+
+/// What the post looks like when no rule speaks: who is meant, how to answer, who is talking.
+#[derive(Debug, Default)]
+struct Shape {
+    animal: bool,
+    /// A usual name of a pet with a capital.
+    name: bool,
+    phone: bool,
+    place: bool,
+    asks: bool,
+    /// First or second person, or an imperative.
+    personal: bool,
+}
+
+impl Shape {
+    fn of(reading: &Reading<'_>, numbers: &Numbers) -> Shape {
+        let group = |name: &str| lexicon().group(name);
+        let (places, persons) = (["street", "avenue", "landmark", "near_prep"].map(group), group("personal"));
+        let mut shape = Shape { phone: !numbers.phones.is_empty(), ..Shape::default() };
+        for token in reading.tokens.iter().filter(|token| !token.tag && !token.mention) {
+            let Some(entry) = token.entry() else {
+                let word = reading.word(token);
+                shape.personal |= word.ends_with("йте") || word.ends_with("ите");
+                continue;
+            };
+            shape.animal |= entry.species.is_some_and(|species| species.noun);
+            shape.name |= entry.pet.is_some() && token.capital();
+            shape.place |= places.iter().flatten().any(|group| entry.has(*group));
+            shape.personal |= persons.is_some_and(|group| entry.has(group));
+        }
+        shape.asks = reading.questions.iter().any(|asks| *asks);
+        shape
+    }
+
+    fn guess(&self, words: usize) -> Kind {
+        match self {
+            Shape { asks: true, .. } => Other,
+            Shape { animal: true, name: true, phone: true, .. } => Lost,
+            Shape { animal: true, name: false, place: true, phone: false, .. } if words <= 30 => Sighting,
+            Shape { animal: true, name: false, phone: true, .. } => Found,
+            Shape { name: true, personal: false, phone: false, .. } if words <= 20 => Reunited,
+            Shape { personal: false, phone: false, .. } if words >= 8 => News,
+            _ => Other,
+        }
+    }
 }
 
 /// A happy end outweighs the story that it ends, unless the search goes on or somebody still asks for the owner.

@@ -6,7 +6,7 @@ use super::city;
 use super::read::Spans;
 use super::sex::NameGender;
 use crate::content::lexicon::{Group, Species, case, lexicon};
-use crate::content::tokens::{Gap, Letters, Reading, Token};
+use crate::content::tokens::{Gap, Letters, Reading, Token, within};
 use crate::content::{Fact, Kind, Sex};
 
 /// Enough reason for a name, and for one given to somebody else's animal.
@@ -15,6 +15,9 @@ const ENOUGH_FOUND: f32 = 6.0;
 /// A second name needs a reason of its own.
 const SECOND: f32 = 5.0;
 const NAMES_MAX: usize = 4;
+/// Candidates compared with each other: the strongest ones.
+const CANDIDATES_MAX: usize = 100;
+const CONTACTS_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 pub struct Named {
@@ -72,6 +75,8 @@ pub fn names(
     }
     finder.choose(candidates, &mut named);
     named.taken.extend(people);
+    named.taken.sort_unstable();
+    named.taken.dedup();
     named
 }
 
@@ -154,7 +159,7 @@ impl Finder<'_, '_> {
     }
 
     fn is_city(&self, index: usize) -> bool {
-        self.cities.iter().any(|mention| (mention.first..=mention.last).contains(&index))
+        within(self.cities, index, |mention| (mention.first, mention.last))
     }
 
     fn at(&self, index: usize, people: &[usize], out: &mut Vec<Candidate>) {
@@ -173,7 +178,7 @@ impl Finder<'_, '_> {
         } else if is(token, self.groups.meet) {
             self.after_word(index, 3, 7.0, "names.meet", out);
         }
-        if !self.could_be_name(index) || people.contains(&index) || self.is_city(index) && !self.is_pet(index)
+        if !self.could_be_name(index) || people.binary_search(&index).is_ok() || self.is_city(index) && !self.is_pet(index)
         {
             return;
         }
@@ -580,6 +585,7 @@ impl Finder<'_, '_> {
         }
         candidates
             .sort_by(|left, right| right.weight.total_cmp(&left.weight).then(left.first.cmp(&right.first)));
+        candidates.truncate(CANDIDATES_MAX);
         let mut keys: Vec<(String, f32)> = Vec::new();
         for candidate in &candidates {
             match keys.iter_mut().find(|(key, _)| *key == candidate.key) {
@@ -712,7 +718,7 @@ impl Finder<'_, '_> {
                 Some(_) => (format!("{name} {}", title_case(&self.shown(index + 1))), index + 1),
                 None => (name.to_owned(), index),
             };
-            if !contacts.iter().any(|fact| fact.value == value) {
+            if contacts.len() < CONTACTS_MAX && !contacts.iter().any(|fact| fact.value == value) {
                 contacts.push(Fact::new(value, self.reading.evidence("names.contact", index, last)));
             }
         }

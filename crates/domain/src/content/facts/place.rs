@@ -5,7 +5,7 @@
 use super::city;
 use super::read::Spans;
 use crate::content::lexicon::{Group, lexicon};
-use crate::content::tokens::{Gap, Letters, Reading, Token};
+use crate::content::tokens::{Gap, Letters, Reading, Token, within};
 use crate::content::{Fact, Kind};
 
 const STREET: f32 = 10.0;
@@ -29,6 +29,8 @@ const FRAGMENT_MAX: usize = 110;
 /// Tokens looked at after a marker word.
 const NAME_TOKENS: usize = 4;
 const OTHERS_MAX: usize = 6;
+/// Candidates looked at: a list of a hundred places is no place.
+const CANDIDATES_MAX: usize = 100;
 
 #[derive(Debug, Default)]
 pub struct Places {
@@ -129,11 +131,11 @@ impl Finder<'_, '_> {
     }
 
     fn in_phone(&self, index: usize) -> bool {
-        self.phones.iter().any(|span| (span.0..=span.1).contains(&index))
+        within(self.phones, index, |span| *span)
     }
 
     fn is_city(&self, index: usize) -> bool {
-        self.cities.iter().any(|mention| (mention.first..=mention.last).contains(&index))
+        within(self.cities, index, |mention| (mention.first, mention.last))
     }
 
     fn shouts(&self, index: usize) -> bool {
@@ -144,7 +146,7 @@ impl Finder<'_, '_> {
     fn proper(&self, index: usize) -> bool {
         let Some(token) = self.token(index) else { return false };
         let plain = token.is_word() && !token.tag && !token.mention && token.capital();
-        plain && !self.taken.contains(&index) && !self.stop_word(index)
+        plain && self.taken.binary_search(&index).is_err() && !self.stop_word(index)
     }
 
     fn stop_word(&self, index: usize) -> bool {
@@ -173,7 +175,7 @@ impl Finder<'_, '_> {
     fn places(&self, kind: Kind, event: &[u32]) -> Places {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut index = 0;
-        while index < self.reading.tokens.len() {
+        while index < self.reading.tokens.len() && candidates.len() < CANDIDATES_MAX {
             let found = self.at(index);
             index += 1;
             if let Some(candidate) = found {
@@ -727,7 +729,7 @@ impl Finder<'_, '_> {
     fn listed(&self, candidates: &mut Vec<Candidate>) {
         let mut added = Vec::new();
         let mut index = 0;
-        while index < self.reading.tokens.len() {
+        while index < self.reading.tokens.len() && added.len() < CANDIDATES_MAX {
             let at = index;
             index += 1;
             let token = &self.reading.tokens[at];
@@ -838,7 +840,7 @@ impl Finder<'_, '_> {
     fn context(&self, candidate: &Candidate, event: &[u32]) -> f32 {
         let sentence = self.reading.tokens[candidate.first].sentence;
         let mut score = 0.0;
-        if event.contains(&sentence) {
+        if event.binary_search(&sentence).is_ok() {
             score += EVENT;
         }
         let from = candidate.first.saturating_sub(4);

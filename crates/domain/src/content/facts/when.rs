@@ -419,7 +419,7 @@ fn context(reading: &Reading<'_>, candidate: &Candidate, kind: Kind, event: &[u3
     let token = &reading.tokens[candidate.first];
     let sentence = reading.sentence(candidate.first);
     let mut score = 0;
-    if event.contains(&token.sentence) {
+    if event.binary_search(&token.sentence).is_ok() {
         score += 3;
     }
     let mut told = false;
