@@ -177,7 +177,8 @@ impl Matcher {
         if pattern.opens_sentence && before.is_some() {
             return None;
         }
-        if before.is_some_and(|before| !pattern.negation_allowed && matches(before, &self.negations)) {
+        let touching = before.filter(|_| tokens[first].gap < Gap::Comma);
+        if touching.is_some_and(|before| !pattern.negation_allowed && matches(before, &self.negations)) {
             return None;
         }
         let (back, forbidden) = (pattern.not_before.0, &pattern.not_before.1);

@@ -86,6 +86,12 @@ impl Token {
     }
 }
 
+/// Whether one of the ranges, sorted and apart, covers the token.
+pub fn within<T>(ranges: &[T], index: usize, range: impl Fn(&T) -> (usize, usize)) -> bool {
+    let after = ranges.partition_point(|item| range(item).0 <= index);
+    after.checked_sub(1).is_some_and(|at| range(&ranges[at]).1 >= index)
+}
+
 /// A post cut into tokens: what every rule family reads.
 #[derive(Debug)]
 pub struct Reading<'a> {
@@ -274,7 +280,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         }
         let one_letter = last.is_word() && last.end - last.start <= 2;
         let upper_next =
-            self.text[self.at + 1..].chars().find(|c| !c.is_whitespace()).is_some_and(char::is_uppercase);
+            self.text[self.at..].chars().skip(1).find(|c| !c.is_whitespace()).is_some_and(char::is_uppercase);
         let unit = last.is(lexicon::UNIT) && upper_next;
         if (last.is(lexicon::ABBREVIATION) || one_letter) && !unit {
             return self.widen(Gap::Space);

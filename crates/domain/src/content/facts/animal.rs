@@ -105,7 +105,7 @@ fn mentions(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Vec<Mention> {
                 weight += FIRST;
             }
             first_noun = false;
-            if event.contains(&token.sentence) {
+            if event.binary_search(&token.sentence).is_ok() {
                 weight += EVENT;
             }
         }

@@ -23,6 +23,8 @@ const PASSING: i32 = -4;
 /// Each further mention.
 const AGAIN: i32 = 2;
 const ENOUGH: i32 = 4;
+/// Mentions compared with each other; a list of all towns names none.
+const MENTIONS_MAX: usize = 100;
 
 /// A mention of a town in the tokens `first..=last`.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,7 @@ pub struct Mention {
 
 pub fn mentions(reading: &Reading<'_>, home: Option<&str>) -> Vec<Mention> {
     let mut found = Vec::new();
+    let mut left = MENTIONS_MAX;
     for (index, token) in reading.tokens.iter().enumerate() {
         let Some(entry) = token.entry() else { continue };
         if entry.cities.is_empty() || token.mention {
@@ -53,6 +56,10 @@ pub fn mentions(reading: &Reading<'_>, home: Option<&str>) -> Vec<Mention> {
         };
         if let Some(score) = score(reading, *city, first, index, home) {
             found.push(Mention { city: *city, first, last: index, score });
+            left -= 1;
+            if left == 0 {
+                break;
+            }
         }
     }
     found

@@ -25,10 +25,12 @@ pub enum Sign {
     Money,
     /// Facts of a profile: health, habits, terms.
     Profile,
+    /// The author knows the animal's name.
+    Named,
 }
 
 use Kind::{Ad, Adoption, Found, Fundraising, Lost, News, Other, Reunited, Sighting};
-use Sign::{Held, Is, Money, OwnerCall, OwnerSeek, Profile, StillMissing};
+use Sign::{Held, Is, Money, Named, OwnerCall, OwnerSeek, Profile, StillMissing};
 
 impl Sign {
     fn parse(name: &str) -> Option<Sign> {
@@ -40,6 +42,7 @@ impl Sign {
             "still_missing" => Some(StillMissing),
             "money" => Some(Money),
             "profile" => Some(Profile),
+            "named" => Some(Named),
             _ => None,
         })
     }
@@ -61,6 +64,10 @@ const FIRST_SENTENCE: f32 = 1.3;
 const HASHTAG: f32 = 0.6;
 /// A loss in a question is somebody else's loss.
 const QUESTION: f32 = 0.35;
+/// `С какой скоростью бегает такса?` is no sighting, though `Чья бегает?` may be.
+const ASKED_ABOUT: f32 = 0.6;
+/// Below this no rule has really spoken, and the shape of the post decides.
+const UNDECIDED: f32 = 2.5;
 /// Words that may stand beside a link that is the whole post.
 const LINK_WORDS_MAX: usize = 3;
 
@@ -81,6 +88,7 @@ struct Votes {
     still: f32,
     money: f32,
     profile: f32,
+    named: f32,
 }
 
 impl Votes {
@@ -97,6 +105,7 @@ impl Votes {
             StillMissing => self.still += weight,
             Money => self.money += weight,
             Profile => self.profile += weight,
+            Named => self.named += weight,
         }
     }
 }
@@ -110,15 +119,16 @@ pub fn kind(reading: &Reading<'_>, numbers: &Numbers) -> Verdict {
         return Verdict { kind: Fact::silent(kind), event: Vec::new() };
     }
     let hits = MATCHER.hits(reading);
+    let shape = Shape::of(reading, numbers);
     let own = votes(reading, numbers, &hits, |text| text == 0);
-    let mut decided = settle(&own, own_words, false);
+    let mut decided = settle(&own, own_words, false, &shape);
     let mut used_own = true;
     if (decided.1 < OWN_DECIDES || decided.0 == Kind::Other) && all_words > own_words {
         let all = votes(reading, numbers, &hits, |_| true);
-        decided = settle(&all, all_words, linked);
+        decided = settle(&all, all_words, linked, &shape);
         used_own = false;
     } else if decided.1 < DECISIVE {
-        decided = settle(&own, own_words, linked);
+        decided = settle(&own, own_words, linked, &shape);
     }
     let evidence = evidence(reading, &hits, decided.0, used_own);
     Verdict { kind: Fact { value: decided.0, evidence }, event: events(reading, &hits, decided.0) }
@@ -174,11 +184,14 @@ fn weigh(reading: &Reading<'_>, hit: &Hit) -> f32 {
     if rule.value == Is(Lost) && reading.asks(hit.first) && rule.name != "kind.lost.help_find" {
         weight *= QUESTION;
     }
+    if rule.value == Is(Sighting) && reading.asks(hit.first) && rule.name.contains("roam") {
+        weight *= ASKED_ABOUT;
+    }
     weight
 }
 
 /// Turns votes into a kind and how sure it is.
-fn settle(votes: &Votes, words: usize, linked: bool) -> (Kind, f32) {
+fn settle(votes: &Votes, words: usize, linked: bool, shape: &Shape) -> (Kind, f32) {
     let mut scores = votes.clone();
     let held = votes.held >= 3.0;
     let reunited = reunited(votes);
@@ -200,10 +213,56 @@ fn settle(votes: &Votes, words: usize, linked: bool) -> (Kind, f32) {
     if linked && words <= LINK_WORDS_MAX && best.1 < DECISIVE {
         return (Kind::Link, DECISIVE);
     }
-    if best.1 < DECISIVE / 2.0 {
-        return (Other, best.1);
+    if best.1 < UNDECIDED {
+        return (shape.guess(words), best.1.max(0.0));
     }
     best
+}
+
+/// What the post looks like when no rule speaks: who is meant, how to answer, who is talking.
+#[derive(Debug, Default)]
+struct Shape {
+    animal: bool,
+    /// A usual name of a pet with a capital.
+    name: bool,
+    phone: bool,
+    place: bool,
+    asks: bool,
+    /// First or second person, or an imperative.
+    personal: bool,
+}
+
+impl Shape {
+    fn of(reading: &Reading<'_>, numbers: &Numbers) -> Shape {
+        let group = |name: &str| lexicon().group(name);
+        let (places, persons) = (["street", "avenue", "landmark", "near_prep"].map(group), group("personal"));
+        let mut shape = Shape { phone: !numbers.phones.is_empty(), ..Shape::default() };
+        for token in reading.tokens.iter().filter(|token| !token.tag && !token.mention) {
+            let Some(entry) = token.entry() else {
+                let word = reading.word(token);
+                shape.personal |= word.ends_with("йте") || word.ends_with("ите");
+                continue;
+            };
+            shape.animal |= entry.species.is_some_and(|species| species.noun);
+            shape.name |= entry.pet.is_some() && token.capital();
+            shape.place |= places.iter().flatten().any(|group| entry.has(*group));
+            shape.personal |= persons.is_some_and(|group| entry.has(group));
+        }
+        shape.asks = reading.questions.iter().any(|asks| *asks);
+        shape
+    }
+
+    fn guess(&self, words: usize) -> Kind {
+        match self {
+            Shape { asks: true, .. } => Other,
+            Shape { animal: true, name: true, phone: true, .. } => Lost,
+            Shape { animal: true, name: false, place: true, phone: false, .. } if words <= 30 => Sighting,
+            Shape { animal: true, name: false, phone: true, .. } => Found,
+            Shape { name: true, personal: false, phone: false, .. } if words <= 20 => Reunited,
+            Shape { personal: false, phone: false, .. } if words >= 8 => News,
+            _ => Other,
+        }
+    }
 }
 
 /// A happy end outweighs the story that it ends, unless the search goes on or somebody still asks for the owner.
@@ -213,7 +272,8 @@ fn reunited(votes: &Votes) -> f32 {
         return own * 0.5 - votes.still;
     }
     let open = votes.owner + votes.seek + votes.held * 0.4;
-    let story = votes.of(Lost).max(votes.of(Found)) * 0.6;
+    // A word of joy alone does not turn the story it stands in.
+    let story = votes.of(Lost).max(votes.of(Found)) * if own >= 6.0 { 0.6 } else { -0.4 };
     let adoption = if votes.of(Adoption) > own { votes.of(Adoption) } else { 0.0 };
     own + story - open * if own < 9.0 { 1.2 } else { 0.6 } - adoption - votes.of(Other) * 0.5
 }
@@ -227,7 +287,8 @@ fn adoption(votes: &Votes, words: usize) -> f32 {
     if own < DECISIVE {
         // A profile without a word of what it wants: an animal, its health, its habits, a telephone.
         let bare = own + profile - incident - owner * 1.5 - votes.of(Reunited) - votes.money * 0.5;
-        return if profile >= 4.0 && words >= 8 { bare } else { own };
+        let enough = if incident + votes.of(Found) < 2.0 { 3.0 } else { 4.0 };
+        return if profile >= enough && words >= 8 { bare } else { own };
     }
     own + profile * 0.6 + votes.of(Found) * 0.3 - owner * 1.4
 }
@@ -250,7 +311,7 @@ fn found(votes: &Votes, held: bool) -> f32 {
 }
 
 fn sighting(votes: &Votes, held: bool) -> f32 {
-    let own = votes.of(Sighting);
+    let own = votes.of(Sighting) - votes.named;
     let found = votes.of(Found) + votes.seek;
     if held {
         return own * 0.6;
@@ -263,7 +324,8 @@ fn sighting(votes: &Votes, held: bool) -> f32 {
 
 fn lost(votes: &Votes) -> f32 {
     let still = if votes.of(Lost) > 0.0 || votes.still >= 6.0 { votes.still } else { 0.0 };
-    votes.of(Lost) + still - (votes.owner + votes.seek) * 0.8
+    let named = if votes.of(Lost) >= 3.0 { votes.named } else { 0.0 };
+    votes.of(Lost) + still + named - (votes.owner + votes.seek) * 0.8
 }
 
 fn news(votes: &Votes, words: usize) -> f32 {
@@ -281,6 +343,7 @@ fn evidence(reading: &Reading<'_>, hits: &[Hit], kind: Kind, own: bool) -> Vec<E
         StillMissing => kind == Lost,
         Money => kind == Fundraising,
         Profile => kind == Adoption,
+        Named => kind == Lost,
     };
     let mut best: Vec<(f32, &Hit)> = hits
         .iter()

@@ -6,7 +6,7 @@ use super::city;
 use super::read::Spans;
 use super::sex::NameGender;
 use crate::content::lexicon::{Group, Species, case, lexicon};
-use crate::content::tokens::{Gap, Letters, Reading, Token};
+use crate::content::tokens::{Gap, Letters, Reading, Token, within};
 use crate::content::{Fact, Kind, Sex};
 
 /// Enough reason for a name, and for one given to somebody else's animal.
@@ -15,6 +15,9 @@ const ENOUGH_FOUND: f32 = 6.0;
 /// A second name needs a reason of its own.
 const SECOND: f32 = 5.0;
 const NAMES_MAX: usize = 4;
+/// Candidates compared with each other: the strongest ones.
+const CANDIDATES_MAX: usize = 100;
+const CONTACTS_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 pub struct Named {
@@ -72,6 +75,8 @@ pub fn names(
     }
     finder.choose(candidates, &mut named);
     named.taken.extend(people);
+    named.taken.sort_unstable();
+    named.taken.dedup();
     named
 }
 
@@ -154,7 +159,7 @@ impl Finder<'_, '_> {
     }
 
     fn is_city(&self, index: usize) -> bool {
-        self.cities.iter().any(|mention| (mention.first..=mention.last).contains(&index))
+        within(self.cities, index, |mention| (mention.first, mention.last))
     }
 
     fn at(&self, index: usize, people: &[usize], out: &mut Vec<Candidate>) {
@@ -173,7 +178,7 @@ impl Finder<'_, '_> {
         } else if is(token, self.groups.meet) {
             self.after_word(index, 3, 7.0, "names.meet", out);
         }
-        if !self.could_be_name(index) || people.contains(&index) || self.is_city(index) && !self.is_pet(index)
+        if !self.could_be_name(index) || people.binary_search(&index).is_ok() || self.is_city(index) && !self.is_pet(index)
         {
             return;
         }
@@ -345,6 +350,10 @@ impl Finder<'_, '_> {
         let token = &self.reading.tokens[index];
         let opens = token.gap >= Gap::Emoji || (token.gap == Gap::Quote && self.before(index).is_none());
         let pet = self.is_pet(index);
+        let led = self.before(index).filter(|_| token.gap <= Gap::Space);
+        if led.is_some_and(|before| is_preposition(self.reading.word(before))) {
+            return;
+        }
         let listed =
             token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
         if !(opens || listed)
@@ -377,7 +386,8 @@ impl Finder<'_, '_> {
                     | "у"
             );
         let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost);
-        if next.gap <= Gap::Dash && verb && told {
+        let close = next.gap <= Gap::Space || next.gap == Gap::Dash || pet && next.gap <= Gap::Dash;
+        if close && verb && told {
             return self.push(index, if pet { 7.0 } else { 5.0 }, "names.opening", out);
         }
         if next.gap >= Gap::Comma && next.gap < Gap::Stop && told && self.describes(last + 1) {
@@ -390,7 +400,14 @@ impl Finder<'_, '_> {
 
     /// `Наталья, 8 946 …`: a person beside a telephone is no pet.
     fn person_speaks(&self, index: usize) -> bool {
-        self.is_person(index) && !self.is_pet(index)
+        self.is_person(index) && !self.is_pet(index) && !self.described_by_species(index)
+    }
+
+    /// `Тоня, дворняга`: even a person's name, when the species follows.
+    fn described_by_species(&self, index: usize) -> bool {
+        let next = self.after(index).filter(|next| next.gap >= Gap::Comma && next.gap < Gap::Stop);
+        next.and_then(|next| next.entry())
+            .is_some_and(|entry| entry.species.is_some_and(|species| species.noun))
     }
 
     fn describes(&self, index: usize) -> bool {
@@ -436,6 +453,14 @@ impl Finder<'_, '_> {
         if told && matches!(before, "оказался" | "оказалась" | "оказалось") {
             return self.push(index, 5.0, "names.turned_out", out);
         }
+        let home_for = before == "для"
+            && matches!(second, "дом" | "семья" | "семью" | "дома" | "семьи" | "хозяев" | "вольер" | "руки");
+        if told && home_for {
+            return self.push(index, 5.0, "names.about", out);
+        }
+        if told && self.kind == Kind::Lost && self.is_gone(index) {
+            return self.push(index, 5.0, "names.about", out);
+        }
         let addressed =
             self.after(index).is_some_and(|next| next.gap == Gap::Comma && self.reading.word(next) == "это");
         if told && addressed {
@@ -458,6 +483,13 @@ impl Finder<'_, '_> {
             let weight = if matches!(self.kind, Kind::Sighting | Kind::Other) { 2.5 } else { 4.0 };
             self.push(index, weight, "names.usual", out);
         }
+    }
+
+    /// `Барта пока нет`, `Муркиса всё нет`.
+    fn is_gone(&self, index: usize) -> bool {
+        let soon = matches!(self.word(index + 1), "все" | "пока" | "еще" | "так" | "нет" | "до");
+        let gone = (1..=3).any(|step| self.word(index + step) == "нет");
+        soon && gone && self.reading.tokens[index].letters == Letters::Title
     }
 
     /// A title before the name belongs to it: `Капитан Сильвер`.
@@ -553,6 +585,7 @@ impl Finder<'_, '_> {
         }
         candidates
             .sort_by(|left, right| right.weight.total_cmp(&left.weight).then(left.first.cmp(&right.first)));
+        candidates.truncate(CANDIDATES_MAX);
         let mut keys: Vec<(String, f32)> = Vec::new();
         for candidate in &candidates {
             match keys.iter_mut().find(|(key, _)| *key == candidate.key) {
@@ -685,7 +718,7 @@ impl Finder<'_, '_> {
                 Some(_) => (format!("{name} {}", title_case(&self.shown(index + 1))), index + 1),
                 None => (name.to_owned(), index),
             };
-            if !contacts.iter().any(|fact| fact.value == value) {
+            if contacts.len() < CONTACTS_MAX && !contacts.iter().any(|fact| fact.value == value) {
                 contacts.push(Fact::new(value, self.reading.evidence("names.contact", index, last)));
             }
         }
@@ -702,7 +735,8 @@ fn looks_inflected(word: &str) -> bool {
     const ENDINGS: &[&str] = &[
         "ть", "ться", "ем", "им", "ите", "ете", "йте", "ют", "ят", "ет", "ит", "аю", "яю", "ую", "ого",
         "ому", "ые", "ие", "ых", "их", "ами", "ями", "ение", "ание", "ость", "ство", "тся", "ся", "сь",
-        "ишь", "ешь", "ний", "ный", "ный", "ная", "ное", "ой", "ском", "еро", "ждый", "ский", "ская",
+        "ишь", "ешь", "ний", "ный", "ный", "ная", "ное", "ой", "ском", "еро", "ждый", "ский", "ская", "ли",
+        "лись", "ла", "лась", "ло", "лось", "но", "то",
     ];
     ENDINGS.iter().any(|ending| word.ends_with(ending))
 }
@@ -725,7 +759,7 @@ fn title_case(word: &str) -> String {
 fn straighten(name: &str, male: bool) -> String {
     let end = |ending: &str, instead: &str| name.strip_suffix(ending).map(|stem| format!("{stem}{instead}"));
     let fixed = end("у", "а").or_else(|| end("ю", "я")).or_else(|| end("ом", "")).or_else(|| end("ой", "а"));
-    let fixed = fixed.or_else(|| if male { end("а", "") } else { None });
+    let fixed = fixed.or_else(|| if male { end("а", "") } else { end("и", "а").or_else(|| end("ы", "а")) });
     fixed.filter(|fixed| fixed.chars().count() >= 2).unwrap_or_else(|| name.to_owned())
 }
 

@@ -5,7 +5,7 @@
 use super::city;
 use super::read::Spans;
 use crate::content::lexicon::{Group, lexicon};
-use crate::content::tokens::{Gap, Letters, Reading, Token};
+use crate::content::tokens::{Gap, Letters, Reading, Token, within};
 use crate::content::{Fact, Kind};
 
 const STREET: f32 = 10.0;
@@ -29,6 +29,8 @@ const FRAGMENT_MAX: usize = 110;
 /// Tokens looked at after a marker word.
 const NAME_TOKENS: usize = 4;
 const OTHERS_MAX: usize = 6;
+/// Candidates looked at: a list of a hundred places is no place.
+const CANDIDATES_MAX: usize = 100;
 
 #[derive(Debug, Default)]
 pub struct Places {
@@ -129,11 +131,11 @@ impl Finder<'_, '_> {
     }
 
     fn in_phone(&self, index: usize) -> bool {
-        self.phones.iter().any(|span| (span.0..=span.1).contains(&index))
+        within(self.phones, index, |span| *span)
     }
 
     fn is_city(&self, index: usize) -> bool {
-        self.cities.iter().any(|mention| (mention.first..=mention.last).contains(&index))
+        within(self.cities, index, |mention| (mention.first, mention.last))
     }
 
     fn shouts(&self, index: usize) -> bool {
@@ -144,7 +146,7 @@ impl Finder<'_, '_> {
     fn proper(&self, index: usize) -> bool {
         let Some(token) = self.token(index) else { return false };
         let plain = token.is_word() && !token.tag && !token.mention && token.capital();
-        plain && !self.taken.contains(&index) && !self.stop_word(index)
+        plain && self.taken.binary_search(&index).is_err() && !self.stop_word(index)
     }
 
     fn stop_word(&self, index: usize) -> bool {
@@ -173,7 +175,7 @@ impl Finder<'_, '_> {
     fn places(&self, kind: Kind, event: &[u32]) -> Places {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut index = 0;
-        while index < self.reading.tokens.len() {
+        while index < self.reading.tokens.len() && candidates.len() < CANDIDATES_MAX {
             let found = self.at(index);
             index += 1;
             if let Some(candidate) = found {
@@ -667,6 +669,10 @@ impl Finder<'_, '_> {
                 || !entry.groups().is_empty()
                 || entry.month.is_some()
         });
+        // `Пушкина 30`: a name in another case with a house behind it is a street.
+        let named = token.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
+        let oblique = ["а", "я", "ой", "ы", "и", "ого"].iter().any(|ending| self.word(index).ends_with(ending));
+        let known = known && !(named && oblique && self.plain_name(index));
         let genitive_street =
             token.entry().is_some_and(|entry| entry.person.is_some()) && self.proper(index + 1);
         let (end, house) = self.with_house(index);
@@ -690,7 +696,8 @@ impl Finder<'_, '_> {
             let before = &self.reading.tokens[before];
             before.capital() || before.entry().is_some_and(|entry| entry.species.is_some())
         });
-        (inside && unknown && !follows_name).then_some(Candidate {
+        let gone = (1..=3).any(|step| self.word(index + step) == "нет");
+        (inside && unknown && !follows_name && !gone).then_some(Candidate {
             first: index,
             last: index,
             weight: LONE_CAPITAL,
@@ -698,11 +705,31 @@ impl Finder<'_, '_> {
         })
     }
 
+    /// Neither an animal nor an everyday word.
+    fn plain_name(&self, index: usize) -> bool {
+        self.reading.tokens[index]
+            .entry()
+            .is_none_or(|entry| entry.groups().is_empty() && entry.species.is_none())
+    }
+
+    /// `Верхняя Курья.`, `Тургенева`: a sentence that is nothing but a name of a place.
+    fn lone_sentence(&self, first: usize, last: usize) -> bool {
+        let start = &self.reading.tokens[first];
+        let ended = self.token(last + 1).is_none_or(|next| next.gap >= Gap::Stop);
+        let two = last > first && ends_like_adjective(self.word(first)) && start.letters == Letters::Title;
+        let ending = [
+            "ово", "ево", "ино", "ова", "ева", "ина", "ого", "ская", "ской", "иха", "овка", "евка", "инка",
+            "щина",
+        ];
+        let one = last == first && ending.iter().any(|ending| self.word(first).ends_with(ending));
+        start.gap >= Gap::Stop && ended && (two || one)
+    }
+
     /// `Пермь, Закамск`, `Карачиха, Садовая ул.`: capitals between commas beside a town or a place.
     fn listed(&self, candidates: &mut Vec<Candidate>) {
         let mut added = Vec::new();
         let mut index = 0;
-        while index < self.reading.tokens.len() {
+        while index < self.reading.tokens.len() && added.len() < CANDIDATES_MAX {
             let at = index;
             index += 1;
             let token = &self.reading.tokens[at];
@@ -725,8 +752,13 @@ impl Finder<'_, '_> {
                     || entry.pet.is_some()
             });
             let covered = candidates.iter().any(|candidate| candidate.first <= at && at <= candidate.last);
-            if closed && !known && !covered && self.beside_place(at, last, candidates) {
+            if !closed || known || covered {
+                continue;
+            }
+            if self.beside_place(at, last, candidates) {
                 added.push(Candidate { first: at, last, weight: LISTED, rule: "place.listed" });
+            } else if self.lone_sentence(at, last) {
+                added.push(Candidate { first: at, last, weight: LANDMARK, rule: "place.alone" });
             }
         }
         candidates.extend(added);
@@ -808,7 +840,7 @@ impl Finder<'_, '_> {
     fn context(&self, candidate: &Candidate, event: &[u32]) -> f32 {
         let sentence = self.reading.tokens[candidate.first].sentence;
         let mut score = 0.0;
-        if event.contains(&sentence) {
+        if event.binary_search(&sentence).is_ok() {
             score += EVENT;
         }
         let from = candidate.first.saturating_sub(4);

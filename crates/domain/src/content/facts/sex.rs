@@ -23,8 +23,8 @@ struct Votes {
     female: f32,
     best: [Option<(f32, &'static str, usize)>; 2],
     explicit: [bool; 2],
-    /// Rule and word already counted: repeats of one word add nothing.
-    counted: Vec<(&'static str, usize)>,
+    /// How often a rule has spoken for a sex: repeats add less and less.
+    counted: Vec<(&'static str, usize, usize)>,
 }
 
 impl Votes {
@@ -37,8 +37,16 @@ impl Votes {
             Sex::F => 1,
             Sex::Unknown => return,
         };
-        let times = self.counted.iter().filter(|seen| **seen == (rule, slot)).count();
-        self.counted.push((rule, slot));
+        let times = match self.counted.iter_mut().find(|seen| (seen.0, seen.1) == (rule, slot)) {
+            Some(seen) => {
+                seen.2 += 1;
+                seen.2 - 1
+            }
+            None => {
+                self.counted.push((rule, slot, 1));
+                0
+            }
+        };
         let weight = if times == 0 { weight } else { weight / (2 * times) as f32 };
         if slot == 0 {
             self.male += weight;
@@ -262,8 +270,9 @@ fn agreement_factor(noun: Option<(usize, Species)>, sex: Sex) -> f32 {
     if species.gender == Sex::Unknown {
         return 1.0;
     }
+    // Against the grammar of the noun: the writer thinks of the animal (`лабрадор, шоколадная`).
     if species.gender != sex {
-        return 0.8;
+        return 1.1;
     }
     // A masculine breed word with masculine verbs counts; the young and plain species words do not.
     if sex == Sex::M && species.breed.is_some() && !species.young { 0.8 } else { FORCED }

@@ -103,7 +103,7 @@ fn candidate_at(reading: &Reading<'_>, index: usize, today: Date, groups: &Group
     if token.is_number() {
         return numeric(reading, index, today);
     }
-    if is(token, groups.today) {
+    if is(token, groups.today) && !counts_days(reading, index) {
         return day(Some(today), 6, "when.today");
     }
     if is(token, groups.yesterday) {
@@ -130,6 +130,14 @@ fn candidate_at(reading: &Reading<'_>, index: usize, today: Date, groups: &Group
         return new_year(reading, index, today);
     }
     None
+}
+
+/// `сегодня девятый день`: a count, not a day.
+fn counts_days(reading: &Reading<'_>, index: usize) -> bool {
+    (index + 1..=index + 3).any(|at| {
+        let word = reading.tokens.get(at).map_or("", |token| reading.word(token));
+        word.starts_with("недел") || word.starts_with("месяц") || matches!(word, "день" | "сутки" | "дней")
+    })
 }
 
 /// The last night of December before the post.
@@ -401,7 +409,7 @@ fn part_of_day(reading: &Reading<'_>, index: usize, today: Date, groups: &Groups
     let sentence = reading.sentence(index);
     let near = reading.tokens[sentence.clone()].iter().enumerate().any(|(offset, other)| {
         let distance = (sentence.start + offset).abs_diff(index);
-        distance <= 6 && groups.event(other)
+        distance <= 10 && groups.event(other)
     });
     near.then_some(Candidate { date: today, first: index, last: index, weight: 2, rule: "when.part_of_day" })
 }
@@ -411,7 +419,7 @@ fn context(reading: &Reading<'_>, candidate: &Candidate, kind: Kind, event: &[u3
     let token = &reading.tokens[candidate.first];
     let sentence = reading.sentence(candidate.first);
     let mut score = 0;
-    if event.contains(&token.sentence) {
+    if event.binary_search(&token.sentence).is_ok() {
         score += 3;
     }
     let mut told = false;

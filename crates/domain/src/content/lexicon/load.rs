@@ -196,11 +196,8 @@ impl Builder {
             } else if entry.species == Some(species) {
                 entry.cases |= cases;
             }
-            if noun
-                && breed.is_none()
-                && form.chars().count() >= 5
-                && matches!(animal, Animal::Dog | Animal::Cat)
-            {
+            let common = matches!(animal, Animal::Dog | Animal::Cat) || form.chars().count() >= 7;
+            if noun && breed.is_none() && form.chars().count() >= 5 && common {
                 self.forgiving.push((form, index));
             }
         }
@@ -278,7 +275,9 @@ impl Builder {
             for (name, sex, animal) in pet_names() {
                 for (form, cases) in name_forms(name, sex) {
                     let nominative = cases & inflect::case::NOM != 0;
-                    if nominative != pass || cases & inflect::case::PLURAL != 0 {
+                    // `о Дымке` is said of Дымка far more often than of Дымок.
+                    let rare = cases == inflect::case::LOC && sex == Sex::M;
+                    if nominative != pass || rare || cases & inflect::case::PLURAL != 0 {
                         continue;
                     }
                     let (entry, _) = self.entry(&fold(&form));
