@@ -178,7 +178,9 @@ impl Finder<'_, '_> {
         } else if is(token, self.groups.meet) {
             self.after_word(index, 3, 7.0, "names.meet", out);
         }
-        if !self.could_be_name(index) || people.binary_search(&index).is_ok() || self.is_city(index) && !self.is_pet(index)
+        if !self.could_be_name(index)
+            || people.binary_search(&index).is_ok()
+            || self.is_city(index) && !self.is_pet(index)
         {
             return;
         }

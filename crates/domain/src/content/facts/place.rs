@@ -671,7 +671,8 @@ impl Finder<'_, '_> {
         });
         // `Пушкина 30`: a name in another case with a house behind it is a street.
         let named = token.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
-        let oblique = ["а", "я", "ой", "ы", "и", "ого"].iter().any(|ending| self.word(index).ends_with(ending));
+        let oblique =
+            ["а", "я", "ой", "ы", "и", "ого"].iter().any(|ending| self.word(index).ends_with(ending));
         let known = known && !(named && oblique && self.plain_name(index));
         let genitive_street =
             token.entry().is_some_and(|entry| entry.person.is_some()) && self.proper(index + 1);

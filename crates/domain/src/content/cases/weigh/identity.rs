@@ -15,7 +15,9 @@ pub(super) fn weigh_origin(weighing: &mut Weighing, sketch: &Sketch, case: Case<
     if case.any(known) {
         weighing.reposted = true;
         weighing.identify(Ground::Repost, REPOST, "repost of a post in this case");
-    } else if case.any(|member| sketch.links.contains(&member.origin) || member.links.contains(&sketch.origin)) {
+    } else if case
+        .any(|member| sketch.links.contains(&member.origin) || member.links.contains(&sketch.origin))
+    {
         weighing.identify(Ground::Link, LINK, "links to a post in this case");
     }
 }

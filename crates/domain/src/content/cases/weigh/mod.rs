@@ -5,6 +5,8 @@ mod circumstance;
 mod identity;
 mod look;
 
+use std::borrow::Borrow;
+
 use serde::{Deserialize, Serialize};
 
 use self::circumstance::{weigh_place, weigh_time, weigh_town};
@@ -18,6 +20,7 @@ use super::reference::Closing;
 use super::sketch::Sketch;
 use super::weights::*;
 use crate::content::{Animal, Kind, Sex};
+use crate::ids::CaseId;
 
 /// What a reason is about; rules ask for these, never for points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,26 +120,36 @@ pub struct Crowd {
     pub phones: Vec<(String, usize)>,
     pub people: Vec<(u64, usize)>,
     pub names: usize,
+    /// Several numbers, each known from another case: a list of other people's stories.
+    pub is_list: bool,
 }
 
 impl Crowd {
-    pub fn count(sketch: &Sketch, records: &[impl std::borrow::Borrow<CaseRecord>]) -> Crowd {
-        let phones = sketch.phones.iter().map(|phone| {
-            let holds =
-                |record: &CaseRecord| record.members.iter().any(|member| member.phones.contains(phone));
-            (phone.clone(), records.iter().filter(|record| holds((*record).borrow())).count())
-        });
-        let people = sketch.people.iter().map(|person| {
-            let holds =
-                |record: &CaseRecord| record.members.iter().any(|member| member.people.contains(person));
-            (*person, records.iter().filter(|record| holds((*record).borrow())).count())
-        });
-        let named =
-            |record: &CaseRecord| record.members.iter().any(|member| shared_name(sketch, member).is_some());
+    pub fn count(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> Crowd {
+        let holding = |test: &dyn Fn(&Sketch) -> bool| -> Vec<CaseId> {
+            let held = records.iter().map(Borrow::borrow).filter(|record| record.members.iter().any(test));
+            held.map(|record| record.id).collect()
+        };
+        let phones: Vec<(String, Vec<CaseId>)> = sketch
+            .phones
+            .iter()
+            .map(|phone| (phone.clone(), holding(&|member| member.phones.contains(phone))))
+            .collect();
+        let people = sketch
+            .people
+            .iter()
+            .map(|person| (*person, holding(&|member| member.people.contains(person)).len()));
+        let mut alone: Vec<CaseId> = phones
+            .iter()
+            .filter_map(|(_, cases)| if let [case] = cases[..] { Some(case) } else { None })
+            .collect();
+        alone.sort_unstable();
+        alone.dedup();
         Crowd {
-            phones: phones.collect(),
             people: people.collect(),
-            names: records.iter().filter(|record| named((*record).borrow())).count(),
+            names: holding(&|member| shared_name(sketch, member).is_some()).len(),
+            is_list: alone.len() > 1,
+            phones: phones.into_iter().map(|(phone, cases)| (phone, cases.len())).collect(),
         }
     }
 }
@@ -155,7 +168,7 @@ pub fn weigh(sketch: &Sketch, record: &CaseRecord, crowd: &Crowd) -> Weighing {
     weigh_time(&mut weighing, sketch, case);
     weigh_town(&mut weighing, sketch, case);
     weigh_sides(&mut weighing, sketch, case);
-    forbid_generic(&mut weighing, sketch, case);
+    forbid_generic(&mut weighing, sketch, case, crowd);
     forbid_coincidence(&mut weighing, sketch, case);
     trust_copies(&mut weighing, sketch);
     weighing.reasons.sort_by_key(|reason| -reason.points.abs());
@@ -242,12 +255,12 @@ fn trust_copies(weighing: &mut Weighing, sketch: &Sketch) {
 }
 
 /// Phrases that anyone writes, with different pictures, are different animals.
-fn forbid_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+fn forbid_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>, crowd: &Crowd) {
     let pictured = !sketch.pictures.is_empty() && case.any(|member| !member.pictures.is_empty());
     if pictured && sketch.is_generic() && !weighing.identified {
         weighing.forbid("a phrase that anyone writes, with another picture");
     }
-    let digest = sketch.many || case.members().all(|member| member.many);
+    let digest = sketch.many || crowd.is_list || case.members().all(|member| member.many);
     let literal = weighing.reposted || weighing.has(Ground::SameText) || weighing.has(Ground::Picture);
     if digest && !literal {
         weighing.forbid("a list of several stories");
