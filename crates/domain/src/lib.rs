@@ -33,3 +33,6 @@ pub mod settle;
 pub mod limits;
 pub mod pacing;
 pub mod retry;
+
+pub mod content;
+pub mod route;

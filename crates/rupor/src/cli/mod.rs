@@ -1,6 +1,7 @@
 //! The command line: one file per command, each with its arguments on top and a `run` below.
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
+mod analyse;
 mod bench;
 mod database;
 mod migrate;
@@ -19,6 +20,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Analyse(analyse::Analyse),
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
 }
@@ -36,6 +38,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
+        Command::Analyse(args) => analyse::run(args),
         Command::Migrate(args) => migrate::run(args),
         Command::Bench(args) => bench::run(args),
     }
