@@ -1,1 +1,10 @@
-//! Rupor: platforms.
+//! HOW OTHERS SPEAK: Telegram, VK and MAX. The only HTTP client and the only wire JSON.
+//!
+//! It knows nothing of queues, retries or the database: a message becomes parts, a part becomes an outcome.
+//! Read in the order of the `mod` lines.
+
+pub mod part;
+
+pub mod max;
+pub mod telegram;
+pub mod vk;

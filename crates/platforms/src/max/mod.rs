@@ -1,0 +1,1 @@
+//! MAX: the Bot API.

@@ -1,0 +1,1 @@
+//! VK: walls and conversations.
