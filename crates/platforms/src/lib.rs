@@ -5,6 +5,14 @@
 
 pub mod part;
 
+pub mod secret;
+pub mod transport;
+
+pub mod egress;
+
 pub mod max;
 pub mod telegram;
 pub mod vk;
+
+#[cfg(test)]
+mod testing;
