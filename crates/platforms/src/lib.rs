@@ -9,6 +9,7 @@ pub mod secret;
 pub mod transport;
 
 pub mod egress;
+pub mod verdict;
 
 pub mod max;
 pub mod telegram;

@@ -1,1 +1,3 @@
 //! MAX: the Bot API.
+
+pub mod errors;

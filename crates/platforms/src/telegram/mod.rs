@@ -1,1 +1,3 @@
 //! Telegram: the Bot API.
+
+pub mod errors;

@@ -1,5 +1,7 @@
 //! A server of raw bytes for tests: it does to a connection exactly what the test says.
 
+pub mod rows;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
