@@ -1,1 +1,5 @@
 //! MAX: the Bot API.
+
+pub mod render;
+
+mod markdown;

@@ -1,1 +1,5 @@
 //! Telegram: the Bot API.
+
+pub mod render;
+
+mod markdown;

@@ -1,1 +1,3 @@
 //! VK: walls and conversations.
+
+pub mod render;
