@@ -4,6 +4,7 @@
 //! Read in the order of the `mod` lines.
 
 pub mod part;
+pub mod render;
 
 pub mod secret;
 pub mod transport;

@@ -167,6 +167,11 @@ impl Fitted {
         Fitted { text: text.into(), markup: Markup::Plain }
     }
 
+    /// Only the writers of markup call this: the text is escaped already.
+    pub(crate) fn marked(text: String, markup: Markup) -> Fitted {
+        Fitted { text, markup }
+    }
+
     /// What goes on the wire.
     pub fn as_str(&self) -> &str {
         &self.text

@@ -1,3 +1,6 @@
 //! MAX: the Bot API.
 
 pub mod errors;
+pub mod render;
+
+mod markdown;

@@ -1,3 +1,6 @@
 //! Telegram: the Bot API.
 
 pub mod errors;
+pub mod render;
+
+mod markdown;

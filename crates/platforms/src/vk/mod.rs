@@ -1,3 +1,4 @@
 //! VK: walls and conversations.
 
 pub mod errors;
+pub mod render;
