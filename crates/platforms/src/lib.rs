@@ -6,11 +6,16 @@
 pub mod part;
 pub mod render;
 
-pub mod secret;
-pub mod transport;
+pub mod platform;
+pub mod registry;
+
+pub mod incoming;
+pub mod media;
+pub mod verdict;
 
 pub mod egress;
-pub mod verdict;
+pub mod secret;
+pub mod transport;
 
 pub mod max;
 pub mod telegram;

@@ -142,6 +142,13 @@ pub(crate) fn foreign_success(answer: &Answer) -> Failure {
     transient(scope, code, message).unknown().with_raw(raw(answer))
 }
 
+/// A success in the platform's envelope whose inside is not what was asked for.
+pub(crate) fn shapeless(result: &Value) -> Failure {
+    transient(Scope::Delivery, "wrong_shape", "the answer is JSON of an unknown shape")
+        .unknown()
+        .with_raw(json!({ "body": shorten(&result.to_string()) }))
+}
+
 /// A success status whose body was cut short. Where errors have a status of their own, the status alone proves it.
 pub(crate) fn cut_success(answer: &Answer, status_proves: bool) -> Option<Verdict> {
     let Body::Cut { why, .. } = &answer.body else { return None };

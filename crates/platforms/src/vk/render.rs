@@ -184,7 +184,8 @@ fn keyboard(
                 add_line(runs, &format!("{}: {url}", clean::field(&button.text)));
             }
             _ => {
-                notes.push(format!("button {:?} left out: a post has no buttons", clean::field(&button.text)));
+                notes
+                    .push(format!("button {:?} left out: a post has no buttons", clean::field(&button.text)));
             }
         }
     }
