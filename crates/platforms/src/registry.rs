@@ -2,9 +2,10 @@
 
 use crate::platform::Platform;
 use crate::telegram::Telegram;
+use crate::vk::Vk;
 
 /// All platforms. A new one is its folder and its line here.
-pub static PLATFORMS: &[&dyn Platform] = &[&Telegram];
+pub static PLATFORMS: &[&dyn Platform] = &[&Telegram, &Vk];
 
 /// The platform of a name in configuration or a table.
 pub fn platform(name: &str) -> Option<&'static dyn Platform> {
