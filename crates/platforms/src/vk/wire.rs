@@ -18,6 +18,7 @@ impl Call {
         Call { method, fields: Vec::new() }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and borrowed texts are written as they stand")]
     pub(super) fn with(mut self, name: &str, value: impl ToString) -> Call {
         self.fields.push((name.to_owned(), value.to_string()));
         self
