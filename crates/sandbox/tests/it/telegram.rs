@@ -1,0 +1,1 @@
+//! telegram: conversations, refusals and limits, as its sheet describes them.
