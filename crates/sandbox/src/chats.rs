@@ -155,6 +155,9 @@ pub struct VisibleChat {
 pub struct Change {
     pub platform: Name,
     pub chat: Value,
+    /// A remark that pops up for the reader and vanishes: the answer to a pressed button.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
 }
 
 /// The visible state of all platforms.
@@ -343,10 +346,19 @@ impl Chats {
         self.changes.subscribe()
     }
 
+    /// Shows a remark to whoever looks at the page; nothing is kept of it.
+    pub fn notice(&self, platform: Name, chat: &str, text: &str) {
+        self.tell(platform, chat, Some(text.to_owned()));
+    }
+
     fn changed(&self, platform: Name, chat: &str) {
+        self.tell(platform, chat, None);
+    }
+
+    fn tell(&self, platform: Name, chat: &str, notice: Option<String>) {
         if self.changes.receiver_count() > 0 {
             // Nobody listening any more is no error.
-            drop(self.changes.send(Change { platform, chat: chat_value(chat) }));
+            drop(self.changes.send(Change { platform, chat: chat_value(chat), notice }));
         }
     }
 
