@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod sandbox;
+
 /// Rupor takes posts in and says each thing once, in every channel that should hear it.
 #[derive(Debug, Parser)]
 #[command(name = "rupor", version, about, arg_required_else_help = true)]
@@ -14,7 +16,9 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Sandbox(sandbox::SandboxArgs),
+}
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -28,7 +32,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
-    match cli.command {}
+    match cli.command {
+        Command::Sandbox(args) => sandbox::run(&args),
+    }
 }
 
 /// Prints an error with its causes on one line, where a person will look for it.
