@@ -22,4 +22,6 @@ pub mod telegram;
 pub mod vk;
 
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod testing;
