@@ -72,23 +72,22 @@ impl MediaSource for OnePicture {
 }
 
 /// Does what the row is about, and says how it ended.
-async fn act(platform: &dyn Platform, account: &Account, purpose: Purpose) -> Verdict {
+async fn act(network: &Network, platform: &dyn Platform, account: &Account, purpose: Purpose) -> Verdict {
     if purpose != Purpose::Read {
-        return verdict_of(&send(platform, account, &part(platform, purpose)).await);
+        return verdict_of(&send(network, platform, account, &part(platform, purpose)).await);
     }
-    let network = Network::default();
     let asked = match platform.name() {
         "vk" => {
             let page =
-                crate::vk::read::wall_page(&network, account, &Wall::Owner(-101), 0, 10, DEADLINE).await;
+                crate::vk::read::wall_page(network, account, &Wall::Owner(-101), 0, 10, DEADLINE).await;
             page.map(drop)
         }
-        _ => platform.poll(&network, account, None, Duration::ZERO).await.map(drop),
+        _ => platform.poll(network, account, None, Duration::ZERO).await.map(drop),
     };
     asked.map_or_else(Verdict::Failed, |()| Verdict::Done(serde_json::Value::Null))
 }
 
-async fn send(platform: &dyn Platform, account: &Account, part: &Part) -> Report {
+async fn send(network: &Network, platform: &dyn Platform, account: &Account, part: &Part) -> Report {
     let sending = Sending {
         part,
         key: "delivery-1/0",
@@ -96,7 +95,7 @@ async fn send(platform: &dyn Platform, account: &Account, part: &Part) -> Report
         media: &OnePicture,
         deadlines: Deadlines::default(),
     };
-    platform.send(&Network::default(), account, sending).await
+    platform.send(network, account, sending).await
 }
 
 fn verdict_of(report: &Report) -> Verdict {
@@ -115,9 +114,9 @@ fn wire_of(row: &Row) -> Act {
 async fn check_over_http(name: &str, rows: &[Row]) {
     let platform = platform(name).unwrap();
     let server = RawServer::start(rows.iter().map(wire_of).collect()).await;
-    let account = account(platform, &server);
+    let (account, network) = (account(platform, &server), Network::default());
     for row in rows {
-        let verdict = act(platform, &account, row.purpose).await;
+        let verdict = act(&network, platform, &account, row.purpose).await;
         assert_eq!(short(&verdict), row.expected, "{name}: {row:?}");
     }
     assert_eq!(server.requests().len(), rows.len(), "{name}: one request for each row");
@@ -143,7 +142,8 @@ async fn a_token_that_a_platform_repeats_does_not_leave_the_adapter() {
         for act in [Act::json(400, &body), Act::json(200, &page), Act::json(500, &page)] {
             let server = RawServer::start(vec![act]).await;
             let account = account(*platform, &server);
-            let report = send(*platform, &account, &part(*platform, Purpose::Send)).await;
+            let report =
+                send(&Network::default(), *platform, &account, &part(*platform, Purpose::Send)).await;
             let printed =
                 format!("{report:?} {} {account:?}", serde_json::to_string(&report.outcome).unwrap());
             assert!(!printed.contains("canary"), "{}: {printed}", platform.name());
@@ -158,7 +158,7 @@ async fn tokens_of_vk_and_max_are_never_in_the_request_line() {
         let server = RawServer::start(vec![Act::json(200, "{}")]).await;
         let platform = platform(name).unwrap();
         let account = account(platform, &server);
-        send(platform, &account, &part(platform, Purpose::Send)).await;
+        send(&Network::default(), platform, &account, &part(platform, Purpose::Send)).await;
         let request = server.requests().remove(0);
         let (head, body) = request.split_once("\r\n\r\n").unwrap();
         assert!(!head.lines().next().unwrap().contains("canary"), "{name}");

@@ -101,8 +101,8 @@ fn ids_and_handles_are_read_from_every_shape_of_result() {
     assert_eq!(handles, expected);
 }
 
-fn check(update: Value, event: Event) {
-    let incoming = read(&update).unwrap();
+fn check(update: &Value, event: Event) {
+    let incoming = read(update).unwrap();
     assert_eq!((incoming.key.as_str(), incoming.event), ("9", event), "{update}");
 }
 
@@ -120,23 +120,23 @@ fn updates_become_events() {
         ..Said::default()
     };
     let message = |text: &str| json!({"message_id": 1, "date": 60, "chat": chat, "from": from, "text": text});
-    check(json!({"update_id": 9, "message": message("привет")}), Event::Message(said.clone()));
+    check(&json!({"update_id": 9, "message": message("привет")}), Event::Message(said.clone()));
     let edited = Event::Message(Said { edited: true, ..said });
-    check(json!({"update_id": 9, "edited_message": message("привет")}), edited);
+    check(&json!({"update_id": 9, "edited_message": message("привет")}), edited);
     let contact =
         Contact {
             chat: "5".into(), from: Some("5".into()), name: Some("Анна Ким".into()), payload: None
         };
-    check(json!({"update_id": 9, "message": message("/start")}), Event::Started(contact.clone()));
+    check(&json!({"update_id": 9, "message": message("/start")}), Event::Started(contact.clone()));
     let invited = Contact { payload: Some("city_7".into()), ..contact.clone() };
-    check(json!({"update_id": 9, "message": message("/start city_7")}), Event::Started(invited));
+    check(&json!({"update_id": 9, "message": message("/start city_7")}), Event::Started(invited));
     let member = |status: &str, kind: &str| {
         json!({"update_id": 9, "my_chat_member": {"chat": {"id": 5, "type": kind}, "from": from, "date": 60,
             "new_chat_member": {"status": status}}})
     };
-    check(member("kicked", "private"), Event::Blocked(contact.clone()));
-    check(member("kicked", "supergroup"), Event::Stopped(contact.clone()));
-    check(member("administrator", "channel"), Event::Started(contact));
+    check(&member("kicked", "private"), Event::Blocked(contact.clone()));
+    check(&member("kicked", "supergroup"), Event::Stopped(contact.clone()));
+    check(&member("administrator", "channel"), Event::Started(contact));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn presses_posts_and_unknown_things_become_events() {
         message_id: Some("3".into()),
         payload: "seen:1".into(),
     };
-    check(press, Event::Callback(pressed));
+    check(&press, Event::Callback(pressed));
     let post = json!({"update_id": 9, "channel_post": {"message_id": 4, "chat": {"id": -100, "type": "channel"},
         "caption": "фото", "photo": [{"file_id": "x"}]}});
     let said = Said {
@@ -160,9 +160,9 @@ fn presses_posts_and_unknown_things_become_events() {
         attached: vec!["photo".into()],
         ..Said::default()
     };
-    check(post, Event::Post(said));
-    check(json!({"update_id": 9, "poll_answer": {"x": 1}}), Event::Unknown { kind: "poll_answer".into() });
-    check(json!({"update_id": 9, "message": {"odd": 1}}), Event::Unknown { kind: "message".into() });
+    check(&post, Event::Post(said));
+    check(&json!({"update_id": 9, "poll_answer": {"x": 1}}), Event::Unknown { kind: "poll_answer".into() });
+    check(&json!({"update_id": 9, "message": {"odd": 1}}), Event::Unknown { kind: "message".into() });
     assert_eq!(read(&json!({"message": {}})), None);
     assert_eq!(read(&json!([])), None);
 }
