@@ -1,3 +1,6 @@
 //! VK: walls and conversations.
 
 pub mod render;
+
+#[cfg(test)]
+mod render_tests;
