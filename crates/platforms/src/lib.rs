@@ -6,6 +6,20 @@
 pub mod part;
 pub mod render;
 
+pub mod platform;
+pub mod registry;
+
+pub mod incoming;
+pub mod media;
+pub mod verdict;
+
+pub mod egress;
+pub mod secret;
+pub mod transport;
+
 pub mod max;
 pub mod telegram;
 pub mod vk;
+
+#[cfg(test)]
+mod testing;

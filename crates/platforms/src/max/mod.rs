@@ -1,11 +1,9 @@
 //! MAX: the Bot API.
 
+pub mod errors;
 pub mod render;
 
-mod markdown;
-
-#[cfg(test)]
-pub(crate) use markdown::{Markdown, by_line};
+pub(crate) mod markdown;
 
 #[cfg(test)]
 mod render_tests;

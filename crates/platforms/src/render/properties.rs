@@ -299,7 +299,7 @@ proptest! {
     fn marked_words_read_back_as_they_were_meant(runs in prop::collection::vec(any_run(), 1..8)) {
         let dialects: [&dyn Dialect; 3] = [
             &Html { spoiler: Some("tg-spoiler") },
-            &telegram::MarkdownV2,
+            &telegram::markdown::MarkdownV2,
             &Html { spoiler: None },
         ];
         for (index, dialect) in dialects.into_iter().enumerate() {
@@ -314,8 +314,8 @@ proptest! {
 
     #[test]
     fn max_markdown_reads_back_as_the_same_words(runs in prop::collection::vec(any_run(), 1..8)) {
-        let runs = max::by_line(runs);
-        let text = write(&max::Markdown, &runs);
+        let runs = max::markdown::by_line(runs);
+        let text = write(&max::markdown::Markdown, &runs);
         let words: String = runs.iter().map(|run| if run.style.code { run.text.replace('`', "'") } else { run.text.clone() }).collect();
         prop_assert_eq!(visible(Markup::Markdown, text.as_str()).replace(WORD_JOINER, ""), words.replace(WORD_JOINER, ""));
     }

@@ -1,5 +1,6 @@
 //! VK: walls and conversations.
 
+pub mod errors;
 pub mod render;
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ fn a_conversation_takes_photos_and_buttons() {
     "#]],
     );
     check_outline(
-        &Message { media: vec![], ..message.clone() },
+        &Message { media: vec![], ..message },
         &ChannelSettings { pin: true, ..conversation() },
         &expect![[r#"
             1. text: 91 characters, buttons: [Карта→ Видел↩]
@@ -274,7 +274,7 @@ fn an_edit_keeps_the_attachments_and_a_delete_takes_post_by_post() {
     let there = [published(Shape::Caption, &["15"], &photos), published(Shape::Media, &["16"], &photos)];
     check_action(
         &Action::Edit(&there),
-        &post("@all нашлась", photos.clone()),
+        &post("@all нашлась", photos),
         &wall(),
         &expect![[r#"
         1. edit caption of 15: 103 characters, keeps photo 1–2
