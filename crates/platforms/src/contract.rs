@@ -47,7 +47,7 @@ fn part(platform: &dyn Platform, purpose: Purpose) -> Part {
             media: Vec::new(),
             options,
         }),
-        Purpose::Delete => Part::Delete(DeletePart { target, ids: vec!["5".into()] }),
+        Purpose::Delete => Part::Delete(DeletePart { target, ids: vec!["5".into()], reply_to: None }),
         Purpose::Pin => Part::Pin(PinPart { target, of_part: 0, options }),
         Purpose::Upload => {
             let media = Media { blob: Some("ab".repeat(32)), ..Media::default() };

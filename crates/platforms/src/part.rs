@@ -32,16 +32,23 @@ pub struct Published {
     /// The media shown; an edit on VK has to name them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<MediaItem>,
+    /// What it answered; on a VK wall it is then a comment, not a post.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
 }
 
 impl Published {
     /// The part that was sent, with the ids the platform gave it; `None` for parts that show nothing.
     pub fn of(part: &Part, ids: Vec<String>) -> Option<Published> {
         match part {
-            Part::Text(_) => Some(Published { shape: Shape::Text, ids, media: Vec::new() }),
+            Part::Text(text) => {
+                let reply_to = text.options.reply_to.clone();
+                Some(Published { shape: Shape::Text, ids, media: Vec::new(), reply_to })
+            }
             Part::Media(media) => {
                 let shape = if media.caption.is_some() { Shape::Caption } else { Shape::Media };
-                Some(Published { shape, ids, media: media.items.clone() })
+                let reply_to = media.options.reply_to.clone();
+                Some(Published { shape, ids, media: media.items.clone(), reply_to })
             }
             Part::Edit(_) | Part::Delete(_) | Part::Pin(_) => None,
         }
@@ -112,6 +119,7 @@ pub struct EditPart {
     pub buttons: Keyboard,
     /// What the message shows besides; kept.
     pub media: Vec<MediaItem>,
+    /// With `reply_to` on a VK wall it is a comment that changes.
     pub options: SendOptions,
 }
 
@@ -120,6 +128,8 @@ pub struct DeletePart {
     pub target: Target,
     /// Never empty and never more than the platform takes at once.
     pub ids: Vec<String>,
+    /// On a VK wall: these are comments under this post.
+    pub reply_to: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -62,7 +62,7 @@ pub fn render(
         }
         Action::Edit(published) => edit(message, settings, target, published),
         Action::Delete(published) => {
-            let parts = publish::deletes(PLATFORM, &target, &publish::ids(published, is_id), 1)?;
+            let parts = publish::deletes(PLATFORM, &target, published, is_id, 1)?;
             Ok(Rendered { parts, notes: Vec::new() })
         }
     }
@@ -120,6 +120,7 @@ fn edit(
         ruler: &|_| ruler(dialect),
         finish: |runs| runs,
         deletes_at_once: 1,
+        keyboard_media_max: ATTACHMENTS_MAX - 1,
     };
     Ok(Rendered { parts: publish::edit(&edit, published)?, notes: Vec::new() })
 }

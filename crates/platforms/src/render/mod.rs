@@ -13,6 +13,15 @@ pub mod publish;
 pub mod tags;
 pub mod template;
 
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+pub(crate) mod reader;
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod template_tests;
+
 use domain::message::Message;
 
 use crate::part::{ChannelSettings, Overflow, PARTS_MAX, RenderError};

@@ -78,26 +78,41 @@ pub fn answered(
     published: &[Published],
     is_id: fn(&str) -> bool,
 ) -> Result<String, RenderError> {
-    ids(published, is_id).into_iter().next().ok_or_else(|| nothing(platform))
+    ids(published, is_id).next().cloned().ok_or_else(|| nothing(platform))
 }
 
-/// All usable ids in order.
-pub fn ids(published: &[Published], is_id: fn(&str) -> bool) -> Vec<String> {
-    published.iter().flat_map(|part| &part.ids).filter(|id| is_id(id)).cloned().collect()
+fn ids(published: &[Published], is_id: fn(&str) -> bool) -> impl Iterator<Item = &String> {
+    published.iter().flat_map(|part| &part.ids).filter(move |id| is_id(id))
 }
 
 /// Requests that take published messages away, so many ids each.
 pub fn deletes(
     platform: &'static str,
     target: &Target,
-    ids: &[String],
+    published: &[Published],
+    is_id: fn(&str) -> bool,
     at_once: usize,
 ) -> Result<Vec<Part>, RenderError> {
-    if ids.is_empty() {
+    let mut deletes: Vec<DeletePart> = Vec::new();
+    for part in published {
+        // Comments and posts are taken away by different requests.
+        let reply_to = part.reply_to.clone().filter(|_| matches!(target, Target::Wall(_)));
+        for id in part.ids.iter().filter(|id| is_id(id)) {
+            match deletes.last_mut() {
+                Some(last) if last.ids.len() < at_once && last.reply_to == reply_to => {
+                    last.ids.push(id.clone());
+                }
+                _ => {
+                    let reply_to = reply_to.clone();
+                    deletes.push(DeletePart { target: target.clone(), ids: vec![id.clone()], reply_to });
+                }
+            }
+        }
+    }
+    if deletes.is_empty() {
         return Err(nothing(platform));
     }
-    let part = |ids: &[String]| Part::Delete(DeletePart { target: target.clone(), ids: ids.to_vec() });
-    Ok(ids.chunks(at_once).map(part).collect())
+    Ok(deletes.into_iter().map(Part::Delete).collect())
 }
 
 /// What an edit needs besides what is published.
@@ -114,6 +129,8 @@ pub struct Edit<'a> {
     /// Last touch to the words of each message.
     pub finish: fn(Vec<Run>) -> Vec<Run>,
     pub deletes_at_once: usize,
+    /// Media beside which a keyboard can stand.
+    pub keyboard_media_max: usize,
 }
 
 /// New words in the places of the old ones. Places cannot be added: what does not fit the last one is cut.
@@ -123,7 +140,7 @@ pub fn edit(edit: &Edit<'_>, published: &[Published]) -> Result<Vec<Part>, Rende
     let Some(first) = carriers.first() else { return Err(nothing(edit.platform)) };
     let ruler = (edit.ruler)(first.shape);
     let mut pieces = pieces(edit, &ruler, carriers.len())?.into_iter();
-    let options = SendOptions { reply_to: None, ..options(edit.settings, None) };
+    let options = options(edit.settings, None);
     let (mut parts, mut unused) = (Vec::new(), Vec::new());
     for (index, carrier) in carriers.iter().enumerate() {
         let text = match pieces.next() {
@@ -131,12 +148,11 @@ pub fn edit(edit: &Edit<'_>, published: &[Published]) -> Result<Vec<Part>, Rende
             None if carrier.shape != Shape::Text => Fitted::plain(""),
             None if index == 0 => return Err(RenderError::Empty { platform: edit.platform }),
             None => {
-                unused.extend(carrier.ids.iter().filter(|id| (edit.is_id)(id)).cloned());
+                unused.push((*carrier).clone());
                 continue;
             }
         };
-        // An album has no keyboard on any platform that knows albums.
-        let has_keyboard = index == 0 && carrier.media.len() <= 1;
+        let has_keyboard = index == 0 && carrier.media.len() <= edit.keyboard_media_max;
         parts.push(Part::Edit(EditPart {
             target: edit.target.clone(),
             id: carrier.ids.iter().find(|id| (edit.is_id)(id)).cloned().unwrap_or_default(),
@@ -144,11 +160,11 @@ pub fn edit(edit: &Edit<'_>, published: &[Published]) -> Result<Vec<Part>, Rende
             text,
             buttons: if has_keyboard { edit.keyboard.clone() } else { Keyboard::new() },
             media: carrier.media.clone(),
-            options: options.clone(),
+            options: SendOptions { reply_to: carrier.reply_to.clone(), ..options.clone() },
         }));
     }
     if !unused.is_empty() {
-        parts.extend(deletes(edit.platform, &edit.target, &unused, edit.deletes_at_once)?);
+        parts.extend(deletes(edit.platform, &edit.target, &unused, edit.is_id, edit.deletes_at_once)?);
     }
     Ok(parts)
 }
@@ -169,7 +185,7 @@ fn pieces(edit: &Edit<'_>, ruler: &Ruler<'_>, places: usize) -> Result<Vec<Vec<R
         if pieces.len() > places {
             let rest = pieces.split_off(places - 1);
             let joined = rest.join(&Run::plain("\n", Role::Body));
-            pieces.push(cut(edit.platform, joined, ruler)?);
+            pieces.push(cut(edit.platform, fit::cut_body(joined, settings.body_max), ruler)?);
         }
         return Ok(pieces);
     }

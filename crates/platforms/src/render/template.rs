@@ -280,6 +280,10 @@ fn check_expression(code: &str) -> Result<(), String> {
 }
 
 fn describe(error: &Error) -> String {
+    // The lid of the output is the only thing that can fail to be written to.
+    if error.kind() == ErrorKind::WriteFailure {
+        return format!("prints more than {OUTPUT_BYTES_MAX} bytes");
+    }
     let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
     let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
     format!("{}{detail}{line}", error.kind())
@@ -293,7 +297,7 @@ struct Bounded {
 impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.bytes.len() + bytes.len() > OUTPUT_BYTES_MAX {
-            return Err(std::io::Error::other(format!("prints more than {OUTPUT_BYTES_MAX} bytes")));
+            return Err(std::io::Error::other("full"));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

@@ -21,8 +21,10 @@ pub mod render;
 mod send;
 mod wire;
 
-mod markdown;
+pub(crate) mod markdown;
 
+#[cfg(test)]
+mod render_tests;
 #[cfg(test)]
 mod tests;
 

@@ -66,8 +66,7 @@ pub fn render(
         }
         Action::Edit(published) => edit(message, settings, target, published),
         Action::Delete(published) => {
-            let ids = publish::ids(published, is_id);
-            let parts = publish::deletes(PLATFORM, &target, &ids, DELETES_MAX)?;
+            let parts = publish::deletes(PLATFORM, &target, published, is_id, DELETES_MAX)?;
             Ok(Rendered { parts, notes: Vec::new() })
         }
     }
@@ -166,6 +165,7 @@ fn edit(
         ruler: &|shape| ruler(dialect, if shape == Shape::Text { TEXT_MAX } else { CAPTION_MAX }),
         finish: |runs| runs,
         deletes_at_once: DELETES_MAX,
+        keyboard_media_max: 1,
     };
     Ok(Rendered { parts: publish::edit(&edit, published)?, notes: Vec::new() })
 }

@@ -26,6 +26,8 @@ mod upload;
 mod wire;
 
 #[cfg(test)]
+mod render_tests;
+#[cfg(test)]
 mod tests;
 
 pub const NAME: &str = "vk";

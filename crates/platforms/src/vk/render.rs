@@ -67,7 +67,7 @@ pub fn render(
         Action::Edit(published) => edit(message, settings, target, published),
         Action::Delete(published) => {
             let at_once = if is_wall(&target) { 1 } else { DELETES_MAX };
-            let parts = publish::deletes(PLATFORM, &target, &publish::ids(published, is_id), at_once)?;
+            let parts = publish::deletes(PLATFORM, &target, published, is_id, at_once)?;
             Ok(Rendered { parts, notes: Vec::new() })
         }
     }
@@ -154,6 +154,7 @@ fn edit(
         ruler: &|_| limits,
         finish: disarm,
         deletes_at_once: 1,
+        keyboard_media_max: ATTACHMENTS_MAX,
     };
     Ok(Rendered { parts: publish::edit(&edit, published)?, notes })
 }

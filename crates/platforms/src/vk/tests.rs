@@ -9,7 +9,8 @@ use super::*;
 use crate::incoming::{Callback as Pressed, Contact, Event, Said};
 use crate::media::{MediaError, MediaHandle, MediaSource};
 use crate::part::{
-    AccountKind, EditPart, Fitted, MediaItem, MediaPart, Part, SendOptions, Shape, Target, TextPart,
+    AccountKind, DeletePart, EditPart, Fitted, MediaItem, MediaPart, Part, SendOptions, Shape, Target,
+    TextPart,
 };
 use crate::platform::{AccountSettings, Deadlines};
 use crate::secret::Token;
@@ -41,7 +42,7 @@ fn a_post_a_comment_and_a_message_are_different_calls() {
     let comment = wire::publish(&Target::Wall(-5), &content(&answer, &none, &[]));
     assert_eq!(comment.method, "wall.createComment");
     assert_eq!((field(&comment, "post_id"), field(&comment, "from_group")), (Some("77"), Some("5")));
-    assert_eq!(wire::created(&comment, &json!({"comment_id": 9})), Some(vec!["77_9".into()]));
+    assert_eq!(wire::created(&comment, &json!({"comment_id": 9})), Some(vec!["9".into()]));
 
     let buttons = vec![vec![
         Button { text: "Карта".into(), press: Press::Url("https://example.org".into()) },
@@ -364,6 +365,27 @@ async fn an_edit_names_the_kept_pictures_again() {
         request.starts_with("POST /method/wall.edit ") && request.contains("attachments=photo1_2"),
         "{request}"
     );
+}
+
+#[test]
+fn a_comment_is_changed_and_taken_away_as_a_comment() {
+    let reply_to = Some("33".to_owned());
+    let delete = DeletePart { target: Target::Wall(-5), ids: vec!["9".into()], reply_to: reply_to.clone() };
+    let call = wire::delete(&delete);
+    assert_eq!((call.method, field(&call, "comment_id")), ("wall.deleteComment", Some("9")));
+    let call = wire::delete(&DeletePart { reply_to: None, ..delete });
+    assert_eq!((call.method, field(&call, "post_id")), ("wall.delete", Some("9")));
+    let edit = EditPart {
+        target: Target::Wall(-5),
+        id: "9".into(),
+        shape: Shape::Text,
+        text: Fitted::plain("да"),
+        buttons: Vec::new(),
+        media: Vec::new(),
+        options: SendOptions { reply_to, ..SendOptions::default() },
+    };
+    let call = wire::edit(&edit, &[]);
+    assert_eq!((call.method, field(&call, "comment_id")), ("wall.editComment", Some("9")));
 }
 
 #[tokio::test]

@@ -79,6 +79,11 @@ pub(super) fn publish(target: &Target, content: &Content<'_>) -> Call {
 pub(super) fn edit(part: &EditPart, attachments: &[String]) -> Call {
     let attached = Some(attachments.join(",")).filter(|list| !list.is_empty());
     match &part.target {
+        Target::Wall(owner) if part.options.reply_to.is_some() => Call::new("wall.editComment")
+            .with("owner_id", owner)
+            .with("comment_id", &part.id)
+            .with("message", part.text.as_str())
+            .with_some("attachments", attached),
         Target::Wall(owner) => Call::new("wall.edit")
             .with("owner_id", owner)
             .with("post_id", &part.id)
@@ -97,6 +102,9 @@ pub(super) fn edit(part: &EditPart, attachments: &[String]) -> Call {
 
 pub(super) fn delete(part: &DeletePart) -> Call {
     match &part.target {
+        Target::Wall(owner) if part.reply_to.is_some() => {
+            Call::new("wall.deleteComment").with("owner_id", owner).with_some("comment_id", part.ids.first())
+        }
         Target::Wall(owner) => {
             Call::new("wall.delete").with("owner_id", owner).with_some("post_id", part.ids.first())
         }
@@ -158,14 +166,11 @@ pub(super) fn random_id(key: &str) -> i32 {
     (i32::from_be_bytes([a, b, c, d]) & i32::MAX).max(1)
 }
 
-/// The ids of what a call created. A comment is named with its post, so that nobody takes it for a post.
+/// The ids of what a call created.
 pub(super) fn created(call: &Call, response: &Value) -> Option<Vec<String>> {
     match call.method {
         "wall.post" => Some(vec![response["post_id"].as_i64()?.to_string()]),
-        "wall.createComment" => {
-            let post = call.fields.iter().find(|(name, _)| name == "post_id").map(|(_, value)| value)?;
-            Some(vec![format!("{post}_{}", response["comment_id"].as_i64()?)])
-        }
+        "wall.createComment" => Some(vec![response["comment_id"].as_i64()?.to_string()]),
         "messages.send" => {
             let id = response.as_i64().or_else(|| response[0]["message_id"].as_i64())?;
             Some(vec![id.to_string()])
