@@ -5,6 +5,7 @@ mod analyse;
 mod bench;
 mod database;
 mod migrate;
+mod sandbox;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Analyse(analyse::Analyse),
+    Sandbox(sandbox::SandboxArgs),
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
 }
@@ -39,6 +41,7 @@ pub fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Analyse(args) => analyse::run(args),
+        Command::Sandbox(args) => sandbox::run(args),
         Command::Migrate(args) => migrate::run(args),
         Command::Bench(args) => bench::run(args),
     }
