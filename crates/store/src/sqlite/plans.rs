@@ -99,7 +99,8 @@ fn hot_statements_search_by_index_and_never_sort() {
     ] {
         for step in plan(&connection, sql) {
             // What is scanned are subqueries of one or two rows.
-            let walks = step.starts_with("SCAN ") && !step.starts_with("SCAN (") && !step.starts_with("SCAN lane");
+            let walks =
+                step.starts_with("SCAN ") && !step.starts_with("SCAN (") && !step.starts_with("SCAN lane");
             // The union of two keys sorts at most two rows.
             let sorts = step.contains("TEMP B-TREE") && sql != enqueue::FIND_MESSAGE;
             assert!(!walks && !sorts, "{step}\n{sql}");
