@@ -9,18 +9,14 @@ use store::*;
 
 use crate::world::Scratch;
 
-/// Built by cargo beside the tests.
+/// A process of its own, so that it can be killed.
 fn writer(address: &str, run: usize) -> Child {
-    let tests = std::env::current_exe().unwrap();
-    let example = tests.ancestors().nth(2).unwrap().join("examples/acknowledged");
-    Command::new(&example)
+    Command::new(env!("CARGO_BIN_EXE_acknowledged"))
         .args([address, &run.to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| {
-            panic!("{}: {error}; run `cargo build -p store --examples`", example.display())
-        })
+        .unwrap()
 }
 
 /// Reads `n` acknowledged ids and then whatever was printed before `end` took effect.
