@@ -26,6 +26,8 @@
 pub mod ids;
 pub mod time;
 
+pub mod message;
+
 pub mod delivery;
 pub mod outcome;
 pub mod settle;
@@ -33,3 +35,6 @@ pub mod settle;
 pub mod limits;
 pub mod pacing;
 pub mod retry;
+
+pub mod content;
+pub mod route;

@@ -11,6 +11,7 @@ pub mod address;
 pub mod clock;
 pub mod config;
 pub mod error;
+pub mod floor;
 pub mod keyring;
 pub mod migrations;
 pub mod queue;

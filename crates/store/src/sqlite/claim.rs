@@ -4,7 +4,7 @@
 //! depends on the lanes served and the rows returned, never on what lies behind them. Everything a claim promises
 //! (exclusive, leased, slotted, attempt counted) is true when its transaction commits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use domain::delivery::Action;
 use domain::ids::{
@@ -23,13 +23,13 @@ use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
 
 const HELD: &str = "SELECT held FROM control";
 /// The two forms differ only in whose accounts they see; each walks its own index.
-const DUE_ACCOUNTS: &str = "
+pub(super) const DUE_ACCOUNTS: &str = "
 SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
   FROM account_heads
  WHERE next_at <= ?1
  ORDER BY next_at, account_id
  LIMIT ?2";
-const DUE_ACCOUNTS_OF_WORKSPACE: &str = "
+pub(super) const DUE_ACCOUNTS_OF_WORKSPACE: &str = "
 SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
   FROM account_heads
  WHERE workspace_id = ?3 AND next_at <= ?1
@@ -38,30 +38,30 @@ SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
 const SELECT_GROUP: &str =
     "SELECT interval_us, burst, next_slot, cooldown_until FROM rate_groups WHERE group_id = ?1";
 const SET_GROUP_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
-const ACCOUNT_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE account_id = ?1";
-const DUE_LANES: &str = "
+pub(super) const ACCOUNT_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE account_id = ?1";
+pub(super) const DUE_LANES: &str = "
 SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
   FROM lane_heads
  WHERE account_id = ?1 AND head_priority = ?2 AND next_at <= ?3
  ORDER BY next_at, lane_id
  LIMIT ?4";
-const LANE_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE lane_id = ?1";
-const NEXT_ROW: &str = "
-SELECT priority, position, delivery_id, run_at, expires_at, suspect
-  FROM ready
- WHERE lane_id = ?1
- ORDER BY priority, position, delivery_id
- LIMIT 1";
-const NEXT_BULK_ROW: &str = "
-SELECT priority, position, delivery_id, run_at, expires_at, suspect
-  FROM ready
- WHERE lane_id = ?1 AND priority = 1
- ORDER BY position, delivery_id
+pub(super) const LANE_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE lane_id = ?1";
+pub(super) const NEXT_ROWS: &str = "
+SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
+  FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+ WHERE r.lane_id = ?1
+ ORDER BY r.priority, r.position, r.delivery_id
+ LIMIT ?2";
+pub(super) const NEXT_BULK_ROW: &str = "
+SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
+  FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+ WHERE r.lane_id = ?1 AND r.priority = 1
+ ORDER BY r.priority, r.position, r.delivery_id
  LIMIT 1";
 pub(super) const DELETE_READY: &str =
     "DELETE FROM ready WHERE lane_id = ?1 AND priority = ?2 AND position = ?3 AND delivery_id = ?4";
 /// Both arrows of a claim, queued|retry → claimed → sending, in one statement. The old status comes back.
-const MARK_SENDING: &str = "
+pub(super) const MARK_SENDING: &str = "
 UPDATE deliveries
    SET status = 'sending', reason = NULL, claim_token = ?2, claim_seq = claim_seq + 1, attempt = attempt + 1,
        run_at = NULL, position = NULL, lease_until = ?3, slot_at = ?4, claimed_at = ?5, sending_at = ?5
@@ -69,7 +69,6 @@ UPDATE deliveries
 RETURNING workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action, target_delivery,
           claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, flood_since, parts,
           idempotency_key, retry_at IS NULL";
-const CLAIM_SEQ: &str = "SELECT claim_seq FROM deliveries WHERE delivery_id = ?1";
 const INSERT_INFLIGHT: &str = "
 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt, run_id,
                       claimed_at, slot_at, lease_until)
@@ -135,6 +134,7 @@ struct ReadyRow {
     run_at: Timestamp,
     expires_at: Option<i64>,
     suspect: bool,
+    claim_seq: i64,
 }
 
 /// What one claim transaction has gathered so far.
@@ -318,13 +318,14 @@ fn serve_lane(
     let in_flight: i64 = tx.first(LANE_IN_FLIGHT, [lane.lane_id], |row| row.get(0))?.unwrap_or(0);
     let room = share.min(usize::try_from(lane.max_parallel - in_flight).unwrap_or(0));
     let mut pace = Pace { interval: lane.interval, burst: 1, next_slot: lane.next_slot };
+    let mut rows = Rows { lane_id: lane.lane_id, room, fetched: VecDeque::new() };
     let mut urgent_run = lane.urgent_run;
     let mut taken = 0;
     while taken < room && !batch.closed {
         let Some(slot) = slot(tx, batch, account, &pace)? else {
             break;
         };
-        let Some(row) = next_row(tx, batch, lane.lane_id, urgent_run)? else {
+        let Some(row) = rows.next(tx, batch, urgent_run)? else {
             break;
         };
         if row.suspect && !batch.claims.is_empty() {
@@ -375,25 +376,40 @@ fn group<'b>(tx: &Tx<'_>, batch: &'b mut Batch<'_>, group_id: i64) -> Result<&'b
     }
 }
 
-/// The lane's first row if it is due; rows that are too old end on the way.
-fn next_row(tx: &Tx<'_>, batch: &mut Batch<'_>, lane_id: i64, urgent_run: i32) -> Result<Option<ReadyRow>> {
-    loop {
-        let bulk = if urgent_run >= URGENT_RUN_MAX {
-            tx.first(NEXT_BULK_ROW, [lane_id], ready_row)?.filter(|row| row.run_at <= tx.now)
-        } else {
-            None
-        };
-        let row = match bulk {
-            Some(row) => Some(row),
-            None => tx.first(NEXT_ROW, [lane_id], ready_row)?,
-        };
-        let Some(row) = row.filter(|row| row.run_at <= tx.now) else {
-            return Ok(None);
-        };
-        if row.expires_at.is_none_or(|at| at > tx.now.0) {
-            return Ok(Some(row));
+/// The rows of a lane in their order, read in one go as far as there is room.
+struct Rows {
+    lane_id: i64,
+    room: usize,
+    fetched: VecDeque<ReadyRow>,
+}
+
+impl Rows {
+    /// The next row if it is due; rows that are too old end on the way.
+    fn next(&mut self, tx: &Tx<'_>, batch: &mut Batch<'_>, urgent_run: i32) -> Result<Option<ReadyRow>> {
+        loop {
+            let Some(row) = self.first(tx, urgent_run)?.filter(|row| row.run_at <= tx.now) else {
+                return Ok(None);
+            };
+            if row.expires_at.is_none_or(|at| at > tx.now.0) {
+                return Ok(Some(row));
+            }
+            expire(tx, batch, self.lane_id, &row)?;
         }
-        expire(tx, batch, lane_id, &row)?;
+    }
+
+    /// The first row by order; after nine urgent ones in a row the first bulk row that is due.
+    fn first(&mut self, tx: &Tx<'_>, urgent_run: i32) -> Result<Option<ReadyRow>> {
+        if urgent_run >= URGENT_RUN_MAX {
+            let bulk = tx.first(NEXT_BULK_ROW, [self.lane_id], ready_row)?.filter(|row| row.run_at <= tx.now);
+            if let Some(bulk) = bulk {
+                self.fetched.retain(|row| row.delivery_id != bulk.delivery_id);
+                return Ok(Some(bulk));
+            }
+        }
+        if self.fetched.is_empty() {
+            self.fetched = tx.all(NEXT_ROWS, (self.lane_id, self.room as i64), ready_row)?.into();
+        }
+        Ok(self.fetched.pop_front())
     }
 }
 
@@ -405,6 +421,7 @@ fn ready_row(row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
         run_at: Timestamp(row.get(3)?),
         expires_at: row.get(4)?,
         suspect: row.get(5)?,
+        claim_seq: row.get(6)?,
     })
 }
 
@@ -412,8 +429,7 @@ fn take(tx: &Tx<'_>, batch: &mut Batch<'_>, lane_id: i64, row: &ReadyRow, slot: 
     let now = tx.now;
     let lease_until = slot.max(now) + batch.request.lease;
     tx.execute(DELETE_READY, (lane_id, row.priority, row.position, row.delivery_id))?;
-    let seq: i64 = tx.first(CLAIM_SEQ, [row.delivery_id], |r| r.get(0))?.unwrap_or(0) + 1;
-    let claim_token = token(&batch.request.run_id, row.delivery_id, seq);
+    let claim_token = token(&batch.request.run_id, row.delivery_id, row.claim_seq + 1);
     let params = (row.delivery_id, claim_token.to_string(), lease_until.0, slot.0, now.0);
     let claimed = tx.first(MARK_SENDING, params, |r| {
         let claim = Claim {

@@ -23,7 +23,7 @@ use crate::error::{Result, StoreError};
 use crate::queue::{ClaimRef, Finish, FinishKind, Finished, PartProgress};
 
 /// Everything the rules need, found by the fence itself.
-const SELECT_HELD: &str = "
+pub(super) const SELECT_HELD: &str = "
 SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id, i.claimed_at, i.slot_at, i.lease_until,
        i.requested_at, d.channel_id, d.message_id, d.priority, d.expires_at, d.recipient_id,
        d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
@@ -37,7 +37,7 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
   LEFT JOIN channels AS c ON c.channel_id = d.channel_id
  WHERE i.delivery_id = ?1 AND i.workspace_id = ?2 AND i.claim_token = ?3";
 const DELETE_INFLIGHT: &str = "DELETE FROM inflight WHERE delivery_id = ?1 AND claim_token = ?2";
-const END_SENDING: &str = "
+pub(super) const END_SENDING: &str = "
 UPDATE deliveries
    SET status = ?2, reason = ?3, claim_token = NULL, lease_until = NULL, charged = ?4, flood_waits = ?5,
        not_ready_waits = ?6, unknowns = ?7, lost_claims = ?8, flood_since = ?9, run_at = ?10, position = ?11,
@@ -48,10 +48,27 @@ const INSERT_ATTEMPT: &str = "
 INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
                       requested_at, finished_at, outcome, error, provider_message_id)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-const KEY_SENT: &str = "
+pub(super) const KEY_SENT: &str = "
 UPDATE dedup_index
    SET state = 'sent', sent_at = ?2, first_sent_at = coalesce(first_sent_at, ?2), provider_message_id = ?3
  WHERE delivery_id = ?1 AND state = 'in_flight'";
+/// The fence and the row behind it in one statement: the way of nearly every delivery.
+pub(super) const TAKE_INFLIGHT: &str = "
+DELETE FROM inflight
+ WHERE delivery_id = ?1 AND workspace_id = ?2 AND claim_token = ?3 AND lease_until > ?4
+RETURNING lane_id, claim_seq, attempt, run_id, claimed_at, slot_at, requested_at";
+pub(super) const END_SENT: &str = "
+UPDATE deliveries
+   SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL, sent_at = ?2, ended_at = ?2,
+       provider_message_id = coalesce(?3, provider_message_id)
+ WHERE delivery_id = ?1 AND status = 'sending'";
+const SELECT_HEALTH: &str = "
+SELECT coalesce(c.error_streak, 0), g.trouble_streak, c.channel_id, g.group_id
+  FROM lane_heads AS h
+  JOIN accounts AS a ON a.account_id = h.account_id
+  JOIN rate_groups AS g ON g.group_id = a.group_id
+  LEFT JOIN channels AS c ON c.channel_id = h.channel_id
+ WHERE h.lane_id = ?1";
 const CHANNEL_HEALTHY: &str = "UPDATE channels SET error_streak = 0 WHERE channel_id = ?1";
 const CHANNEL_PAUSED: &str = "
 UPDATE channels
@@ -177,6 +194,8 @@ fn record_part(tx: &Tx<'_>, claim: &ClaimRef, progress: &PartProgress) -> Result
 pub(super) struct Settling {
     touched: Touched,
     counts: CountChanges,
+    /// Lanes known to have no streak that a success would end.
+    healthy: std::collections::HashSet<i64>,
 }
 
 impl Settling {
@@ -252,6 +271,11 @@ pub(super) fn held(
 
 fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<Finished> {
     let token = finish.claim_token.to_string();
+    if let FinishKind::Outcome(Outcome::Sent(sent)) = &finish.ending
+        && accept(tx, settling, finish, &token, sent)?
+    {
+        return Ok(Finished::Done(Status::Sent));
+    }
     let Some(held) = held(tx, finish.delivery_id.0, finish.workspace_id.0, &token)? else {
         return too_late(tx, settling, finish, &token);
     };
@@ -277,6 +301,71 @@ fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<F
     Ok(Finished::Done(settlement.status))
 }
 
+/// The short way of a success: what `settle` says about it needs nothing but the claim. False: not ours any more.
+fn accept(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, token: &str, sent: &Sent) -> Result<bool> {
+    let (id, workspace_id, now) = (finish.delivery_id.0, finish.workspace_id.0, tx.now.0);
+    let provider_id = &sent.provider_message_id;
+    let taken = tx.first(TAKE_INFLIGHT, (id, workspace_id, token, now), |row| {
+        let started = (row.get::<_, i64>(1)?, row.get::<_, i32>(2)?, row.get::<_, String>(3)?);
+        let times = (row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get::<_, Option<i64>>(6)?);
+        Ok((row.get::<_, i64>(0)?, started, times))
+    })?;
+    let Some((lane_id, (claim_seq, attempt, run_id), (claimed_at, slot_at, requested_at))) = taken else {
+        return Ok(false);
+    };
+    tx.execute(
+        INSERT_ATTEMPT,
+        rusqlite::params![
+            id,
+            attempt,
+            workspace_id,
+            token,
+            claim_seq,
+            run_id,
+            claimed_at,
+            slot_at,
+            requested_at,
+            now,
+            "sent",
+            None::<String>,
+            provider_id
+        ],
+    )?;
+    if tx.execute(END_SENT, (id, now, provider_id))? != 1 {
+        return Err(StoreError::Database(format!("delivery {id} is in flight but not sending")));
+    }
+    tx.execute(KEY_SENT, (id, now, provider_id))?;
+    let counts = settling.counts.lane(lane_id);
+    counts.sending -= 1;
+    counts.sent += 1;
+    settling.touched.lane(lane_id);
+    if settling.healthy.insert(lane_id) {
+        end_streaks(tx, lane_id)?;
+    }
+    Ok(true)
+}
+
+fn end_streaks(tx: &Tx<'_>, lane_id: i64) -> Result<()> {
+    let found = tx.first(SELECT_HEALTH, [lane_id], |row| {
+        Ok((
+            row.get::<_, i32>(0)?,
+            row.get::<_, i32>(1)?,
+            row.get::<_, Option<i64>>(2)?,
+            row.get::<_, i64>(3)?,
+        ))
+    })?;
+    let Some((error_streak, trouble_streak, channel_id, group_id)) = found else {
+        return Ok(());
+    };
+    if error_streak != 0 {
+        tx.execute(CHANNEL_HEALTHY, [channel_id])?;
+    }
+    if trouble_streak != 0 {
+        tx.execute(GROUP_HEALTHY, [group_id])?;
+    }
+    Ok(())
+}
+
 /// Ends a claim whose lease is over. Chance is drawn from the row itself, so that every node would draw the same.
 pub(super) fn lease_expired(tx: &Tx<'_>, settling: &mut Settling, held: &Held) -> Result<Status> {
     let ending = Ending::LeaseExpired { requested: held.requested_at.is_some() };
@@ -298,6 +387,8 @@ fn write(
     settlement: &Settlement,
 ) -> Result<()> {
     let now = tx.now.0;
+    // Whatever this ending does to a streak, the next success has to look again.
+    settling.healthy.clear();
     let (sent, failure) = match ending {
         Ending::Outcome(Outcome::Sent(sent)) => (Some(sent), None),
         Ending::Outcome(Outcome::Failed(failure)) => (None, Some(failure)),

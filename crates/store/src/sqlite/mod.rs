@@ -20,6 +20,9 @@ mod rows;
 mod workspaces;
 mod writer;
 
+#[cfg(test)]
+mod plans;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::time::Timestamp;
@@ -126,6 +129,11 @@ impl Sqlite {
         drop(permit);
         result
     }
+}
+
+/// The same connection that the writer has, for the floor of the benchmark.
+pub(crate) fn bare_connection(path: &SqlitePath) -> Result<Connection> {
+    connect::connect(path)
 }
 
 /// What a job sees of its transaction.
