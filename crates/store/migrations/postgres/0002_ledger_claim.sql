@@ -4,11 +4,55 @@
 -- depends on the lanes served and the rows returned, never on what lies behind them.
 --
 -- A claim goes in rounds. Each round locks some due accounts (skipping those that somebody else holds), reads the
--- first rows of their due lanes in one statement, deals out slots in memory, and moves all rows of the round with a
--- handful of statements. The first rounds give everybody their share; later ones hand out what is left.
+-- first rows of their due lanes in one statement, deals out slots, and moves all rows of the round with a handful of
+-- statements. The first rounds give everybody their share; later ones hand out what is left.
 --
 -- The planner settings pin the shape (index walks driven by arrays): a plan made while the tables were small would
 -- otherwise live on in the session when they are large.
+
+-- What a claim hands out: everything a sender needs to know about the delivery.
+CREATE TYPE claimed_delivery AS (
+    delivery_id     bigint,
+    workspace_id    bigint,
+    lane_id         bigint,
+    account_id      bigint,
+    channel_id      bigint,
+    recipient_id    bigint,
+    message_id      bigint,
+    revision        integer,
+    action          text,
+    target_delivery bigint,
+    status          text,
+    claim_token     uuid,
+    claim_seq       bigint,
+    attempt         integer,
+    charged         integer,
+    flood_waits     integer,
+    not_ready_waits integer,
+    unknowns        integer,
+    lost_claims     integer,
+    flood_since     timestamptz,
+    slot_at         timestamptz,
+    lease_until     timestamptz,
+    parts           jsonb,
+    idempotency_key text
+);
+
+-- What a round decided: rows as columns, and what it saw on the way.
+CREATE TYPE rupor_dealt AS (
+    id         bigint[],
+    account_id bigint[],
+    turn       integer[],
+    lane_id    bigint[],
+    priority   integer[],
+    position   bigint[],
+    slot_at    timestamptz[],
+    run        integer[],        -- the lane's urgent run after this row
+    visited    bigint[],         -- lanes that were looked at
+    old        bigint[],         -- lanes whose next rows are too old
+    odd        boolean,          -- something that needs care: dealt row by row
+    closed     boolean           -- a suspect row was taken: it goes alone
+);
 
 -- Returns rows that are already sending, leased and slotted. workspace_id NULL: everybody's (dispatcher only).
 -- marks = false: the caller sends right away and an ended lease means an unknown outcome. A caller with marks = true
@@ -16,7 +60,7 @@
 CREATE FUNCTION claim_deliveries(
     workspace_id bigint, run_id text, "limit" integer,
     ahead_ms integer DEFAULT 0, marks boolean DEFAULT false, lease_ms bigint DEFAULT 60000
-) RETURNS SETOF deliveries
+) RETURNS SETOF claimed_delivery
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -27,13 +71,10 @@ DECLARE
     at           timestamptz := rupor_now();
     until        timestamptz := at + ahead_ms * interval '1 millisecond';
     lease        interval    := lease_ms * interval '1 millisecond';
-    urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
     accounts_max CONSTANT integer := 256;    -- CLAIM_ACCOUNTS_MAX
-    passed_over  CONSTANT integer := 8;      -- lanes looked at beyond the share: some may have nothing to give
     budget       integer := "limit";         -- rows this claim may still take
-    before       integer;                    -- … and could at the start of the last round
+    took         integer := 0;               -- rows of the last round
     rounds_left  integer := 8;               -- of those that hand out the rest
-    closed       boolean := false;           -- a suspect row was taken: it goes alone
     -- the candidates in fair order, and how far they were offered their share
     due          bigint[];
     shares       integer[];
@@ -42,36 +83,7 @@ DECLARE
     wanted       bigint[];
     wanted_share integer[];
     seen         bigint[] := '{}';           -- accounts that this claim holds
-    visited      bigint[];
-    row          record;
-    next_bulk    record;
-    account      bigint;
-    account_left integer;
-    account_run  integer;
-    account_took integer;
-    group_at     integer;                    -- index into groups
-    groups       bigint[];
-    group_slots  timestamptz[];
-    lane         bigint;
-    lane_left    integer;
-    lane_slot    timestamptz;
-    lane_run     integer;
-    lane_over    boolean;
-    bulk_after   bigint;
-    bulk_id      bigint;
-    bulk_over    boolean;
-    slot         timestamptz;
-    take_bulk    boolean;
-    -- what the round decided, as columns
-    t_id         bigint[];
-    t_lane       bigint[];
-    t_priority   integer[];
-    t_position   bigint[];
-    t_slot       timestamptz[];
-    t_run        integer[];                  -- the lane's urgent run after this row
-    a_id         bigint[];
-    a_run        integer[];
-    x_lane       bigint[];                   -- lanes whose next rows are too old
+    t            rupor_dealt;
     n            integer;
 BEGIN
     PERFORM rupor_guard(claim_deliveries.workspace_id);
@@ -92,7 +104,7 @@ BEGIN
               FROM (SELECT a.*, dense_rank() OVER (ORDER BY a.workspace_id) AS nth_workspace
                       FROM rupor_due_accounts(claim_deliveries.workspace_id, until, accounts_max) AS a) AS d) AS c;
 
-    WHILE budget > 0 AND NOT closed LOOP
+    WHILE budget > 0 AND NOT coalesce(t.closed, false) LOOP
         IF offered < coalesce(cardinality(due), 0) THEN
             -- As many accounts as could use up the budget; the others stay free for other claimers.
             n := least(budget, cardinality(due) - offered);
@@ -106,17 +118,11 @@ BEGIN
               JOIN account_heads AS h ON h.account_id = o.account_id
              WHERE h.account_id = ANY (seen) AND h.next_at <= until;
             -- A round that moved nothing will not move more.
-            EXIT WHEN n = 0 OR rounds_left = 0 OR (budget = before AND cardinality(x_lane) = 0);
+            EXIT WHEN n = 0 OR rounds_left = 0 OR (took = 0 AND cardinality(t.old) = 0);
             rounds_left := rounds_left - 1;
             wanted := wanted[1 : budget];
             wanted_share := array_fill(greatest(1, ceil(budget::numeric / n))::integer, ARRAY[least(n, budget)]);
         END IF;
-
-        before := budget;
-        visited := '{}'; groups := '{}'; group_slots := '{}';
-        t_id := '{}'; t_lane := '{}'; t_priority := '{}'; t_position := '{}'; t_slot := '{}';
-        t_run := '{}'; a_id := '{}'; a_run := '{}'; x_lane := '{}';
-        account := NULL; lane := NULL;
 
         -- Its result is at the newest version of the heads; the rows below them are read by a later statement,
         -- whose snapshot is newer than these locks.
@@ -132,146 +138,20 @@ BEGIN
         EXIT WHEN wanted IS NULL;
         seen := seen || wanted;
 
-        FOR row IN
-            SELECT o.ord, o.share, h.account_id, h.urgent_run AS account_run,
-                   g.group_id, g.interval_us AS group_interval, g.next_slot AS group_slot, g.cooldown_until,
-                   rupor_span((g.burst - 1) * g.interval_us) AS tolerance,
-                   room.n AS account_room,
-                   l.lane_id, l.n_lanes, l.max_parallel - l.busy AS lane_room, l.interval_us AS lane_interval,
-                   l.next_slot AS lane_slot, l.urgent_run AS lane_run, l.turn,
-                   r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect
-              FROM unnest(wanted, wanted_share) WITH ORDINALITY AS o (account_id, share, ord)
-              JOIN account_heads AS h ON h.account_id = o.account_id
-              JOIN rate_groups AS g ON g.group_id = h.group_id
-             CROSS JOIN LATERAL (SELECT least(o.share::bigint, h.max_parallel - count(*))::integer AS n
-                                   FROM inflight AS i
-                                  WHERE i.account_id = h.account_id) AS room
-             CROSS JOIN LATERAL (
-                   SELECT d.*, count(*) OVER () AS n_lanes,
-                          (SELECT count(*) FROM inflight AS i WHERE i.lane_id = d.lane_id)::integer AS busy,
-                          -- after nine urgent rows in a row one bulk lane comes first
-                          CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= urgent_max
-                               THEN 0 ELSE 1 + d.head_priority END AS turn
-                     FROM ((SELECT u.*, 0 AS nth
-                              FROM lane_heads AS u
-                             WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= at
-                             ORDER BY u.next_at, u.lane_id
-                             LIMIT greatest(room.n, 0) + passed_over)
-                           UNION ALL
-                           (SELECT b.*, row_number() OVER (ORDER BY b.next_at, b.lane_id) AS nth
-                              FROM lane_heads AS b
-                             WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
-                             ORDER BY b.next_at, b.lane_id
-                             LIMIT greatest(room.n, 0) + passed_over)) AS d) AS l
-              LEFT JOIN LATERAL (
-                   SELECT q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect
-                     FROM ready AS q
-                    WHERE q.lane_id = l.lane_id
-                    ORDER BY q.priority, q.position, q.delivery_id
-                    LIMIT greatest(0, least(l.max_parallel - l.busy, ceil(room.n::numeric / l.n_lanes)))) AS r ON true
-             ORDER BY o.ord, l.turn, l.next_at, l.lane_id, r.priority, r.position, r.delivery_id
-        LOOP
-            IF account IS DISTINCT FROM row.account_id THEN
-                IF account_took > 0 THEN
-                    a_id := a_id || account; a_run := a_run || account_run;
-                END IF;
-                account := row.account_id;
-                account_took := 0;
-                account_run := row.account_run;
-                account_left := least(row.account_room, budget);
-                IF row.cooldown_until > at THEN
-                    account_left := 0;  -- its head did not know: another account of the group earned the cooldown
-                END IF;
-                group_at := array_position(groups, row.group_id);
-                IF group_at IS NULL THEN
-                    groups := groups || row.group_id;
-                    group_slots := group_slots || row.group_slot;
-                    group_at := cardinality(groups);
-                END IF;
-            END IF;
-            CONTINUE WHEN account_left <= 0;
-            IF lane IS DISTINCT FROM row.lane_id THEN
-                lane := row.lane_id;
-                lane_left := least(account_left, row.lane_room, ceil(row.account_room::numeric / row.n_lanes)::integer);
-                lane_slot := row.lane_slot;
-                lane_run := row.lane_run;
-                lane_over := false;
-                bulk_after := -9223372036854775808; bulk_id := 0; bulk_over := false;
-                visited := visited || lane;
-            END IF;
-            CONTINUE WHEN lane_over OR lane_left <= 0 OR row.delivery_id IS NULL;
-            -- taken before its turn, below
-            CONTINUE WHEN row.priority = 1 AND (row.position, row.delivery_id) <= (bulk_after, bulk_id);
-
-            LOOP
-                take_bulk := false;
-                IF row.priority = 0 AND lane_run >= urgent_max AND NOT bulk_over THEN
-                    SELECT q.* INTO next_bulk
-                      FROM ready AS q
-                     WHERE q.lane_id = lane AND q.priority = 1
-                       AND (q.position, q.delivery_id) > (bulk_after, bulk_id)
-                     ORDER BY q.position, q.delivery_id
-                     LIMIT 1;
-                    bulk_over := next_bulk.run_at IS NULL OR next_bulk.run_at > at OR next_bulk.suspect
-                              OR next_bulk.expires_at <= at;
-                    take_bulk := NOT coalesce(bulk_over, true);
-                END IF;
-                -- A lane whose own slot lies behind the account's would waste account slots: it waits for its turn.
-                slot := greatest(at, group_slots[group_at] - row.tolerance);
-                IF slot > until THEN
-                    account_left := 0;
-                    EXIT;
-                END IF;
-                IF greatest(at, lane_slot) > slot OR (NOT take_bulk AND row.run_at > at) THEN
-                    lane_over := true;
-                    EXIT;
-                END IF;
-                IF NOT take_bulk AND row.expires_at <= at THEN
-                    x_lane := x_lane || lane;
-                    lane_over := true;
-                    EXIT;
-                END IF;
-                IF NOT take_bulk AND row.suspect THEN
-                    IF budget < "limit" THEN
-                        lane_over := true;
-                        EXIT;
-                    END IF;
-                    closed := true;
-                END IF;
-
-                lane_slot := greatest(lane_slot, slot) + rupor_span(row.lane_interval);
-                group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(row.group_interval);
-                IF take_bulk THEN
-                    bulk_after := next_bulk.position; bulk_id := next_bulk.delivery_id;
-                    t_id := t_id || bulk_id; t_priority := t_priority || 1; t_position := t_position || bulk_after;
-                    lane_run := 0;
-                ELSE
-                    t_id := t_id || row.delivery_id;
-                    t_priority := t_priority || row.priority; t_position := t_position || row.position;
-                    lane_run := CASE row.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
-                END IF;
-                t_lane := t_lane || lane; t_slot := t_slot || slot; t_run := t_run || lane_run;
-                account_run := CASE WHEN row.turn = 1 THEN account_run + 1 ELSE 0 END;
-                account_took := account_took + 1;
-                account_left := account_left - 1; lane_left := lane_left - 1; budget := budget - 1;
-                -- the urgent row that had to wait for a bulk one comes next
-                EXIT WHEN NOT take_bulk OR account_left = 0 OR lane_left = 0;
-            END LOOP;
-            EXIT WHEN budget = 0 OR closed;
-        END LOOP;
-        IF account_took > 0 THEN
-            a_id := a_id || account; a_run := a_run || account_run;
+        t := rupor_deal(wanted, wanted_share, budget, at, until);
+        IF t.odd THEN
+            t := rupor_deal_with_care(wanted, wanted_share, budget, budget = "limit", at, until);
         END IF;
-        account_took := 0;
-
-        IF cardinality(t_id) > 0 THEN
+        took := coalesce(cardinality(t.id), 0);
+        budget := budget - took;
+        IF took > 0 THEN
             DELETE FROM ready AS r
-             USING unnest(t_lane, t_priority, t_position, t_id) AS t (lane_id, priority, position, delivery_id)
-             WHERE r.lane_id = t.lane_id AND r.priority = t.priority AND r.position = t.position
-               AND r.delivery_id = t.delivery_id;
+             USING unnest(t.lane_id, t.priority, t.position, t.id) AS k (lane_id, priority, position, delivery_id)
+             WHERE r.lane_id = k.lane_id AND r.priority = k.priority AND r.position = k.position
+               AND r.delivery_id = k.delivery_id;
             GET DIAGNOSTICS n = ROW_COUNT;
-            IF n <> cardinality(t_id) THEN
-                RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', cardinality(t_id) - n, cardinality(t_id)
+            IF n <> took THEN
+                RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
                     USING ERRCODE = 'serialization_failure';
             END IF;
             RETURN QUERY
@@ -279,16 +159,18 @@ BEGIN
                 UPDATE deliveries AS d
                    SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
                        claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
-                       lease_until = t.slot_at + lease, slot_at = t.slot_at, claimed_at = at, sending_at = at
-                  FROM unnest(t_id, t_slot, t_run) WITH ORDINALITY AS t (delivery_id, slot_at, run, ord)
-                 WHERE d.delivery_id = t.delivery_id
-                RETURNING d AS claimed, t.run, t.ord
+                       lease_until = k.slot_at + lease, slot_at = k.slot_at, claimed_at = at, sending_at = at
+                  FROM unnest(t.id, t.slot_at, t.run) WITH ORDINALITY AS k (delivery_id, slot_at, run, ord)
+                 WHERE d.delivery_id = k.delivery_id
+                RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
+                          d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
+                          d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
+                          d.slot_at, d.lease_until, d.parts, d.idempotency_key, d.retry_at, k.run, k.ord
             ), held AS (
                 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
                                       run_id, claimed_at, slot_at, lease_until, requested_at)
-                SELECT (m.claimed).delivery_id, (m.claimed).workspace_id, (m.claimed).account_id, (m.claimed).lane_id,
-                       (m.claimed).claim_token, (m.claimed).claim_seq, (m.claimed).attempt, claim_deliveries.run_id, at,
-                       (m.claimed).slot_at, (m.claimed).lease_until, CASE WHEN marks THEN NULL ELSE at END
+                SELECT m.delivery_id, m.workspace_id, m.account_id, m.lane_id, m.claim_token, m.claim_seq, m.attempt,
+                       claim_deliveries.run_id, at, m.slot_at, m.lease_until, CASE WHEN marks THEN NULL ELSE at END
                   FROM marked AS m
             ), served AS (
                 -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
@@ -296,30 +178,241 @@ BEGIN
                    SET next_slot = c.last_slot + rupor_span(h.interval_us), urgent_run = c.urgent_run, served_at = at,
                        n_queued = h.n_queued - c.queued, n_retry = h.n_retry - c.retry,
                        n_sending = h.n_sending + c.queued + c.retry
-                  FROM (SELECT (m.claimed).lane_id, max((m.claimed).slot_at) AS last_slot,
+                  FROM (SELECT m.lane_id, max(m.slot_at) AS last_slot,
                                (array_agg(m.run ORDER BY m.ord DESC))[1] AS urgent_run,
-                               count(*) FILTER (WHERE (m.claimed).retry_at IS NULL) AS queued,
-                               count(*) FILTER (WHERE (m.claimed).retry_at IS NOT NULL) AS retry
+                               count(*) FILTER (WHERE m.retry_at IS NULL) AS queued,
+                               count(*) FILTER (WHERE m.retry_at IS NOT NULL) AS retry
                           FROM marked AS m
-                         GROUP BY 1) AS c
+                         GROUP BY m.lane_id) AS c
                  WHERE h.lane_id = c.lane_id
             )
-            SELECT (m.claimed).* FROM marked AS m ORDER BY m.ord;
+            SELECT m.delivery_id, m.workspace_id, m.lane_id, m.account_id, m.channel_id, m.recipient_id, m.message_id,
+                   m.revision, m.action, m.target_delivery, m.status, m.claim_token, m.claim_seq, m.attempt,
+                   m.charged, m.flood_waits, m.not_ready_waits, m.unknowns, m.lost_claims, m.flood_since,
+                   m.slot_at, m.lease_until, m.parts, m.idempotency_key
+              FROM marked AS m
+             ORDER BY m.ord;
+            -- Each row taken moves its budget on by one interval from now, or from where it stood.
             UPDATE rate_groups AS g
-               SET next_slot = s.next_slot
-              FROM unnest(groups, group_slots) AS s (group_id, next_slot)
-             WHERE g.group_id = s.group_id AND g.next_slot <> s.next_slot;
+               SET next_slot = greatest(g.next_slot, at) + rupor_span(c.n * g.interval_us)
+              FROM (SELECT h.group_id, count(*) AS n
+                      FROM unnest(t.account_id) AS k (account_id)
+                      JOIN account_heads AS h ON h.account_id = k.account_id
+                     GROUP BY h.group_id) AS c
+             WHERE g.group_id = c.group_id AND g.interval_us > 0;
             UPDATE account_heads AS h
-               SET urgent_run = s.urgent_run, served_at = at
-              FROM unnest(a_id, a_run) AS s (account_id, urgent_run)
-             WHERE h.account_id = s.account_id;
+               SET served_at = at,
+                   urgent_run = CASE WHEN c.last_bulk THEN 0 WHEN c.first_bulk THEN c.urgent ELSE h.urgent_run + c.urgent END
+              FROM (SELECT k.account_id, count(*) FILTER (WHERE k.turn = 1) AS urgent,
+                           bool_or(k.turn = 0) AS first_bulk, bool_or(k.turn = 2) AS last_bulk
+                      FROM unnest(t.account_id, t.turn) AS k (account_id, turn)
+                     GROUP BY k.account_id) AS c
+             WHERE h.account_id = c.account_id;
         END IF;
-        IF cardinality(x_lane) > 0 THEN
-            PERFORM rupor_expire_heads(x_lane, at);
+        IF cardinality(t.old) > 0 THEN
+            PERFORM rupor_expire_heads(t.old, at);
         END IF;
-        PERFORM rupor_refresh_lanes(visited);
+        PERFORM rupor_refresh_lanes(t.visited);
         PERFORM rupor_refresh_accounts(wanted);
     END LOOP;
+END $$;
+
+-- The first rows of the due lanes of these accounts, as many as each may take, in the order they would be taken.
+-- A lane without rows comes as one row without a delivery, so that its head is set right.
+CREATE FUNCTION rupor_offers(accounts bigint[], shares integer[], at timestamptz)
+RETURNS TABLE (
+    ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamptz,
+    tolerance interval, cooldown_until timestamptz,
+    turn integer, lane_next timestamptz, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamptz,
+    lane_run integer, mixed boolean,
+    nth bigint, due boolean, priority integer, "position" bigint, delivery_id bigint, run_at timestamptz,
+    expires_at timestamptz, suspect boolean
+)
+LANGUAGE sql STABLE AS $$
+    SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
+           rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed,
+           r.nth, r.due, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect
+      FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
+      JOIN account_heads AS h ON h.account_id = o.account_id
+      JOIN rate_groups AS g ON g.group_id = h.group_id
+     CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*)))::integer AS n
+                           FROM inflight AS i
+                          WHERE i.account_id = h.account_id) AS room
+     CROSS JOIN LATERAL (
+           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed,
+                  -- after nine urgent rows in a row one bulk lane comes first
+                  CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
+                  least(d.max_parallel - (SELECT count(*) FROM inflight AS i
+                                           WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
+                        ceil(room.n::numeric / count(*) OVER ()))::integer AS room
+             FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
+                           EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
+                      FROM lane_heads AS u
+                     WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= at
+                     ORDER BY u.next_at, u.lane_id
+                     -- a few more than could be used: some may have nothing to give
+                     LIMIT room.n + 8)
+                   UNION ALL
+                   (SELECT b.lane_id, b.next_at, b.interval_us, b.next_slot, b.urgent_run, b.max_parallel, b.head_priority,
+                           false, row_number() OVER (ORDER BY b.next_at, b.lane_id)
+                      FROM lane_heads AS b
+                     WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
+                     ORDER BY b.next_at, b.lane_id
+                     LIMIT room.n + 8)) AS d) AS l
+      LEFT JOIN LATERAL (
+           SELECT row_number() OVER w AS nth, bool_and(q.run_at <= at) OVER w AS due,
+                  q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect
+             FROM ready AS q
+            WHERE q.lane_id = l.lane_id
+           WINDOW w AS (ORDER BY q.priority, q.position, q.delivery_id)
+            ORDER BY q.priority, q.position, q.delivery_id
+            LIMIT greatest(0, l.room)) AS r ON true
+$$;
+
+-- The ordinary round, all at once: every row offered is taken in order as far as account, slots and budget reach.
+-- It says `odd`, and decides nothing, when an offer holds what must be taken row by row: a lane with its own rate or
+-- with both priorities, a suspect row, a row that is too old.
+CREATE FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamptz, until timestamptz)
+RETURNS rupor_dealt
+LANGUAGE plpgsql AS $$
+DECLARE
+    t rupor_dealt;
+BEGIN
+    WITH offer AS MATERIALIZED (
+        SELECT o.*,
+               row_number() OVER (PARTITION BY o.ord ORDER BY o.turn, o.lane_next, o.lane_id, o.nth) AS nth_of_account,
+               o.lane_interval > 0 OR o.mixed OR o.suspect OR o.expires_at <= at AS odd
+          FROM rupor_offers(accounts, shares, at) AS o
+    ), slotted AS (
+        SELECT o.*,
+               greatest(at, greatest(o.group_slot, at) - o.tolerance
+                            + rupor_span(o.group_interval * (row_number() OVER (
+                                  PARTITION BY o.group_id ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth) - 1))) AS slot
+          FROM offer AS o
+         WHERE o.due AND o.nth_of_account <= o.account_room AND o.cooldown_until <= at
+    ), dealt AS (
+        SELECT s.*
+          FROM slotted AS s
+         WHERE s.slot <= until
+         ORDER BY s.ord, s.turn, s.lane_next, s.lane_id, s.nth
+         LIMIT budget
+    )
+    SELECT array_agg(d.delivery_id), array_agg(d.account_id), array_agg(d.turn), array_agg(d.lane_id), array_agg(d.priority),
+           array_agg(d.position), array_agg(d.slot),
+           array_agg(CASE d.priority WHEN 0 THEN d.lane_run + d.nth::integer ELSE 0 END),
+           (SELECT array_agg(DISTINCT o.lane_id) FROM offer AS o), '{}',
+           (SELECT bool_or(o.odd) FROM offer AS o), false
+      INTO t
+      FROM dealt AS d;
+    RETURN t;
+END $$;
+
+-- The same with care, row by row.
+CREATE FUNCTION rupor_deal_with_care(
+    accounts bigint[], shares integer[], budget integer, first boolean, at timestamptz, until timestamptz
+) RETURNS rupor_dealt
+LANGUAGE plpgsql AS $$
+DECLARE
+    t            rupor_dealt;
+    urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
+    o            record;
+    b            record;                     -- the lane's next bulk row
+    account      bigint;
+    account_left integer;
+    group_at     integer;                    -- index into groups
+    groups       bigint[] := '{}';
+    group_slots  timestamptz[] := '{}';
+    lane         bigint;
+    lane_left    integer;
+    lane_slot    timestamptz;
+    lane_run     integer;
+    lane_over    boolean;
+    bulk_after   bigint;
+    bulk_id      bigint;
+    bulk_over    boolean;
+    take_bulk    boolean;
+    slot         timestamptz;
+BEGIN
+    t.id := '{}'; t.account_id := '{}'; t.turn := '{}'; t.lane_id := '{}'; t.priority := '{}'; t.position := '{}';
+    t.slot_at := '{}'; t.run := '{}'; t.visited := '{}'; t.old := '{}'; t.closed := false;
+    FOR o IN
+        SELECT f.*
+          FROM rupor_offers(accounts, shares, at) AS f
+         ORDER BY f.ord, f.turn, f.lane_next, f.lane_id, f.nth
+    LOOP
+        IF account IS DISTINCT FROM o.account_id THEN
+            account := o.account_id;
+            -- A head may not know that another account of the group earned a cooldown.
+            account_left := CASE WHEN o.cooldown_until > at THEN 0 ELSE least(o.account_room, budget) END;
+            group_at := array_position(groups, o.group_id);
+            IF group_at IS NULL THEN
+                groups := groups || o.group_id;
+                group_slots := group_slots || o.group_slot;
+                group_at := cardinality(groups);
+            END IF;
+        END IF;
+        IF lane IS DISTINCT FROM o.lane_id THEN
+            lane := o.lane_id;
+            lane_left := o.lane_room;
+            lane_slot := o.lane_slot;
+            lane_run := o.lane_run;
+            lane_over := o.delivery_id IS NULL;
+            bulk_after := -9223372036854775808; bulk_id := 0; bulk_over := false;
+            t.visited := t.visited || lane;
+        END IF;
+        CONTINUE WHEN lane_over OR lane_left <= 0 OR account_left <= 0;
+        -- taken before its turn, below
+        CONTINUE WHEN o.priority = 1 AND (o.position, o.delivery_id) <= (bulk_after, bulk_id);
+        LOOP
+            take_bulk := false;
+            IF o.priority = 0 AND lane_run >= urgent_max AND NOT bulk_over THEN
+                SELECT q.* INTO b
+                  FROM ready AS q
+                 WHERE q.lane_id = lane AND q.priority = 1 AND (q.position, q.delivery_id) > (bulk_after, bulk_id)
+                 ORDER BY q.position, q.delivery_id
+                 LIMIT 1;
+                take_bulk := coalesce(b.run_at <= at AND NOT b.suspect AND (b.expires_at > at OR b.expires_at IS NULL), false);
+                bulk_over := NOT take_bulk;
+            END IF;
+            slot := greatest(at, group_slots[group_at] - o.tolerance);
+            IF slot > until THEN
+                account_left := 0;
+                EXIT;
+            END IF;
+            -- A lane whose own slot lies behind the account's would waste account slots: it waits for its turn.
+            lane_over := greatest(at, lane_slot) > slot OR (NOT take_bulk AND o.run_at > at);
+            EXIT WHEN lane_over;
+            IF NOT take_bulk AND o.expires_at <= at THEN
+                t.old := t.old || lane;
+                lane_over := true;
+                EXIT;
+            END IF;
+            IF NOT take_bulk AND o.suspect THEN
+                lane_over := NOT first OR cardinality(t.id) > 0;
+                EXIT WHEN lane_over;
+                t.closed := true;
+            END IF;
+
+            lane_slot := greatest(lane_slot, slot) + rupor_span(o.lane_interval);
+            group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(o.group_interval);
+            IF take_bulk THEN
+                bulk_after := b.position; bulk_id := b.delivery_id;
+                t.id := t.id || bulk_id; t.priority := t.priority || 1; t.position := t.position || bulk_after;
+                lane_run := 0;
+            ELSE
+                t.id := t.id || o.delivery_id; t.priority := t.priority || o.priority; t.position := t.position || o.position;
+                lane_run := CASE o.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
+            END IF;
+            t.account_id := t.account_id || account; t.turn := t.turn || o.turn; t.lane_id := t.lane_id || lane;
+            t.slot_at := t.slot_at || slot; t.run := t.run || lane_run;
+            account_left := account_left - 1; lane_left := lane_left - 1; budget := budget - 1;
+            -- the urgent row that had to wait for a bulk one comes next
+            EXIT WHEN NOT take_bulk OR account_left = 0 OR lane_left = 0 OR budget = 0;
+        END LOOP;
+        EXIT WHEN budget = 0 OR t.closed;
+    END LOOP;
+    RETURN t;
 END $$;
 
 CREATE FUNCTION rupor_check_claim(run_id text, wanted integer, ahead_ms integer, lease_ms bigint) RETURNS void

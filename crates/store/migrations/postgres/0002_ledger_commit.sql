@@ -11,6 +11,29 @@
 -- repeated (this very claim was ended before), adopted (too late, but the only success) or lost_claim; status is
 -- where the delivery stands, NULL for a lost claim.
 CREATE FUNCTION commit_outcomes(items jsonb) RETURNS TABLE (result text, status text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT c.result, c.status
+      FROM (SELECT array_agg(i.workspace_id ORDER BY i.ord) AS workspaces, array_agg(i.delivery_id ORDER BY i.ord) AS deliveries,
+                   array_agg(i.claim_token ORDER BY i.ord) AS tokens,
+                   array_agg(i.provider_message_id ORDER BY i.ord) AS provider_ids,
+                   array_agg(CASE WHEN i.ok THEN rupor_time(i.sent_at) END ORDER BY i.ord) AS sent_ats,
+                   array_agg(CASE WHEN NOT coalesce(i.ok, false) OR i.released THEN items -> (i.ord - 1)::integer END ORDER BY i.ord) AS others
+              FROM ROWS FROM (jsonb_to_recordset(items) AS (
+                       workspace_id bigint, delivery_id bigint, claim_token uuid, ok boolean, released boolean,
+                       provider_message_id text, sent_at jsonb))
+                   WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, ok, released, provider_message_id, sent_at, ord)
+            HAVING count(*) > 0) AS a
+     CROSS JOIN LATERAL commit_outcomes(a.workspaces, a.deliveries, a.tokens, a.provider_ids, a.sent_ats, a.others) AS c;
+END $$;
+
+-- The same with columns instead of items, for large batches. outcomes[n] NULL: sent, with its provider id and time.
+CREATE FUNCTION commit_outcomes(
+    workspace_ids bigint[], delivery_ids bigint[], claim_tokens uuid[], provider_message_ids text[],
+    sent_ats timestamptz[], outcomes jsonb[]
+) RETURNS TABLE (result text, status text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -19,14 +42,9 @@ AS $$
 #variable_conflict use_column
 DECLARE
     at       timestamptz := rupor_now();
-    c_ws     bigint[];
-    c_id     bigint[];
-    c_token  uuid[];
-    c_ok     boolean[];
-    c_with   text[];                -- provider ids
-    c_sent   timestamptz[];
     accounts bigint[];
-    lanes    bigint[];
+    lanes    bigint[];              -- by their place in the batch
+    touched  bigint[];
     plain    boolean[];             -- a success behind an unbroken fence: these move together
     answers  text[];
     statuses text[];
@@ -34,58 +52,66 @@ DECLARE
     reached  integer := 0;
     done     record;
 BEGIN
-    SELECT array_agg(i.workspace_id ORDER BY i.ord), array_agg(i.delivery_id ORDER BY i.ord),
-           array_agg(i.claim_token ORDER BY i.ord), array_agg(i.ok ORDER BY i.ord),
-           array_agg(i.provider_message_id ORDER BY i.ord), array_agg(rupor_time(i.sent_at) ORDER BY i.ord)
-      INTO c_ws, c_id, c_token, c_ok, c_with, c_sent
-      FROM ROWS FROM (jsonb_to_recordset(items) AS (
-               workspace_id bigint, delivery_id bigint, claim_token uuid, ok boolean, provider_message_id text, sent_at jsonb))
-           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, ok, provider_message_id, sent_at, ord);
-    IF c_id IS NULL THEN
+    IF coalesce(cardinality(delivery_ids), 0) = 0 THEN
         RETURN;
     END IF;
-    PERFORM rupor_guard(CASE WHEN c_ws[1] = ALL (c_ws) THEN c_ws[1] END);
+    PERFORM rupor_guard(CASE WHEN workspace_ids[1] = ALL (workspace_ids) THEN workspace_ids[1] END);
 
     -- Which accounts these belong to, also where the claim is gone; then nobody moves under us.
-    SELECT array_agg(DISTINCT coalesce(i.account_id, d.account_id)) INTO accounts
-      FROM unnest(c_id, c_ws) AS c (delivery_id, workspace_id)
-      LEFT JOIN inflight AS i ON i.delivery_id = c.delivery_id AND i.workspace_id = c.workspace_id
-      LEFT JOIN deliveries AS d ON i.delivery_id IS NULL AND d.delivery_id = c.delivery_id AND d.workspace_id = c.workspace_id
-     WHERE coalesce(i.account_id, d.account_id) IS NOT NULL;
+    SELECT array_agg(DISTINCT a.account_id) INTO accounts
+      FROM (SELECT coalesce(i.account_id, (SELECT d.account_id FROM deliveries AS d
+                                            WHERE d.delivery_id = c.delivery_id AND d.workspace_id = c.workspace_id)) AS account_id
+              FROM unnest(delivery_ids, workspace_ids) AS c (delivery_id, workspace_id)
+              LEFT JOIN inflight AS i ON i.delivery_id = c.delivery_id AND i.workspace_id = c.workspace_id) AS a
+     WHERE a.account_id IS NOT NULL;
     PERFORM rupor_lock_accounts(accounts);
 
     SELECT array_agg(coalesce(c.ok AND c.nth = 1 AND i.lease_until > at, false) ORDER BY c.ord),
-           array_agg(DISTINCT i.lane_id)
+           array_agg(i.lane_id ORDER BY c.ord)
       INTO plain, lanes
-      FROM (SELECT u.*, row_number() OVER (PARTITION BY u.delivery_id ORDER BY u.ord) AS nth
-              FROM unnest(c_id, c_ws, c_token, c_ok) WITH ORDINALITY AS u (delivery_id, workspace_id, claim_token, ok, ord)) AS c
+      FROM (SELECT u.delivery_id, u.workspace_id, u.claim_token, u.outcome IS NULL AS ok, u.ord,
+                   row_number() OVER (PARTITION BY u.delivery_id ORDER BY u.ord) AS nth
+              FROM unnest(delivery_ids, workspace_ids, claim_tokens, outcomes)
+                   WITH ORDINALITY AS u (delivery_id, workspace_id, claim_token, outcome, ord)) AS c
       LEFT JOIN inflight AS i
         ON i.delivery_id = c.delivery_id AND i.workspace_id = c.workspace_id AND i.claim_token = c.claim_token;
+    touched := array(SELECT DISTINCT l FROM unnest(lanes) AS l WHERE l IS NOT NULL ORDER BY l);
 
-    answers := array_fill('done'::text, ARRAY[cardinality(c_id)]);
-    statuses := array_fill('sent'::text, ARRAY[cardinality(c_id)]);
+    answers := array_fill('done'::text, ARRAY[cardinality(delivery_ids)]);
+    statuses := array_fill('sent'::text, ARRAY[cardinality(delivery_ids)]);
     IF true = ANY (plain) THEN
-        PERFORM rupor_end_sent(c_id, c_with, c_sent, plain, at);
+        PERFORM rupor_end_sent(delivery_ids, provider_message_ids, sent_ats, plain, at);
     END IF;
-    IF false = ANY (plain) THEN
+    IF true = ALL (plain) THEN
+        PERFORM rupor_healthy(touched);
+    ELSE
         FOR item IN
-            SELECT p.ord::integer AS ord, items -> (p.ord - 1)::integer AS value
+            SELECT p.ord::integer AS ord
               FROM unnest(plain) WITH ORDINALITY AS p (plain, ord)
              WHERE NOT p.plain
              ORDER BY p.ord
         LOOP
             -- Successes and failures of one channel count in the order of the batch.
-            PERFORM rupor_healthy(c_id[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1]);
+            PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
+                                          FROM unnest(lanes[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
+                                               AS l (lane_id, plain)
+                                         WHERE l.plain));
             reached := item.ord;
             SELECT f.result, f.status, f.lane_id INTO done
-              FROM rupor_finish(c_ws[item.ord], c_id[item.ord], c_token[item.ord], item.value, at) AS f;
+              FROM rupor_finish(workspace_ids[item.ord], delivery_ids[item.ord], claim_tokens[item.ord],
+                                coalesce(outcomes[item.ord], jsonb_build_object(
+                                    'ok', true, 'provider_message_id', provider_message_ids[item.ord],
+                                    'sent_at', sent_ats[item.ord])), at) AS f;
             answers[item.ord] := done.result;
             statuses[item.ord] := done.status;
-            lanes := lanes || done.lane_id;
+            touched := touched || done.lane_id;
         END LOOP;
+        PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
+                                      FROM unnest(lanes[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
+                                     WHERE l.plain));
+        touched := array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l);
     END IF;
-    PERFORM rupor_healthy(c_id[reached + 1 :], plain[reached + 1 :]);
-    PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l WHERE l IS NOT NULL ORDER BY l));
+    PERFORM rupor_refresh_lanes(touched);
     PERFORM rupor_refresh_accounts(accounts);
     RETURN QUERY SELECT a.result, a.status FROM unnest(answers, statuses) AS a (result, status);
 END $$;
@@ -100,7 +126,8 @@ BEGIN
         DELETE FROM inflight AS i
          USING unnest(ids, provider_ids, sent, plain) AS c (delivery_id, provider_message_id, sent_at, plain)
          WHERE c.plain AND i.delivery_id = c.delivery_id
-        RETURNING i.*, c.provider_message_id, least(coalesce(c.sent_at, at), at) AS sent_at
+        RETURNING i.delivery_id, i.workspace_id, i.lane_id, i.claim_token, i.claim_seq, i.attempt, i.run_id, i.claimed_at,
+                  i.slot_at, i.requested_at, c.provider_message_id, least(coalesce(c.sent_at, at), at) AS sent_at
     ), ended AS (
         UPDATE deliveries AS d
            SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL, sent_at = g.sent_at, ended_at = at,
@@ -133,28 +160,23 @@ BEGIN
 END $$;
 
 -- What works ends its streaks; written only where there is one.
-CREATE FUNCTION rupor_healthy(ids bigint[], plain boolean[]) RETURNS void
+CREATE FUNCTION rupor_healthy(lane_ids bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT coalesce(true = ANY (plain), false) THEN
+    IF cardinality(lane_ids) = 0 THEN
         RETURN;
     END IF;
     UPDATE channels AS c
        SET error_streak = 0
-      FROM (SELECT DISTINCT d.channel_id
-              FROM unnest(ids, plain) AS u (delivery_id, plain)
-              JOIN deliveries AS d ON d.delivery_id = u.delivery_id
-             WHERE u.plain AND d.channel_id IS NOT NULL
-             ORDER BY d.channel_id) AS s
-     WHERE c.channel_id = s.channel_id AND c.error_streak <> 0;
+      FROM unnest(lane_ids) AS l (lane_id)
+      JOIN lane_heads AS h ON h.lane_id = l.lane_id
+     WHERE c.channel_id = h.channel_id AND c.error_streak <> 0;
     UPDATE rate_groups AS g
        SET trouble_streak = 0
-      FROM (SELECT DISTINCT h.group_id
-              FROM unnest(ids, plain) AS u (delivery_id, plain)
-              JOIN deliveries AS d ON d.delivery_id = u.delivery_id
-              JOIN account_heads AS h ON h.account_id = d.account_id
-             WHERE u.plain
-             ORDER BY h.group_id) AS s
+      FROM (SELECT DISTINCT a.group_id
+              FROM unnest(lane_ids) AS l (lane_id)
+              JOIN lane_heads AS h ON h.lane_id = l.lane_id
+              JOIN account_heads AS a ON a.account_id = h.account_id) AS s
      WHERE g.group_id = s.group_id AND g.trouble_streak <> 0;
 END $$;
 

@@ -54,7 +54,8 @@ BEGIN
       FROM (SELECT l.lane_id,
                    coalesce(first.priority, 0) AS head_priority,
                    CASE WHEN l.open AND first.run_at IS NOT NULL
-                         AND (SELECT count(*) FROM inflight AS i WHERE i.lane_id = l.lane_id) < l.max_parallel
+                         AND (SELECT count(*) FROM inflight AS i
+                               WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id) < l.max_parallel
                         THEN greatest(first.run_at, l.blocked_until, l.closed_until, l.next_slot, l.served_at)
                         ELSE 'infinity' END AS next_at
               FROM unnest(lane_ids) AS wanted (lane_id)

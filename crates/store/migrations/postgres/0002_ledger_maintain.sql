@@ -337,15 +337,13 @@ BEGIN
                 WHERE l.at < today - keep_events));
     GET DIAGNOSTICS events = ROW_COUNT;
     DELETE FROM dedup_index AS k
-     USING (SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind
+     USING (SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind, i.sent_at
               FROM dedup_index AS i
-             WHERE i.sent_at IS NOT NULL
-               AND (ws IS NULL OR i.workspace_id = ws)
-               AND i.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c
-                                                 WHERE c.workspace_id = i.workspace_id))
-             ORDER BY i.sent_at
-             LIMIT "limit") AS o
+             WHERE ws IS NULL OR i.workspace_id = ws
+             ORDER BY i.delivery_id
+             LIMIT 4 * "limit") AS o
      WHERE k.workspace_id = o.workspace_id AND k.channel_id = o.channel_id AND k.mode = o.mode AND k.version = o.version
-       AND k.key = o.key AND k.kind = o.kind;
+       AND k.key = o.key AND k.kind = o.kind AND k.state = 'sent'
+       AND k.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id));
     GET DIAGNOSTICS dedup = ROW_COUNT;
 END $$;

@@ -72,7 +72,7 @@ END $$;
 
 REVOKE ALL ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
-    next_claim_at(bigint), commit_outcomes(jsonb), record_parts(jsonb), renew_leases(jsonb, bigint),
+    next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
@@ -80,14 +80,14 @@ REVOKE ALL ON FUNCTION
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
-    next_claim_at(bigint), commit_outcomes(jsonb), record_parts(jsonb), renew_leases(jsonb, bigint),
+    next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
     retain_rows(bigint, interval, interval, interval, integer)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
-    claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), commit_outcomes(jsonb),
+    claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]),
     record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer)
     TO rupor_dispatcher;

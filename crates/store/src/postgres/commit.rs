@@ -11,7 +11,7 @@ use super::{Again, As, Postgres, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{ClaimRef, Finish, FinishKind, Finished, PartProgress};
 
-const COMMIT: &str = "SELECT result, status FROM commit_outcomes($1)";
+const COMMIT: &str = "SELECT result, status FROM commit_outcomes($1, $2, $3, $4, array_fill(NULL::timestamptz, ARRAY[cardinality($1)]), $5)";
 const RECORD_PARTS: &str = "SELECT record_parts($1)";
 const RENEW: &str = "SELECT renew_leases($1, $2)";
 
@@ -20,8 +20,15 @@ pub(super) const STATEMENTS: &[&str] = &[COMMIT, RECORD_PARTS, RENEW];
 impl Postgres {
     /// The first outcome of a claim wins, so an unanswered COMMIT is done again and answers `Repeated`.
     pub async fn commit(&self, batch: Vec<Finish>) -> Result<Vec<Finished>> {
-        let items = Json(batch.iter().map(finish).collect::<Vec<_>>());
-        let rows = self.all(As::Dispatcher, Again::Safe, COMMIT, &[&items]).await?;
+        let workspaces: Vec<i64> = batch.iter().map(|finish| finish.workspace_id.0).collect();
+        let deliveries: Vec<i64> = batch.iter().map(|finish| finish.delivery_id.0).collect();
+        let tokens: Vec<uuid::Uuid> = batch.iter().map(|finish| finish.claim_token.0).collect();
+        let provider_ids: Vec<Option<&str>> = batch.iter().map(provider_id).collect();
+        // A success needs no more words than its id; the time is the database's.
+        let outcomes: Vec<Option<Value>> = batch.iter().map(outcome).collect();
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&workspaces, &deliveries, &tokens, &provider_ids, &outcomes];
+        let rows = self.all(As::Dispatcher, Again::Safe, COMMIT, &params).await?;
         let finished = rows.iter().map(finished).collect::<Result<_>>()?;
         self.ring();
         Ok(finished)
@@ -58,35 +65,28 @@ fn part((of, progress): &(ClaimRef, PartProgress)) -> Value {
     item
 }
 
-fn finish(finish: &Finish) -> Value {
-    let mut item = claim(&ClaimRef {
-        workspace_id: finish.workspace_id,
-        delivery_id: finish.delivery_id,
-        claim_token: finish.claim_token,
-    });
-    item["chance"] = json!(finish.chance.ppm());
-    let outcome = match &finish.ending {
-        FinishKind::Release => {
-            item["released"] = Value::Bool(true);
-            return item;
+fn provider_id(finish: &Finish) -> Option<&str> {
+    match &finish.ending {
+        FinishKind::Outcome(Outcome::Sent(sent)) | FinishKind::RetryAt(Outcome::Sent(sent), _) => {
+            sent.provider_message_id.as_deref()
         }
-        FinishKind::Outcome(outcome) => outcome,
-        FinishKind::RetryAt(outcome, at) => {
-            item["retry_at"] = json!(at);
-            outcome
+        _ => None,
+    }
+}
+
+/// Whatever is not a success, as `commit_outcomes` reads it.
+fn outcome(finish: &Finish) -> Option<Value> {
+    let chance = finish.chance.ppm();
+    match &finish.ending {
+        FinishKind::Release => Some(json!({"released": true})),
+        FinishKind::Outcome(Outcome::Sent(_)) | FinishKind::RetryAt(Outcome::Sent(_), _) => None,
+        FinishKind::Outcome(Outcome::Failed(failure)) => {
+            Some(json!({"ok": false, "error": shortened(failure), "chance": chance}))
         }
-    };
-    match outcome {
-        Outcome::Sent(sent) => {
-            item["ok"] = Value::Bool(true);
-            item["provider_message_id"] = json!(sent.provider_message_id);
-        }
-        Outcome::Failed(failure) => {
-            item["ok"] = Value::Bool(false);
-            item["error"] = json!(shortened(failure));
+        FinishKind::RetryAt(Outcome::Failed(failure), at) => {
+            Some(json!({"ok": false, "error": shortened(failure), "chance": chance, "retry_at": at}))
         }
     }
-    item
 }
 
 /// The error as it is kept: short, and already redacted by the adapter that made it. A NUL in a platform's answer
