@@ -154,13 +154,15 @@ CREATE TABLE ready (
     run_at       timestamptz NOT NULL,
     expires_at   timestamptz,
     suspect      boolean     NOT NULL DEFAULT false,    -- lost a claim before: claimed alone
+    retried      boolean     NOT NULL DEFAULT false,    -- counted as retry, not as queued; SQLite reads the delivery for it
     PRIMARY KEY (lane_id, priority, position, delivery_id)
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
         autovacuum_vacuum_insert_scale_factor = 0.2);
 
--- Rows that somebody holds. Parallelism is derived from here, never from counters that strangers move.
+-- Rows that somebody holds. Parallelism is derived from here, never from counters that strangers move: one index
+-- counts the lane and the account and finds the claim, for a delivery's lane and account never change.
 CREATE TABLE inflight (
-    delivery_id  bigint PRIMARY KEY,
+    delivery_id  bigint      NOT NULL,
     workspace_id bigint      NOT NULL,
     account_id   bigint      NOT NULL,
     lane_id      bigint      NOT NULL,
@@ -171,10 +173,9 @@ CREATE TABLE inflight (
     claimed_at   timestamptz NOT NULL,
     slot_at      timestamptz NOT NULL,
     lease_until  timestamptz NOT NULL,
-    requested_at timestamptz                        -- a request may have left us from here on
+    requested_at timestamptz,                       -- a request may have left us from here on
+    PRIMARY KEY (account_id, lane_id, delivery_id)
 ) WITH (fillfactor = 60, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
--- Both counts from one index: a lane belongs to one account.
-CREATE INDEX inflight_of_account ON inflight (account_id, lane_id);
 CREATE INDEX inflight_lease ON inflight (lease_until, delivery_id);
 
 -- One row per ended attempt; the open one is the `inflight` row.

@@ -41,11 +41,11 @@ CREATE TYPE claimed_delivery AS (
 -- What a round decided: rows as columns, and what it saw on the way.
 CREATE TYPE rupor_dealt AS (
     id         bigint[],
+    place      tid[],            -- of the ready row; nobody moves it while the account is held
     account_id bigint[],
     turn       integer[],
     lane_id    bigint[],
-    priority   integer[],
-    position   bigint[],
+    retried    boolean[],
     slot_at    timestamptz[],
     run        integer[],        -- the lane's urgent run after this row
     visited    bigint[],         -- lanes that were looked at
@@ -83,7 +83,11 @@ DECLARE
     wanted       bigint[];
     wanted_share integer[];
     seen         bigint[] := '{}';           -- accounts that this claim holds
+    paced        boolean;                    -- one of them has a rate
     t            rupor_dealt;
+    moves        rupor_moves;
+    served       boolean[];
+    runs         integer[];
     n            integer;
 BEGIN
     PERFORM rupor_guard(claim_deliveries.workspace_id);
@@ -126,9 +130,10 @@ BEGIN
 
         -- Its result is at the newest version of the heads; the rows below them are read by a later statement,
         -- whose snapshot is newer than these locks.
-        SELECT array_agg(locked.account_id ORDER BY locked.ord), array_agg(locked.share ORDER BY locked.ord)
-          INTO wanted, wanted_share
-          FROM (SELECT w.ord, w.share, h.account_id
+        SELECT array_agg(locked.account_id ORDER BY locked.ord), array_agg(locked.share ORDER BY locked.ord),
+               bool_or(locked.interval_us > 0 OR locked.cooldown_until > at)
+          INTO wanted, wanted_share, paced
+          FROM (SELECT w.ord, w.share, h.account_id, g.interval_us, g.cooldown_until
                   FROM unnest(wanted, wanted_share) WITH ORDINALITY AS w (account_id, share, ord)
                   JOIN account_heads AS h ON h.account_id = w.account_id
                   JOIN rate_groups AS g ON g.group_id = h.group_id
@@ -138,17 +143,17 @@ BEGIN
         EXIT WHEN wanted IS NULL;
         seen := seen || wanted;
 
-        t := rupor_deal(wanted, wanted_share, budget, at, until);
-        IF t.odd THEN
+        t := NULL;
+        IF NOT paced THEN
+            t := rupor_deal(wanted, wanted_share, budget, at);
+        END IF;
+        IF paced OR t.odd THEN
             t := rupor_deal_with_care(wanted, wanted_share, budget, budget = "limit", at, until);
         END IF;
         took := coalesce(cardinality(t.id), 0);
         budget := budget - took;
         IF took > 0 THEN
-            DELETE FROM ready AS r
-             USING unnest(t.lane_id, t.priority, t.position, t.id) AS k (lane_id, priority, position, delivery_id)
-             WHERE r.lane_id = k.lane_id AND r.priority = k.priority AND r.position = k.position
-               AND r.delivery_id = k.delivery_id;
+            DELETE FROM ready AS r WHERE r.ctid = ANY (t.place);
             GET DIAGNOSTICS n = ROW_COUNT;
             IF n <> took THEN
                 RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
@@ -160,31 +165,18 @@ BEGIN
                    SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
                        claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
                        lease_until = k.slot_at + lease, slot_at = k.slot_at, claimed_at = at, sending_at = at
-                  FROM unnest(t.id, t.slot_at, t.run) WITH ORDINALITY AS k (delivery_id, slot_at, run, ord)
+                  FROM unnest(t.id, t.slot_at) WITH ORDINALITY AS k (delivery_id, slot_at, ord)
                  WHERE d.delivery_id = k.delivery_id
                 RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
                           d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
                           d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
-                          d.slot_at, d.lease_until, d.parts, d.idempotency_key, d.retry_at, k.run, k.ord
+                          d.slot_at, d.lease_until, d.parts, d.idempotency_key, k.ord
             ), held AS (
                 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
                                       run_id, claimed_at, slot_at, lease_until, requested_at)
                 SELECT m.delivery_id, m.workspace_id, m.account_id, m.lane_id, m.claim_token, m.claim_seq, m.attempt,
                        claim_deliveries.run_id, at, m.slot_at, m.lease_until, CASE WHEN marks THEN NULL ELSE at END
                   FROM marked AS m
-            ), served AS (
-                -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
-                UPDATE lane_heads AS h
-                   SET next_slot = c.last_slot + rupor_span(h.interval_us), urgent_run = c.urgent_run, served_at = at,
-                       n_queued = h.n_queued - c.queued, n_retry = h.n_retry - c.retry,
-                       n_sending = h.n_sending + c.queued + c.retry
-                  FROM (SELECT m.lane_id, max(m.slot_at) AS last_slot,
-                               (array_agg(m.run ORDER BY m.ord DESC))[1] AS urgent_run,
-                               count(*) FILTER (WHERE m.retry_at IS NULL) AS queued,
-                               count(*) FILTER (WHERE m.retry_at IS NOT NULL) AS retry
-                          FROM marked AS m
-                         GROUP BY m.lane_id) AS c
-                 WHERE h.lane_id = c.lane_id
             )
             SELECT m.delivery_id, m.workspace_id, m.lane_id, m.account_id, m.channel_id, m.recipient_id, m.message_id,
                    m.revision, m.action, m.target_delivery, m.status, m.claim_token, m.claim_seq, m.attempt,
@@ -192,6 +184,24 @@ BEGIN
                    m.slot_at, m.lease_until, m.parts, m.idempotency_key
               FROM marked AS m
              ORDER BY m.ord;
+        END IF;
+        IF cardinality(t.old) > 0 THEN
+            PERFORM rupor_expire_heads(t.old, at);
+        END IF;
+
+        -- The heads: lanes that were looked at, budgets that were drawn on, accounts.
+        SELECT array_agg(c.lane_id), array_agg(c.retry - c.n), array_agg(-c.retry), array_agg(c.n), array_agg(c.slot_at),
+               array_agg(c.run)
+          INTO moves.lane_id, moves.queued, moves.retry, moves.sending, moves.slot_at, moves.run
+          FROM (SELECT k.lane_id, count(k.slot_at) AS n, count(*) FILTER (WHERE k.retried) AS retry, max(k.slot_at) AS slot_at,
+                       (array_agg(k.run ORDER BY k.ord DESC))[1] AS run
+                  FROM (SELECT u.* FROM unnest(t.lane_id, t.retried, t.slot_at, t.run)
+                               WITH ORDINALITY AS u (lane_id, retried, slot_at, run, ord)
+                        UNION ALL
+                        SELECT v, false, NULL, NULL, 0 FROM unnest(t.visited) AS v) AS k
+                 GROUP BY k.lane_id) AS c;
+        PERFORM rupor_move_lanes(moves, at);
+        IF paced AND took > 0 THEN
             -- Each row taken moves its budget on by one interval from now, or from where it stood.
             UPDATE rate_groups AS g
                SET next_slot = greatest(g.next_slot, at) + rupor_span(c.n * g.interval_us)
@@ -200,20 +210,19 @@ BEGIN
                       JOIN account_heads AS h ON h.account_id = k.account_id
                      GROUP BY h.group_id) AS c
              WHERE g.group_id = c.group_id AND g.interval_us > 0;
-            UPDATE account_heads AS h
-               SET served_at = at,
-                   urgent_run = CASE WHEN c.last_bulk THEN 0 WHEN c.first_bulk THEN c.urgent ELSE h.urgent_run + c.urgent END
-              FROM (SELECT k.account_id, count(*) FILTER (WHERE k.turn = 1) AS urgent,
-                           bool_or(k.turn = 0) AS first_bulk, bool_or(k.turn = 2) AS last_bulk
-                      FROM unnest(t.account_id, t.turn) AS k (account_id, turn)
-                     GROUP BY k.account_id) AS c
-             WHERE h.account_id = c.account_id;
         END IF;
-        IF cardinality(t.old) > 0 THEN
-            PERFORM rupor_expire_heads(t.old, at);
-        END IF;
-        PERFORM rupor_refresh_lanes(t.visited);
-        PERFORM rupor_refresh_accounts(wanted);
+        SELECT array_agg(c.account_id), array_agg(c.n > 0),
+               array_agg(CASE WHEN c.n = 0 OR c.last_bulk THEN 0 WHEN c.first_bulk THEN c.urgent
+                              ELSE c.urgent + (SELECT h.urgent_run FROM account_heads AS h WHERE h.account_id = c.account_id) END)
+          INTO wanted, served, runs
+          FROM (SELECT k.account_id, count(k.turn) AS n, count(*) FILTER (WHERE k.turn = 1) AS urgent,
+                       bool_or(k.turn = 0) AS first_bulk, bool_or(k.turn = 2) AS last_bulk
+                  FROM (SELECT u.* FROM unnest(t.account_id, t.turn) AS u (account_id, turn)
+                        UNION ALL
+                        SELECT w, NULL FROM unnest(wanted) AS w) AS k
+                 GROUP BY k.account_id) AS c;
+        PERFORM rupor_move_accounts(wanted, served, array(SELECT CASE WHEN u.served THEN u.run END
+                                                            FROM unnest(served, runs) AS u (served, run)), at);
     END LOOP;
 END $$;
 
@@ -225,14 +234,14 @@ RETURNS TABLE (
     tolerance interval, cooldown_until timestamptz,
     turn integer, lane_next timestamptz, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamptz,
     lane_run integer, mixed boolean,
-    nth bigint, due boolean, priority integer, "position" bigint, delivery_id bigint, run_at timestamptz,
-    expires_at timestamptz, suspect boolean
+    nth bigint, due boolean, place tid, priority integer, "position" bigint, delivery_id bigint, run_at timestamptz,
+    expires_at timestamptz, suspect boolean, retried boolean
 )
 LANGUAGE sql STABLE AS $$
     SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
            rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
            l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed,
-           r.nth, r.due, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect
+           r.nth, r.due, r.place, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, r.retried
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
       JOIN account_heads AS h ON h.account_id = o.account_id
       JOIN rate_groups AS g ON g.group_id = h.group_id
@@ -262,7 +271,7 @@ LANGUAGE sql STABLE AS $$
                      LIMIT room.n + 8)) AS d) AS l
       LEFT JOIN LATERAL (
            SELECT row_number() OVER w AS nth, bool_and(q.run_at <= at) OVER w AS due,
-                  q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect
+                  q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect, q.retried
              FROM ready AS q
             WHERE q.lane_id = l.lane_id
            WINDOW w AS (ORDER BY q.priority, q.position, q.delivery_id)
@@ -270,41 +279,33 @@ LANGUAGE sql STABLE AS $$
             LIMIT greatest(0, l.room)) AS r ON true
 $$;
 
--- The ordinary round, all at once: every row offered is taken in order as far as account, slots and budget reach.
--- It says `odd`, and decides nothing, when an offer holds what must be taken row by row: a lane with its own rate or
--- with both priorities, a suspect row, a row that is too old.
-CREATE FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamptz, until timestamptz)
-RETURNS rupor_dealt
+-- The ordinary round of accounts without a rate, all at once: every row offered is taken in order as far as account and
+-- budget reach. It says `odd`, and what it decided is void, when an offer holds what must be taken row by row: a lane
+-- with its own rate or with both priorities, a suspect row, a row that is too old.
+CREATE FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamptz) RETURNS rupor_dealt
 LANGUAGE plpgsql AS $$
 DECLARE
     t rupor_dealt;
 BEGIN
-    WITH offer AS MATERIALIZED (
-        SELECT o.*,
-               row_number() OVER (PARTITION BY o.ord ORDER BY o.turn, o.lane_next, o.lane_id, o.nth) AS nth_of_account,
-               o.lane_interval > 0 OR o.mixed OR o.suspect OR o.expires_at <= at AS odd
-          FROM rupor_offers(accounts, shares, at) AS o
-    ), slotted AS (
-        SELECT o.*,
-               greatest(at, greatest(o.group_slot, at) - o.tolerance
-                            + rupor_span(o.group_interval * (row_number() OVER (
-                                  PARTITION BY o.group_id ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth) - 1))) AS slot
-          FROM offer AS o
-         WHERE o.due AND o.nth_of_account <= o.account_room AND o.cooldown_until <= at
-    ), dealt AS (
-        SELECT s.*
-          FROM slotted AS s
-         WHERE s.slot <= until
-         ORDER BY s.ord, s.turn, s.lane_next, s.lane_id, s.nth
-         LIMIT budget
-    )
-    SELECT array_agg(d.delivery_id), array_agg(d.account_id), array_agg(d.turn), array_agg(d.lane_id), array_agg(d.priority),
-           array_agg(d.position), array_agg(d.slot),
-           array_agg(CASE d.priority WHEN 0 THEN d.lane_run + d.nth::integer ELSE 0 END),
-           (SELECT array_agg(DISTINCT o.lane_id) FROM offer AS o), '{}',
-           (SELECT bool_or(o.odd) FROM offer AS o), false
+    SELECT array_agg(d.delivery_id) FILTER (WHERE d.taken), array_agg(d.place) FILTER (WHERE d.taken),
+           array_agg(d.account_id) FILTER (WHERE d.taken), array_agg(d.turn) FILTER (WHERE d.taken),
+           array_agg(d.lane_id) FILTER (WHERE d.taken), array_agg(d.retried) FILTER (WHERE d.taken),
+           array_agg(at) FILTER (WHERE d.taken), array_agg(d.run) FILTER (WHERE d.taken),
+           array_agg(d.lane_id), '{}', bool_or(d.odd), false
       INTO t
-      FROM dealt AS d;
+      FROM (SELECT o.delivery_id, o.place, o.account_id, o.turn, o.lane_id, o.retried, o.odd,
+                   CASE o.priority WHEN 0 THEN o.lane_run + o.nth::integer ELSE 0 END AS run,
+                   o.may AND count(*) FILTER (WHERE o.may)
+                             OVER (ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth ROWS UNBOUNDED PRECEDING) <= budget AS taken
+              FROM (SELECT f.*,
+                           coalesce(f.due, false) AND count(*) FILTER (WHERE f.due) OVER (
+                               PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id, f.nth
+                               ROWS UNBOUNDED PRECEDING) <= f.account_room AS may,
+                           f.lane_interval > 0 OR f.mixed OR f.suspect OR f.expires_at <= at OR f.group_slot > at AS odd
+                      FROM rupor_offers(accounts, shares, at) AS f) AS o
+             ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth) AS d;
+    -- Not as DISTINCT above: that may sort the rows for all the columns.
+    t.visited := array(SELECT DISTINCT v FROM unnest(t.visited) AS v);
     RETURN t;
 END $$;
 
@@ -334,7 +335,7 @@ DECLARE
     take_bulk    boolean;
     slot         timestamptz;
 BEGIN
-    t.id := '{}'; t.account_id := '{}'; t.turn := '{}'; t.lane_id := '{}'; t.priority := '{}'; t.position := '{}';
+    t.id := '{}'; t.place := '{}'; t.account_id := '{}'; t.turn := '{}'; t.lane_id := '{}'; t.retried := '{}';
     t.slot_at := '{}'; t.run := '{}'; t.visited := '{}'; t.old := '{}'; t.closed := false;
     FOR o IN
         SELECT f.*
@@ -367,7 +368,7 @@ BEGIN
         LOOP
             take_bulk := false;
             IF o.priority = 0 AND lane_run >= urgent_max AND NOT bulk_over THEN
-                SELECT q.* INTO b
+                SELECT q.ctid AS place, q.* INTO b
                   FROM ready AS q
                  WHERE q.lane_id = lane AND q.priority = 1 AND (q.position, q.delivery_id) > (bulk_after, bulk_id)
                  ORDER BY q.position, q.delivery_id
@@ -398,10 +399,10 @@ BEGIN
             group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(o.group_interval);
             IF take_bulk THEN
                 bulk_after := b.position; bulk_id := b.delivery_id;
-                t.id := t.id || bulk_id; t.priority := t.priority || 1; t.position := t.position || bulk_after;
+                t.id := t.id || bulk_id; t.place := t.place || b.place; t.retried := t.retried || b.retried;
                 lane_run := 0;
             ELSE
-                t.id := t.id || o.delivery_id; t.priority := t.priority || o.priority; t.position := t.position || o.position;
+                t.id := t.id || o.delivery_id; t.place := t.place || o.place; t.retried := t.retried || o.retried;
                 lane_run := CASE o.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
             END IF;
             t.account_id := t.account_id || account; t.turn := t.turn || o.turn; t.lane_id := t.lane_id || lane;

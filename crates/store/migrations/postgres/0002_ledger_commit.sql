@@ -42,48 +42,46 @@ AS $$
 #variable_conflict use_column
 DECLARE
     at       timestamptz := rupor_now();
+    n        CONSTANT integer := coalesce(cardinality(delivery_ids), 0);
+    -- where each delivery of the batch belongs; NULL for one that is not there
+    c_lane    bigint[];
+    c_account bigint[];
     accounts bigint[];
-    lanes    bigint[];              -- by their place in the batch
-    touched  bigint[];
     plain    boolean[];             -- a success behind an unbroken fence: these move together
+    moves    rupor_moves;
+    touched  bigint[] := '{}';
     answers  text[];
     statuses text[];
     item     record;
     reached  integer := 0;
     done     record;
 BEGIN
-    IF coalesce(cardinality(delivery_ids), 0) = 0 THEN
+    IF n = 0 THEN
         RETURN;
     END IF;
     PERFORM rupor_guard(CASE WHEN workspace_ids[1] = ALL (workspace_ids) THEN workspace_ids[1] END);
-
-    -- Which accounts these belong to, also where the claim is gone; then nobody moves under us.
-    SELECT array_agg(DISTINCT a.account_id) INTO accounts
-      FROM (SELECT coalesce(i.account_id, (SELECT d.account_id FROM deliveries AS d
-                                            WHERE d.delivery_id = c.delivery_id AND d.workspace_id = c.workspace_id)) AS account_id
-              FROM unnest(delivery_ids, workspace_ids) AS c (delivery_id, workspace_id)
-              LEFT JOIN inflight AS i ON i.delivery_id = c.delivery_id AND i.workspace_id = c.workspace_id) AS a
-     WHERE a.account_id IS NOT NULL;
+    -- A delivery's lane and account never change, so they may be read before the lock.
+    SELECT array_agg(d.lane_id ORDER BY c.ord), array_agg(d.account_id ORDER BY c.ord)
+      INTO c_lane, c_account
+      FROM unnest(delivery_ids, workspace_ids) WITH ORDINALITY AS c (delivery_id, workspace_id, ord)
+      LEFT JOIN deliveries AS d ON d.delivery_id = c.delivery_id AND d.workspace_id = c.workspace_id;
+    accounts := array(SELECT DISTINCT a FROM unnest(c_account) AS a WHERE a IS NOT NULL);
     PERFORM rupor_lock_accounts(accounts);
 
-    SELECT array_agg(coalesce(c.ok AND c.nth = 1 AND i.lease_until > at, false) ORDER BY c.ord),
-           array_agg(i.lane_id ORDER BY c.ord)
-      INTO plain, lanes
-      FROM (SELECT u.delivery_id, u.workspace_id, u.claim_token, u.outcome IS NULL AS ok, u.ord,
-                   row_number() OVER (PARTITION BY u.delivery_id ORDER BY u.ord) AS nth
-              FROM unnest(delivery_ids, workspace_ids, claim_tokens, outcomes)
-                   WITH ORDINALITY AS u (delivery_id, workspace_id, claim_token, outcome, ord)) AS c
-      LEFT JOIN inflight AS i
-        ON i.delivery_id = c.delivery_id AND i.workspace_id = c.workspace_id AND i.claim_token = c.claim_token;
-    touched := array(SELECT DISTINCT l FROM unnest(lanes) AS l WHERE l IS NOT NULL ORDER BY l);
-
-    answers := array_fill('done'::text, ARRAY[cardinality(delivery_ids)]);
-    statuses := array_fill('sent'::text, ARRAY[cardinality(delivery_ids)]);
-    IF true = ANY (plain) THEN
-        PERFORM rupor_end_sent(delivery_ids, provider_message_ids, sent_ats, plain, at);
+    answers := array_fill('done'::text, ARRAY[n]);
+    statuses := array_fill('sent'::text, ARRAY[n]);
+    -- The first of several endings of one claim counts, whatever it is; then all go one by one.
+    IF n > 1 AND n > (SELECT count(DISTINCT u) FROM unnest(delivery_ids) AS u) THEN
+        plain := array_fill(false, ARRAY[n]);
+    ELSE
+        SELECT e.plain, e.moves INTO done
+          FROM rupor_end_sent(workspace_ids, delivery_ids, claim_tokens, c_account, c_lane, provider_message_ids, sent_ats,
+                              outcomes, at) AS e;
+        plain := done.plain;
+        moves := done.moves;
     END IF;
     IF true = ALL (plain) THEN
-        PERFORM rupor_healthy(touched);
+        PERFORM rupor_healthy(moves.lane_id);
     ELSE
         FOR item IN
             SELECT p.ord::integer AS ord
@@ -93,12 +91,13 @@ BEGIN
         LOOP
             -- Successes and failures of one channel count in the order of the batch.
             PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
-                                          FROM unnest(lanes[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
+                                          FROM unnest(c_lane[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
                                                AS l (lane_id, plain)
                                          WHERE l.plain));
             reached := item.ord;
             SELECT f.result, f.status, f.lane_id INTO done
               FROM rupor_finish(workspace_ids[item.ord], delivery_ids[item.ord], claim_tokens[item.ord],
+                                c_account[item.ord], c_lane[item.ord],
                                 coalesce(outcomes[item.ord], jsonb_build_object(
                                     'ok', true, 'provider_message_id', provider_message_ids[item.ord],
                                     'sent_at', sent_ats[item.ord])), at) AS f;
@@ -107,25 +106,31 @@ BEGIN
             touched := touched || done.lane_id;
         END LOOP;
         PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
-                                      FROM unnest(lanes[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
+                                      FROM unnest(c_lane[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
                                      WHERE l.plain));
-        touched := array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l);
+        PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l));
     END IF;
-    PERFORM rupor_refresh_lanes(touched);
+    PERFORM rupor_move_lanes(moves, at);
     PERFORM rupor_refresh_accounts(accounts);
     RETURN QUERY SELECT a.result, a.status FROM unnest(answers, statuses) AS a (result, status);
 END $$;
 
--- All plain successes of a batch at once.
-CREATE FUNCTION rupor_end_sent(ids bigint[], provider_ids text[], sent timestamptz[], plain boolean[], at timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
+-- All plain successes of a batch at once: which they were, and what that moved.
+CREATE FUNCTION rupor_end_sent(
+    ws bigint[], ids bigint[], tokens uuid[], accounts bigint[], lanes bigint[], provider_ids text[], sent timestamptz[],
+    outcomes jsonb[], at timestamptz, OUT plain boolean[], OUT moves rupor_moves
+) LANGUAGE plpgsql AS $$
 DECLARE
-    n integer;
+    gone bigint[];
+    n    bigint;
 BEGIN
     WITH gone AS (
         DELETE FROM inflight AS i
-         USING unnest(ids, provider_ids, sent, plain) AS c (delivery_id, provider_message_id, sent_at, plain)
-         WHERE c.plain AND i.delivery_id = c.delivery_id
+         USING unnest(ws, ids, tokens, accounts, lanes, provider_ids, sent, outcomes)
+               AS c (workspace_id, delivery_id, claim_token, account_id, lane_id, provider_message_id, sent_at, outcome)
+         WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+           AND i.workspace_id = c.workspace_id AND i.claim_token = c.claim_token AND i.lease_until > at
+           AND c.outcome IS NULL
         RETURNING i.delivery_id, i.workspace_id, i.lane_id, i.claim_token, i.claim_seq, i.attempt, i.run_id, i.claimed_at,
                   i.slot_at, i.requested_at, c.provider_message_id, least(coalesce(c.sent_at, at), at) AS sent_at
     ), ended AS (
@@ -147,23 +152,27 @@ BEGIN
                provider_message_id = g.provider_message_id
           FROM gone AS g
          WHERE k.delivery_id = g.delivery_id AND k.state = 'in_flight'
-    ), counted AS (
-        UPDATE lane_heads AS h
-           SET n_sending = h.n_sending - c.n, n_sent = h.n_sent + c.n
-          FROM (SELECT g.lane_id, count(*) AS n FROM gone AS g GROUP BY g.lane_id) AS c
-         WHERE h.lane_id = c.lane_id
     )
-    SELECT (SELECT count(*) FROM gone) - (SELECT count(*) FROM ended) INTO n;
+    SELECT (SELECT array_agg(g.delivery_id) FROM gone AS g), (SELECT count(*) FROM gone) - count(*)
+      INTO gone, n
+      FROM ended AS e;
     IF n <> 0 THEN
         RAISE EXCEPTION '% deliveries are in flight but not sending', n;
     END IF;
+    plain := CASE WHEN cardinality(gone) = cardinality(ids) THEN array_fill(true, ARRAY[cardinality(ids)])
+                  ELSE rupor_among(ids, gone) END;
+    SELECT array_agg(c.lane_id), array_agg(-c.n), array_agg(c.n) INTO moves.lane_id, moves.sending, moves.sent
+      FROM (SELECT l.lane_id, count(*) AS n
+              FROM unnest(lanes, plain) AS l (lane_id, plain)
+             WHERE l.plain
+             GROUP BY l.lane_id) AS c;
 END $$;
 
 -- What works ends its streaks; written only where there is one.
 CREATE FUNCTION rupor_healthy(lane_ids bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF cardinality(lane_ids) = 0 THEN
+    IF coalesce(cardinality(lane_ids), 0) = 0 THEN
         RETURN;
     END IF;
     UPDATE channels AS c
@@ -182,7 +191,7 @@ END $$;
 
 -- One item that is not a plain success. The caller holds the accounts and refreshes the heads.
 CREATE FUNCTION rupor_finish(
-    ws bigint, id bigint, token uuid, item jsonb, at timestamptz,
+    ws bigint, id bigint, token uuid, account bigint, lane bigint, item jsonb, at timestamptz,
     OUT result text, OUT status text, OUT lane_id bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -203,7 +212,7 @@ BEGIN
     END IF;
     SELECT i.* INTO held
       FROM inflight AS i
-     WHERE i.delivery_id = id AND i.workspace_id = ws AND i.claim_token = token;
+     WHERE i.account_id = account AND i.lane_id = lane AND i.delivery_id = id AND i.workspace_id = ws AND i.claim_token = token;
     lane_id := held.lane_id;
     IF held.lease_until > at THEN
         result := 'done';
@@ -258,7 +267,8 @@ BEGIN
     END IF;
     place := CASE WHEN s.run_at IS NULL THEN NULL WHEN lane.max_parallel = 1 THEN d.delivery_id ELSE rupor_micros(s.run_at) END;
 
-    DELETE FROM inflight AS i WHERE i.delivery_id = held.delivery_id AND i.claim_token = held.claim_token;
+    DELETE FROM inflight AS i
+     WHERE i.account_id = held.account_id AND i.lane_id = held.lane_id AND i.delivery_id = held.delivery_id;
     UPDATE deliveries AS x
        SET status = s.status, reason = s.reason, claim_token = NULL, lease_until = NULL, charged = s.charged,
            flood_waits = s.flood_waits, not_ready_waits = s.not_ready_waits, unknowns = s.unknowns,
@@ -272,8 +282,9 @@ BEGIN
         RAISE EXCEPTION 'delivery % is in flight but not sending', held.delivery_id;
     END IF;
     IF s.status = 'retry' THEN
-        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at, expires_at, suspect)
-        VALUES (held.lane_id, d.priority, place, held.delivery_id, held.workspace_id, s.run_at, d.expires_at, s.lost_claims > 0);
+        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at, expires_at, suspect, retried)
+        VALUES (held.lane_id, d.priority, place, held.delivery_id, held.workspace_id, s.run_at, d.expires_at, s.lost_claims > 0,
+                true);
     END IF;
     INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
                           requested_at, finished_at, outcome, error, provider_message_id)
@@ -491,21 +502,25 @@ BEGIN
     -- The claims that are still theirs, held until we are done.
     SELECT array_agg(l.ord) INTO ours
       FROM (SELECT c.ord
-              FROM (SELECT i.*
+              FROM (SELECT i.ord, i.claim_token, d.workspace_id, d.account_id, d.lane_id, d.delivery_id
                       FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid))
                            WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, ord)
-                     ORDER BY i.delivery_id) AS c
+                      JOIN deliveries AS d ON d.delivery_id = i.delivery_id AND d.workspace_id = i.workspace_id
+                     ORDER BY d.delivery_id) AS c
               JOIN inflight AS i
-                ON i.delivery_id = c.delivery_id AND i.workspace_id = c.workspace_id AND i.claim_token = c.claim_token
+                ON i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+               AND i.claim_token = c.claim_token
              WHERE i.lease_until > at
                FOR NO KEY UPDATE OF i) AS l;
     UPDATE inflight AS i
        SET requested_at = at
-      FROM (SELECT DISTINCT c.delivery_id
+      FROM (SELECT DISTINCT d.account_id, d.lane_id, d.delivery_id
               FROM unnest(ours) AS o (ord)
              CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer)
+              JOIN deliveries AS d ON d.delivery_id = c.delivery_id
              WHERE c.part IS NULL) AS c
-     WHERE i.delivery_id = c.delivery_id AND i.requested_at IS NULL;
+     WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+       AND i.requested_at IS NULL;
     UPDATE deliveries AS d
        SET parts = rupor_merge_parts(d.parts, c.done)
       FROM (SELECT p.delivery_id, jsonb_object_agg(p.part, p.provider_message_id ORDER BY o.ord) AS done
@@ -567,16 +582,20 @@ BEGIN
     WITH renewed AS (
         UPDATE inflight AS i
            SET lease_until = until
-          FROM (SELECT u.* FROM unnest(c_ws, c_id, c_tok) AS u (workspace_id, delivery_id, claim_token) ORDER BY u.delivery_id) AS c
-         WHERE i.delivery_id = c.delivery_id AND i.workspace_id = c.workspace_id AND i.claim_token = c.claim_token
-           AND i.lease_until > at
+          FROM (SELECT d.account_id, d.lane_id, d.delivery_id, u.claim_token, u.ord
+                  FROM unnest(c_ws, c_id, c_tok) WITH ORDINALITY AS u (workspace_id, delivery_id, claim_token, ord)
+                  JOIN deliveries AS d ON d.delivery_id = u.delivery_id AND d.workspace_id = u.workspace_id
+                 ORDER BY d.delivery_id) AS c
+         WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+           AND i.claim_token = c.claim_token AND i.lease_until > at
         RETURNING i.delivery_id
     ), told AS (
         UPDATE deliveries AS d SET lease_until = until FROM renewed AS r WHERE d.delivery_id = r.delivery_id
     )
     SELECT array_agg(r.delivery_id) INTO ours FROM renewed AS r;
+    -- The same delivery may be named twice, with the right token and with a wrong one.
     RETURN QUERY
-    SELECT o.ours AND EXISTS (SELECT FROM inflight AS i WHERE i.delivery_id = o.delivery_id AND i.claim_token = o.claim_token
-                                                          AND i.workspace_id = o.workspace_id)
+    SELECT o.ours AND EXISTS (SELECT FROM deliveries AS d
+                               WHERE d.delivery_id = o.delivery_id AND d.workspace_id = o.workspace_id AND d.claim_token = o.claim_token)
       FROM unnest(rupor_among(c_id, ours), c_ws, c_id, c_tok) AS o (ours, workspace_id, delivery_id, claim_token);
 END $$;

@@ -11,7 +11,7 @@ use super::{Again, As, Postgres, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{ClaimRef, Finish, FinishKind, Finished, PartProgress};
 
-const COMMIT: &str = "SELECT result, status FROM commit_outcomes($1, $2, $3, $4, array_fill(NULL::timestamptz, ARRAY[cardinality($1)]), $5)";
+const COMMIT: &str = "SELECT result, status FROM commit_outcomes($1, $2, $3, $4, NULL, $5)";
 const RECORD_PARTS: &str = "SELECT record_parts($1)";
 const RENEW: &str = "SELECT renew_leases($1, $2)";
 
