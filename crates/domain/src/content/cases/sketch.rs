@@ -11,7 +11,7 @@ use crate::content::picture::PictureHash;
 use crate::content::similarity::{
     TextSketch, WORDS_MAX, is_stop, is_telling, stable_hash, stem, stems, word_hash,
 };
-use crate::content::{Animal, Cleaned, Facts, Flag, Kind, Post, Sex, VkAccount};
+use crate::content::{Animal, Cleaned, Fact, Facts, Flag, Kind, Post, Sex, VkAccount};
 
 /// Pictures kept of one post; an album has ten.
 pub const SKETCH_PICTURES_MAX: usize = 10;
@@ -33,6 +33,10 @@ pub struct Sketch {
     pub kind: Kind,
     pub animal: Animal,
     pub sex: Sex,
+    /// The species is read from a word for it, not from a hint or a usual name.
+    pub animal_sure: bool,
+    /// The sex is read from a word for it, not from a name or an ending.
+    pub sex_sure: bool,
     pub phones: Vec<String>,
     /// Bank cards and other long numbers, hashed: never shown.
     pub accounts: Vec<u64>,
@@ -96,6 +100,8 @@ impl Sketch {
             kind: facts.kind.value,
             animal: facts.animal.value,
             sex: facts.sex.value,
+            animal_sure: !guessed(&facts.animal, &["animal.hint", "animal.usual_name"]),
+            sex_sure: !guessed(&facts.sex, &["sex.name", "sex.verb", "sex.adjective"]),
             phones: facts.phone_numbers().take(SKETCH_ITEMS_MAX).map(str::to_owned).collect(),
             accounts: accounts(post, facts),
             people: people(facts),
@@ -134,6 +140,11 @@ impl Sketch {
     pub fn is_generic(&self) -> bool {
         self.text.is_generic() && self.phones.is_empty() && self.names.is_empty() && self.accounts.is_empty()
     }
+}
+
+/// The strongest rule that speaks for a fact is one of those that may err.
+fn guessed<T>(fact: &Fact<T>, rules: &[&str]) -> bool {
+    fact.evidence.first().is_some_and(|evidence| rules.contains(&evidence.rule.as_ref()))
 }
 
 /// Lower case with `ё` folded, so that spellings compare equal.
@@ -231,13 +242,12 @@ fn people(facts: &Facts) -> Vec<u64> {
 }
 
 fn names(facts: &Facts) -> Vec<NameSketch> {
+    let breed = facts.breed.as_ref().map(|breed| fold(&breed.value));
     let mut names: Vec<NameSketch> = Vec::new();
     for name in facts.pet_names.iter().flat_map(|name| name.value.split(',')).map(NameSketch::new) {
-        if !name.stems.is_empty()
-            && !is_endearment(&name)
-            && !names.contains(&name)
-            && names.len() < SKETCH_ITEMS_MAX
-        {
+        // "Лайка" and "Малыш" are what people call any such animal.
+        let personal = !is_endearment(&name) && breed.as_ref() != Some(&name.name);
+        if personal && !name.stems.is_empty() && !names.contains(&name) && names.len() < SKETCH_ITEMS_MAX {
             names.push(name);
         }
     }

@@ -6,7 +6,9 @@ pub const SAME_SCORE: i32 = 60;
 /// A post without words says all it can by its picture.
 pub const SAME_SCORE_WORDLESS: i32 = 50;
 /// From here on a lost and a found post may be about one animal: a suggestion, never a merge.
-pub const RELATED_SCORE: i32 = 38;
+pub const RELATED_SCORE: i32 = 28;
+/// From here on the other side of a story may claim a happy end that does not say whose it is.
+pub const CLAIM_SCORE: i32 = 38;
 /// Two cases that fit equally well, closer than this: neither is taken.
 pub const AMBIGUOUS_MARGIN: i32 = 10;
 
@@ -110,6 +112,10 @@ pub const OTHER_AGE: i32 = -22;
 /// Months between two ages from which they are two animals.
 pub const OTHER_AGE_MONTHS: i32 = 18;
 pub const OTHER_COUNT: i32 = -12;
+/// Another species, of which one is only guessed from a hint.
+pub const OTHER_SPECIES_GUESS: i32 = -12;
+/// Another sex, of which one is read from a name or an ending.
+pub const OTHER_SEX_GUESS: i32 = -25;
 /// A finder's name gives way to the owner's.
 pub const RENAMED: i32 = -14;
 /// The group's home towns differ and neither post names one.

@@ -199,15 +199,16 @@ impl<'a> Case<'a> {
         !matches!(kind, Kind::Sighting | Kind::Reunited) && self.has_kind(kind)
     }
 
-    fn animal(self) -> Animal {
-        self.members()
-            .map(|member| member.animal)
-            .find(|animal| *animal != Animal::Unknown)
-            .unwrap_or_default()
+    /// The member that says best which species it is.
+    fn animal(self) -> Option<&'a Sketch> {
+        let known = |member: &&Sketch| member.animal != Animal::Unknown;
+        self.members().filter(known).find(|member| member.animal_sure).or_else(|| self.members().find(known))
     }
 
-    fn sex(self) -> Sex {
-        self.members().map(|member| member.sex).find(|sex| *sex != Sex::Unknown).unwrap_or_default()
+    /// The member that says best which sex it is.
+    fn sex(self) -> Option<&'a Sketch> {
+        let known = |member: &&Sketch| member.sex != Sex::Unknown;
+        self.members().filter(known).find(|member| member.sex_sure).or_else(|| self.members().find(known))
     }
 }
 
