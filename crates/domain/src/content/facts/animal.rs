@@ -95,8 +95,10 @@ fn mentions(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Vec<Mention> {
         if token.mention || (token.quoted && species.noun && token.capital()) {
             continue;
         }
-        // `Белка`, `Лис`: a hint with a capital inside a sentence is a name.
-        if !species.noun && token.capital() && !token.tag && token.gap < Gap::Stop {
+        // `Белка`, `Лис`: a hint with a capital is a name; in public posts a hint says nothing.
+        let public = matches!(kind, Kind::News | Kind::Ad | Kind::Other);
+        let name = token.capital() && !token.tag && (token.gap < Gap::Emoji || species.animal == Animal::Other);
+        if !species.noun && (name || public) {
             continue;
         }
         let mut weight = weigh(reading, index, token, species, kind);
@@ -149,6 +151,9 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     }
     if plural && !species.young {
         weight *= PLURAL;
+    }
+    if token.quoted && kind == Kind::Other {
+        return weight * COMPANY * 0.5;
     }
     if !species.noun {
         return weight;

@@ -251,7 +251,7 @@ impl Finder<'_, '_> {
         if self.word_before_is(index, &["меня", "мене"]) {
             return;
         }
-        let temporary = matches!(self.word(index), "назвали" | "назвала" | "зовем" | "зову" | "прозвали");
+        let temporary = matches!(self.word(index), "назвали" | "назвала" | "зовем" | "зову" | "прозвали" | "зовет");
         if self.word(index).starts_with("звал") {
             return self.after_word(index, 2, 4.0, "names.was_called", out);
         }
@@ -447,8 +447,9 @@ impl Finder<'_, '_> {
             Kind::Reunited | Kind::Sighting | Kind::Lost | Kind::Adoption | Kind::Fundraising
         );
         let pet = self.is_pet(index);
-        if told && (before == "это" || before == "не" && second == "это") {
-            return self.push(index, 5.0, "names.this_is", out);
+        let this = before == "это" || before == "не" && second == "это";
+        if this && (told || pet) {
+            return self.push(index, if pet { 6.0 } else { 5.0 }, "names.this_is", out);
         }
         if told && matches!(before, "оказался" | "оказалась" | "оказалось") {
             return self.push(index, 5.0, "names.turned_out", out);

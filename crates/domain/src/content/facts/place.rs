@@ -328,6 +328,9 @@ impl Finder<'_, '_> {
 
     /// `31`, `, 18/40`, ` д. 5`, ` 12а` after an address.
     fn with_house(&self, last: usize) -> (usize, bool) {
+        if let Some(milestone) = self.milestone(last) {
+            return (milestone, true);
+        }
         let mut end = last;
         let mut at = last + 1;
         if self.token(at).is_some_and(|token| is(token, self.groups.house) && token.gap <= Gap::Comma)
@@ -355,6 +358,14 @@ impl Finder<'_, '_> {
             end += 1;
         }
         (end, true)
+    }
+
+    /// `Тобольском тракте, 19 км`: how far along the road.
+    fn milestone(&self, last: usize) -> Option<usize> {
+        let road = self.token(last).is_some_and(|token| is(token, self.groups.avenue)) || self.word(last).starts_with("трасс");
+        let number = self.token(last + 1).is_some_and(|token| token.is_number() && token.gap <= Gap::Comma);
+        let unit = matches!(self.word(last + 2), "км" | "километр" | "километре" | "километра");
+        (road && number && unit && self.same_sentence(last, last + 2)).then_some(last + 2)
     }
 
     /// The number counts years, weight, hours or days, or opens a date: no house.
@@ -570,7 +581,8 @@ impl Finder<'_, '_> {
                 let weight = LANDMARK + if near { 0.5 } else { 0.0 };
                 let away = matches!(self.word(before), "до" | "к" | "по" | "через" | "под" | "от");
                 let weight = if away { weight - 1.5 } else { weight };
-                return Some(Candidate { first, last: index, weight, rule: "place.landmark" });
+                let last = self.with_genitive(index);
+                return Some(Candidate { first, last, weight, rule: "place.landmark" });
             }
             let adjective =
                 token.is_number() || ends_like_adjective(self.word(before)) || token.gap == Gap::Joined;
@@ -580,6 +592,14 @@ impl Finder<'_, '_> {
             at = before;
         }
         None
+    }
+
+    /// `проходной шинного`, `остановке троллейбуса`: what the landmark belongs to.
+    fn with_genitive(&self, index: usize) -> usize {
+        let next = index + 1;
+        let close = self.token(next).is_some_and(|token| token.gap <= Gap::Space && token.is_word());
+        let genitive = ["ого", "его"].iter().any(|ending| self.word(next).ends_with(ending));
+        if close && genitive && self.same_sentence(index, next) { next } else { index }
     }
 
     /// `Энгельс, набережная, вчера …`: a landmark in a list after a town.
@@ -612,6 +632,9 @@ impl Finder<'_, '_> {
         {
             return None;
         }
+        if self.word(at).starts_with("нов") && self.word(at + 1).starts_with("год") {
+            return None;
+        }
         let entry = token.entry();
         let person = entry.is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
         let more = self.proper(at + 1) && self.token(at + 1).is_some_and(|next| next.gap <= Gap::Space);
@@ -637,18 +660,21 @@ impl Finder<'_, '_> {
         let (end, house) = self.with_house(self.with_noun(last));
         let quoted = if token.quoted { 1.0 } else { 0.0 };
         let weight = AFTER_PREPOSITION + quoted + if house { HOUSE } else { 0.0 };
-        let away = matches!(word, "до" | "к" | "ко" | "через" | "под" | "от" | "с" | "со" | "из");
-        let weight = if away { weight - 1.0 } else { weight };
+        let weight = match word {
+            "до" | "к" | "ко" | "через" => weight - 3.5,
+            "под" | "от" | "с" | "со" | "из" => weight - 1.0,
+            _ => weight,
+        };
         Some(Candidate { first: index, last: end, weight, rule: "place.after_preposition" })
     }
 
     /// `откликается на Лео`, `похож на Лиса`.
     fn answered(&self, index: usize) -> bool {
         let mut at = index;
-        for _ in 0..2 {
+        for _ in 0..6 {
             let Some(before) = self.before(at) else { return false };
-            if is(&self.reading.tokens[before], self.groups.answers) || self.word(before).starts_with("похож")
-            {
+            let like = at == index && self.word(before).starts_with("похож");
+            if like || is(&self.reading.tokens[before], self.groups.answers) {
                 return true;
             }
             at = before;
@@ -722,7 +748,8 @@ impl Finder<'_, '_> {
             "щина",
         ];
         let one = last == first && ending.iter().any(|ending| self.word(first).ends_with(ending));
-        start.gap >= Gap::Stop && ended && (two || one)
+        let street = last == first && self.word(first).ends_with("ая") && !ended && self.plain_name(first);
+        start.gap >= Gap::Stop && (ended && (two || one) || street)
     }
 
     /// `Пермь, Закамск`, `Карачиха, Садовая ул.`: capitals between commas beside a town or a place.
