@@ -229,7 +229,9 @@ fn word_weight(reading: &Reading<'_>, index: usize, token: &Token) -> f32 {
 /// A numeral stands right before.
 fn is_counted(reading: &Reading<'_>, index: usize) -> bool {
     let before = index.checked_sub(1).map(|before| &reading.tokens[before]);
-    before.is_some_and(|before| before.is_number() || before.entry().is_some_and(|entry| entry.number.is_some()))
+    before.is_some_and(|before| {
+        before.is_number() || before.entry().is_some_and(|entry| entry.number.is_some())
+    })
 }
 
 fn agreement(
