@@ -126,14 +126,14 @@ impl<'a> Writer<'a> {
         let original = self.original;
         let mut at = 0;
         while let Some(character) = original[at..].chars().next() {
-            if character == '[' {
-                if let Some((label, account)) = mention_at(&original[at..]) {
-                    self.close_word();
-                    self.close_mention();
-                    at += label;
-                    self.open_mention = Some((self.out.text.len(), account));
-                    continue;
-                }
+            if character == '['
+                && let Some((label, account)) = mention_at(&original[at..])
+            {
+                self.close_word();
+                self.close_mention();
+                at += label;
+                self.open_mention = Some((self.out.text.len(), account));
+                continue;
             }
             if character == ']' && self.open_mention.is_some() {
                 self.close_word();
@@ -256,15 +256,7 @@ impl<'a> Writer<'a> {
         let (original, original_len) = (at as u32, length as u32);
         let verbatim = seen == written;
         self.out.text.push(written);
-        if verbatim {
-            if let Some(last) = self.out.runs.last_mut() {
-                if last.verbatim && last.original + (normal - last.normal) == original {
-                    last.original_len = original + original_len - last.original;
-                    return;
-                }
-            }
-        }
-        self.out.runs.push(Run { normal, original, original_len, verbatim });
+        append_run(&mut self.out.runs, Run { normal, original, original_len, verbatim });
     }
 
     fn close_word(&mut self) {
@@ -340,13 +332,13 @@ impl<'a> Writer<'a> {
 }
 
 fn append_run(runs: &mut Vec<Run>, run: Run) {
-    if let Some(last) = runs.last_mut() {
-        if run.verbatim && last.verbatim && last.original + (run.normal - last.normal) == run.original {
-            last.original_len = run.original + run.original_len - last.original;
-            return;
-        }
+    let follows = |last: &Run| {
+        run.verbatim && last.verbatim && last.original + (run.normal - last.normal) == run.original
+    };
+    match runs.last_mut() {
+        Some(last) if follows(last) => last.original_len = run.original + run.original_len - last.original,
+        _ => runs.push(run),
     }
-    runs.push(run);
 }
 
 /// `[id1|`, `[club1|`, `[public1|`, `[event1|`: the length up to the label, and who is meant.

@@ -102,7 +102,8 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
     }
     let tagged = start.tag && tag_alone(reading, first, last);
     let person = end.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
-    if known.needs_marker && !marker && !is_home && !(tagged && !person) {
+    let sure = marker || is_home || tagged && !person;
+    if known.needs_marker && !sure {
         return None;
     }
     let mut score = NAMED;

@@ -360,11 +360,14 @@ fn evidence(reading: &Reading<'_>, hits: &[Hit], kind: Kind, own: bool) -> Vec<E
 
 /// The sentences whose words made the kind: the event is told there.
 fn events(reading: &Reading<'_>, hits: &[Hit], kind: Kind) -> Vec<u32> {
-    let tells = |sign: Sign| match (sign, kind) {
-        (Is(Lost), Lost | Reunited) | (Is(Found), Found | Reunited) => true,
-        (Is(Sighting), Sighting | Found) => true,
-        (Is(Reunited), Reunited) => true,
-        _ => false,
+    let tells = |sign: Sign| {
+        matches!(
+            (sign, kind),
+            (Is(Lost | Found | Reunited), Reunited)
+                | (Is(Lost), Lost)
+                | (Is(Found | Sighting), Found)
+                | (Is(Sighting), Sighting)
+        )
     };
     let mut sentences: Vec<u32> = hits
         .iter()

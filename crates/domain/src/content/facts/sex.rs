@@ -3,7 +3,7 @@
 
 use crate::content::lexicon::{Group, Species, case, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
-use crate::content::{Animal, Evidence, Fact, Sex};
+use crate::content::{Animal, Evidence, Fact, Kind, Sex};
 
 const EXPLICIT: f32 = 6.0;
 const NEUTERED: f32 = 5.0;
@@ -23,6 +23,8 @@ struct Votes {
     female: f32,
     best: [Option<(f32, &'static str, usize)>; 2],
     explicit: [bool; 2],
+    /// `два мальчика`, `две девочки`: counted, so there are several.
+    litter: [bool; 2],
     /// How often a rule has spoken for a sex: repeats add less and less.
     counted: Vec<(&'static str, usize, usize)>,
 }
@@ -81,6 +83,7 @@ pub struct NameGender {
 
 pub fn sex(
     reading: &Reading<'_>,
+    kind: Kind,
     animal: Animal,
     noun: Option<(usize, Species)>,
     names: &[NameGender],
@@ -100,7 +103,10 @@ pub fn sex(
             continue;
         }
         explicit(reading, index, token, animal, &groups, &mut votes);
-        agreement(reading, index, token, noun, &groups, &mut votes);
+        // Public posts speak of animals in general, not of one that a verb could agree with.
+        if !matches!(kind, Kind::Other | Kind::News | Kind::Ad) {
+            agreement(reading, index, token, noun, &groups, &mut votes);
+        }
     }
     for name in names {
         votes.add(name.sex, if name.known { NAME } else { NAME_GUESS }, "sex.name", name.index);
@@ -115,6 +121,7 @@ fn decide(reading: &Reading<'_>, animal: Animal, votes: &Votes, names: &[NameGen
     let mixed = names.len() > 1
         && names.iter().any(|name| name.sex == Sex::M)
         && names.iter().any(|name| name.sex == Sex::F);
+    let mixed = mixed || votes.litter[0] && votes.litter[1];
     if mixed
         || (votes.explicit[0]
             && votes.explicit[1]
@@ -162,6 +169,7 @@ fn explicit(
     for (group, sex) in [(groups.male, Sex::M), (groups.female, Sex::F)] {
         if is(token, group) {
             votes.add(sex, word_weight(reading, index, token), "sex.word", index);
+            votes.litter[usize::from(sex == Sex::F)] |= is_counted(reading, index);
         }
     }
     if is(token, groups.castrated) {
@@ -205,11 +213,8 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
 fn word_weight(reading: &Reading<'_>, index: usize, token: &Token) -> f32 {
     let next = reading.tokens.get(index + 1).filter(|next| next.sentence == token.sentence);
     let word = reading.word(token);
-    let crowd = matches!(word, "девочки" | "мальчики" | "девчонки");
-    let counted = index > 0
-        && (reading.tokens[index - 1].is_number()
-            || reading.tokens[index - 1].entry().is_some_and(|entry| entry.number.is_some()));
-    if crowd && !counted {
+    let crowd = matches!(word, "девочки" | "мальчики" | "девчонки" | "мальчишки" | "девочкам" | "мальчишкам");
+    if crowd && !is_counted(reading, index) {
         return 0.0;
     }
     let child = next.is_some_and(|next| {
@@ -219,6 +224,14 @@ fn word_weight(reading: &Reading<'_>, index: usize, token: &Token) -> f32 {
             && reading.tokens.get(index + 2).is_some_and(|age| age.is_number())
     });
     if child { 0.3 } else { EXPLICIT }
+}
+
+/// A numeral stands right before.
+fn is_counted(reading: &Reading<'_>, index: usize) -> bool {
+    let before = index.checked_sub(1).map(|before| &reading.tokens[before]);
+    before.is_some_and(|before| {
+        before.is_number() || before.entry().is_some_and(|entry| entry.number.is_some())
+    })
 }
 
 fn agreement(

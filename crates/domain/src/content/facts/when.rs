@@ -211,9 +211,8 @@ fn month_after(reading: &Reading<'_>, index: usize) -> (Option<(usize, i8)>, boo
             reading.tokens.get(at).filter(|token| token.sentence == reading.tokens[index].sentence)?;
         token.entry()?.month.map(|month| (at, month as i8))
     };
-    let mut at = index + 1;
     let mut ranged = false;
-    for _ in 0..5 {
+    for at in index + 1..index + 6 {
         if let Some(found) = month(at) {
             return (Some(found), ranged);
         }
@@ -224,7 +223,6 @@ fn month_after(reading: &Reading<'_>, index: usize) -> (Option<(usize, i8)>, boo
         } else if !matches!(word, "го" | "е" | "ого" | "ое" | "и" | "-го") {
             break;
         }
-        at += 1;
     }
     (None, false)
 }
