@@ -93,6 +93,8 @@ pub const RECENT_S: i64 = 14 * 86_400;
 pub const RECENT: i32 = 3;
 pub const OLD_S: i64 = 60 * 86_400;
 pub const OLD: i32 = -10;
+/// A new search or find after so long is more likely another animal of the same people.
+pub const OLD_INCIDENT: i32 = -18;
 pub const STALE_S: i64 = 150 * 86_400;
 pub const STALE: i32 = -25;
 

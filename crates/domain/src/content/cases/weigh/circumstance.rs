@@ -95,11 +95,13 @@ const DISTRICT_WORDS: &str = "
 
 pub(super) fn weigh_time(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let gap = sketch.date - case.record.last_seen_at;
+    let again = matches!(sketch.kind, Kind::Lost | Kind::Found | Kind::Sighting);
     if !weighing.reposted {
         let (points, words) = match gap.abs() {
             gap if gap <= FRESH_S => (FRESH, "seen in the last days"),
             gap if gap <= RECENT_S => (RECENT, "seen in the last weeks"),
             gap if gap <= OLD_S => (0, ""),
+            gap if gap <= STALE_S && again => (OLD_INCIDENT, "not seen for two months"),
             gap if gap <= STALE_S => (OLD, "not seen for two months"),
             _ => (STALE, "not seen for half a year"),
         };
