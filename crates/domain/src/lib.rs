@@ -26,6 +26,8 @@
 pub mod ids;
 pub mod time;
 
+pub mod message;
+
 pub mod delivery;
 pub mod outcome;
 pub mod settle;

@@ -1,1 +1,27 @@
-//! Rupor: platforms.
+//! HOW OTHERS SPEAK: Telegram, VK and MAX. The only HTTP client and the only wire JSON.
+//!
+//! It knows nothing of queues, retries or the database: a message becomes parts, a part becomes an outcome.
+//! Read in the order of the `mod` lines.
+
+pub mod part;
+pub mod render;
+
+pub mod platform;
+pub mod registry;
+
+pub mod incoming;
+pub mod media;
+pub mod verdict;
+
+pub mod egress;
+pub mod secret;
+pub mod transport;
+
+pub mod max;
+pub mod telegram;
+pub mod vk;
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod testing;

@@ -2,6 +2,10 @@
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
 mod analyse;
+mod bench;
+mod database;
+mod migrate;
+mod sandbox;
 
 use std::process::ExitCode;
 
@@ -18,6 +22,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Analyse(analyse::Analyse),
+    Sandbox(sandbox::SandboxArgs),
+    Migrate(migrate::Migrate),
+    Bench(bench::Bench),
 }
 
 pub fn main() -> ExitCode {
@@ -33,7 +40,10 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
-        Command::Analyse(command) => analyse::run(command),
+        Command::Analyse(args) => analyse::run(args),
+        Command::Sandbox(args) => sandbox::run(args),
+        Command::Migrate(args) => migrate::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }
 
