@@ -1,5 +1,6 @@
 //! `rupor bench`: figures of this machine, as ratios wherever a ratio is possible.
 
+mod cases;
 mod queue;
 
 use clap::{Args, Subcommand};
@@ -15,11 +16,13 @@ pub struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Cases(cases::Cases),
     Queue(queue::Queue),
 }
 
 pub fn run(args: &Bench) -> anyhow::Result<()> {
     match &args.what {
+        What::Cases(args) => cases::run(args),
         What::Queue(args) => queue::run(args),
     }
 }
