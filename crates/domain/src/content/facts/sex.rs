@@ -194,8 +194,9 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
         cases & case::PLURAL != 0 && cases & (case::NOM | case::ACC | case::INS | case::DAT | case::LOC) != 0;
     if plural {
         // `кошки` may be the genitive of one; without a preposition before it, it is a crowd.
+        let described = before.ends_with("ой") || before.ends_with("ей");
         let one = cases & case::GEN != 0
-            && matches!(before, "от" | "у" | "нет" | "для" | "хозяев" | "хозяина" | "без");
+            && (described || matches!(before, "от" | "у" | "нет" | "для" | "хозяев" | "хозяина" | "без"));
         return if one { 2.0 } else { 0.0 };
     }
     if matches!(before, "с" | "на" | "к" | "про" | "под") && cases & (case::NOM) == 0 && !reading.opens(index)

@@ -431,6 +431,11 @@ fn context(reading: &Reading<'_>, candidate: &Candidate, kind: Kind, event: &[u3
         let at = sentence.start + offset;
         seen |= is(other, groups.see) && !(at > 0 && reading.word(&reading.tokens[at - 1]) == "не");
     }
+    // `со вчерашнего вечера`: since then, so the event itself.
+    let since = candidate.first.checked_sub(1).map_or("", |at| reading.word(&reading.tokens[at]));
+    if matches!(since, "с" | "со") {
+        score += 4;
+    }
     if told {
         score += 3 + i32::from(nearest <= 4);
     }

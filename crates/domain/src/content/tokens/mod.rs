@@ -148,8 +148,15 @@ impl<'a> Reading<'a> {
 
     /// Evidence for a rule that fired on the tokens `first..=last` of one text.
     pub fn evidence(&self, rule: &'static str, first: usize, last: usize) -> Evidence {
+        let (text, start, end) = self.range(first, last);
+        self.evidence_range(rule, text, start, end)
+    }
+
+    /// The text and the bytes from the first token to the last one; a range never crosses texts.
+    pub fn range(&self, first: usize, last: usize) -> (u8, usize, usize) {
         let (from, to) = (&self.tokens[first], &self.tokens[last]);
-        self.evidence_range(rule, from.text, from.start as usize, to.end as usize)
+        let end = if to.text == from.text { to.end.max(from.end) } else { from.end };
+        (from.text, from.start as usize, end as usize)
     }
 
     pub fn evidence_range(&self, rule: &'static str, text: u8, start: usize, end: usize) -> Evidence {

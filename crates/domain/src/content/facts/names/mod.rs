@@ -56,10 +56,11 @@ struct Groups {
     our: Option<Group>,
     meet: Option<Group>,
     owner: Option<Group>,
+    organisation: Option<Group>,
     male: Option<Group>,
     female: Option<Group>,
     agreeing: Option<Group>,
-    streets: [Option<Group>; 4],
+    streets: [Option<Group>; 3],
     verbs: [Option<Group>; 8],
 }
 
@@ -97,10 +98,11 @@ fn groups() -> Groups {
         our: group("our"),
         meet: group("meet"),
         owner: group("owner"),
+        organisation: group("organisation"),
         male: group("male"),
         female: group("female"),
         agreeing: group("agreeing"),
-        streets: ["street", "avenue", "district", "settlement"].map(group),
+        streets: ["street", "avenue", "district"].map(group),
         verbs: ["lost_v", "escape_v", "leave_v", "returned_v", "adopted_p", "went_home", "stray_v", "keep_v"]
             .map(group),
     }
@@ -144,7 +146,7 @@ impl Finder<'_, '_> {
             return false;
         }
         let word = self.reading.word(token);
-        if word.chars().count() < 2 || word.is_ascii() {
+        if word.chars().count() < 2 || word.is_ascii() || self.house_name(index) {
             return false;
         }
         token.entry().is_none_or(|entry| {
@@ -155,6 +157,12 @@ impl Finder<'_, '_> {
                     && entry.month.is_none()
                     && entry.species.is_none_or(|species| !species.noun))
         })
+    }
+
+    /// `приют «Верный»`: the name of a house.
+    fn house_name(&self, index: usize) -> bool {
+        let before = self.before(index).filter(|_| self.reading.tokens[index].quoted);
+        before.is_some_and(|before| is(before, self.groups.organisation))
     }
 
     fn is_pet(&self, index: usize) -> bool {

@@ -9,6 +9,7 @@ use find::ends_like_adjective;
 use super::city;
 use super::read::Spans;
 use crate::content::lexicon::{Group, lexicon};
+use crate::content::normalise::is_plain;
 use crate::content::tokens::{Gap, Letters, Reading, Token, within};
 use crate::content::{Fact, Kind};
 
@@ -217,10 +218,9 @@ impl Finder<'_, '_> {
 
     fn fact(&self, candidate: &Candidate) -> Fact<String> {
         let evidence = self.reading.evidence(candidate.rule, candidate.first, candidate.last);
-        let repaired = evidence.words.bytes().any(|byte| byte.is_ascii_alphabetic());
-        let token = &self.reading.tokens[candidate.first];
-        let end = self.reading.tokens[candidate.last].end as usize;
-        let normal = &self.reading.normals[usize::from(token.text)].text[token.start as usize..end];
+        let repaired = !is_plain(&evidence.words);
+        let (text, start, end) = self.reading.range(candidate.first, candidate.last);
+        let normal = &self.reading.normals[usize::from(text)].text[start..end];
         let text = if repaired { normal.to_owned() } else { evidence.words.clone() };
         Fact::new(balanced(&text), evidence)
     }
@@ -351,9 +351,8 @@ impl Finder<'_, '_> {
             (is(token, self.groups.inside) || is(token, self.groups.near) || is(token, self.groups.house))
                 && !matches!(self.word(at), "до" | "к" | "через" | "от")
         };
-        let (start, end) =
-            (self.reading.tokens[left.first].start as usize, self.reading.tokens[right.last].end as usize);
-        let text = &self.reading.normals[usize::from(self.reading.tokens[left.first].text)].text;
+        let (text, start, end) = self.reading.range(left.first, right.last);
+        let text = &self.reading.normals[usize::from(text)].text;
         let short = text[start..end].chars().count() <= FRAGMENT_MAX;
         short && between.len() <= 2 && between.all(filler)
     }

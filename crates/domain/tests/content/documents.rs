@@ -1,0 +1,1 @@
+//! The examples of `docs/content.md` are true.
