@@ -67,9 +67,9 @@ pub const ACCOUNT: i32 = 18;
 pub const PERSON: i32 = 12;
 /// A person named in more cases than this is the group's editor.
 pub const PERSON_CASES_MAX: usize = 2;
-pub const MARK: i32 = 14;
+pub const MARK: i32 = 15;
 pub const MARKS_COUNTED: usize = 3;
-pub const BREED: i32 = 10;
+pub const BREED: i32 = 12;
 pub const ANIMAL: i32 = 6;
 pub const COAT: i32 = 5;
 pub const SEX: i32 = 4;

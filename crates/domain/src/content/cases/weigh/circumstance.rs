@@ -131,7 +131,9 @@ pub(super) fn weigh_town(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_
     if case.any(|member| sketch.city.is_some() && member.city == sketch.city) {
         weighing.add(Ground::Town, SAME_CITY, "both name the town");
     }
-    if weighing.reposted {
+    // A happy end may name the town of the new home.
+    let moved = sketch.kind == Kind::Reunited && weighing.same_source;
+    if weighing.reposted || moved {
         return;
     }
     let relations = case.members().map(|member| town_points(sketch, member));

@@ -147,11 +147,19 @@ impl Crowd {
         alone.dedup();
         Crowd {
             people: people.collect(),
-            names: holding(&|member| shared_name(sketch, member).is_some()).len(),
+            names: namesakes(sketch, records),
             is_list: alone.len() > 1,
             phones: phones.into_iter().map(|(phone, cases)| (phone, cases.len())).collect(),
         }
     }
+}
+
+/// Cases of an animal of the same name; a happy end can only mean those that are still open.
+fn namesakes(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> usize {
+    let waiting = |record: &CaseRecord| sketch.kind != Kind::Reunited || record.closed_at.is_none();
+    let named =
+        |record: &CaseRecord| record.members.iter().any(|member| shared_name(sketch, member).is_some());
+    records.iter().map(Borrow::borrow).filter(|record| waiting(record) && named(record)).count()
 }
 
 /// Weighs a post against a case.
