@@ -152,23 +152,20 @@ impl KeyWriter {
 
     fn recent(&mut self, sketch: &Sketch) {
         let owner = sketch.origin.owner_id.to_le_bytes();
-        match sketch.animal {
-            Animal::Unknown | Animal::Several => {
-                for animal in [Animal::Dog, Animal::Cat] {
-                    self.add(KeyKind::Recent, &[&owner, animal.name().as_bytes()]);
-                }
-            }
-            animal => self.add(KeyKind::Recent, &[&owner, animal.name().as_bytes()]),
+        for animal in likely_animals(sketch) {
+            self.add(KeyKind::Recent, &[&owner, animal.name().as_bytes()]);
         }
     }
 
     /// The latest cases of one town, species and kind.
     fn recent_of(&mut self, sketch: &Sketch, kind: Kind) {
         for town in scopes(sketch) {
-            self.add(
-                KeyKind::Recent,
-                &[town.as_bytes(), sketch.animal.name().as_bytes(), kind.name().as_bytes()],
-            );
+            for animal in likely_animals(sketch) {
+                self.add(
+                    KeyKind::Recent,
+                    &[town.as_bytes(), animal.name().as_bytes(), kind.name().as_bytes()],
+                );
+            }
         }
     }
 
@@ -176,6 +173,16 @@ impl KeyWriter {
         self.keys.sort_by_key(|key| key.kind);
         self.keys
     }
+}
+
+/// What is not said, or only guessed, is most likely a dog or a cat.
+fn likely_animals(sketch: &Sketch) -> Vec<Animal> {
+    let known = !matches!(sketch.animal, Animal::Unknown | Animal::Several);
+    let mut animals = if known { vec![sketch.animal] } else { Vec::new() };
+    if !known || !sketch.animal_sure {
+        animals.extend([Animal::Dog, Animal::Cat].into_iter().filter(|animal| *animal != sketch.animal));
+    }
+    animals
 }
 
 /// The towns a post may be looked for in: the one it names, its source's home, or else the source itself.

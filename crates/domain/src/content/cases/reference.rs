@@ -59,7 +59,7 @@ fn near(words: &[&str], heads: &BTreeSet<&str>, tails: &BTreeSet<&str>) -> bool 
 
 const NEAR_WORDS: usize = 4;
 
-/// Stems after "с" or "из" at the beginning of a text, before anything has happened in it.
+/// Stems after "с", "из" or "от" at the beginning of a text, before anything has happened in it.
 pub fn referred_places(words: &[&str]) -> Vec<String> {
     let mut referred = Vec::new();
     let mut words = words.iter().take(REFERENCE_WORDS);
@@ -67,7 +67,7 @@ pub fn referred_places(words: &[&str]) -> Vec<String> {
         if happens(word) {
             break;
         }
-        if matches!(*word, "с" | "со" | "из") {
+        if matches!(*word, "с" | "со" | "из" | "от") {
             let after = words.clone().take(3).filter(|word| !is_stop(&stem(word)) && !happens(word));
             referred.extend(after.map(|word| stem(word)));
         }

@@ -81,6 +81,8 @@ pub const SAME_TOWN: i32 = 3;
 pub const SAME_CITY: i32 = 3;
 /// The post itself says that it continues something.
 pub const FOLLOW_UP: i32 = 8;
+/// A sighting that calls the animal by name knows that it is looked for.
+pub const SIGHTED: i32 = 12;
 /// A happy end for a case that is still open, told from its own side.
 pub const CLOSES: i32 = 16;
 /// … that does not say whose.

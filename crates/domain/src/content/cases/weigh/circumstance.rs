@@ -22,14 +22,20 @@ pub(super) fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'
         weighing.add(ground, points, words);
     } else if let Some(word) = &mentioned {
         weighing.add(Ground::Place, PLACE_MENTIONED, format!("mentions the place «{word}»"));
-    } else if !sketch.places.is_empty() && case.any(|member| !member.places.is_empty()) && !weighing.reposted
-    {
+    } else if told_elsewhere(sketch, case) && !weighing.reposted {
         weighing.add(Ground::Place, OTHER_PLACE, "another place");
     }
     if points >= PLACE_EXACT && !case.announced(sketch.kind) {
         weighing.identified = true;
     }
     weigh_reference(weighing, sketch, case);
+}
+
+/// Both name places; a sighting may lie anywhere, because animals walk.
+fn told_elsewhere(sketch: &Sketch, case: Case<'_>) -> bool {
+    sketch.kind != Kind::Sighting
+        && !sketch.places.is_empty()
+        && case.any(|member| !member.places.is_empty() && member.kind != Kind::Sighting)
 }
 
 pub(super) fn weigh_reference(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {

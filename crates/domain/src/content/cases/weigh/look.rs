@@ -62,6 +62,7 @@ pub(super) fn weigh_species(weighing: &mut Weighing, sketch: &Sketch, case: Case
         } else if sketch.animal_sure && known.animal_sure && !weighing.reposted {
             weighing.forbid(format!("{} against {}", sketch.animal.name(), known.animal.name()));
         } else {
+            weighing.guessed += OTHER_SPECIES_GUESS;
             weighing.add(Ground::Look, OTHER_SPECIES_GUESS, "probably another species");
         }
     }
@@ -71,6 +72,7 @@ pub(super) fn weigh_species(weighing: &mut Weighing, sketch: &Sketch, case: Case
         } else if sketch.sex_sure && known.sex_sure && !weighing.reposted {
             weighing.forbid(OTHER_SEX);
         } else {
+            weighing.guessed += OTHER_SEX_GUESS;
             weighing.add(Ground::Look, OTHER_SEX_GUESS, "probably another sex");
         }
     }
