@@ -52,8 +52,6 @@ fn fragments() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn any_text_is_read_and_evidence_is_on_character_borders(text in "\\PC{0,300}") {
         holds_for(&post(&text));

@@ -2,6 +2,7 @@
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
 mod analyse;
+mod bench;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Analyse(analyse::Analyse),
+    Bench(bench::Bench),
 }
 
 pub fn main() -> ExitCode {
@@ -34,6 +36,7 @@ pub fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Analyse(command) => analyse::run(command),
+        Command::Bench(command) => bench::run(command),
     }
 }
 
