@@ -41,7 +41,8 @@ fn letters(reading: &Reading<'_>, removed: &[(u8, u32, u32)]) -> String {
             while removed.next_if(|cut| (usize::from(cut.0), cut.2 as usize) <= (index, at)).is_some() {}
             let cut = removed.peek().is_some_and(|cut| usize::from(cut.0) == index && cut.1 as usize <= at);
             // What follows `@` in a hashtag names a community, as a mention does.
-            community = character == '@' || community && (character.is_ascii_alphanumeric() || character == '_');
+            community =
+                character == '@' || community && (character.is_ascii_alphanumeric() || character == '_');
             if character.is_whitespace() || matches!(character, EMOJI | '_') {
                 push_space(&mut out);
             } else if !cut && !community {

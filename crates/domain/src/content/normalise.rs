@@ -425,7 +425,10 @@ fn look_alike(character: char) -> Option<char> {
 /// Nothing in the text that normalising would repair, so it can be shown as the user wrote it.
 pub fn is_plain(text: &str) -> bool {
     let odd = |character: char| {
-        character.is_ascii_alphabetic() || is_mark(character) || is_invisible(character) || is_emoji(character)
+        character.is_ascii_alphabetic()
+            || is_mark(character)
+            || is_invisible(character)
+            || is_emoji(character)
     };
     !text.chars().any(odd)
 }

@@ -28,7 +28,11 @@ fn the_published_vectors_hold() {
             "phones=|animal=dog|sex=|loc=возле рынка|t=sha1:6390cda448e2dd9b43800ad888ff372271353b71",
             "a20350eed5a0ed35cc06c1a78f9975ae1812120d",
         ),
-        ("Помогите найти!", "phones=|animal=|sex=|loc=|t=sha1:2afe189fa534ac8d0746ab1b64caecb672c316d9", "b07a30ea9468516e11fa19f91ffcdf27c1160eec"),
+        (
+            "Помогите найти!",
+            "phones=|animal=|sex=|loc=|t=sha1:2afe189fa534ac8d0746ab1b64caecb672c316d9",
+            "b07a30ea9468516e11fa19f91ffcdf27c1160eec",
+        ),
     ];
     for (text, source, hash) in vectors {
         assert_eq!(read(text, false), (Some(source.to_owned()), Some(hash.to_owned())), "{text}");
@@ -100,7 +104,11 @@ fn respellings(text: &str) -> Vec<(&'static str, String)> {
     // Only words that keep a letter of their own: a word of look-alikes alone is Latin to anybody.
     let folded = |word: &str| {
         let kept = word.chars().any(|letter| ('а'..='я').contains(&letter) && alike(letter) == letter);
-        if kept && !word.contains(['/', '@', '[', '|']) { word.chars().map(alike).collect() } else { word.to_owned() }
+        if kept && !word.contains(['/', '@', '[', '|']) {
+            word.chars().map(alike).collect()
+        } else {
+            word.to_owned()
+        }
     };
     let words: Vec<String> = text.split(' ').map(folded).collect();
     vec![
@@ -125,7 +133,11 @@ fn respelling_a_post_of_the_corpus_does_not_change_it() {
         let first = print(&post.text);
         for (change, text) in respellings(&post.text) {
             if print(&text) != first {
-                changed.push(format!("{change}: {:?} | {:?}", read(&post.text, false).0, read(&text, false).0));
+                changed.push(format!(
+                    "{change}: {:?} | {:?}",
+                    read(&post.text, false).0,
+                    read(&text, false).0
+                ));
             }
         }
     }

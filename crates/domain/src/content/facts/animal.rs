@@ -123,7 +123,8 @@ fn usual_name(reading: &Reading<'_>) -> Option<Mention> {
         let entry = token.entry()?;
         let usual = entry.pet_animal != Animal::Unknown
             && token.capital()
-            && !token.mention && !token.quoted
+            && !token.mention
+            && !token.quoted
             && entry.person.is_none();
         let species = Species {
             animal: entry.pet_animal,

@@ -180,7 +180,8 @@ pub fn city(reading: &Reading<'_>, mentions: &[Mention]) -> Option<Fact<String>>
     let name = |mention: &Mention| lexicon().cities[usize::from(mention.city)].name;
     let mut best: Option<(i32, &Mention)> = None;
     for mention in mentions {
-        let same = mentions.iter().filter(|other| name(other) == name(mention) && other.first != mention.first);
+        let same =
+            mentions.iter().filter(|other| name(other) == name(mention) && other.first != mention.first);
         let total = mention.score + same.take(2).count() as i32 * AGAIN;
         if mention.score >= ENOUGH - 1 && total >= ENOUGH && best.is_none_or(|(score, _)| total > score) {
             best = Some((total, mention));

@@ -302,7 +302,8 @@ impl Builder {
             if text.ends_with("_h") {
                 continue;
             }
-            let (text, alias_of) = text.split_once('=').map_or((text, None), |(text, name)| (text, Some(name)));
+            let (text, alias_of) =
+                text.split_once('=').map_or((text, None), |(text, name)| (text, Some(name)));
             let needs_marker = text.ends_with('!');
             self.city(&item(text.trim_end_matches('!')), alias_of, needs_marker);
         }

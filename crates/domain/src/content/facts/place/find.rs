@@ -483,9 +483,17 @@ impl Finder<'_, '_> {
                 || entry.month.is_some()
         });
         // Tatar puts the marker behind: `Мәләкәс янында`, `Тукай урамында`.
-        let behind = matches!(self.word(index + 1), "янында" | "урамында" | "урамы" | "авылында" | "авылы" | "районында" | "районы");
+        let behind = matches!(
+            self.word(index + 1),
+            "янында" | "урамында" | "урамы" | "авылында" | "авылы" | "районында" | "районы"
+        );
         if behind && self.same_sentence(index, index + 1) {
-            return Some(Candidate { first: index, last: index + 1, weight: SETTLEMENT, rule: "place.postposition" });
+            return Some(Candidate {
+                first: index,
+                last: index + 1,
+                weight: SETTLEMENT,
+                rule: "place.postposition",
+            });
         }
         // `Пушкина 30`: a name in another case with a house behind it is a street.
         let named = token.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
