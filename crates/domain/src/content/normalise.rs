@@ -131,6 +131,7 @@ impl<'a> Writer<'a> {
             {
                 self.close_word();
                 self.close_mention();
+                self.part(at, label);
                 at += label;
                 self.open_mention = Some((self.out.text.len(), account));
                 continue;
@@ -138,6 +139,7 @@ impl<'a> Writer<'a> {
             if character == ']' && self.open_mention.is_some() {
                 self.close_word();
                 self.close_mention();
+                self.part(at, 1);
                 at += 1;
                 continue;
             }
@@ -147,6 +149,13 @@ impl<'a> Writer<'a> {
         }
         self.close_word();
         self.close_mention();
+    }
+
+    /// A bracket of a mention parts words; as a space, so that reading the result again changes nothing.
+    fn part(&mut self, at: usize, length: usize) {
+        if self.last_break == LastBreak::None {
+            self.space(at, length, ' ');
+        }
     }
 
     /// A base character with the marks that follow it.

@@ -28,7 +28,11 @@ fn the_published_vectors_hold() {
             "phones=|animal=dog|sex=|loc=возле рынка|t=sha1:6390cda448e2dd9b43800ad888ff372271353b71",
             "a20350eed5a0ed35cc06c1a78f9975ae1812120d",
         ),
-        ("Помогите найти!", "phones=|animal=|sex=|loc=|t=sha1:2afe189fa534ac8d0746ab1b64caecb672c316d9", "b07a30ea9468516e11fa19f91ffcdf27c1160eec"),
+        (
+            "Помогите найти!",
+            "phones=|animal=|sex=|loc=|t=sha1:2afe189fa534ac8d0746ab1b64caecb672c316d9",
+            "b07a30ea9468516e11fa19f91ffcdf27c1160eec",
+        ),
     ];
     for (text, source, hash) in vectors {
         assert_eq!(read(text, false), (Some(source.to_owned()), Some(hash.to_owned())), "{text}");
@@ -82,4 +86,60 @@ fn only_the_first_four_hundred_characters_count() {
     let long = format!("Пропал кот {}", "очень ".repeat(100));
     let longer = format!("{long} и ещё много других слов");
     assert_eq!(print(&long), print(&longer));
+}
+
+/// Changes that people and clients make without meaning to.
+fn respellings(text: &str) -> Vec<(&'static str, String)> {
+    let alike = |letter: char| match letter {
+        'а' => 'a',
+        'е' => 'e',
+        'о' => 'o',
+        'с' => 'c',
+        'р' => 'p',
+        'А' => 'A',
+        'С' => 'C',
+        'О' => 'O',
+        other => other,
+    };
+    // Only words that keep a letter of their own: a word of look-alikes alone is Latin to anybody.
+    let folded = |word: &str| {
+        let kept = word.chars().any(|letter| ('а'..='я').contains(&letter) && alike(letter) == letter);
+        if kept && !word.contains(['/', '@', '[', '|']) {
+            word.chars().map(alike).collect()
+        } else {
+            word.to_owned()
+        }
+    };
+    let words: Vec<String> = text.split(' ').map(folded).collect();
+    vec![
+        ("double spaces", text.replace(' ', "  ")),
+        ("spaces at the ends", format!("  {text}\n\n")),
+        ("no-break spaces", text.replace(' ', "\u{a0}")),
+        ("emoji at the ends", format!("🐾🐾 {text} 🙏")),
+        ("more marks", text.replace('!', "!!!")),
+        ("zero-width", text.replace(' ', " \u{200b}")),
+        ("look-alikes", words.join(" ")),
+        ("decomposed", text.replace('й', "и\u{306}").replace('ё', "е\u{308}")),
+        ("without ё", text.replace('ё', "е").replace('Ё', "Е")),
+    ]
+}
+
+#[test]
+fn respelling_a_post_of_the_corpus_does_not_change_it() {
+    let corpus = include_str!("../../testdata/pets-dev.jsonl");
+    let mut changed = Vec::new();
+    for line in corpus.lines() {
+        let post: Post = serde_json::from_str(line).expect("a post");
+        let first = print(&post.text);
+        for (change, text) in respellings(&post.text) {
+            if print(&text) != first {
+                changed.push(format!(
+                    "{change}: {:?} | {:?}",
+                    read(&post.text, false).0,
+                    read(&text, false).0
+                ));
+            }
+        }
+    }
+    assert!(changed.is_empty(), "{}\n{}", changed.len(), changed.join("\n"));
 }

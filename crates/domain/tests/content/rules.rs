@@ -41,8 +41,14 @@ fn found_and_reunited_are_told_apart() {
 #[test]
 fn adoption_stories_that_begin_with_a_find_are_adoption() {
     check_kind(&[
-        ("Подобрали зимой, вылечили. Кошка стерилизована, лоток знает, ищет дом. 8 943 000 00 01", "adoption"),
-        ("Нашли его на трассе, хозяев искали месяц. Теперь отдаём в добрые руки. Пёс кастрирован", "adoption"),
+        (
+            "Подобрали зимой, вылечили. Кошка стерилизована, лоток знает, ищет дом. 8 943 000 00 01",
+            "adoption",
+        ),
+        (
+            "Нашли его на трассе, хозяев искали месяц. Теперь отдаём в добрые руки. Пёс кастрирован",
+            "adoption",
+        ),
     ]);
 }
 
@@ -57,13 +63,21 @@ fn a_search_that_goes_on_is_lost() {
 
 #[test]
 fn posts_with_nothing_to_read_have_their_own_kinds() {
-    check_kind(&[("", "empty"), ("🙏🙏", "empty"), ("https://vk.com/wall-1_2", "link"), ("[club1|Группа] 👈", "link")]);
+    check_kind(&[
+        ("", "empty"),
+        ("🙏🙏", "empty"),
+        ("https://vk.com/wall-1_2", "link"),
+        ("[club1|Группа] 👈", "link"),
+    ]);
 }
 
 #[test]
 fn own_text_decides_over_the_repost() {
-    let copy = domain::content::Copied { text: "Пропал кот Барсик, Мира 5".to_owned(), ..Default::default() };
-    let post = Post { text: "Нашёлся! Дома!".to_owned(), copy_history: vec![copy], ..Post::default() };
+    let copy = domain::content::Copied {
+        text: "Пропал кот Барсик, Мира 5".to_owned(), ..Default::default()
+    };
+    let post =
+        Post { text: "Нашёлся! Дома!".to_owned(), copy_history: vec![copy], ..Post::default() };
     let facts = analyse(&post).facts;
     assert_eq!((facts.kind.value.name(), facts.animal.value.name()), ("reunited", "cat"));
 }
@@ -178,6 +192,7 @@ fn the_city_is_the_town_of_the_incident() {
         ("Пропал кот в Набережных Челнах", Some("Набережные Челны")),
         ("Пропал кот. #потеряшки #кемерово", Some("Кемерово")),
         ("г. Орёл, пропал кот", Some("Орёл")),
+        ("Питер! Пропал кот", Some("Санкт-Петербург")),
         ("Пропал кот, похож на орла", None),
         ("Подобрали на трассе под Кунгуром, ищет дом", None),
         ("Пропал кот, ул. Пермякова", None),

@@ -131,7 +131,9 @@ fn optional(got: Option<&str>, want: Option<&str>) -> (bool, String) {
 /// A place is right when one contains the other, within 3 to 120 characters.
 fn right_place(got: Option<&str>, label: &Label) -> bool {
     let Some(want) = &label.place else { return got.is_none() };
-    let Some(got) = got.map(fold).filter(|got| (3..=120).contains(&got.chars().count())) else { return false };
+    let Some(got) = got.map(fold).filter(|got| (3..=120).contains(&got.chars().count())) else {
+        return false;
+    };
     let mut wanted = std::iter::once(want).chain(&label.place_alt).map(|want| fold(want));
     wanted.any(|want| want.contains(&got) || got.contains(&want))
 }

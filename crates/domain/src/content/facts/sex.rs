@@ -102,7 +102,8 @@ pub fn sex(
         if token.mention || token.entry().is_none() {
             continue;
         }
-        explicit(reading, index, token, animal, &groups, &mut votes);
+        let mother = noun.is_some_and(|(at, species)| species.young && at != index);
+        explicit(reading, index, token, animal, mother, &groups, &mut votes);
         // Public posts speak of animals in general, not of one that a verb could agree with.
         if !matches!(kind, Kind::Other | Kind::News | Kind::Ad) {
             agreement(reading, index, token, noun, &groups, &mut votes);
@@ -152,13 +153,18 @@ fn explicit(
     index: usize,
     token: &Token,
     animal: Animal,
+    mother: bool,
     groups: &Groups,
     votes: &mut Votes,
 ) {
     let Some(entry) = token.entry() else { return };
     if let Some(species) = entry.species.filter(|species| species.sex != Sex::Unknown) {
         let same = animal == Animal::Unknown || species.animal == animal;
-        let weight = noun_weight(reading, index, token, species, entry.cases);
+        let mut weight = noun_weight(reading, index, token, species, entry.cases);
+        // `котята от домашней кошки`: the mother, not the subject.
+        if mother && (entry.cases & case::NOM == 0 || entry.cases & case::PLURAL != 0) {
+            weight = 0.0;
+        }
         if same {
             votes.add(species.sex, weight, "sex.noun", index);
         }

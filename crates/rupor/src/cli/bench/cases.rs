@@ -1,29 +1,27 @@
-//! `rupor bench cases`: what one case lookup costs with few and with many known cases.
+//! The case part of `rupor bench content`: what one lookup costs with few and with many known cases.
 //! The posts are invented by number; nothing is read or written.
 
+use std::io::Write;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use domain::content::cases::invented::invented;
 use domain::content::cases::{CaseBook, assign};
 use serde::Serialize;
 
-/// Look up posts among few and among many known cases
+/// How many cases are known, and how many posts are looked up among them.
 #[derive(Debug, Args)]
-pub struct Cases {
+pub struct Lookups {
     /// Known cases of the small run
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
     few: u64,
     /// Known cases of the large run
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     many: u64,
     /// Posts looked up in each run
-    #[arg(long, default_value_t = 3_000)]
+    #[arg(long, value_name = "N", default_value_t = 3_000)]
     lookups: u64,
-    /// Print one JSON object instead of lines
-    #[arg(long)]
-    json: bool,
 }
 
 /// Both runs and their ratios.
@@ -51,18 +49,13 @@ struct Run {
     repeats: u64,
 }
 
-pub fn run(args: &Cases) -> anyhow::Result<()> {
-    let figures = figures(args.few, args.many, args.lookups)?;
-    print(&figures, args.json)
-}
-
 /// Measures both runs.
-pub fn figures(few: u64, many: u64, lookups: u64) -> anyhow::Result<Figures> {
-    if few == 0 || many == 0 || lookups == 0 {
+pub fn figures(args: &Lookups) -> anyhow::Result<Figures> {
+    if args.few == 0 || args.many == 0 || args.lookups == 0 {
         bail!("nothing to measure: --few, --many and --lookups must be at least 1");
     }
-    let few = measure(few, lookups);
-    let many = measure(many, lookups);
+    let few = measure(args.few, args.lookups);
+    let many = measure(args.many, args.lookups);
     Ok(Figures {
         candidates_p99_ratio: many.candidates_p99 as f64 / few.candidates_p99.max(1) as f64,
         latency_p50_ratio: many.latency_p50_us / few.latency_p50_us.max(f64::MIN_POSITIVE),
@@ -118,27 +111,16 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(at).copied().unwrap_or(0)
 }
 
-#[expect(clippy::print_stdout, reason = "figures are the output of this command")]
-fn print(figures: &Figures, json: bool) -> anyhow::Result<()> {
-    if json {
-        println!("{}", serde_json::to_string(figures).context("writing the figures")?);
-        return Ok(());
-    }
+/// A line for each run.
+pub fn write(figures: &Figures, out: &mut impl Write) -> std::io::Result<()> {
     for run in [&figures.few, &figures.many] {
-        println!(
-            "{:>9} known cases: candidates p50 {} p99 {} max {}, latency p50 {:.0} µs p99 {:.0} µs, repeats found {} of {}",
-            run.known_cases,
-            run.candidates_p50,
-            run.candidates_p99,
-            run.candidates_max,
-            run.latency_p50_us,
-            run.latency_p99_us,
-            run.repeats_found,
-            run.repeats
-        );
+        writeln!(
+            out,
+            "{} known cases: {} of them weighed for a post, 99 % within {}; median {:.0} µs, 99 % within {:.0} µs",
+            run.known_cases, run.candidates_p50, run.candidates_p99, run.latency_p50_us, run.latency_p99_us
+        )?;
     }
-    println!("candidates p99, many to few: {:.2}", figures.candidates_p99_ratio);
-    Ok(())
+    writeln!(out, "candidates at 99 %, many to few: {:.2}", figures.candidates_p99_ratio)
 }
 
 #[cfg(test)]
@@ -147,13 +129,13 @@ mod tests {
 
     #[test]
     fn the_candidates_of_a_lookup_do_not_grow_with_the_known_cases() {
-        let figures = figures(300, 3_000, 200).unwrap();
+        let figures = figures(&Lookups { few: 300, many: 3_000, lookups: 200 }).unwrap();
         assert!(figures.candidates_p99_ratio <= 2.0, "{figures:?}");
         assert_eq!(figures.many.repeats_found, figures.many.repeats, "{figures:?}");
     }
 
     #[test]
     fn nothing_to_measure_is_an_error() {
-        assert!(figures(0, 1, 1).is_err());
+        assert!(figures(&Lookups { few: 0, many: 1, lookups: 1 }).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! `rupor bench`: figures of this machine, as ratios wherever a ratio is possible.
 
 mod cases;
+mod content;
 mod queue;
 
 use clap::{Args, Subcommand};
@@ -16,13 +17,13 @@ pub struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    Cases(cases::Cases),
+    Content(content::Content),
     Queue(queue::Queue),
 }
 
 pub fn run(args: &Bench) -> anyhow::Result<()> {
     match &args.what {
-        What::Cases(args) => cases::run(args),
+        What::Content(args) => content::run(args),
         What::Queue(args) => queue::run(args),
     }
 }
