@@ -193,6 +193,7 @@ fn evidence(facts: &Facts, decision: Option<&CaseDecision>) -> Value {
         "pet_name": names,
         "when": first(facts.when.as_ref().map(|fact| fact.evidence.as_slice())),
         "case": decision.map(|decision| &decision.reasons),
+        "related": decision.map(|decision| &decision.related).filter(|related| !related.is_empty()),
     })
 }
 

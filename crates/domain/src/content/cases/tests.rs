@@ -193,6 +193,32 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_words_make_a_bounded_sketch(
+        text in "(\\PC{0,40}|#[а-я_]{1,9} |wall-?[0-9]{1,22}_[0-9]{0,22} |[0-9 ()-]{8,24}| с | из ){0,40}",
+        copied in "\\PC{0,200}",
+        owner_id: i64,
+        post_id: i64,
+        date: i64,
+        other_date: i64,
+    ) {
+        use crate::content::{Copied, Post, analyse};
+        let copy = Copied { owner_id: post_id, post_id: owner_id, date: 0, text: copied };
+        let post = Post { owner_id, post_id, date, text, copy_history: vec![copy], ..Post::default() };
+        let analysis = analyse(&post);
+        let sketch = Sketch::new(&post, &analysis.facts, &analysis.cleaned, &[]);
+        prop_assert_eq!(&sketch, &Sketch::new(&post, &analysis.facts, &analysis.cleaned, &[]));
+        let bounded = [sketch.refers.len(), sketch.links.len(), sketch.phones.len(), sketch.names.len(), sketch.places.len()];
+        prop_assert!(bounded.iter().all(|count| *count <= super::sketch::SKETCH_ITEMS_MAX));
+        let mut book = CaseBook::new();
+        book.take_in(sketch.clone());
+        book.take_in(Sketch { date: other_date, ..sketch });
+    }
+}
+
 #[test]
 fn a_changed_picture_id_stands_for_a_near_picture() {
     let distance = hash_of_id("p1").distance(hash_of_id("p1~"));

@@ -100,10 +100,10 @@ const DISTRICT_WORDS: &str = "
 ";
 
 pub(super) fn weigh_time(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
-    let gap = sketch.date - case.record.last_seen_at;
+    let gap = sketch.date.saturating_sub(case.record.last_seen_at).saturating_abs();
     let again = matches!(sketch.kind, Kind::Lost | Kind::Found | Kind::Sighting);
     if !weighing.reposted {
-        let (points, words) = match gap.abs() {
+        let (points, words) = match gap {
             gap if gap <= FRESH_S => (FRESH, "seen in the last days"),
             gap if gap <= RECENT_S => (RECENT, "seen in the last weeks"),
             gap if gap <= OLD_S => (0, ""),
