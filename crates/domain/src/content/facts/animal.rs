@@ -196,7 +196,9 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
             | "моих"
     );
     let after = reading.tokens.get(index + 1).filter(|next| next.gap <= Gap::Space);
-    let own = own || after.is_some_and(|next| matches!(reading.word(next), "мой" | "моя" | "мои") && !reading.opens(index));
+    let own = own
+        || after
+            .is_some_and(|next| matches!(reading.word(next), "мой" | "моя" | "мои") && !reading.opens(index));
     if stranger && own {
         return weight * AUTHORS_OWN;
     }
@@ -262,7 +264,9 @@ fn plural_event(reading: &Reading<'_>, event: &[u32]) -> bool {
     reading.tokens.iter().any(|token| {
         let word = reading.word(token);
         let plural = word.ends_with("ли") || word.ends_with("лись");
-        plural && event.binary_search(&token.sentence).is_ok() && groups.iter().flatten().any(|group| token.is(*group))
+        plural
+            && event.binary_search(&token.sentence).is_ok()
+            && groups.iter().flatten().any(|group| token.is(*group))
     })
 }
 

@@ -222,7 +222,18 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
 fn word_weight(reading: &Reading<'_>, index: usize, token: &Token) -> f32 {
     let next = reading.tokens.get(index + 1).filter(|next| next.sentence == token.sentence);
     let word = reading.word(token);
-    let crowd = matches!(word, "девочки" | "мальчики" | "девчонки" | "мальчишки" | "девочкам" | "мальчишкам");
+    let crowd = matches!(
+        word,
+        "девочки"
+            | "мальчики"
+            | "девчонки"
+            | "мальчишки"
+            | "девочкам"
+            | "мальчишкам"
+            | "мальчишек"
+            | "мальчиков"
+            | "девочек"
+    );
     if crowd && !is_counted(reading, index) {
         return 0.0;
     }
