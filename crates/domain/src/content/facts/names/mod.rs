@@ -61,7 +61,7 @@ struct Groups {
     female: Option<Group>,
     agreeing: Option<Group>,
     streets: [Option<Group>; 3],
-    verbs: [Option<Group>; 8],
+    verbs: [Option<Group>; 9],
 }
 
 pub fn names(
@@ -103,8 +103,18 @@ fn groups() -> Groups {
         female: group("female"),
         agreeing: group("agreeing"),
         streets: ["street", "avenue", "district"].map(group),
-        verbs: ["lost_v", "escape_v", "leave_v", "returned_v", "adopted_p", "went_home", "stray_v", "keep_v"]
-            .map(group),
+        verbs: [
+            "lost_v",
+            "escape_v",
+            "leave_v",
+            "returned_v",
+            "adopted_p",
+            "went_home",
+            "stray_v",
+            "keep_v",
+            "see_v",
+        ]
+        .map(group),
     }
 }
 
@@ -291,7 +301,9 @@ impl Finder<'_, '_> {
             }
             let onto = at > index && matches!(self.word(at - 1), "на" | "кличку" | "имя" | "имена");
             if onto && self.could_be_name(at) {
-                self.push(at, 8.0, "names.answers", out);
+                // A quoted sound («Плю») is what it answers to, not always what it is called.
+                let sound = self.reading.tokens[at].quoted && !self.is_pet(at);
+                self.push(at, if sound { 4.0 } else { 8.0 }, "names.answers", out);
             }
             return;
         }
@@ -376,11 +388,13 @@ impl Finder<'_, '_> {
             token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
         if !(opens || listed)
             || self.person_speaks(index)
-            || !pet && looks_inflected(self.reading.word(token))
+            || !pet && looks_inflected(self.reading.word(token)) && !self.tells_age(index)
         {
             return;
         }
         let last = self.last_of_name(index);
+        let paired = self.word(last + 1) == "и" && self.could_be_name(last + 2);
+        let last = if paired { last + 2 } else { last };
         let Some(next) = self.after(last) else {
             return self.heading(index, pet, out);
         };
@@ -403,7 +417,8 @@ impl Finder<'_, '_> {
                     | "остался"
                     | "у"
             );
-        let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost);
+        let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost)
+            || pet && self.kind == Kind::Sighting;
         let close = next.gap <= Gap::Space || next.gap == Gap::Dash || pet && next.gap <= Gap::Dash;
         if close && verb && told {
             return self.push(index, if pet { 7.0 } else { 5.0 }, "names.opening", out);
@@ -414,6 +429,12 @@ impl Finder<'_, '_> {
         if pet && told && !self.is_person(index) && opens {
             self.push(index, 4.0, "names.usual", out);
         }
+    }
+
+    /// `Канноли, 5 месяцев`.
+    fn tells_age(&self, index: usize) -> bool {
+        let number = self.after(index).filter(|next| next.is_number() && next.gap == Gap::Comma);
+        number.is_some() && self.counts_years(index + 1)
     }
 
     /// `Наталья, 8 946 …`: a person beside a telephone is no pet.
@@ -540,7 +561,27 @@ impl Finder<'_, '_> {
         if joined && titled && self.could_be_name(next) { next } else { index }
     }
 
+    /// A name, and the one joined to it: `братья Тим и Том`, `Чук и Гек`.
     fn push(&self, index: usize, weight: f32, rule: &'static str, out: &mut Vec<Candidate>) {
+        self.push_one(index, weight, rule, out);
+        let last = self.last_of_name(index);
+        let second = last + 2;
+        let joined = self.word(last + 1) == "и"
+            && self.token(second).is_some_and(|token| {
+                token.gap <= Gap::Space
+                    && token.letters == Letters::Title
+                    && token.sentence == self.reading.tokens[index].sentence
+            });
+        let paired = matches!(
+            rule,
+            "names.after_noun" | "names.opening" | "names.nickname" | "names.called" | "names.our"
+        );
+        if joined && paired && self.could_be_name(second) && !self.street_like(second) {
+            self.push_one(second, weight, "names.joined", out);
+        }
+    }
+
+    fn push_one(&self, index: usize, weight: f32, rule: &'static str, out: &mut Vec<Candidate>) {
         let last = self.last_of_name(index);
         let (mut name, sex, known) = self.nominative(last, rule);
         if last > index {
@@ -561,7 +602,23 @@ impl Finder<'_, '_> {
     fn nominative(&self, index: usize, rule: &str) -> (String, Sex, bool) {
         let token = &self.reading.tokens[index];
         let shown = title_case(&self.shown(index));
+        // After a naming word the name stands in the nominative, whatever else its form could be.
+        let naming = matches!(
+            rule,
+            "names.nickname"
+                | "names.by_name"
+                | "names.heading"
+                | "names.meet"
+                | "names.described"
+                | "names.called"
+        );
+        let stated = naming && !self.renamed(index);
         if let Some(entry) = token.entry() {
+            let other = entry.pet.is_some_and(|(name, _)| fold(name) != fold(&shown));
+            if stated && other {
+                let sex = guess_gender(&shown);
+                return (shown, sex, false);
+            }
             if let Some((name, sex)) = entry.pet {
                 let name = if fold(name) == fold(&shown) { shown } else { name.to_owned() };
                 return (name, sex, true);
@@ -576,15 +633,22 @@ impl Finder<'_, '_> {
                 self.before(index).is_some_and(|before| self.is_oblique(before))
             }
             "names.answers" | "names.about" | "names.turned_out" => true,
-            "names.called" => {
-                self.before(index).is_some_and(|before| self.reading.word(before).starts_with("назвал"))
-            }
+            "names.called" => self.renamed(index),
             _ => false,
         };
         let male = self.noun.is_some_and(|(_, species)| species.sex == Sex::M || species.gender == Sex::M);
         let name = if oblique { straighten(&shown, male) } else { shown };
         let sex = guess_gender(&name);
         (name, sex, false)
+    }
+
+    /// `назвали Угольком`: the instrumental.
+    fn renamed(&self, index: usize) -> bool {
+        let named = |at: usize| {
+            let word = self.word(at);
+            word.starts_with("назвал") || word.starts_with("прозвал")
+        };
+        (1..=2).any(|back| index.checked_sub(back).is_some_and(named))
     }
 
     fn is_oblique(&self, token: &Token) -> bool {
@@ -626,7 +690,7 @@ impl Finder<'_, '_> {
             let same = chosen.iter().any(|other| other.key == candidate.key);
             let strong = matches!(
                 candidate.rule,
-                "names.after_noun" | "names.nickname" | "names.described" | "names.called"
+                "names.after_noun" | "names.joined" | "names.nickname" | "names.described" | "names.called"
             );
             let with_best = candidate.key == best.key
                 || (strong && candidate.weight >= SECOND)

@@ -62,7 +62,10 @@ impl Finder<'_, '_> {
                 || is(before, self.groups.called)
                     && index.checked_sub(2).is_none_or(|at| self.word(at) != "меня")
         });
-        token.is_word() && !token.tag && self.is_person(index) && token.capital() && !named
+        let street = self
+            .before(index)
+            .is_some_and(|before| self.groups.streets.iter().any(|group| is(before, *group)));
+        token.is_word() && !token.tag && self.is_person(index) && token.capital() && !named && !street
     }
 
     pub(super) fn contacts(&self, phones: &Spans) -> Vec<Fact<String>> {

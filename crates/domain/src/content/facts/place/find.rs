@@ -29,7 +29,29 @@ impl Finder<'_, '_> {
         if is(token, self.groups.inside) || is(token, self.groups.near) {
             return self.after_preposition(index);
         }
+        if token.is_number() {
+            return self.memorial_street(index);
+        }
         self.bare_address(index)
+    }
+
+    /// `9-е Января, дом 171`, `8 Марта 15`: a day with a capital month is a street.
+    fn memorial_street(&self, index: usize) -> Option<Candidate> {
+        let mut at = index + 1;
+        if matches!(self.word(at), "е" | "го" | "я" | "й" | "лет" | "летия") {
+            at += 1;
+        }
+        let month = self.token(at).filter(|token| token.letters == Letters::Title && !self.shouts(index))?;
+        let named = month.entry().is_some_and(|entry| entry.month.is_some()) && self.same_sentence(index, at);
+        let (last, house) = self.with_house(at);
+        let led =
+            self.before(index).is_some_and(|before| is(&self.reading.tokens[before], self.groups.inside));
+        (named && (house || led)).then_some(Candidate {
+            first: index,
+            last,
+            weight: BARE_ADDRESS,
+            rule: "place.address",
+        })
     }
 
     /// `с`, `п`, `д` are markers only when abbreviated before a capital: `с. Култаево`.
@@ -504,7 +526,8 @@ impl Finder<'_, '_> {
             token.entry().is_some_and(|entry| entry.person.is_some()) && self.proper(index + 1);
         let (end, house) = self.with_house(index);
         if house && !known && self.word(index).chars().count() >= 4 {
-            return Some(Candidate { first: index, last: end, weight: BARE_ADDRESS, rule: "place.address" });
+            let first = self.adjectives_before(index).unwrap_or(index);
+            return Some(Candidate { first, last: end, weight: BARE_ADDRESS, rule: "place.address" });
         }
         if genitive_street {
             let (end, house) = self.with_house(index + 1);

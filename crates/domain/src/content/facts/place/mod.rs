@@ -196,7 +196,8 @@ impl Finder<'_, '_> {
         }
         // After a happy end a nameless landmark only decorates the story.
         merged.retain(|candidate| {
-            candidate.weight >= ENOUGH && !(kind == Kind::Reunited && candidate.rule == "place.landmark")
+            candidate.weight >= ENOUGH
+                && !(kind == Kind::Reunited && matches!(candidate.rule, "place.landmark" | "place.capital"))
         });
         self.facts(&merged)
     }
@@ -243,7 +244,11 @@ impl Finder<'_, '_> {
         ];
         let one = last == first && ending.iter().any(|ending| self.word(first).ends_with(ending));
         let street = last == first && self.word(first).ends_with("ая") && !ended && self.plain_name(first);
-        start.gap >= Gap::Stop && (ended && (two || one) || street)
+        // `Родники, 2 декабря`: the place, then the day.
+        let dated = last == first
+            && self.plain_name(first)
+            && self.token(last + 1).is_some_and(|next| next.is_number() && next.gap == Gap::Comma);
+        start.gap >= Gap::Stop && (ended && (two || one) || street || dated)
     }
 
     /// `Пермь, Закамск`, `Карачиха, Садовая ул.`: capitals between commas beside a town or a place.
@@ -273,11 +278,16 @@ impl Finder<'_, '_> {
                     || entry.pet.is_some()
             });
             let covered = candidates.iter().any(|candidate| candidate.first <= at && at <= candidate.last);
-            if !closed || known || covered {
+            // `Старый Игерман`: an everyday adjective before a name of its own.
+            let compound = last > at && ends_like_adjective(self.word(at)) && self.plain_name(last);
+            if !closed || known && !compound || covered {
                 continue;
             }
             if self.beside_place(at, last, candidates) {
                 added.push(Candidate { first: at, last, weight: LISTED, rule: "place.listed" });
+            } else if self.before(at).is_some() && token.gap == Gap::Comma && token.letters == Letters::Title
+            {
+                added.push(Candidate { first: at, last, weight: LANDMARK, rule: "place.in_list" });
             } else if self.lone_sentence(at, last) {
                 added.push(Candidate { first: at, last, weight: LANDMARK, rule: "place.alone" });
             }
