@@ -50,7 +50,10 @@ pub struct Home {
 /// only letters, digits and single spaces left; own text first, then the reposted texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cleaned {
+    /// Words as the rules see them: punctuation parts words, glued words are apart.
     pub text: String,
+    /// Letters as the fingerprint sees them: punctuation is dropped and parts nothing.
+    pub letters: String,
 }
 
 impl Cleaned {

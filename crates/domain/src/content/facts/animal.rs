@@ -77,7 +77,7 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
     Subject { animal: Fact { value, evidence }, noun: noun.map(|mention| (mention.index, mention.species)) }
 }
 
-fn strongest<'m>(mentions: &'m [Mention], fits: impl Fn(&Mention) -> bool) -> Option<&'m Mention> {
+fn strongest(mentions: &[Mention], fits: impl Fn(&Mention) -> bool) -> Option<&Mention> {
     let mut best: Option<&Mention> = None;
     for mention in mentions.iter().filter(|mention| fits(mention)) {
         if best.is_none_or(|best| mention.weight > best.weight) {
@@ -95,8 +95,11 @@ fn mentions(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Vec<Mention> {
         if token.mention || (token.quoted && species.noun && token.capital()) {
             continue;
         }
-        // `Белка`, `Лис`: a hint with a capital inside a sentence is a name.
-        if !species.noun && token.capital() && !token.tag && token.gap < Gap::Stop {
+        // `Белка`, `Лис`: a hint with a capital is a name; in public posts a hint says nothing.
+        let public = matches!(kind, Kind::News | Kind::Ad | Kind::Other);
+        let name =
+            token.capital() && !token.tag && (token.gap < Gap::Emoji || species.animal == Animal::Other);
+        if !species.noun && (name || public) {
             continue;
         }
         let mut weight = weigh(reading, index, token, species, kind);
@@ -121,6 +124,7 @@ fn usual_name(reading: &Reading<'_>) -> Option<Mention> {
         let usual = entry.pet_animal != Animal::Unknown
             && token.capital()
             && !token.mention
+            && !token.quoted
             && entry.person.is_none();
         let species = Species {
             animal: entry.pet_animal,
@@ -150,6 +154,9 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     if plural && !species.young {
         weight *= PLURAL;
     }
+    if token.quoted && kind == Kind::Other {
+        return weight * COMPANY * 0.5;
+    }
     if !species.noun {
         return weight;
     }
@@ -159,7 +166,7 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     let counted = before.is_some_and(|before| {
         before.is_number() || before.entry().is_some_and(|entry| entry.number.is_some())
     });
-    let crowd = !public && !counted && !(species.young && kind == Kind::Adoption);
+    let crowd = !(public || counted || species.young && kind == Kind::Adoption);
     if crowd && is_company(word_before, cases, plural) || compares(reading, index) {
         return weight * COMPANY;
     }

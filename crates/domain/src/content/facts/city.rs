@@ -102,7 +102,8 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
     }
     let tagged = start.tag && tag_alone(reading, first, last);
     let person = end.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
-    if known.needs_marker && !marker && !is_home && !(tagged && !person) {
+    let sure = marker || is_home || tagged && !person;
+    if known.needs_marker && !sure {
         return None;
     }
     let mut score = NAMED;
@@ -176,16 +177,18 @@ fn ends_in_o(reading: &Reading<'_>, index: usize) -> bool {
 }
 
 pub fn city(reading: &Reading<'_>, mentions: &[Mention]) -> Option<Fact<String>> {
+    let name = |mention: &Mention| lexicon().cities[usize::from(mention.city)].name;
     let mut best: Option<(i32, &Mention)> = None;
     for mention in mentions {
-        let same = mentions.iter().filter(|other| other.city == mention.city && other.first != mention.first);
+        let same =
+            mentions.iter().filter(|other| name(other) == name(mention) && other.first != mention.first);
         let total = mention.score + same.take(2).count() as i32 * AGAIN;
         if mention.score >= ENOUGH - 1 && total >= ENOUGH && best.is_none_or(|(score, _)| total > score) {
             best = Some((total, mention));
         }
     }
     let (_, mention) = best?;
-    let name = lexicon().cities[usize::from(mention.city)].name.to_owned();
+    let name = name(mention).to_owned();
     let rule = if reading.tokens[mention.first].tag { "city.hashtag" } else { "city.name" };
     Some(Fact::new(name, reading.evidence(rule, mention.first, mention.last)))
 }
