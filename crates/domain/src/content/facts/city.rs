@@ -97,7 +97,7 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
     let word_before = near.map_or("", |before| reading.word(before));
     let marker =
         matches!(word_before, "г" | "гор" | "город" | "города" | "городе" | "городу" | "м" | "місто");
-    if is_street(reading, near, last) || word_before == "тц" {
+    if is_street(reading, near, last) || near.is_some_and(|before| is_smaller(reading, before)) {
         return None;
     }
     let tagged = start.tag && tag_alone(reading, first, last);
@@ -122,6 +122,13 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
         score += HOME;
     }
     Some(score)
+}
+
+/// `посёлок Сосновый Бор`, `ЖК Москва`: something smaller that bears the name of a town.
+fn is_smaller(reading: &Reading<'_>, before: &Token) -> bool {
+    let group = |name: &str| lexicon().group(name).is_some_and(|group| before.is(group));
+    let one_letter = reading.word(before).chars().count() < 2;
+    !one_letter && (group("settlement") || group("garden") || group("district") || group("organisation"))
 }
 
 fn is_street(reading: &Reading<'_>, before: Option<&Token>, last: usize) -> bool {

@@ -193,7 +193,9 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
     let before = (index > 0 && token.gap < Gap::Comma).then(|| reading.word(&reading.tokens[index - 1]));
     let before = before.unwrap_or("");
     let aside = matches!(before, "моя" | "мой" | "свой" | "своя" | "как" | "других") && !reading.opens(index);
-    if token.quoted || aside {
+    let after = reading.tokens.get(index + 1).filter(|next| next.gap <= Gap::Space);
+    let mine = after.is_some_and(|next| matches!(reading.word(next), "мой" | "моя" | "наш" | "наша"));
+    if token.quoted || aside || mine && !reading.opens(index) {
         return 0.5;
     }
     let plural =

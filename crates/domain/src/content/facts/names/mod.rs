@@ -291,7 +291,9 @@ impl Finder<'_, '_> {
             }
             let onto = at > index && matches!(self.word(at - 1), "на" | "кличку" | "имя" | "имена");
             if onto && self.could_be_name(at) {
-                self.push(at, 8.0, "names.answers", out);
+                // A quoted sound («Плю») is what it answers to, not always what it is called.
+                let sound = self.reading.tokens[at].quoted && !self.is_pet(at);
+                self.push(at, if sound { 4.0 } else { 8.0 }, "names.answers", out);
             }
             return;
         }
