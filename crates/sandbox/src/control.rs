@@ -116,8 +116,10 @@ impl Call<'_> {
         let chat = self.query_text("chat");
         let mut listing = Map::new();
         for name in Name::ALL.into_iter().filter(|name| only.is_none_or(|only| only == *name)) {
-            listing
-                .insert(name.as_str().to_owned(), json!(self.app.core.chats.visible(name, chat, most, last)));
+            listing.insert(
+                name.as_str().to_owned(),
+                json!(self.app.core.chats.visible_latest(name, chat, most, last)),
+            );
         }
         Ok(Response::json(200, &listing))
     }
