@@ -237,7 +237,8 @@ impl Fault {
 
     fn concerns(&self, platform: Name, target: &Target) -> bool {
         self.platform == platform
-            && self.method.as_deref().is_none_or(|method| same_method(method, &target.method))
+            && (self.kind.is_update()
+                || self.method.as_deref().is_none_or(|method| same_method(method, &target.method)))
             && (self.chat.is_null() || chat_key(&self.chat) == chat_key(&target.chat))
             && self.account.as_ref().is_none_or(|account| {
                 Some(account) == target.account.as_ref() || Some(account) == target.account_id.as_ref()
@@ -262,7 +263,7 @@ pub enum Phase {
     Head,
     /// The whole request is known.
     Whole,
-    /// An update is about to leave for a bot.
+    /// An update is about to leave for a bot; `Faults::strike_update` asks for one kind.
     Update,
 }
 
@@ -329,13 +330,22 @@ impl Faults {
 
     /// The first armed fault that strikes now. It is used up by this.
     pub fn strike(&self, platform: Name, target: &Target, phase: Phase) -> Option<Fault> {
+        self.strike_if(platform, target, |fault| due(fault, phase))
+    }
+
+    /// An armed fault of this kind, `DuplicateUpdate` or `WrongSecret`, for an update that is about to leave.
+    /// The method of the fault is not looked at: updates have none.
+    pub fn strike_update(&self, platform: Name, target: &Target, kind: Kind) -> Option<Fault> {
+        self.strike_if(platform, target, |fault| fault.kind == kind)
+    }
+
+    fn strike_if(&self, platform: Name, target: &Target, due: impl Fn(&Fault) -> bool) -> Option<Fault> {
         if self.n_armed.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut armed = self.lock();
         let Armed { faults, chance, .. } = &mut *armed;
-        let mut candidates =
-            faults.iter_mut().filter(|fault| due(fault, phase) && fault.concerns(platform, target));
+        let mut candidates = faults.iter_mut().filter(|fault| due(fault) && fault.concerns(platform, target));
         let fault = candidates.find(|fault| fault.probability.is_none_or(|p| chance.random_bool(p)))?;
         fault.struck += 1;
         fault.times = fault.times.map(|times| times.saturating_sub(1));

@@ -25,7 +25,7 @@
 //! | `core.chats` | `ensure` a chat, then `post`, `edit`, `remove` messages: this is what `/_/chats` and the page show; `raw` may hold the platform's own object, so it can be the only store; `next_number` counts ids per chat |
 //! | `core.media` | `put(bytes)` keeps uploads by SHA-256; `MediaStore::url` is what the page loads |
 //! | `core.limits` | `take(&[Window::new(key, most, window_ms)], now_ms)`: `Err(wait_ms)` when a window is full, `Ok` always with limits off |
-//! | `core.faults` | `strike(NAME, &target, Phase::Update)` when an update is about to leave: `DuplicateUpdate`, `WrongSecret` |
+//! | `core.faults` | `strike_update(NAME, &target, Kind::DuplicateUpdate)` when an update is queued, `Kind::WrongSecret` when a webhook call leaves |
 //! | `core.hooks` | `post(url, headers, body)` for webhooks; retries are the platform's |
 //! | `updates::UpdateQueue` | numbered updates with a wake-up for long polls |
 //! | `core.tasks` | `spawn` whatever runs beside the requests; select long waits against `stopped()` |

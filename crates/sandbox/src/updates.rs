@@ -20,15 +20,24 @@ pub struct UpdateQueue {
 
 #[derive(Debug)]
 struct Waiting {
-    updates: VecDeque<(i64, Value)>,
+    updates: VecDeque<Pending>,
     next: i64,
+    next_entry: u64,
+}
+
+/// An update that waits. A duplicate has the same number and an entry of its own.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub entry: u64,
+    pub number: i64,
+    pub update: Value,
 }
 
 impl UpdateQueue {
     /// An empty queue whose first update will have the number `first`.
     pub fn new(first: i64) -> UpdateQueue {
         UpdateQueue {
-            waiting: Mutex::new(Waiting { updates: VecDeque::new(), next: first }),
+            waiting: Mutex::new(Waiting { updates: VecDeque::new(), next: first, next_entry: 1 }),
             changed: Notify::new(),
         }
     }
@@ -40,7 +49,9 @@ impl UpdateQueue {
         waiting.next += 1;
         let update = make(number);
         for _ in 0..copies {
-            waiting.updates.push_back((number, update.clone()));
+            let entry = waiting.next_entry;
+            waiting.next_entry += 1;
+            waiting.updates.push_back(Pending { entry, number, update: update.clone() });
         }
         while waiting.updates.len() > UPDATES_MAX {
             waiting.updates.pop_front();
@@ -53,13 +64,23 @@ impl UpdateQueue {
     /// Up to `limit` updates numbered `from` or higher that pass `wanted`.
     pub fn read(&self, from: i64, limit: usize, wanted: impl Fn(&Value) -> bool) -> Vec<(i64, Value)> {
         let waiting = self.lock();
-        let found = waiting.updates.iter().filter(|(number, update)| *number >= from && wanted(update));
-        found.take(limit).cloned().collect()
+        let found = waiting.updates.iter().filter(|own| own.number >= from && wanted(&own.update));
+        found.take(limit).map(|own| (own.number, own.update.clone())).collect()
+    }
+
+    /// Everything added after the entry `after`: for webhooks, which remove entry by entry.
+    pub fn entries_after(&self, after: u64) -> Vec<Pending> {
+        self.lock().updates.iter().filter(|own| own.entry > after).cloned().collect()
+    }
+
+    /// Forgets one entry.
+    pub fn remove(&self, entry: u64) {
+        self.lock().updates.retain(|own| own.entry != entry);
     }
 
     /// Forgets everything numbered below `number`.
     pub fn forget_below(&self, number: i64) {
-        self.lock().updates.retain(|(own, _)| *own >= number);
+        self.lock().updates.retain(|own| own.number >= number);
     }
 
     /// Forgets all but the last `n`.
@@ -80,6 +101,11 @@ impl UpdateQueue {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.lock().updates.clear();
     }
 
     /// Ends the wait of every poller, so that it looks again.
