@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::limits::Window;
+use crate::platform::Name;
 
 use super::args::Version;
 use super::attachments::{self, Place};
@@ -242,7 +243,7 @@ fn reachable(ctx: &Ctx<'_>, own: i64, peer: i64) -> Result<(), ApiError> {
     if peer >= CHAT_PEER {
         let id = peer.to_string();
         let known = ctx.core.registry.any_token()
-            || ctx.core.registry.chat(crate::platform::Name::Vk, &id).is_some()
+            || ctx.core.registry.chat(Name::Vk, &id).is_some()
             || ctx.state.dialogs.by_key.contains_key(&Key::Chat(peer));
         return if known { Ok(()) } else { Err(ApiError::plain(917)) };
     }
@@ -421,5 +422,9 @@ pub fn answer_event(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
         return Err(ApiError::parameter("event_id is invalid"));
     }
     ctx.state.dialogs.presses.remove(&event_id);
+    let words = ctx.args.json("event_data").flatten().and_then(|data| data["text"].as_str().map(str::to_owned));
+    if let Some(words) = words {
+        ctx.core.chats.notice(Name::Vk, &peer_id.to_string(), &words);
+    }
     Ok(Done::new(1))
 }
