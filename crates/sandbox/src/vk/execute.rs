@@ -217,7 +217,11 @@ impl Machine<'_, '_> {
             Expression::Negative(inner) => calculated("-", &Value::from(0), &self.value(inner)?),
             Expression::Binary(sign, left, right) => self.binary(sign, left, right)?,
             Expression::Choice(test, then, otherwise) => {
-                if truth(&self.value(test)?) { self.value(then)? } else { self.value(otherwise)? }
+                if truth(&self.value(test)?) {
+                    self.value(then)?
+                } else {
+                    self.value(otherwise)?
+                }
             }
         })
     }
