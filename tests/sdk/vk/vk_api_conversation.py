@@ -94,7 +94,6 @@ def refusals(first):
         (lambda: community.wall.edit(owner_id=-GROUP, post_id=first, message="x"), 27),
         (lambda: service.wall.post(owner_id=-GROUP, message="x"), 28),
         (lambda: user.wall.post(owner_id=-GROUP), 100),
-        (lambda: session("nobody").get_api().users.get(), 5),
         (lambda: user.wall.nothing(), 3),
     ):
         try:
@@ -103,6 +102,13 @@ def refusals(first):
             assert error.code == code, (error.code, code)
         else:
             raise AssertionError(f"error {code} was expected")
+    fault("401", method="users.get")
+    try:
+        user.users.get()
+    except ApiError as error:
+        assert error.code == 5 and "invalid access_token" in str(error)
+    else:
+        raise AssertionError("a dead token was expected")
     assert service.wall.get(owner_id=-GROUP)["count"] > 0
     assert community.wall.post(owner_id=-GROUP, message="от сообщества")["post_id"]
 

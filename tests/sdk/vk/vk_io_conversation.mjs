@@ -67,7 +67,8 @@ await refused(user.api.wall.post({ owner_id: -GROUP, message: 'флуд' }), API
 await fault('captcha', { method: 'wall.post' });
 await refused(user.api.wall.post({ owner_id: -GROUP, message: 'капча' }), APIErrorCode.CAPTCHA);
 await refused(client('io-community').api.wall.get({ owner_id: -GROUP }), APIErrorCode.GROUP_AUTH);
-await refused(client('nobody').api.users.get({}), APIErrorCode.AUTH);
+await fault('401', { method: 'users.get' });
+await refused(user.api.users.get({}), APIErrorCode.AUTH);
 await assert.rejects(
   user.upload.wallPhoto({ group_id: GROUP, source: { value: Buffer.from('not a picture'), contentType: 'image/jpeg' } }),
   (error) => error instanceof UploadError || error.code === APIErrorCode.PARAM,
