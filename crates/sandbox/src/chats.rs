@@ -296,9 +296,19 @@ impl Chats {
         room.chats.get(chat).map(|shown| shown.by_age.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// The `most` chats of a platform that spoke last, with their last `last` messages each.
-    /// Empty ones that nobody registered are left out.
-    pub fn visible(&self, platform: Name, only: Option<&str>, most: usize, last: usize) -> Vec<VisibleChat> {
+    /// All chats of a platform with their last `last` messages each; empty unregistered ones are left out.
+    pub fn visible(&self, platform: Name, only: Option<&str>, last: usize) -> Vec<VisibleChat> {
+        self.visible_latest(platform, only, usize::MAX, last)
+    }
+
+    /// The same for the `most` chats that spoke last.
+    pub fn visible_latest(
+        &self,
+        platform: Name,
+        only: Option<&str>,
+        most: usize,
+        last: usize,
+    ) -> Vec<VisibleChat> {
         let room = self.room(platform);
         let mut found: Vec<(&String, &Shown)> = room
             .chats
