@@ -298,9 +298,32 @@ fn sort(entities: &mut [Entity]) {
     entities.sort_by(|a, b| a.offset.cmp(&b.offset).then(b.length.cmp(&a.length)).then(a.kind.cmp(&b.kind)));
 }
 
+fn is_white(c: char) -> bool {
+    matches!(c, ' ' | '\n' | '\t' | '\u{a0}')
+}
+
+/// Drops entities that cover nothing but white space.
+fn without_blank(formatted: &mut Formatted) {
+    if formatted.entities.is_empty() {
+        return;
+    }
+    let mut inked = Vec::new();
+    let mut offset = 0;
+    for character in formatted.text.chars() {
+        if !is_white(character) {
+            inked.push(offset);
+        }
+        offset += character.len_utf16();
+    }
+    formatted.entities.retain(|entity| {
+        let next = inked.partition_point(|at| *at < entity.offset);
+        inked.get(next).is_some_and(|at| *at < entity.end())
+    });
+}
+
 /// White space goes at the end, and at the start up to the first entity.
 fn trimmed(mut formatted: Formatted) -> Formatted {
-    let is_white = |c: char| matches!(c, ' ' | '\n' | '\t' | '\u{a0}');
+    without_blank(&mut formatted);
     let kept = formatted.text.trim_end_matches(is_white).len();
     formatted.text.truncate(kept);
     let length: usize = formatted.text.chars().map(char::len_utf16).sum();

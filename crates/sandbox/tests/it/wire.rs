@@ -88,3 +88,31 @@ pub async fn call(sandbox: &Sandbox, method: &str, path: &str, body: &Value) -> 
     let (bytes, _) = raw(sandbox, &request(method, path, body)).await;
     parsed(&bytes)
 }
+
+/// Takes one call that the sandbox makes to a bot's server, and answers it with a status line and nothing else.
+pub async fn hook_call(bot: &tokio::net::TcpListener, answer: &str) -> Answer {
+    hook_call_with_body(bot, answer, "").await
+}
+
+pub async fn hook_call_with_body(bot: &tokio::net::TcpListener, answer: &str, body: &str) -> Answer {
+    let (mut socket, _) = timeout(PATIENCE, bot.accept()).await.expect("a call comes").expect("accepts");
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    let got = loop {
+        let n = timeout(PATIENCE, socket.read(&mut buffer)).await.expect("the call goes on").expect("reads");
+        bytes.extend_from_slice(&buffer[..n]);
+        let whole = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, got)) = whole.split_once("\r\n\r\n") else { continue };
+        let head = head.to_lowercase();
+        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        if length.and_then(|length| length.parse().ok()) == Some(got.len()) {
+            break Answer { status: 0, head: format!("{head}\r\n"), body: got.as_bytes().to_vec() };
+        }
+    };
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {answer}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    socket.write_all(answer.as_bytes()).await.expect("answers");
+    got
+}
