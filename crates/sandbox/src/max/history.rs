@@ -29,7 +29,7 @@ pub fn list(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     visitor.max.walk(&place, |object, at| {
         let is_post = object["recipient"].get("post_id").is_none();
         if is_post && newest.is_none_or(|newest| at <= newest) && oldest.is_none_or(|oldest| at >= oldest) {
-            found.push(object.clone());
+            found.push(object);
         }
         found.len() < count && oldest.is_none_or(|oldest| at >= oldest)
     });
@@ -97,7 +97,7 @@ pub fn comments(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
         let wanted = ids.is_empty() || ids.iter().any(|id| object["body"]["mid"] == id.as_str());
         let inside = before.is_none_or(|before| at < before) && after.is_none_or(|after| at > after);
         if own && wanted && inside {
-            found.push(object.clone());
+            found.push(object);
         }
         found.len() < count
     });
@@ -152,7 +152,7 @@ pub fn send_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Do
         post: Some(mid),
     };
     let object = draft.object();
-    visitor.max.keep(&place, object.clone(), &sender, Some(visitor.id));
+    visitor.max.keep(&place, &object, &sender, Some(visitor.id));
     let mut done = Done::visible(json!({ "message": object }), &object["body"]["mid"]);
     done.effect.text = Some(styled.text);
     Ok(done)
@@ -169,7 +169,7 @@ pub fn edit_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Do
     }
     let styled = comment_text(visitor, &new)?;
     super::messages::write_text(&mut kept.object["body"], &styled);
-    visitor.max.replace(&id, kept.object, visitor.now_ms());
+    visitor.max.replace(&id, &kept.object, visitor.now_ms());
     let mut done = Done::visible(json!({ "success": true }), &id.as_str().into());
     done.effect.text = Some(styled.text);
     Ok(done)

@@ -172,8 +172,8 @@ impl Guest<'_> {
         let mid = object["body"]["mid"].as_str().unwrap_or_default().to_owned();
         let at = update["timestamp"].as_i64().unwrap_or_default();
         let sender = User::parse(&object["sender"], 1)?;
-        if !edits || !self.max.replace(&mid, object.clone(), at) {
-            self.max.keep(&place, object.clone(), &sender, None);
+        if !edits || !self.max.replace(&mid, &object, at) {
+            self.max.keep(&place, &object, &sender, None);
         }
         self.after_message(&place, &sender, update);
         update["message"] = object;

@@ -1,5 +1,6 @@
 //! Message objects: how they are numbered, built, kept and shown.
-//! The visible chat is the only store: beside what the page draws, each message keeps its own object in `raw`.
+//! The visible chat is the only store: beside what the page draws, each message keeps its own object in `raw`,
+//! as text, which takes a fraction of the memory.
 
 use serde_json::{Value, json};
 
@@ -114,8 +115,13 @@ pub struct Kept {
 
 impl Kept {
     fn of(message: &Message) -> Kept {
-        Kept { object: message.raw["message"].clone(), bot: message.raw["bot"].as_i64(), at: message.at }
+        Kept { object: object_of(message), bot: message.raw["bot"].as_i64(), at: message.at }
     }
+}
+
+fn object_of(message: &Message) -> Value {
+    let text = message.raw["message"].as_str().unwrap_or_default();
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 impl Max {
@@ -128,7 +134,7 @@ impl Max {
     }
 
     /// Keeps a message and shows it.
-    pub fn keep(&self, place: &Place, object: Value, author: &User, bot: Option<i64>) {
+    pub fn keep(&self, place: &Place, object: &Value, author: &User, bot: Option<i64>) {
         let dialog_user = place.user_id.map(|id| self.people.get(id));
         self.rooms.show(&self.core, place, dialog_user.as_ref());
         let side = match () {
@@ -158,7 +164,7 @@ impl Max {
     }
 
     /// Replaces the object of a message and marks it edited; false if it is gone.
-    pub fn replace(&self, mid: &str, object: Value, edited_at: i64) -> bool {
+    pub fn replace(&self, mid: &str, object: &Value, edited_at: i64) -> bool {
         let Some(chat) = self.chat_of(mid).map(|chat| chat.to_string()) else { return false };
         let replaced = self.core.chats.edit(Name::Max, &chat, &key(mid), |shown| {
             let bot = shown.raw["bot"].as_i64();
@@ -183,13 +189,13 @@ impl Max {
     }
 
     /// Objects of a chat, newest first, as long as `see` wants more.
-    pub fn walk(&self, place: &Place, mut see: impl FnMut(&Value, i64) -> bool) {
-        self.core.chats.walk_back(Name::Max, &place.key, |message| see(&message.raw["message"], message.at));
+    pub fn walk(&self, place: &Place, mut see: impl FnMut(Value, i64) -> bool) {
+        self.core.chats.walk_back(Name::Max, &place.key, |message| see(object_of(message), message.at));
     }
 }
 
 /// Brings the visible side of a message in line with its object.
-fn refresh(shown: &mut Message, object: Value, bot: Option<i64>) {
+fn refresh(shown: &mut Message, object: &Value, bot: Option<i64>) {
     let forwarded = object["link"]["type"] == "forward";
     let own_text = object["body"]["text"].as_str().unwrap_or_default();
     let own_attachments = object["body"]["attachments"].as_array();
@@ -203,7 +209,7 @@ fn refresh(shown: &mut Message, object: Value, bot: Option<i64>) {
     if shown.text.is_empty() && shown.media.is_empty() {
         shown.text = attachments().find_map(summary).unwrap_or_default();
     }
-    shown.buttons = keyboard::buttons(&object, bot);
+    shown.buttons = keyboard::buttons(object, bot);
     let is_reply = object["link"]["type"] == "reply";
     let reply = object["link"]["message"]["mid"].as_str().filter(|_| is_reply);
     shown.reply_to = reply.map(MessageId::from);
@@ -212,8 +218,7 @@ fn refresh(shown: &mut Message, object: Value, bot: Option<i64>) {
         Value::Null => None,
         _ => Some("comment".to_owned()),
     };
-    shown.raw = json!({ "bot": bot });
-    shown.raw["message"] = object;
+    shown.raw = json!({ "bot": bot, "message": object.to_string() });
 }
 
 fn span(mark: &Value) -> Option<Span> {

@@ -54,7 +54,7 @@ fn create(
         post: None,
     };
     let object = draft.object();
-    visitor.max.keep(place, object.clone(), &sender, Some(visitor.id));
+    visitor.max.keep(place, &object, &sender, Some(visitor.id));
     if visitor.options().own_messages() {
         let update = json!({
             "update_type": "message_created",
@@ -97,12 +97,12 @@ pub fn linked(visitor: &Visitor<'_>, link: &Link) -> Result<Value, ApiError> {
         kept.object["link"]["type"] == "forward" && kept.object["body"]["text"] == "" && link.forward;
     let mut body =
         if passed_on { kept.object["link"]["message"].clone() } else { kept.object["body"].clone() };
-    if let Some(attachments) = body["attachments"].as_array_mut() {
+    if let Some(body) = body.as_object_mut()
+        && let Some(Value::Array(mut attachments)) = body.remove("attachments")
+    {
         attachments.retain(|item| item["type"] != "inline_keyboard");
-        if attachments.is_empty()
-            && let Some(body) = body.as_object_mut()
-        {
-            body.remove("attachments");
+        if !attachments.is_empty() {
+            body.insert("attachments".into(), attachments.into());
         }
     }
     let mut object = json!({ "type": if link.forward { "forward" } else { "reply" }, "message": body });
@@ -173,7 +173,7 @@ async fn change(visitor: &Visitor<'_>, mid: &str, kept: Kept, new: NewMessage) -
     if object["body"]["text"] == "" && !shows && object["link"]["type"] != "forward" {
         return Err(ApiError::unsuccessful("Message must contain text or attachments"));
     }
-    if !visitor.max.replace(mid, object, visitor.now_ms()) {
+    if !visitor.max.replace(mid, &object, visitor.now_ms()) {
         return Err(ApiError::not_found(format!("Message {mid} not found")));
     }
     let mut done = Done::visible(json!({ "success": true }), &mid.into());
