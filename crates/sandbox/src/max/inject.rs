@@ -11,7 +11,7 @@ use super::messages::Draft;
 use super::people::User;
 use super::places::{Place, dialog_id};
 use super::updates::{Sent, TYPES};
-use super::{Max, compose};
+use super::{Max, contact};
 use crate::faults::known_fields;
 use crate::registry::Account;
 use crate::reply::Refusal;
@@ -251,9 +251,9 @@ impl Guest<'_> {
                 })
             }
             Some("contact") if item["payload"]["vcf_info"].is_null() => {
-                let card = compose::vcard(&sender.full_name(), "+79990000000");
+                let card = contact::vcard(&sender.full_name(), "+79990000000");
                 item["payload"] = json!({
-                    "hash": super::hmac_sha256_hex(&self.account.token, &card),
+                    "hash": contact::signature(&self.account.token, &card),
                     "vcf_info": card,
                     "max_info": sender.json(core.clock.now_ms()),
                 });
@@ -291,7 +291,7 @@ impl Guest<'_> {
         };
         callback["callback_id"] = id.as_str().into();
         callback["user"] = user.json(now);
-        self.max.callbacks.add(&id, super::Pressed { bot: self.bot.id, chat, mid });
+        self.max.callbacks.add(&id, super::callbacks::Pressed { bot: self.bot.id, chat, mid });
         // A message that is gone is not there for the bot either.
         update["message"] = kept.map(|kept| kept.object).unwrap_or_default();
         if place.is_dialog() && update.get("user_locale").is_none() {
