@@ -12,6 +12,7 @@
 //! | status of `access.denied`, `account.blocked`, `upload.error` | 403, 403, 400 |
 //! | 405 | a wrong method on `/updates` and `/answers`; elsewhere 404 |
 //! | how long a callback id lives, a second answer | forever; it is applied again |
+//! | an answer with neither message nor notification | is taken and does nothing |
 //! | `attachments: null` in an answer | keeps the old ones, as in `PUT /messages` |
 //! | an upload that is not ready in an answer | `success:false`, as in `PUT /messages` |
 //! | a message that only forwards | has a body with its id and an empty text: libraries need it |

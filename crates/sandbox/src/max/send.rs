@@ -222,11 +222,10 @@ pub fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     if !visitor.max.remove(&mid) {
         return Err(missing());
     }
-    visitor.max.rooms.change(chat, |room| {
-        if room.pinned.as_deref() == Some(mid.as_str()) {
-            room.pinned = None;
-        }
-    });
+    let was_pinned = visitor.max.rooms.look(chat, |room| room.pinned.as_deref() == Some(mid.as_str()));
+    if was_pinned {
+        visitor.max.rooms.change(chat, |room| room.pinned = None);
+    }
     Ok(Done::visible(json!({ "success": true }), &mid.as_str().into()))
 }
 

@@ -215,6 +215,37 @@ async fn without_an_account_every_bot_hears_the_same_group_message() {
 }
 
 #[tokio::test]
+async fn without_an_account_a_dialog_and_a_button_find_their_bot() {
+    let world = World::registered(json!({})).await;
+    world
+        .sandbox
+        .add_account(&json!({ "platform": "max", "token": "second", "id": 78 }))
+        .expect("an account");
+    world.inject(json!({ "chat": 77 ^ 500, "text": "привет" }));
+    let keyboard = json!([{ "type": "inline_keyboard", "payload": { "buttons": [[{ "type": "callback", "text": "Да", "payload": "yes" }]] } }]);
+    world.ok("POST", "/messages?user_id=500", json!({ "text": "?", "attachments": keyboard })).await;
+    let grouped = world.sent(json!({ "text": "?", "attachments": keyboard })).await;
+    let press = json!({ "update_type": "message_callback", "message": { "body": { "mid": grouped["body"]["mid"] } } });
+    for update in [json!({ "chat": 77 ^ 500, "text": "и ещё" }), press] {
+        let result = world.sandbox.inject(Name::Max, &update).expect("injects");
+        assert_eq!(result["sent"].as_array().map(Vec::len), Some(1), "{result}");
+        assert_eq!(result["sent"][0]["account"], "77");
+    }
+}
+
+#[tokio::test]
+async fn a_bot_that_was_removed_hears_nothing_more() {
+    let world = World::registered(json!({})).await;
+    world.inject(json!({ "update_type": "bot_removed", "chat_id": GROUP, "user": 500 }));
+    world.inject(json!({ "chat": GROUP, "from": 500, "text": "не слышно" }));
+    world.inject(json!({ "update_type": "bot_added", "chat_id": GROUP, "user": 500 }));
+    let updates = world.updates("timeout=0").await["updates"].clone();
+    let kinds: Vec<&Value> =
+        updates.as_array().expect("a list").iter().map(|update| &update["update_type"]).collect();
+    assert_eq!(kinds, ["bot_removed", "bot_added"]);
+}
+
+#[tokio::test]
 async fn injections_that_mean_nothing_are_refused() {
     let world = World::registered(json!({})).await;
     let table = [
