@@ -301,9 +301,27 @@ fn stored(core: &Core, bytes: &Bytes, name: &str, kind: FileKind, bot: i64) -> R
         height,
         duration: 0,
         name: name.rsplit(['/', '\\']).next().unwrap_or_default().chars().take(60).collect(),
-        mime: stored.mime.to_owned(),
+        mime: mime(stored.mime, name).to_owned(),
         url: String::new(),
     })
+}
+
+/// The type by the bytes, or, where they tell nothing, by the name.
+fn mime(sniffed: &'static str, name: &str) -> &'static str {
+    if sniffed != "application/octet-stream" {
+        return sniffed;
+    }
+    match name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).as_deref() {
+        Some("txt" | "log") => "text/plain",
+        Some("csv") => "text/csv",
+        Some("html" | "htm") => "text/html",
+        Some("json") => "application/json",
+        Some("mp3") => "audio/mpeg",
+        Some("mp4") => "video/mp4",
+        Some("doc") => "application/msword",
+        Some("docx") => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        _ => sniffed,
+    }
 }
 
 fn check_picture(width: u32, height: u32) -> Result<(), ApiError> {
