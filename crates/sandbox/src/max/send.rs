@@ -141,7 +141,7 @@ fn own_message(visitor: &Visitor<'_>, mid: &str) -> Result<Kept, ApiError> {
 fn check_window(visitor: &Visitor<'_>, kept: &Kept) -> Result<(), ApiError> {
     let in_dialog = kept.object["recipient"]["chat_type"] == "dialog";
     let has_keyboard = attachments_of(&kept.object).iter().any(|item| item["type"] == "inline_keyboard");
-    if in_dialog && !has_keyboard && visitor.now_ms() - kept.at > EDIT_WINDOW_MS {
+    if in_dialog && !has_keyboard && visitor.now_ms().saturating_sub(kept.at) > EDIT_WINDOW_MS {
         return Err(ApiError::unsuccessful("Message is too old to be edited"));
     }
     Ok(())

@@ -276,6 +276,80 @@ async fn injections_that_mean_nothing_are_refused() {
     assert_eq!(world.updates("timeout=0").await["updates"], json!([]));
 }
 
+/// Any value in any field of any kind of update: completed or refused, and the bot can still be talked to.
+#[tokio::test]
+async fn odd_updates_are_completed_or_refused() {
+    let world = World::registered(json!({})).await;
+    let values = [
+        json!(null),
+        json!(5),
+        json!(-5),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!(i64::MIN),
+        json!({ "body": 5 }),
+    ];
+    let kinds = [
+        "message_created",
+        "message_edited",
+        "message_removed",
+        "message_callback",
+        "bot_started",
+        "bot_stopped",
+        "bot_added",
+        "bot_removed",
+        "user_added",
+        "chat_title_changed",
+        "dialog_muted",
+        "comment_created",
+        "bot_admin_permissions_changed",
+    ];
+    let fields = [
+        "message",
+        "chat_id",
+        "user",
+        "user_id",
+        "timestamp",
+        "callback",
+        "message_id",
+        "title",
+        "permissions",
+        "payload",
+    ];
+    for kind in kinds {
+        for (i, field) in fields.iter().enumerate() {
+            for value in &values {
+                let mut update = json!({ "update_type": kind, "chat_id": -5, "account": TOKEN });
+                update[fields[(i + 1) % fields.len()]] = value.clone();
+                update[*field] = value.clone();
+                if let Err(refusal) = world.sandbox.inject(Name::Max, &update) {
+                    assert_eq!(refusal.status, 400, "{update}");
+                }
+            }
+        }
+    }
+    let nested = [
+        json!(5),
+        json!([5]),
+        json!({ "chat_id": GROUP }),
+        json!({ "user_id": -1 }),
+        json!({ "mid": 5, "text": 5, "attachments": [5, {}] }),
+    ];
+    for recipient in &nested {
+        for body in &nested {
+            let message = json!({ "recipient": recipient, "sender": body, "body": body, "link": body, "timestamp": i64::MIN });
+            let update = json!({ "update_type": "message_created", "message": message, "account": TOKEN });
+            if let Err(refusal) = world.sandbox.inject(Name::Max, &update) {
+                assert_eq!(refusal.status, 400, "{update}");
+            }
+        }
+    }
+    assert!(world.updates("timeout=0").await["updates"].is_array());
+    world.ok("GET", &format!("/messages?chat_id={GROUP}"), Value::Null).await;
+    world.ok("GET", "/chats", Value::Null).await;
+}
+
 #[tokio::test]
 async fn a_bot_tells_and_changes_its_profile() {
     let world = World::registered(json!({ "description": "Ищет питомцев" })).await;
