@@ -15,8 +15,11 @@ pub fn run(bytes: &[u8]) {
     let settings = settings(*choice, *flags, fields.next());
     let sent = render(&Action::Send, &message, &settings).map(|rendered| rendered.parts).unwrap_or_default();
     sent.iter().for_each(|part| check(part, units_max));
-    let published: Vec<Published> =
-        sent.iter().enumerate().filter_map(|(index, part)| Published::of(part, vec![(index + 1).to_string()])).collect();
+    let published: Vec<Published> = sent
+        .iter()
+        .enumerate()
+        .filter_map(|(index, part)| Published::of(part, vec![(index + 1).to_string()]))
+        .collect();
     for action in [Action::Edit(&published), Action::Reply(&published), Action::Delete(&published)] {
         let parts = render(&action, &message, &settings).map(|rendered| rendered.parts).unwrap_or_default();
         parts.iter().for_each(|part| check(part, units_max));
@@ -85,7 +88,8 @@ fn check(part: &Part, units_max: usize) {
     };
     if let Some(text) = text {
         // Telegram's wire limit is in bytes, the others' in UTF-16 units.
-        let length = if units_max == 32_768 { text.as_str().len() } else { text.as_str().encode_utf16().count() };
+        let length =
+            if units_max == 32_768 { text.as_str().len() } else { text.as_str().encode_utf16().count() };
         assert!(length <= units_max, "{length} of {units_max}: {:?}", text.as_str());
     }
 }

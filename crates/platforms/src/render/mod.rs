@@ -16,6 +16,8 @@ pub mod template;
 #[cfg(test)]
 mod corpus;
 #[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 pub(crate) mod reader;
