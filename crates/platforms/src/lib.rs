@@ -26,4 +26,6 @@ pub mod vk;
 extern crate self as platforms;
 
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod testing;

@@ -78,49 +78,49 @@ pub(crate) enum Supply {
     Url(String),
 }
 
-/// Whether the platform can fetch an address itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ByUrl {
-    Allowed,
-    Never,
-}
-
-/// Finds the best way: a handle, then stored bytes, then the address.
-pub(crate) async fn supply(
-    network: &Network,
-    source: &dyn MediaSource,
-    item: &MediaItem,
-    by_url: ByUrl,
-) -> Result<Supply, Failure> {
+/// Finds the best way for a platform that can fetch addresses itself: a handle, stored bytes, the address.
+pub(crate) async fn supply(source: &dyn MediaSource, item: &MediaItem) -> Result<Supply, Failure> {
     if let Some(handle) = source.handle(item).await {
         return Ok(Supply::Handle(handle));
     }
-    if item.media.blob.is_some() {
-        match source.bytes(&item.media).await {
-            Ok(bytes) => return Ok(Supply::File(file(item, bytes))),
-            Err(MediaError::Unavailable(reason)) => {
-                return Err(transient(Scope::Delivery, "media_unavailable", reason));
-            }
-            Err(MediaError::NotStored) => {}
-        }
+    if let Some(file) = stored(source, item).await? {
+        return Ok(Supply::File(file));
     }
-    let Some(url) = item.media.url.as_deref() else {
-        return Err(permanent(
-            Scope::Delivery,
-            "media_missing",
-            "media: neither bytes nor an address are known",
-        ));
-    };
-    if by_url == ByUrl::Allowed {
-        return Ok(Supply::Url(url.to_owned()));
+    item.media.url.clone().map(Supply::Url).ok_or_else(missing)
+}
+
+/// The bytes, from the store or from the address.
+pub(crate) async fn file_of(
+    network: &Network,
+    source: &dyn MediaSource,
+    item: &MediaItem,
+) -> Result<File, Failure> {
+    if let Some(file) = stored(source, item).await? {
+        return Ok(file);
     }
+    let url = item.media.url.as_deref().ok_or_else(missing)?;
     match network.egress.fetch(url, MEDIA_BYTES_MAX).await {
-        Ok(fetched) => Ok(Supply::File(file(item, fetched.bytes))),
+        Ok(fetched) => Ok(file(item, fetched.bytes)),
         Err(error) if error.is_transient() => {
             Err(transient(Scope::Delivery, "media_unavailable", error.to_string()))
         }
         Err(error) => Err(permanent(Scope::Delivery, "media_refused", error.to_string())),
     }
+}
+
+async fn stored(source: &dyn MediaSource, item: &MediaItem) -> Result<Option<File>, Failure> {
+    if item.media.blob.is_none() {
+        return Ok(None);
+    }
+    match source.bytes(&item.media).await {
+        Ok(bytes) => Ok(Some(file(item, bytes))),
+        Err(MediaError::NotStored) => Ok(None),
+        Err(MediaError::Unavailable(reason)) => Err(transient(Scope::Delivery, "media_unavailable", reason)),
+    }
+}
+
+fn missing() -> Failure {
+    permanent(Scope::Delivery, "media_missing", "media: neither bytes nor an address are known")
 }
 
 fn file(item: &MediaItem, bytes: Bytes) -> File {

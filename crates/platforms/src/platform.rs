@@ -188,10 +188,6 @@ impl Account {
             ..failure
         }
     }
-
-    pub(crate) fn redact_text(&self, text: &str) -> String {
-        self.redactor.text(text)
-    }
 }
 
 fn check_base(name: &'static str, base: &Url) -> Result<(), AccountError> {

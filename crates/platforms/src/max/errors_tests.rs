@@ -12,7 +12,8 @@ fn every_error_row_of_the_sheet_means_what_it_says() {
 }
 
 fn check(answer: Answer, expected: &str) {
-    assert_eq!(short(&classify(Purpose::Send, &Ok(answer.clone()))), expected, "{answer:?}");
+    let exchange = Ok(answer);
+    assert_eq!(short(&classify(Purpose::Send, &exchange)), expected, "{exchange:?}");
 }
 
 #[test]

@@ -1,9 +1,115 @@
 //! MAX: the Bot API.
+//!
+//! Start with `send`; `wire` has the JSON, `errors` says what the answers mean.
+//! An upload that is still being processed is an outcome of its own: the same request is made again later, with the
+//! same handle. MAX has no idempotency key, but lets a bot read its chats, so an unknown outcome can be looked up.
 
+use std::time::Duration;
+
+use domain::message::Message;
+use domain::outcome::{Failure, Outcome};
+use futures_util::future::BoxFuture;
+
+use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
+use crate::part::{Action, ChannelSettings, RenderError, Rendered};
+use crate::platform::{Account, Network, Platform, Probe, Question, Reconciled, Report, Sending};
+
+pub mod config;
 pub mod errors;
+mod probe;
+pub mod receive;
+mod reconcile;
 pub mod render;
+mod send;
+mod wire;
 
 pub(crate) mod markdown;
 
 #[cfg(test)]
 mod render_tests;
+#[cfg(test)]
+mod tests;
+
+pub const NAME: &str = "max";
+
+/// The adapter.
+#[derive(Clone, Copy, Debug)]
+pub struct Max;
+
+impl Platform for Max {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn api_base(&self) -> &'static str {
+        config::API_BASE
+    }
+
+    fn accepts_token(&self, token: &str) -> bool {
+        config::accepts_token(token)
+    }
+
+    fn render(
+        &self,
+        action: &Action<'_>,
+        message: &Message,
+        settings: &ChannelSettings,
+    ) -> Result<Rendered, RenderError> {
+        render::render(action, message, settings)
+    }
+
+    fn send<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        sending: Sending<'a>,
+    ) -> BoxFuture<'a, Report> {
+        Box::pin(self.send_part(network, account, sending))
+    }
+
+    fn reconcile<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        question: Question<'a>,
+    ) -> BoxFuture<'a, Reconciled> {
+        Box::pin(self.look_for(network, account, question))
+    }
+
+    fn probe<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        channel: Option<&'a ChannelSettings>,
+    ) -> BoxFuture<'a, Probe> {
+        Box::pin(self.look(network, account, channel))
+    }
+
+    fn poll<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        cursor: Option<&'a str>,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<Batch, Failure>> {
+        Box::pin(self.poll_updates(network, account, cursor, wait))
+    }
+
+    fn hook_header(&self) -> Option<&'static str> {
+        Some(config::HOOK_HEADER)
+    }
+
+    fn hook(&self, settings: &HookSettings, call: &HookCall<'_>) -> Result<Hooked, HookError> {
+        receive::hook(settings, call)
+    }
+
+    fn answer_callback<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        callback: &'a Callback,
+        text: Option<&'a str>,
+    ) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.answer(network, account, callback, text))
+    }
+}

@@ -8,7 +8,7 @@ use super::errors::classify;
 use super::wire::{self, Call};
 use super::{NAME, Telegram};
 use crate::incoming::Callback;
-use crate::media::{ByUrl, supply};
+use crate::media::supply;
 use crate::part::{MediaPart, Part, Target};
 use crate::platform::{Account, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
@@ -91,7 +91,7 @@ impl Telegram {
 async fn send_media(network: &Network, account: &Account, sending: Sending<'_>, part: &MediaPart) -> Report {
     let mut supplies = Vec::with_capacity(part.items.len());
     for item in &part.items {
-        match supply(network, sending.media, item, ByUrl::Allowed).await {
+        match supply(sending.media, item).await {
             Ok(supply) => supplies.push(supply),
             Err(failure) => return Report::failed(account, failure),
         }

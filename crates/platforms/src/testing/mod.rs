@@ -69,12 +69,22 @@ impl RawServer {
         RawServer::start_on("127.0.0.1:0", acts, Some(tls_acceptor(name))).await
     }
 
+    /// A server whose answers name its own address.
+    pub async fn start_knowing(acts: impl FnOnce(SocketAddr) -> Vec<Act>) -> RawServer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let acts = acts(listener.local_addr().unwrap());
+        RawServer::run(listener, acts, None)
+    }
+
     pub async fn start_on(
         address: &str,
         acts: Vec<Act>,
         tls: Option<tokio_rustls::TlsAcceptor>,
     ) -> RawServer {
-        let listener = TcpListener::bind(address).await.unwrap();
+        RawServer::run(TcpListener::bind(address).await.unwrap(), acts, tls)
+    }
+
+    fn run(listener: TcpListener, acts: Vec<Act>, tls: Option<tokio_rustls::TlsAcceptor>) -> RawServer {
         let address = listener.local_addr().unwrap();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (seen, kept) = (connections.clone(), requests.clone());

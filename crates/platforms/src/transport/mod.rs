@@ -18,7 +18,7 @@ use reqwest::{Certificate, Client, Proxy};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-use crate::secret::{SecretUrl, Token};
+use crate::secret::Token;
 
 mod request;
 mod trouble;
@@ -305,11 +305,6 @@ pub(crate) fn secret_header(
     let mut value = HeaderValue::from_str(&format!("{prefix}{}", token.expose())).ok()?;
     value.set_sensitive(true);
     Some((HeaderName::from_static(name), value))
-}
-
-/// Makes an address that must not be printed.
-pub(crate) fn secret_url(text: &str, label: &str) -> Option<SecretUrl> {
-    Url::parse(text).ok().map(|url| SecretUrl::new(url, label))
 }
 
 #[cfg(test)]

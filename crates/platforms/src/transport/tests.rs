@@ -1,6 +1,7 @@
 use domain::outcome::Certainty;
 
 use super::*;
+use crate::secret::SecretUrl;
 use crate::testing::{Act, RawServer, http, http_with};
 
 const SOON: Duration = Duration::from_millis(400);
@@ -8,7 +9,7 @@ const PATIENT: Duration = Duration::from_secs(20);
 const CANARY: &str = "7700000001:AAcanary-token-0123456789-abcdefgh";
 
 fn post(url: &str, deadline: Duration) -> Request {
-    Request::new(Method::Post, secret_url(url, "test post").unwrap(), deadline)
+    Request::new(Method::Post, SecretUrl::new(Url::parse(url).unwrap(), "test post"), deadline)
         .payload(Payload::Json(serde_json::json!({"text": "да"})))
 }
 

@@ -144,6 +144,17 @@ fn meaning(code: i64, subcode: Option<i64>, lower: &str) -> Means {
     }
 }
 
+/// A message to several peers is answered per peer; an error in there is an error all the same.
+pub(crate) fn refused_item(response: &Value) -> Option<Failure> {
+    let error = response.get(0)?.get("error")?;
+    let inner = json!({ "error_code": error["code"], "error_msg": error["description"] });
+    let answer = Answer::new(200, "application/json", response.to_string());
+    match refused(Purpose::Send, &answer, &inner) {
+        Verdict::Failed(failure) => Some(failure),
+        _ => None,
+    }
+}
+
 /// Whether a wall photo cannot be uploaded because of the kind of the token (docs/platforms/vk, tokens).
 pub(crate) fn is_wrong_token_kind(failure: &Failure) -> bool {
     failure.category == Category::Permanent && matches!(failure.code.as_str(), "vk:27" | "vk:28")

@@ -21,7 +21,8 @@ fn no_code_stands_in_the_table_twice() {
 }
 
 fn check(answer: Answer, expected: &str) {
-    assert_eq!(short(&classify(Purpose::Send, &Ok(answer.clone()))), expected, "{answer:?}");
+    let exchange = Ok(answer);
+    assert_eq!(short(&classify(Purpose::Send, &exchange)), expected, "{exchange:?}");
 }
 
 #[test]

@@ -1,7 +1,115 @@
 //! VK: walls and conversations.
+//!
+//! Start with `send`; `upload` puts media there first, `wire` has the forms, `errors` says what the answers mean.
+//! A post carries a `guid`, a message a `random_id`, both made from the key of the part: for an hour VK itself
+//! refuses to show one thing twice. What each kind of token can do is in docs/platforms/vk.
 
+use std::time::Duration;
+
+use domain::message::Message;
+use domain::outcome::{Failure, Outcome};
+use futures_util::future::BoxFuture;
+
+use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
+use crate::part::{Action, ChannelSettings, RenderError, Rendered};
+use crate::platform::{Account, Network, Platform, Probe, Question, Reconciled, Report, Sending};
+
+pub mod config;
 pub mod errors;
+mod probe;
+pub mod read;
+pub mod receive;
+mod reconcile;
 pub mod render;
+mod send;
+mod upload;
+mod wire;
 
 #[cfg(test)]
 mod render_tests;
+#[cfg(test)]
+mod tests;
+
+pub const NAME: &str = "vk";
+
+/// The adapter.
+#[derive(Clone, Copy, Debug)]
+pub struct Vk;
+
+impl Platform for Vk {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn api_base(&self) -> &'static str {
+        config::API_BASE
+    }
+
+    fn accepts_token(&self, token: &str) -> bool {
+        config::accepts_token(token)
+    }
+
+    fn render(
+        &self,
+        action: &Action<'_>,
+        message: &Message,
+        settings: &ChannelSettings,
+    ) -> Result<Rendered, RenderError> {
+        render::render(action, message, settings)
+    }
+
+    fn send<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        sending: Sending<'a>,
+    ) -> BoxFuture<'a, Report> {
+        Box::pin(self.send_part(network, account, sending))
+    }
+
+    fn reconcile<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        question: Question<'a>,
+    ) -> BoxFuture<'a, Reconciled> {
+        Box::pin(self.look_for(network, account, question))
+    }
+
+    fn probe<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        channel: Option<&'a ChannelSettings>,
+    ) -> BoxFuture<'a, Probe> {
+        Box::pin(self.look(network, account, channel))
+    }
+
+    fn poll<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        cursor: Option<&'a str>,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<Batch, Failure>> {
+        Box::pin(self.poll_events(network, account, cursor, wait))
+    }
+
+    fn hook_header(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn hook(&self, settings: &HookSettings, call: &HookCall<'_>) -> Result<Hooked, HookError> {
+        receive::hook(settings, call)
+    }
+
+    fn answer_callback<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        callback: &'a Callback,
+        text: Option<&'a str>,
+    ) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.answer(network, account, callback, text))
+    }
+}

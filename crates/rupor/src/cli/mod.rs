@@ -1,6 +1,12 @@
 //! The command line: one file per command, each with its arguments on top and a `run` below.
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
+mod analyse;
+mod bench;
+mod database;
+mod migrate;
+mod sandbox;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -14,11 +20,16 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Analyse(analyse::Analyse),
+    Sandbox(sandbox::SandboxArgs),
+    Migrate(migrate::Migrate),
+    Bench(bench::Bench),
+}
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli) {
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);
@@ -27,8 +38,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<()> {
-    match cli.command {}
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Command::Analyse(args) => analyse::run(args),
+        Command::Sandbox(args) => sandbox::run(args),
+        Command::Migrate(args) => migrate::run(args),
+        Command::Bench(args) => bench::run(args),
+    }
 }
 
 /// Prints an error with its causes on one line, where a person will look for it.

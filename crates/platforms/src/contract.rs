@@ -1,0 +1,193 @@
+//! The contract of all platforms against a server of raw bytes: every error row of the sheets travels over HTTP
+//! through `send`, and means what its row says. What the sandbox shows is tested in `tests/it`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::message::{Media, MediaKind};
+use domain::outcome::Outcome;
+use futures_util::future::BoxFuture;
+
+use crate::media::{MediaError, MediaHandle, MediaSource};
+use crate::part::{
+    DeletePart, EditPart, Fitted, MediaItem, MediaPart, Part, PinPart, SendOptions, Shape, Target, TextPart,
+};
+use crate::platform::{Account, AccountSettings, Deadlines, Network, Platform, Report, Sending};
+use crate::registry::{PLATFORMS, platform};
+use crate::secret::Token;
+use crate::testing::rows::{self, Row, short};
+use crate::testing::{Act, RawServer, http_with};
+use crate::verdict::{Purpose, Verdict};
+use crate::vk::read::Wall;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const CANARY: &str = "7700000001:AAcanary-token-0123456789-abcdefgh";
+
+fn account(platform: &dyn Platform, server: &RawServer) -> Account {
+    let settings = AccountSettings { api_base: Some(server.url("")), ..AccountSettings::default() };
+    Account::new(platform, Token::new(CANARY), settings).unwrap()
+}
+
+fn target(platform: &dyn Platform) -> Target {
+    if platform.name() == "vk" { Target::Wall(-101) } else { Target::Chat(-101) }
+}
+
+/// A part whose sending begins with a request for the purpose.
+fn part(platform: &dyn Platform, purpose: Purpose) -> Part {
+    let (target, options) = (target(platform), SendOptions::default());
+    let text = Fitted::plain("Пропала собака");
+    match purpose {
+        Purpose::Send => Part::Text(TextPart { target, text, buttons: Vec::new(), options }),
+        Purpose::Edit => Part::Edit(EditPart {
+            target,
+            id: "5".into(),
+            shape: Shape::Text,
+            text,
+            buttons: Vec::new(),
+            media: Vec::new(),
+            options,
+        }),
+        Purpose::Delete => Part::Delete(DeletePart { target, ids: vec!["5".into()], reply_to: None }),
+        Purpose::Pin => Part::Pin(PinPart { target, of_part: 0, options }),
+        Purpose::Upload => {
+            let media = Media { blob: Some("ab".repeat(32)), ..Media::default() };
+            let items = vec![MediaItem { send_as: MediaKind::Photo, media }];
+            Part::Media(MediaPart { target, items, caption: None, buttons: Vec::new(), options })
+        }
+        Purpose::Read => panic!("questions are not parts"),
+    }
+}
+
+/// A store with one picture.
+struct OnePicture;
+
+impl MediaSource for OnePicture {
+    fn handle<'a>(&'a self, _: &'a MediaItem) -> BoxFuture<'a, Option<MediaHandle>> {
+        Box::pin(async { None })
+    }
+
+    fn bytes<'a>(&'a self, _: &'a Media) -> BoxFuture<'a, Result<Bytes, MediaError>> {
+        Box::pin(async { Ok(Bytes::from_static(b"\xff\xd8\xff\xe0")) })
+    }
+}
+
+/// Does what the row is about, and says how it ended.
+async fn act(network: &Network, platform: &dyn Platform, account: &Account, purpose: Purpose) -> Verdict {
+    if purpose != Purpose::Read {
+        return verdict_of(&send(network, platform, account, &part(platform, purpose)).await);
+    }
+    let asked = match platform.name() {
+        "vk" => {
+            let page =
+                crate::vk::read::wall_page(network, account, &Wall::Owner(-101), 0, 10, DEADLINE).await;
+            page.map(drop)
+        }
+        _ => platform.poll(network, account, None, Duration::ZERO).await.map(drop),
+    };
+    asked.map_or_else(Verdict::Failed, |()| Verdict::Done(serde_json::Value::Null))
+}
+
+async fn send(network: &Network, platform: &dyn Platform, account: &Account, part: &Part) -> Report {
+    let sending = Sending {
+        part,
+        key: "delivery-1/0",
+        earlier: &[vec!["5".into()]],
+        media: &OnePicture,
+        deadlines: Deadlines::default(),
+    };
+    platform.send(network, account, sending).await
+}
+
+fn verdict_of(report: &Report) -> Verdict {
+    match &report.outcome {
+        Outcome::Sent(_) => Verdict::Done(serde_json::Value::Null),
+        Outcome::Failed(failure) => Verdict::Failed(failure.clone()),
+    }
+}
+
+fn wire_of(row: &Row) -> Act {
+    let headers: Vec<(&str, &str)> =
+        row.answer.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    Act::Bytes(http_with(row.answer.status, &headers, row.answer.bytes()))
+}
+
+async fn check_over_http(name: &str, rows: &[Row]) {
+    let platform = platform(name).unwrap();
+    let server = RawServer::start(rows.iter().map(wire_of).collect()).await;
+    let (account, network) = (account(platform, &server), Network::default());
+    for row in rows {
+        let verdict = act(&network, platform, &account, row.purpose).await;
+        assert_eq!(short(&verdict), row.expected, "{name}: {row:?}");
+    }
+    assert_eq!(server.requests().len(), rows.len(), "{name}: one request for each row");
+}
+
+#[tokio::test]
+async fn every_error_row_means_over_http_what_it_says() {
+    let (telegram, vk, max) = (rows::telegram(), rows::vk(), rows::max());
+    assert_eq!((telegram.len(), vk.len(), max.len()), (138, 147, 40));
+    check_over_http("telegram", &telegram).await;
+    check_over_http("vk", &vk).await;
+    check_over_http("max", &max).await;
+}
+
+#[tokio::test]
+async fn a_token_that_a_platform_repeats_does_not_leave_the_adapter() {
+    for platform in PLATFORMS {
+        let body = format!(
+            r#"{{"ok":false,"error_code":400,"description":"odd {CANARY}","code":"x.{CANARY}","message":"{CANARY}",
+               "error":{{"error_code":100,"error_msg":"bad {CANARY}"}}}}"#
+        );
+        let page = format!("<html>{CANARY}</html>");
+        for act in [Act::json(400, &body), Act::json(200, &page), Act::json(500, &page)] {
+            let server = RawServer::start(vec![act]).await;
+            let account = account(*platform, &server);
+            let report =
+                send(&Network::default(), *platform, &account, &part(*platform, Purpose::Send)).await;
+            let printed =
+                format!("{report:?} {} {account:?}", serde_json::to_string(&report.outcome).unwrap());
+            assert!(!printed.contains("canary"), "{}: {printed}", platform.name());
+            assert!(matches!(report.outcome, Outcome::Failed(_)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_vk_and_max_are_never_in_the_request_line() {
+    for name in ["vk", "max"] {
+        let server = RawServer::start(vec![Act::json(200, "{}")]).await;
+        let platform = platform(name).unwrap();
+        let account = account(platform, &server);
+        send(&Network::default(), platform, &account, &part(platform, Purpose::Send)).await;
+        let request = server.requests().remove(0);
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        assert!(!head.lines().next().unwrap().contains("canary"), "{name}");
+        assert!(!body.contains("canary"), "{name}");
+        assert!(head.contains(CANARY), "{name}: the token is in a header");
+    }
+}
+
+#[test]
+fn an_account_that_cannot_work_says_why_without_its_secrets() {
+    let refuse = |name: &str, token: &str, base: Option<&str>| {
+        let settings = AccountSettings { api_base: base.map(str::to_owned), ..AccountSettings::default() };
+        Account::new(platform(name).unwrap(), Token::new(token), settings).map(drop).unwrap_err().to_string()
+    };
+    for name in ["telegram", "vk", "max"] {
+        assert!(refuse(name, "", None).contains("the token is empty"));
+        let printed = refuse(name, "7:canary\r\nX-Evil: 1", None);
+        assert!(printed.contains("token") && !printed.contains("canary"), "{printed}");
+        assert!(refuse(name, CANARY, Some("http://api.example.org")).contains("plain http"));
+        assert!(refuse(name, CANARY, Some("not an address")).contains("api_base"));
+        assert!(refuse(name, CANARY, Some("ftp://127.0.0.1")).contains("api_base"));
+    }
+    assert!(refuse("telegram", "1:a/../../evil", None).contains("token"));
+    assert!(refuse("telegram", "1:a?b", None).contains("token"));
+}
+
+#[test]
+fn the_registry_knows_every_platform_by_its_name() {
+    let names: Vec<&str> = PLATFORMS.iter().map(|platform| platform.name()).collect();
+    assert_eq!(names, ["telegram", "vk", "max"]);
+    assert!(platform("telegram").is_some() && platform("icq").is_none());
+}

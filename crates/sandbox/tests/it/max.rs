@@ -1,0 +1,1 @@
+//! max: conversations, refusals and limits, as its sheet describes them.

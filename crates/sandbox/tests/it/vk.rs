@@ -1,0 +1,1 @@
+//! vk: conversations, refusals and limits, as its sheet describes them.
