@@ -272,13 +272,21 @@ fn follow_ups_go_message_by_message() {
 fn a_post_of_too_many_messages_is_refused() {
     let settings = ChannelSettings { max_media: 1000, ..channel() };
     let message = post("x", media(MediaKind::Document, 1..=101));
-    check(&message, &settings, &expect![[r#"
+    check(
+        &message,
+        &settings,
+        &expect![[r#"
         error: max: the post needs 101 messages, 100 at most: set overflow = "cut" or a lower max_media
-    "#]]);
+    "#]],
+    );
     let long = ChannelSettings { overflow: Overflow::Split, ..channel() };
-    check(&Message::text("слово ".repeat(100_000)), &long, &expect![[r#"
+    check(
+        &Message::text("слово ".repeat(100_000)),
+        &long,
+        &expect![[r#"
         error: max: the post needs 150 messages, 100 at most: set overflow = "cut" or a lower max_media
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

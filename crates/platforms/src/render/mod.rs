@@ -24,6 +24,8 @@ pub(crate) mod reader;
 #[cfg(test)]
 pub(crate) mod samples;
 #[cfg(test)]
+mod sandbox_tests;
+#[cfg(test)]
 mod template_tests;
 
 use domain::message::Message;
