@@ -35,3 +35,6 @@ pub mod settle;
 pub mod limits;
 pub mod pacing;
 pub mod retry;
+
+pub mod content;
+pub mod route;

@@ -1,1 +1,301 @@
-//! Rupor: store.
+//! WHAT IS REMEMBERED: the only SQL of the product.
+//!
+//! Two drivers, `sqlite` and `postgres`, mirror each other file by file and say the same thing; one contract
+//! suite (`tests/contract`) and one reference model hold them to it. The set of databases is closed, so `Store`
+//! is an enum and not a trait.
+//!
+//! Every method is one transaction. Nothing here knows of platforms, HTTP or configuration files.
+//! Start reading at `queue` (what goes in and out), then `sqlite::claim`.
+
+pub mod address;
+pub mod clock;
+pub mod config;
+pub mod error;
+pub mod floor;
+pub mod keyring;
+pub mod migrations;
+pub mod queue;
+pub mod wake;
+
+pub mod postgres;
+pub mod sqlite;
+
+use domain::ids::{AccountId, ChannelId, DeliveryId, EndpointId, MessageId, WorkspaceId};
+use domain::time::{Span, Timestamp};
+use secrecy::SecretString;
+use serde_json::Value;
+
+pub use address::Address;
+pub use clock::Clock;
+pub use config::*;
+pub use error::{KeyError, Result, SchemaError, StoreError};
+pub use keyring::Keyring;
+pub use queue::*;
+pub use wake::WakeUp;
+
+use postgres::Postgres;
+use sqlite::Sqlite;
+
+#[derive(Debug, Clone)]
+pub enum Store {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+/// Hands a call to the driver in use.
+macro_rules! each {
+    ($store:expr, $driver:ident => $call:expr) => {
+        match $store {
+            Store::Sqlite($driver) => $call.await,
+            Store::Postgres($driver) => $call.await,
+        }
+    };
+}
+
+impl Store {
+    /// Opens a database whose schema is current; `migrate` makes it so.
+    pub async fn open(address: &Address, keyring: Keyring, clock: Clock) -> Result<Store> {
+        match address {
+            Address::Sqlite(path) => Ok(Store::Sqlite(Sqlite::open(path, keyring, clock).await?)),
+            Address::Postgres(_) => Err(StoreError::Database("PostgreSQL is not built in yet".into())),
+        }
+    }
+
+    /// Brings the schema up to date and returns the versions that were applied.
+    pub async fn migrate(address: &Address) -> Result<Vec<i32>> {
+        match address {
+            Address::Sqlite(path) => sqlite::migrate::migrate(path).await,
+            Address::Postgres(url) => postgres::migrate::migrate(url).await,
+        }
+    }
+
+    // -- config is rows
+
+    pub async fn create_workspace(&self, name: &str) -> Result<WorkspaceId> {
+        each!(self, db => db.create_workspace(name))
+    }
+
+    pub async fn workspaces(&self) -> Result<Vec<Workspace>> {
+        each!(self, db => db.workspaces())
+    }
+
+    /// The kill switch of one workspace: nothing of it is claimed while it is held.
+    pub async fn hold_workspace(&self, workspace: WorkspaceId, held: bool) -> Result<()> {
+        each!(self, db => db.hold_workspace(workspace, held))
+    }
+
+    /// The kill switch of everything. `why` is shown to whoever wonders; `None` releases.
+    pub async fn hold_all(&self, why: Option<&str>) -> Result<()> {
+        each!(self, db => db.hold_all(why))
+    }
+
+    pub async fn held(&self) -> Result<Option<String>> {
+        each!(self, db => db.held())
+    }
+
+    pub async fn create_endpoint(&self, workspace: WorkspaceId, new: NewEndpoint) -> Result<EndpointId> {
+        each!(self, db => db.create_endpoint(workspace, new))
+    }
+
+    pub async fn endpoints(&self, workspace: WorkspaceId) -> Result<Vec<Endpoint>> {
+        each!(self, db => db.endpoints(workspace))
+    }
+
+    /// Finds the door a secret opens; the secret is the only way to it.
+    pub async fn endpoint_by_secret(&self, secret: &SecretString) -> Result<Option<Endpoint>> {
+        each!(self, db => db.endpoint_by_secret(secret))
+    }
+
+    pub async fn enable_endpoint(&self, workspace: WorkspaceId, id: EndpointId, enabled: bool) -> Result<()> {
+        each!(self, db => db.enable_endpoint(workspace, id, enabled))
+    }
+
+    pub async fn create_account(&self, workspace: WorkspaceId, new: NewAccount) -> Result<AccountId> {
+        each!(self, db => db.create_account(workspace, new))
+    }
+
+    pub async fn change_account(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        settings: AccountSettings,
+    ) -> Result<()> {
+        each!(self, db => db.change_account(workspace, id, settings))
+    }
+
+    pub async fn set_account_token(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        token: SecretString,
+    ) -> Result<()> {
+        each!(self, db => db.set_account_token(workspace, id, token))
+    }
+
+    pub async fn accounts(&self, workspace: WorkspaceId) -> Result<Vec<Account>> {
+        each!(self, db => db.accounts(workspace))
+    }
+
+    pub async fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> Result<SecretString> {
+        each!(self, db => db.account_token(workspace, id))
+    }
+
+    pub async fn pause_account(&self, workspace: WorkspaceId, id: AccountId, why: &str) -> Result<()> {
+        each!(self, db => db.pause_account(workspace, id, why))
+    }
+
+    /// Also ends a cooldown: an operator knows better.
+    pub async fn resume_account(&self, workspace: WorkspaceId, id: AccountId) -> Result<()> {
+        each!(self, db => db.resume_account(workspace, id))
+    }
+
+    pub async fn create_channel(&self, workspace: WorkspaceId, new: NewChannel) -> Result<ChannelId> {
+        each!(self, db => db.create_channel(workspace, new))
+    }
+
+    pub async fn change_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        settings: ChannelSettings,
+    ) -> Result<()> {
+        each!(self, db => db.change_channel(workspace, id, settings))
+    }
+
+    pub async fn channels(&self, workspace: WorkspaceId) -> Result<Vec<Channel>> {
+        each!(self, db => db.channels(workspace))
+    }
+
+    /// Keeps the queue; `until` may be `Timestamp::NEVER`.
+    pub async fn pause_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        until: Timestamp,
+        why: &str,
+    ) -> Result<()> {
+        each!(self, db => db.pause_channel(workspace, id, until, why))
+    }
+
+    /// Ends a pause, enables again and forgets the streak.
+    pub async fn resume_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
+        each!(self, db => db.resume_channel(workspace, id))
+    }
+
+    pub async fn disable_channel(&self, workspace: WorkspaceId, id: ChannelId, by: DisabledBy) -> Result<()> {
+        each!(self, db => db.disable_channel(workspace, id, by))
+    }
+
+    /// What waits for it ends as `failed_permanent(channel_removed)`.
+    pub async fn remove_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
+        each!(self, db => db.remove_channel(workspace, id))
+    }
+
+    /// Quiet hours: the lane stays shut until then.
+    pub async fn close_channel_until(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        until: Timestamp,
+    ) -> Result<()> {
+        each!(self, db => db.close_channel_until(workspace, id, until))
+    }
+
+    // -- the queue
+
+    /// Messages and deliveries of a whole batch, in one transaction; the same call again gives the same ids.
+    pub async fn enqueue(&self, workspace: WorkspaceId, batch: Vec<NewMessage>) -> Result<Vec<Enqueued>> {
+        each!(self, db => db.enqueue(workspace, batch))
+    }
+
+    pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
+        each!(self, db => db.claim(request))
+    }
+
+    /// The results stand in the order of the batch.
+    pub async fn commit(&self, batch: Vec<Finish>) -> Result<Vec<Finished>> {
+        each!(self, db => db.commit(batch))
+    }
+
+    /// `false` for a claim that is not ours any more.
+    pub async fn record_parts(&self, batch: Vec<(ClaimRef, PartProgress)>) -> Result<Vec<bool>> {
+        each!(self, db => db.record_parts(batch))
+    }
+
+    /// `false` for a claim that is not ours any more.
+    pub async fn renew(&self, batch: Vec<ClaimRef>, lease: Span) -> Result<Vec<bool>> {
+        each!(self, db => db.renew(batch, lease))
+    }
+
+    /// Pays for `n` requests outside the claim and returns when the last of them may start.
+    pub async fn reserve(&self, workspace: WorkspaceId, id: AccountId, n: u32) -> Result<Timestamp> {
+        each!(self, db => db.reserve(workspace, id, n))
+    }
+
+    /// Takes up claims whose lease has ended, at most `limit` of them.
+    pub async fn recover(&self, whose: Whose, limit: usize) -> Result<Vec<Recovered>> {
+        each!(self, db => db.recover(whose, limit))
+    }
+
+    /// A new generation of a failed delivery. Refused as a whole if one of them is not failed.
+    pub async fn requeue(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>> {
+        each!(self, db => db.requeue(workspace, ids))
+    }
+
+    /// Ends what still waits; `false` for what is out already or ended.
+    pub async fn cancel(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<bool>> {
+        each!(self, db => db.cancel(workspace, ids))
+    }
+
+    /// Removes what is older than it needs to be, at most `limit` rows of each kind.
+    pub async fn retain(&self, whose: Whose, keep: Retention, limit: usize) -> Result<Removed> {
+        each!(self, db => db.retain(whose, keep, limit))
+    }
+
+    // -- reading
+
+    pub async fn now(&self) -> Result<Timestamp> {
+        each!(self, db => db.now())
+    }
+
+    pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
+        each!(self, db => db.delivery(workspace, id))
+    }
+
+    /// In order of id, at most `limit`; continue after the last one.
+    pub async fn deliveries(
+        &self,
+        workspace: WorkspaceId,
+        filter: DeliveryFilter,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        each!(self, db => db.deliveries(workspace, filter, limit))
+    }
+
+    pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {
+        each!(self, db => db.attempts(workspace, id))
+    }
+
+    pub async fn events(&self, workspace: WorkspaceId, after: i64, limit: usize) -> Result<Vec<Event>> {
+        each!(self, db => db.events(workspace, after, limit))
+    }
+
+    pub async fn payload(&self, workspace: WorkspaceId, id: MessageId) -> Result<Value> {
+        each!(self, db => db.payload(workspace, id))
+    }
+
+    pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {
+        each!(self, db => db.lanes(workspace))
+    }
+
+    /// Compares the narrow tables with `deliveries` and the counters with the rows; empty means they agree.
+    /// For tests and `rupor check`: it reads everything.
+    pub async fn audit(&self, workspace: WorkspaceId) -> Result<Vec<String>> {
+        each!(self, db => db.audit(workspace))
+    }
+
+    /// Registers for wake-ups; register before looking for work, and keep polling all the same.
+    pub async fn wake_up(&self) -> Result<WakeUp> {
+        each!(self, db => db.wake_up())
+    }
+}

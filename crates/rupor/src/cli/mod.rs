@@ -1,11 +1,15 @@
 //! The command line: one file per command, each with its arguments on top and a `run` below.
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
+mod analyse;
+mod bench;
+mod database;
+mod migrate;
+mod sandbox;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-mod sandbox;
 
 /// Rupor takes posts in and says each thing once, in every channel that should hear it.
 #[derive(Debug, Parser)]
@@ -17,12 +21,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Analyse(analyse::Analyse),
     Sandbox(sandbox::SandboxArgs),
+    Migrate(migrate::Migrate),
+    Bench(bench::Bench),
 }
 
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli) {
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);
@@ -31,9 +38,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<()> {
-    match cli.command {
-        Command::Sandbox(args) => sandbox::run(&args),
+fn run(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Command::Analyse(args) => analyse::run(args),
+        Command::Sandbox(args) => sandbox::run(args),
+        Command::Migrate(args) => migrate::run(args),
+        Command::Bench(args) => bench::run(args),
     }
 }
 

@@ -1,0 +1,288 @@
+//! Weighs one post against one known case: what speaks for one story, what against, what forbids it.
+//! Every point has a sentence; must not know which case wins.
+
+mod circumstance;
+mod identity;
+mod look;
+
+use std::borrow::Borrow;
+
+use serde::{Deserialize, Serialize};
+
+use self::circumstance::{weigh_place, weigh_time, weigh_town};
+use self::identity::{
+    OTHER_NAME, OTHER_SEX, is_series, shared_name, weigh_contacts, weigh_names, weigh_origin, weigh_pictures,
+    weigh_text,
+};
+use self::look::weigh_look;
+use super::index::CaseRecord;
+use super::reference::Closing;
+use super::sketch::Sketch;
+use super::weights::*;
+use crate::content::{Animal, Kind, Sex};
+use crate::ids::CaseId;
+
+/// What a reason is about; rules ask for these, never for points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    Repost,
+    Link,
+    Picture,
+    Phone,
+    Account,
+    Person,
+    Name,
+    /// Some words in common, most of them, nearly all of them.
+    Text,
+    CloseText,
+    SameText,
+    /// A place that singles out; `Place` when it does not.
+    NamedPlace,
+    Place,
+    Reference,
+    Mark,
+    Look,
+    Time,
+    Town,
+    Story,
+}
+
+/// One thing that speaks for or against.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    pub ground: Ground,
+    pub words: String,
+    pub points: i32,
+}
+
+/// The sum for one case.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Weighing {
+    pub score: i32,
+    pub reasons: Vec<Reason>,
+    /// What forbids the merge, whatever the score.
+    pub vetoes: Vec<String>,
+    /// Something singles this animal out: a number, a name, a picture, its own words.
+    pub identified: bool,
+    /// The post is, or points at, a post that the case holds.
+    pub reposted: bool,
+    /// A post of the case came from the same source.
+    pub same_source: bool,
+    /// A finder's happy end for an owner's case: right only if no finder's case claims it.
+    pub other_voice: bool,
+    /// Lost against found: at best the other side of one story.
+    pub opposed: bool,
+}
+
+impl Weighing {
+    fn add(&mut self, ground: Ground, points: i32, words: impl Into<String>) {
+        if points != 0 {
+            self.score += points;
+            self.reasons.push(Reason { ground, words: words.into(), points });
+        }
+    }
+
+    fn identify(&mut self, ground: Ground, points: i32, words: impl Into<String>) {
+        self.identified = true;
+        self.add(ground, points, words);
+    }
+
+    /// Something of this ground speaks for one story.
+    fn has(&self, ground: Ground) -> bool {
+        self.reasons.iter().any(|reason| reason.ground == ground && reason.points > 0)
+    }
+
+    fn forbid(&mut self, words: impl Into<String>) {
+        self.vetoes.push(words.into());
+    }
+
+    pub fn is_same(&self, sketch: &Sketch) -> bool {
+        let enough = if sketch.wordless { SAME_SCORE_WORDLESS } else { SAME_SCORE };
+        self.vetoes.is_empty() && !self.opposed && self.identified && self.score >= enough
+    }
+
+    /// Fits nearly as well as the best one, so that neither can be taken.
+    pub fn rivals(&self, best: &Weighing) -> bool {
+        self.reposted == best.reposted
+            && self.other_voice == best.other_voice
+            && best.score - self.score < AMBIGUOUS_MARGIN
+    }
+
+    pub fn is_related(&self) -> bool {
+        self.opposed && self.vetoes.is_empty() && self.score >= RELATED_SCORE
+    }
+}
+
+/// How many of the cases looked at share a thing with the post: what many share identifies none.
+#[derive(Debug, Clone, Default)]
+pub struct Crowd {
+    pub phones: Vec<(String, usize)>,
+    pub people: Vec<(u64, usize)>,
+    pub names: usize,
+    /// Several numbers, each known from another case: a list of other people's stories.
+    pub is_list: bool,
+}
+
+impl Crowd {
+    pub fn count(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> Crowd {
+        let holding = |test: &dyn Fn(&Sketch) -> bool| -> Vec<CaseId> {
+            let held = records.iter().map(Borrow::borrow).filter(|record| record.members.iter().any(test));
+            held.map(|record| record.id).collect()
+        };
+        let phones: Vec<(String, Vec<CaseId>)> = sketch
+            .phones
+            .iter()
+            .map(|phone| (phone.clone(), holding(&|member| member.phones.contains(phone))))
+            .collect();
+        let people = sketch
+            .people
+            .iter()
+            .map(|person| (*person, holding(&|member| member.people.contains(person)).len()));
+        let mut alone: Vec<CaseId> = phones
+            .iter()
+            .filter_map(|(_, cases)| if let [case] = cases[..] { Some(case) } else { None })
+            .collect();
+        alone.sort_unstable();
+        alone.dedup();
+        Crowd {
+            people: people.collect(),
+            names: holding(&|member| shared_name(sketch, member).is_some()).len(),
+            is_list: alone.len() > 1,
+            phones: phones.into_iter().map(|(phone, cases)| (phone, cases.len())).collect(),
+        }
+    }
+}
+
+/// Weighs a post against a case.
+pub fn weigh(sketch: &Sketch, record: &CaseRecord, crowd: &Crowd) -> Weighing {
+    let mut weighing = Weighing::default();
+    let case = Case { record };
+    weigh_origin(&mut weighing, sketch, case);
+    weigh_pictures(&mut weighing, sketch, case);
+    weigh_contacts(&mut weighing, sketch, case, crowd);
+    weigh_names(&mut weighing, sketch, case, crowd);
+    weigh_text(&mut weighing, sketch, case);
+    weigh_place(&mut weighing, sketch, case);
+    weigh_look(&mut weighing, sketch, case);
+    weigh_time(&mut weighing, sketch, case);
+    weigh_town(&mut weighing, sketch, case);
+    weigh_sides(&mut weighing, sketch, case);
+    forbid_generic(&mut weighing, sketch, case, crowd);
+    forbid_coincidence(&mut weighing, sketch, case);
+    trust_copies(&mut weighing, sketch);
+    weighing.reasons.sort_by_key(|reason| -reason.points.abs());
+    weighing
+}
+
+/// The members of a case, asked together.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    record: &'a CaseRecord,
+}
+
+impl<'a> Case<'a> {
+    fn members(self) -> impl Iterator<Item = &'a Sketch> {
+        self.record.members.iter()
+    }
+
+    fn any(self, test: impl Fn(&Sketch) -> bool) -> bool {
+        self.members().any(test)
+    }
+
+    fn has_kind(self, kind: Kind) -> bool {
+        self.record.last_of(kind).is_some()
+    }
+
+    /// The case was announced in this kind before; sightings and thanks come from anyone.
+    fn announced(self, kind: Kind) -> bool {
+        !matches!(kind, Kind::Sighting | Kind::Reunited) && self.has_kind(kind)
+    }
+
+    fn animal(self) -> Animal {
+        self.members()
+            .map(|member| member.animal)
+            .find(|animal| *animal != Animal::Unknown)
+            .unwrap_or_default()
+    }
+
+    fn sex(self) -> Sex {
+        self.members().map(|member| member.sex).find(|sex| *sex != Sex::Unknown).unwrap_or_default()
+    }
+}
+
+/// Lost and found are two sides; a closing post ends one of them.
+fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+    let owner = case.has_kind(Kind::Lost);
+    let finder = !owner && (case.has_kind(Kind::Found) || case.has_kind(Kind::Adoption));
+    // Whoever gives the owner's number and the animal's name is no stranger, unless both come with a repost.
+    let stranger = weighing.reposted || !(weighing.has(Ground::Phone) && weighing.has(Ground::Name));
+    weighing.opposed = match sketch.kind {
+        Kind::Lost => finder && stranger,
+        Kind::Found => owner && stranger,
+        Kind::Adoption => owner,
+        _ => false,
+    };
+    weighing.other_voice =
+        matches!(sketch.closing, Closing::Finder | Closing::Home) && owner && !weighing.reposted;
+    if sketch.kind == Kind::Reunited && case.record.closed_at.is_none() {
+        let points = if sketch.closing == Closing::Unsaid { CLOSES_UNSAID } else { CLOSES };
+        weighing.add(Ground::Story, points, "ends an open case");
+    }
+    if (sketch.follow_up || sketch.repeat) && !weighing.opposed {
+        weighing.add(Ground::Story, FOLLOW_UP, "says that it continues a story");
+    }
+    let again = matches!(sketch.kind, Kind::Lost | Kind::Found | Kind::Sighting);
+    let text_same = weighing.has(Ground::SameText);
+    if let Some(closed_at) = case.record.closed_at
+        && again
+        && sketch.date > closed_at
+        && !weighing.reposted
+        && !text_same
+    {
+        weighing.forbid("the case was closed before");
+    }
+}
+
+/// The same picture over the same words with the same phone is a copy, whatever a name or a word's gender was read as.
+/// Not in a series: shelters put all their animals into one form under one banner.
+fn trust_copies(weighing: &mut Weighing, sketch: &Sketch) {
+    let words = weighing.has(Ground::SameText) || weighing.has(Ground::CloseText);
+    let copy = words && weighing.has(Ground::Picture) && weighing.has(Ground::Phone);
+    if copy && !is_series(sketch.kind) {
+        weighing.vetoes.retain(|veto| veto != OTHER_NAME && veto != OTHER_SEX);
+    }
+}
+
+/// Phrases that anyone writes, with different pictures, are different animals.
+fn forbid_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>, crowd: &Crowd) {
+    let pictured = !sketch.pictures.is_empty() && case.any(|member| !member.pictures.is_empty());
+    if pictured && sketch.is_generic() && !weighing.identified {
+        weighing.forbid("a phrase that anyone writes, with another picture");
+    }
+    let digest = sketch.many || crowd.is_list || case.members().all(|member| member.many);
+    let literal = weighing.reposted || weighing.has(Ground::SameText) || weighing.has(Ground::Picture);
+    if digest && !literal {
+        weighing.forbid("a list of several stories");
+    }
+}
+
+/// Two announcements of one kind with other phones, other places and other words share a name or a picture by chance:
+/// names are common, and groups decorate posts with one banner.
+fn forbid_coincidence(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+    let against =
+        |ground: Ground| weighing.reasons.iter().any(|reason| reason.ground == ground && reason.points < 0);
+    let words =
+        [Ground::Text, Ground::CloseText, Ground::SameText].iter().any(|ground| weighing.has(*ground));
+    let elsewhere = against(Ground::Phone) && against(Ground::Place);
+    let both = weighing.has(Ground::Name) && weighing.has(Ground::Picture);
+    if case.announced(sketch.kind)
+        && elsewhere
+        && !words
+        && !both
+        && !weighing.has(Ground::Mark)
+        && !weighing.reposted
+    {
+        weighing.forbid("another phone, another place and other words");
+    }
+}

@@ -1,0 +1,774 @@
+//! Names of pets and of the people to call.
+//! A pet's name needs a reason: a naming word, a noun before it, or a sentence that is about it.
+//! Streets, towns and people are not pets; with doubt there is no name.
+
+use super::city;
+use super::read::Spans;
+use super::sex::NameGender;
+use crate::content::lexicon::{Group, Species, case, lexicon};
+use crate::content::tokens::{Gap, Letters, Reading, Token, within};
+use crate::content::{Fact, Kind, Sex};
+
+/// Enough reason for a name, and for one given to somebody else's animal.
+const ENOUGH: f32 = 4.0;
+const ENOUGH_FOUND: f32 = 6.0;
+/// A second name needs a reason of its own.
+const SECOND: f32 = 5.0;
+const NAMES_MAX: usize = 4;
+/// Candidates compared with each other: the strongest ones.
+const CANDIDATES_MAX: usize = 100;
+const CONTACTS_MAX: usize = 16;
+
+#[derive(Debug, Default)]
+pub struct Named {
+    pub pets: Vec<Fact<String>>,
+    pub contacts: Vec<Fact<String>>,
+    pub genders: Vec<NameGender>,
+    /// Tokens that are names of pets or people, which no place may take.
+    pub taken: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct Candidate {
+    first: usize,
+    last: usize,
+    weight: f32,
+    rule: &'static str,
+    name: String,
+    /// The name in lower case, for comparison.
+    key: String,
+    sex: Sex,
+    known: bool,
+}
+
+struct Groups {
+    named: Option<Group>,
+    called: Option<Group>,
+    answers: Option<Group>,
+    by_name: Option<Group>,
+    our: Option<Group>,
+    meet: Option<Group>,
+    owner: Option<Group>,
+    male: Option<Group>,
+    female: Option<Group>,
+    agreeing: Option<Group>,
+    streets: [Option<Group>; 4],
+    verbs: [Option<Group>; 8],
+}
+
+pub fn names(
+    reading: &Reading<'_>,
+    kind: Kind,
+    noun: Option<(usize, Species)>,
+    cities: &[city::Mention],
+    phones: &Spans,
+) -> Named {
+    let finder = Finder { reading, kind, noun, cities, groups: groups() };
+    let mut named = Named { contacts: finder.contacts(phones), ..Named::default() };
+    let people: Vec<usize> = finder.people(phones);
+    let mut candidates = Vec::new();
+    for index in 0..reading.tokens.len() {
+        if reading.tokens[index].tag || reading.tokens[index].mention {
+            continue;
+        }
+        finder.at(index, &people, &mut candidates);
+    }
+    finder.choose(candidates, &mut named);
+    named.taken.extend(people);
+    named.taken.sort_unstable();
+    named.taken.dedup();
+    named
+}
+
+fn groups() -> Groups {
+    let group = |name: &str| lexicon().group(name);
+    Groups {
+        named: group("named"),
+        called: group("called"),
+        answers: group("answers"),
+        by_name: group("by_name"),
+        our: group("our"),
+        meet: group("meet"),
+        owner: group("owner"),
+        male: group("male"),
+        female: group("female"),
+        agreeing: group("agreeing"),
+        streets: ["street", "avenue", "district", "settlement"].map(group),
+        verbs: ["lost_v", "escape_v", "leave_v", "returned_v", "adopted_p", "went_home", "stray_v", "keep_v"]
+            .map(group),
+    }
+}
+
+fn is(token: &Token, group: Option<Group>) -> bool {
+    group.is_some_and(|group| token.is(group))
+}
+
+struct Finder<'r, 'a> {
+    reading: &'r Reading<'a>,
+    kind: Kind,
+    noun: Option<(usize, Species)>,
+    cities: &'r [city::Mention],
+    groups: Groups,
+}
+
+impl Finder<'_, '_> {
+    fn token(&self, index: usize) -> Option<&Token> {
+        self.reading.tokens.get(index)
+    }
+
+    fn word(&self, index: usize) -> &str {
+        self.token(index).map_or("", |token| self.reading.word(token))
+    }
+
+    /// The token before, in the same sentence.
+    fn before(&self, index: usize) -> Option<&Token> {
+        let token = self.token(index.checked_sub(1)?)?;
+        (token.sentence == self.reading.tokens[index].sentence).then_some(token)
+    }
+
+    fn after(&self, index: usize) -> Option<&Token> {
+        self.token(index + 1).filter(|next| next.sentence == self.reading.tokens[index].sentence)
+    }
+
+    /// A word that could be a name: it has a capital and is no everyday word.
+    fn could_be_name(&self, index: usize) -> bool {
+        let Some(token) = self.token(index) else { return false };
+        if !token.is_word() || token.tag || token.mention || !token.capital() {
+            return false;
+        }
+        let word = self.reading.word(token);
+        if word.chars().count() < 2 || word.is_ascii() {
+            return false;
+        }
+        token.entry().is_none_or(|entry| {
+            entry.pet.is_some()
+                || entry.person.is_some()
+                || (entry.groups().is_empty()
+                    && entry.number.is_none()
+                    && entry.month.is_none()
+                    && entry.species.is_none_or(|species| !species.noun))
+        })
+    }
+
+    fn is_pet(&self, index: usize) -> bool {
+        self.token(index).and_then(|token| token.entry()).is_some_and(|entry| entry.pet.is_some())
+    }
+
+    fn is_person(&self, index: usize) -> bool {
+        self.token(index).and_then(|token| token.entry()).is_some_and(|entry| entry.person.is_some())
+    }
+
+    fn is_city(&self, index: usize) -> bool {
+        within(self.cities, index, |mention| (mention.first, mention.last))
+    }
+
+    fn at(&self, index: usize, people: &[usize], out: &mut Vec<Candidate>) {
+        let token = &self.reading.tokens[index];
+        if is(token, self.groups.named) {
+            self.after_word(index, 3, 10.0, "names.nickname", out);
+        } else if is(token, self.groups.answers) {
+            self.answers(index, out);
+        } else if is(token, self.groups.called) {
+            self.called(index, out);
+        } else if is(token, self.groups.by_name)
+            && matches!(self.word(index), "имени" | "имя")
+            && !self.word_before_is(index, &["свое", "мое"])
+        {
+            self.after_word(index, 1, 9.0, "names.by_name", out);
+        } else if is(token, self.groups.meet) {
+            self.after_word(index, 3, 7.0, "names.meet", out);
+        }
+        if !self.could_be_name(index)
+            || people.binary_search(&index).is_ok()
+            || self.is_city(index) && !self.is_pet(index)
+        {
+            return;
+        }
+        self.after_noun(index, out);
+        self.opening(index, out);
+        self.said_of(index, out);
+    }
+
+    fn word_before_is(&self, index: usize, words: &[&str]) -> bool {
+        self.before(index).is_some_and(|before| words.contains(&self.reading.word(before)))
+    }
+
+    /// `кличка Рич`, `по кличке: «Рич»`, `по имени Рич`, `познакомьтесь — Рич`.
+    fn after_word(
+        &self,
+        index: usize,
+        reach: usize,
+        weight: f32,
+        rule: &'static str,
+        out: &mut Vec<Candidate>,
+    ) {
+        let sentence = self.reading.tokens[index].sentence;
+        for at in index + 1..=index + reach {
+            let Some(token) = self.token(at).filter(|token| token.sentence == sentence || at == index + 1)
+            else {
+                return;
+            };
+            if token.is_word() && token.capital() && self.name_or_word(at, index) {
+                return self.push(at, weight, rule, out);
+            }
+            let lower_pet = at == index + 1 && self.is_pet(at);
+            if lower_pet {
+                return self.push(at, weight - 1.0, rule, out);
+            }
+            let skipped = matches!(
+                self.reading.word(token),
+                "у" | "его"
+                    | "ее"
+                    | "была"
+                    | "на"
+                    | "это"
+                    | "наш"
+                    | "наша"
+                    | "их"
+                    | "и"
+                    | "мы"
+                    | "все"
+            ) || token.entry().is_some_and(|entry| entry.species.is_some());
+            if !skipped {
+                return;
+            }
+        }
+    }
+
+    /// After a naming word nearly every word with a capital is the name; in shouted text the next word is.
+    fn name_or_word(&self, at: usize, naming: usize) -> bool {
+        let token = &self.reading.tokens[at];
+        let shouted =
+            token.letters == Letters::Upper && self.reading.tokens[naming].letters == Letters::Upper;
+        let ordinary = token
+            .entry()
+            .is_some_and(|entry| entry.pet.is_none() && entry.person.is_none() && !entry.groups().is_empty());
+        if shouted {
+            return at == naming + 1 && !self.reading.word(token).is_empty();
+        }
+        !ordinary || token.gap <= Gap::Quote
+    }
+
+    fn called(&self, index: usize, out: &mut Vec<Candidate>) {
+        if self.word_before_is(index, &["меня", "мене"]) {
+            return;
+        }
+        let temporary = matches!(self.word(index), "назвали" | "назвала" | "зовем" | "зову" | "прозвали");
+        if self.word(index).starts_with("звал") {
+            return self.after_word(index, 2, 4.0, "names.was_called", out);
+        }
+        if temporary && matches!(self.kind, Kind::Found | Kind::Sighting) {
+            return;
+        }
+        let before_name = self.after(index).is_some_and(|next| matches!(self.reading.word(next), "меня"));
+        if !before_name {
+            self.after_word(index, 2, 9.0, "names.called", out);
+        }
+    }
+
+    /// `откликается на Чип`, `отзывается на кличку Чип`; not `на слово «сосиска»`, `на свист`.
+    fn answers(&self, index: usize, out: &mut Vec<Candidate>) {
+        for at in index + 1..=index + 3 {
+            match self.word(at) {
+                "на" | "кличку" | "имя" | "имена" | "по" => continue,
+                _ => {}
+            }
+            let onto = at > index && matches!(self.word(at - 1), "на" | "кличку" | "имя" | "имена");
+            if onto && self.could_be_name(at) {
+                self.push(at, 8.0, "names.answers", out);
+            }
+            return;
+        }
+    }
+
+    /// `кот Филя`, `наша Тень`, `хаски (Айка)`.
+    fn after_noun(&self, index: usize, out: &mut Vec<Candidate>) {
+        let token = &self.reading.tokens[index];
+        let Some(before) = self.before(index) else { return };
+        let shouted = token.letters == Letters::Upper && before.letters == Letters::Upper;
+        if (shouted && !self.is_pet(index)) || self.street_like(index) {
+            return;
+        }
+        let noun = before.entry().and_then(|entry| entry.species).filter(|species| species.noun);
+        if noun.is_some() && token.gap <= Gap::Dash && !before.tag {
+            let adjective = ends_like_adjective(self.reading.word(token)) && !self.is_pet(index);
+            let loose = token.gap >= Gap::Comma && !self.is_pet(index);
+            if !adjective && !loose {
+                self.push(index, 7.0, "names.after_noun", out);
+            }
+            return;
+        }
+        let being = is(before, self.groups.male)
+            || is(before, self.groups.female)
+            || matches!(
+                self.reading.word(before),
+                "малыш"
+                    | "малышка"
+                    | "братья"
+                    | "сестры"
+                    | "братик"
+                    | "сестричка"
+                    | "старичок"
+                    | "старушка"
+                    | "дружок"
+                    | "питомец"
+                    | "питомица"
+                    | "любимец"
+                    | "любимица"
+                    | "хвостик"
+                    | "подросток"
+            );
+        if being && token.gap <= Gap::Quote && (self.is_pet(index) || !self.is_person(index)) {
+            return self.push(index, 6.0, "names.after_noun", out);
+        }
+        if is(before, self.groups.our) && token.gap <= Gap::Quote {
+            self.push(index, 6.0, "names.our", out);
+        } else if is(before, self.groups.agreeing) && token.gap <= Gap::Space && self.is_pet(index) {
+            self.push(index, 4.0, "names.after_adjective", out);
+        }
+    }
+
+    fn street_like(&self, index: usize) -> bool {
+        let number = self.after(index).filter(|next| next.is_number() && next.gap <= Gap::Comma);
+        let address = number.is_some_and(|_| !self.counts_years(index + 1));
+        let marked = |token: Option<&Token>| {
+            token.is_some_and(|token| {
+                token.gap <= Gap::Space && self.groups.streets.iter().any(|group| is(token, *group))
+            })
+        };
+        (address && !self.is_pet(index)) || marked(self.after(index))
+    }
+
+    /// `3 года`, `8 месяцев`, `2,5 кг`: a number that is not a house.
+    fn counts_years(&self, index: usize) -> bool {
+        (index + 1..index + 4).any(|at| {
+            let word = self.word(at);
+            word.starts_with("год") || word.starts_with("лет") || word.starts_with("мес") || word == "кг"
+        })
+    }
+
+    /// A sentence that opens with the name: `Рич ДОМА`, `Плюша, 8 месяцев`, `Лайма (лабрадор`.
+    fn opening(&self, index: usize, out: &mut Vec<Candidate>) {
+        let token = &self.reading.tokens[index];
+        let opens = token.gap >= Gap::Emoji || (token.gap == Gap::Quote && self.before(index).is_none());
+        let pet = self.is_pet(index);
+        let led = self.before(index).filter(|_| token.gap <= Gap::Space);
+        if led.is_some_and(|before| is_preposition(self.reading.word(before))) {
+            return;
+        }
+        let listed =
+            token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
+        if !(opens || listed)
+            || self.person_speaks(index)
+            || !pet && looks_inflected(self.reading.word(token))
+        {
+            return;
+        }
+        let last = self.last_of_name(index);
+        let Some(next) = self.after(last) else {
+            return self.heading(index, pet, out);
+        };
+        let verb = self.groups.verbs.iter().any(|group| is(next, *group))
+            || matches!(
+                self.reading.word(next),
+                "дома"
+                    | "ищет"
+                    | "нужна"
+                    | "нужен"
+                    | "извлечен"
+                    | "извлечена"
+                    | "мечтает"
+                    | "ждет"
+                    | "все"
+                    | "уже"
+                    | "снова"
+                    | "теперь"
+                    | "осталась"
+                    | "остался"
+                    | "у"
+            );
+        let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost);
+        let close = next.gap <= Gap::Space || next.gap == Gap::Dash || pet && next.gap <= Gap::Dash;
+        if close && verb && told {
+            return self.push(index, if pet { 7.0 } else { 5.0 }, "names.opening", out);
+        }
+        if next.gap >= Gap::Comma && next.gap < Gap::Stop && told && self.describes(last + 1) {
+            return self.push(index, if pet { 6.0 } else { 5.0 }, "names.described", out);
+        }
+        if pet && told && !self.is_person(index) && opens {
+            self.push(index, 4.0, "names.usual", out);
+        }
+    }
+
+    /// `Наталья, 8 946 …`: a person beside a telephone is no pet.
+    fn person_speaks(&self, index: usize) -> bool {
+        self.is_person(index) && !self.is_pet(index) && !self.described_by_species(index)
+    }
+
+    /// `Тоня, дворняга`: even a person's name, when the species follows.
+    fn described_by_species(&self, index: usize) -> bool {
+        let next = self.after(index).filter(|next| next.gap >= Gap::Comma && next.gap < Gap::Stop);
+        next.and_then(|next| next.entry())
+            .is_some_and(|entry| entry.species.is_some_and(|species| species.noun))
+    }
+
+    fn describes(&self, index: usize) -> bool {
+        let Some(token) = self.token(index) else { return false };
+        if token.is_number() {
+            return self.counts_years(index);
+        }
+        is(token, self.groups.agreeing)
+            || token.entry().is_some_and(|entry| entry.species.is_some() || entry.colour.is_some())
+            || self.after(index).is_some_and(|next| {
+                next.gap <= Gap::Space
+                    && next.entry().is_some_and(|entry| entry.species.is_some_and(|species| species.noun))
+            })
+    }
+
+    /// A line of its own at the top of the post.
+    fn heading(&self, index: usize, pet: bool, out: &mut Vec<Candidate>) {
+        let profile = matches!(self.kind, Kind::Adoption | Kind::Fundraising);
+        let token = &self.reading.tokens[index];
+        let top = self.reading.openings.get(usize::from(token.text)) == Some(&token.sentence)
+            && token.gap >= Gap::Emoji;
+        if top && (profile || pet && self.kind == Kind::Reunited) {
+            self.push(index, if pet { 7.0 } else { 6.0 }, "names.heading", out);
+        }
+    }
+
+    /// `— это Матильда`, `Тося, это ты`, `оказался Бубликом`, `без Арчи`, and usual names inside a sentence.
+    fn said_of(&self, index: usize, out: &mut Vec<Candidate>) {
+        let token = &self.reading.tokens[index];
+        let before = self
+            .before(index)
+            .filter(|_| token.gap <= Gap::Space)
+            .map_or("", |before| self.reading.word(before));
+        let second = index.checked_sub(2).map_or("", |at| self.word(at));
+        let told = matches!(
+            self.kind,
+            Kind::Reunited | Kind::Sighting | Kind::Lost | Kind::Adoption | Kind::Fundraising
+        );
+        let pet = self.is_pet(index);
+        if told && (before == "это" || before == "не" && second == "это") {
+            return self.push(index, 5.0, "names.this_is", out);
+        }
+        if told && matches!(before, "оказался" | "оказалась" | "оказалось") {
+            return self.push(index, 5.0, "names.turned_out", out);
+        }
+        let home_for = before == "для"
+            && matches!(second, "дом" | "семья" | "семью" | "дома" | "семьи" | "хозяев" | "вольер" | "руки");
+        if told && home_for {
+            return self.push(index, 5.0, "names.about", out);
+        }
+        if told && self.kind == Kind::Lost && self.is_gone(index) {
+            return self.push(index, 5.0, "names.about", out);
+        }
+        let addressed =
+            self.after(index).is_some_and(|next| next.gap == Gap::Comma && self.reading.word(next) == "это");
+        if told && addressed {
+            return self.push(index, 5.0, "names.addressed", out);
+        }
+        if told && pet && matches!(before, "без" | "вот" | "про" | "о" | "по") {
+            let missed = before == "вот"
+                && (1..=2)
+                    .any(|step| self.word(index + step + 1) == "нет" || self.word(index + step) == "нет");
+            return self.push(index, if missed { 7.0 } else { 4.0 }, "names.about", out);
+        }
+        let address = token.gap >= Gap::Stop && self.after(index).is_some_and(|next| next.gap == Gap::Comma);
+        let inside = token.gap <= Gap::Comma && token.letters == Letters::Title && !self.is_person(index);
+        if pet
+            && (inside || address)
+            && !self.street_like(index)
+            && self.kind != Kind::Found
+            && !is_preposition(before)
+        {
+            let weight = if matches!(self.kind, Kind::Sighting | Kind::Other) { 2.5 } else { 4.0 };
+            self.push(index, weight, "names.usual", out);
+        }
+    }
+
+    /// `Барта пока нет`, `Муркиса всё нет`.
+    fn is_gone(&self, index: usize) -> bool {
+        let soon = matches!(self.word(index + 1), "все" | "пока" | "еще" | "так" | "нет" | "до");
+        let gone = (1..=3).any(|step| self.word(index + step) == "нет");
+        soon && gone && self.reading.tokens[index].letters == Letters::Title
+    }
+
+    /// A title before the name belongs to it: `Капитан Сильвер`.
+    fn last_of_name(&self, index: usize) -> usize {
+        let next = index + 1;
+        let joined = self.after(index).is_some_and(|token| {
+            token.gap <= Gap::Space && token.letters == self.reading.tokens[index].letters
+        });
+        let title = self.word(index);
+        let titled = matches!(
+            title,
+            "капитан"
+                | "мистер"
+                | "мисс"
+                | "леди"
+                | "сэр"
+                | "граф"
+                | "барон"
+                | "лорд"
+                | "принц"
+                | "принцесса"
+                | "княжна"
+                | "мадам"
+                | "баба"
+                | "дядя"
+                | "тетя"
+                | "дон"
+        );
+        if joined && titled && self.could_be_name(next) { next } else { index }
+    }
+
+    fn push(&self, index: usize, weight: f32, rule: &'static str, out: &mut Vec<Candidate>) {
+        let last = self.last_of_name(index);
+        let (mut name, sex, known) = self.nominative(last, rule);
+        if last > index {
+            name = format!("{} {name}", title_case(&self.shown(index)));
+        }
+        let key = fold(&name);
+        out.push(Candidate { first: index, last, weight, rule, name, key, sex, known });
+    }
+
+    fn shown(&self, index: usize) -> String {
+        let token = &self.reading.tokens[index];
+        let words = self.reading.evidence("", index, index).words;
+        let plain = words.chars().all(|letter| letter.is_alphabetic() && !letter.is_ascii() || letter == '-');
+        if plain { words } else { self.reading.text(token).to_owned() }
+    }
+
+    /// The dictionary form: known names from the dictionary, others by the case their place asks for.
+    fn nominative(&self, index: usize, rule: &str) -> (String, Sex, bool) {
+        let token = &self.reading.tokens[index];
+        let shown = title_case(&self.shown(index));
+        if let Some(entry) = token.entry() {
+            if let Some((name, sex)) = entry.pet {
+                let name = if fold(name) == fold(&shown) { shown } else { name.to_owned() };
+                return (name, sex, true);
+            }
+            if let Some((name, sex)) = entry.person {
+                let name = if fold(name) == fold(&shown) { shown } else { name.to_owned() };
+                return (name, sex, true);
+            }
+        }
+        let oblique = match rule {
+            "names.after_noun" | "names.our" => {
+                self.before(index).is_some_and(|before| self.is_oblique(before))
+            }
+            "names.answers" | "names.about" | "names.turned_out" => true,
+            "names.called" => {
+                self.before(index).is_some_and(|before| self.reading.word(before).starts_with("назвал"))
+            }
+            _ => false,
+        };
+        let male = self.noun.is_some_and(|(_, species)| species.sex == Sex::M || species.gender == Sex::M);
+        let name = if oblique { straighten(&shown, male) } else { shown };
+        let sex = guess_gender(&name);
+        (name, sex, false)
+    }
+
+    fn is_oblique(&self, token: &Token) -> bool {
+        if is(token, self.groups.our) {
+            return matches!(
+                self.reading.word(token),
+                "нашу" | "нашего" | "нашей" | "мою" | "моего" | "нашим" | "любимого" | "любимую"
+            );
+        }
+        token.entry().is_some_and(|entry| entry.cases & case::NOM == 0)
+    }
+
+    fn choose(&self, mut candidates: Vec<Candidate>, named: &mut Named) {
+        let enough = if matches!(self.kind, Kind::Found) { ENOUGH_FOUND } else { ENOUGH };
+        if matches!(self.kind, Kind::Ad | Kind::News | Kind::Link | Kind::Empty) {
+            return;
+        }
+        candidates
+            .sort_by(|left, right| right.weight.total_cmp(&left.weight).then(left.first.cmp(&right.first)));
+        candidates.truncate(CANDIDATES_MAX);
+        let mut keys: Vec<(String, f32)> = Vec::new();
+        for candidate in &candidates {
+            match keys.iter_mut().find(|(key, _)| *key == candidate.key) {
+                Some((_, total)) => *total += candidate.weight * 0.5,
+                None => keys.push((candidate.key.clone(), candidate.weight)),
+            }
+        }
+        let total = |key: &str| keys.iter().find(|(known, _)| known == key).map_or(0.0, |(_, total)| *total);
+        let Some(best) = candidates.iter().max_by(|left, right| {
+            total(&left.key).total_cmp(&total(&right.key)).then(right.first.cmp(&left.first))
+        }) else {
+            return;
+        };
+        if total(&best.key) < enough {
+            return;
+        }
+        let mut chosen: Vec<&Candidate> = Vec::new();
+        for candidate in &candidates {
+            let same = chosen.iter().any(|other| other.key == candidate.key);
+            let strong = matches!(
+                candidate.rule,
+                "names.after_noun" | "names.nickname" | "names.described" | "names.called"
+            );
+            let with_best = candidate.key == best.key
+                || (strong && candidate.weight >= SECOND)
+                || self.joined(candidate, best);
+            if !same && with_best && chosen.len() < NAMES_MAX {
+                chosen.push(candidate);
+            }
+        }
+        chosen.sort_by_key(|candidate| candidate.first);
+        for candidate in chosen {
+            let evidence = self.reading.evidence(candidate.rule, candidate.first, candidate.last);
+            named.pets.push(Fact::new(candidate.name.clone(), evidence));
+            named.genders.push(NameGender {
+                index: candidate.last,
+                sex: candidate.sex,
+                known: candidate.known,
+            });
+        }
+        let chosen_keys: Vec<String> = named.pets.iter().map(|pet| fold(&pet.value)).collect();
+        let used = candidates.iter().filter(|candidate| chosen_keys.contains(&candidate.key));
+        named.taken.extend(used.flat_map(|candidate| candidate.first..=candidate.last));
+    }
+
+    /// `Тим и Том`: two names side by side.
+    fn joined(&self, candidate: &Candidate, best: &Candidate) -> bool {
+        let (left, right) = if candidate.first < best.first { (candidate, best) } else { (best, candidate) };
+        right.first == left.last + 2 && self.word(left.last + 1) == "и" && candidate.known
+            || right.first == left.last + 1
+                && self.reading.tokens[right.first].gap == Gap::Comma
+                && candidate.known
+                && best.known
+                && candidate.weight >= ENOUGH
+    }
+
+    /// People named beside a telephone, or after a word for the owner or the keeper.
+    fn people(&self, phones: &Spans) -> Vec<usize> {
+        let mut people = Vec::new();
+        for (first, last) in phones {
+            let after = (last + 1..=last + 3).filter(|at| {
+                self.token(*at).is_some_and(|token| {
+                    token.gap <= Gap::Emoji && token.text == self.reading.tokens[*first].text
+                })
+            });
+            let before = (first.saturating_sub(3)..*first)
+                .rev()
+                .filter(|at| self.reading.tokens[*at].text == self.reading.tokens[*first].text);
+            for at in before.chain(after) {
+                if self.is_contact(at) {
+                    people.push(at);
+                }
+            }
+        }
+        for index in 1..self.reading.tokens.len() {
+            let token = &self.reading.tokens[index];
+            let Some(before) = self.before(index).filter(|_| token.gap <= Gap::Space) else { continue };
+            let keeper = is(before, self.groups.owner)
+                || matches!(
+                    self.reading.word(before),
+                    "куратор"
+                        | "куратору"
+                        | "волонтер"
+                        | "волонтеру"
+                        | "звонить"
+                        | "звоните"
+                        | "муж"
+                        | "сын"
+                        | "дочь"
+                        | "администратор"
+                        | "пристраивает"
+                        | "меня"
+                );
+            let called_me =
+                self.reading.word(before) == "зовут" && index >= 2 && self.word(index - 2) == "меня";
+            if (keeper || called_me) && self.is_contact(index) {
+                people.push(index);
+            }
+        }
+        people.sort_unstable();
+        people.dedup();
+        people
+    }
+
+    fn is_contact(&self, index: usize) -> bool {
+        let Some(token) = self.token(index) else { return false };
+        let named = self.before(index).is_some_and(|before| {
+            is(before, self.groups.named)
+                || is(before, self.groups.called)
+                    && index.checked_sub(2).is_none_or(|at| self.word(at) != "меня")
+        });
+        token.is_word() && !token.tag && self.is_person(index) && token.capital() && !named
+    }
+
+    fn contacts(&self, phones: &Spans) -> Vec<Fact<String>> {
+        let mut contacts: Vec<Fact<String>> = Vec::new();
+        for index in self.people(phones) {
+            let Some((name, _)) = self.reading.tokens[index].entry().and_then(|entry| entry.person) else {
+                continue;
+            };
+            let patronymic = self.after(index).filter(|next| {
+                let word = self.reading.word(next);
+                next.gap <= Gap::Space
+                    && next.capital()
+                    && ["вна", "вич", "вны", "вне", "ична", "вича"]
+                        .iter()
+                        .any(|ending| word.ends_with(ending))
+            });
+            let (value, last) = match patronymic {
+                Some(_) => (format!("{name} {}", title_case(&self.shown(index + 1))), index + 1),
+                None => (name.to_owned(), index),
+            };
+            if contacts.len() < CONTACTS_MAX && !contacts.iter().any(|fact| fact.value == value) {
+                contacts.push(Fact::new(value, self.reading.evidence("names.contact", index, last)));
+            }
+        }
+        contacts
+    }
+}
+
+fn is_preposition(word: &str) -> bool {
+    matches!(word, "в" | "во" | "на" | "по" | "у" | "с" | "со" | "из" | "к" | "от" | "до" | "за" | "под")
+}
+
+/// Verbs, adjectives and abstract nouns open sentences too; names of pets do not end like them.
+fn looks_inflected(word: &str) -> bool {
+    const ENDINGS: &[&str] = &[
+        "ть", "ться", "ем", "им", "ите", "ете", "йте", "ют", "ят", "ет", "ит", "аю", "яю", "ую", "ого",
+        "ому", "ые", "ие", "ых", "их", "ами", "ями", "ение", "ание", "ость", "ство", "тся", "ся", "сь",
+        "ишь", "ешь", "ний", "ный", "ный", "ная", "ное", "ой", "ском", "еро", "ждый", "ский", "ская", "ли",
+        "лись", "ла", "лась", "ло", "лось", "но", "то",
+    ];
+    ENDINGS.iter().any(|ending| word.ends_with(ending))
+}
+
+fn ends_like_adjective(word: &str) -> bool {
+    ["ая", "яя", "ой", "ого", "ую", "ские", "ский"].iter().any(|ending| word.ends_with(ending))
+}
+
+fn fold(name: &str) -> String {
+    name.to_lowercase().replace('ё', "е")
+}
+
+fn title_case(word: &str) -> String {
+    let mut letters = word.chars();
+    let Some(first) = letters.next() else { return String::new() };
+    first.to_uppercase().chain(letters.flat_map(char::to_lowercase)).collect()
+}
+
+/// The nominative of a name that stands in another case.
+fn straighten(name: &str, male: bool) -> String {
+    let end = |ending: &str, instead: &str| name.strip_suffix(ending).map(|stem| format!("{stem}{instead}"));
+    let fixed = end("у", "а").or_else(|| end("ю", "я")).or_else(|| end("ом", "")).or_else(|| end("ой", "а"));
+    let fixed = fixed.or_else(|| if male { end("а", "") } else { end("и", "а").or_else(|| end("ы", "а")) });
+    fixed.filter(|fixed| fixed.chars().count() >= 2).unwrap_or_else(|| name.to_owned())
+}
+
+fn guess_gender(name: &str) -> Sex {
+    match name.chars().last() {
+        Some('а' | 'я') => Sex::F,
+        Some(letter) if "бвгджзйклмнпрстфхцчшщ".contains(letter) => Sex::M,
+        _ => Sex::Unknown,
+    }
+}

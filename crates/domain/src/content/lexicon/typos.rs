@@ -1,0 +1,90 @@
+//! Spelling mistakes that Russian writers make: letters that sound alike, and slips of the finger.
+//! Only words that decide a fact are looked for this way; names and places never are.
+
+/// What a word sounds like: unstressed vowels, voiced endings, soft signs and doubled letters made equal.
+pub fn sound(word: &str) -> String {
+    let mut out = String::with_capacity(word.len());
+    let mut before = ' ';
+    for letter in word.chars() {
+        let heard = match letter {
+            'о' if matches!(before, 'ш' | 'ч') => 'и',
+            'а' | 'о' => 'а',
+            'е' | 'и' | 'ы' | 'я' | 'э' => 'и',
+            'ю' => 'у',
+            'ь' | 'ъ' => continue,
+            'б' => 'п',
+            'д' => 'т',
+            'г' => 'к',
+            'з' => 'с',
+            'в' => 'ф',
+            'щ' | 'ж' => 'ш',
+            other => other,
+        };
+        if heard == before {
+            continue;
+        }
+        // `тся`, `ться` and `ца` sound the same.
+        if heard == 'с' && before == 'т' {
+            out.pop();
+            out.push('ц');
+            before = 'ц';
+            continue;
+        }
+        out.push(heard);
+        before = heard;
+    }
+    out
+}
+
+/// Slips of one finger: a letter missed, or two swapped.
+pub fn slips(word: &str) -> Vec<String> {
+    let letters: Vec<char> = word.chars().collect();
+    let mut out = Vec::with_capacity(letters.len() * 2);
+    for skip in 1..letters.len() {
+        out.push(letters.iter().enumerate().filter(|(index, _)| *index != skip).map(|(_, l)| *l).collect());
+    }
+    for swap in 0..letters.len().saturating_sub(1) {
+        let mut swapped = letters.clone();
+        swapped.swap(swap, swap + 1);
+        if swapped != letters {
+            out.push(swapped.into_iter().collect());
+        }
+    }
+    for (index, letter) in letters.iter().enumerate() {
+        for neighbour in neighbours(*letter).chars() {
+            let mut struck = letters.clone();
+            struck[index] = neighbour;
+            out.push(struck.into_iter().collect());
+        }
+    }
+    out
+}
+
+/// Keys beside a key on the Russian layout.
+fn neighbours(letter: char) -> &'static str {
+    match letter {
+        'а' => "впк",
+        'б' => "ью",
+        'в' => "ыа",
+        'г' => "нш",
+        'д' => "лж",
+        'е' => "кн",
+        'ж' => "дэ",
+        'и' => "мт",
+        'к' => "уе",
+        'л' => "од",
+        'м' => "си",
+        'н' => "ег",
+        'о' => "рл",
+        'п' => "ар",
+        'р' => "по",
+        'с' => "чм",
+        'т' => "иь",
+        'у' => "цк",
+        'ч' => "яс",
+        'ш' => "гщ",
+        'ы' => "фв",
+        'я' => "ч",
+        _ => "",
+    }
+}

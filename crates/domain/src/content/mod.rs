@@ -1,0 +1,32 @@
+//! What a post says: text in, facts with evidence out.
+//!
+//! The way through is `normalise` → `facts` → `fingerprint` → case.
+//! Everything here is deterministic, versioned and linear in the length of the text.
+//! It must not know where posts come from, where they go, or what time it is.
+
+pub mod cases;
+pub mod clean;
+pub mod facts;
+pub mod fingerprint;
+pub mod lexicon;
+pub mod normalise;
+pub mod pattern;
+pub mod picture;
+mod post;
+mod seam;
+pub mod similarity;
+pub mod tags;
+pub mod tokens;
+
+pub use facts::read::{Analysis, analyse};
+pub use facts::{
+    Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount,
+};
+pub use post::{Cleaned, Copied, Home, Post};
+pub use seam::{CaseDecision, Casework, RelatedCase, Verdict, fill_from_case};
+
+/// Changes whenever the same post may yield other facts.
+pub const FACTS_VERSION: u16 = 1;
+
+/// Changes whenever the same facts may yield another fingerprint.
+pub const HASH_VERSION: u16 = 1;

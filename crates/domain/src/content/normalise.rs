@@ -1,0 +1,446 @@
+//! Makes a post's text comparable without losing the way back to the user's own words.
+//!
+//! NFC, stress marks and invisible characters dropped, look-alike Latin letters turned to Cyrillic inside
+//! Russian words, `ё`→`е`, key-cap digits made plain, emoji reduced to one marker, mentions reduced to their
+//! label, white space unified. Case is kept: names need it. Linear in the text; must not know any word.
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::{TextRef, VkAccount};
+
+/// What every run of emoji becomes: one character that no rule takes for a letter.
+pub const EMOJI: char = '◦';
+
+/// Marks kept per base character before NFC; the rest of a pile is dropped.
+const MARKS_PER_BASE: usize = 3;
+
+/// A text made comparable, with the way back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Normal {
+    pub source: TextRef,
+    pub text: String,
+    /// Mentions of the form `[id1|Name]`; the range covers the label that stayed in `text`.
+    pub mentions: Vec<Mention>,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mention {
+    pub start: u32,
+    pub end: u32,
+    pub account: VkAccount,
+}
+
+/// A stretch of `text` and the stretch of the original it came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    normal: u32,
+    original: u32,
+    original_len: u32,
+    /// Byte for byte the same, so offsets inside can be carried over.
+    verbatim: bool,
+}
+
+impl Normal {
+    /// The original byte range behind a range of `text`.
+    pub fn original(&self, start: usize, end: usize) -> (u32, u32) {
+        if start >= end || self.runs.is_empty() {
+            let at = self.run_at(start).map_or(0, |run| run.original);
+            return (at, at);
+        }
+        let from = self.run_at(start).map_or(0, |run| {
+            if run.verbatim { run.original + (start as u32 - run.normal) } else { run.original }
+        });
+        let to = self.run_at(end - 1).map_or(from, |run| {
+            if run.verbatim {
+                run.original + (end as u32 - run.normal)
+            } else {
+                run.original + run.original_len
+            }
+        });
+        (from, to.max(from))
+    }
+
+    fn run_at(&self, position: usize) -> Option<&Run> {
+        let after = self.runs.partition_point(|run| run.normal as usize <= position);
+        self.runs.get(after.checked_sub(1)?)
+    }
+}
+
+/// Normalises one text of a post.
+pub fn normalise(source: TextRef, original: &str) -> Normal {
+    let mut writer = Writer::new(source, original);
+    writer.read();
+    writer.finish()
+}
+
+struct Writer<'a> {
+    original: &'a str,
+    out: Normal,
+    /// Start of the word being written, in `out.text`, if one is open.
+    word: Option<Word>,
+    /// Wholly Latin words made of look-alikes only; folded at the end if the text mixes alphabets elsewhere.
+    doubtful: Vec<(usize, usize)>,
+    mixed_seen: bool,
+    /// The emoji marker, a space or a line break was written last, so another one adds nothing.
+    last_break: LastBreak,
+    /// Labels of open mentions: where they began and what they name.
+    open_mention: Option<(usize, VkAccount)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastBreak {
+    None,
+    Space,
+    Line,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    start: usize,
+    cyrillic: bool,
+    latin: bool,
+    foldable: bool,
+}
+
+impl<'a> Writer<'a> {
+    fn new(source: TextRef, original: &'a str) -> Writer<'a> {
+        let out = Normal {
+            source,
+            text: String::with_capacity(original.len()),
+            mentions: Vec::new(),
+            runs: Vec::new(),
+        };
+        Writer {
+            original,
+            out,
+            word: None,
+            doubtful: Vec::new(),
+            mixed_seen: false,
+            last_break: LastBreak::Line,
+            open_mention: None,
+        }
+    }
+
+    fn read(&mut self) {
+        let original = self.original;
+        let mut at = 0;
+        while let Some(character) = original[at..].chars().next() {
+            if character == '[' {
+                if let Some((label, account)) = mention_at(&original[at..]) {
+                    self.close_word();
+                    self.close_mention();
+                    at += label;
+                    self.open_mention = Some((self.out.text.len(), account));
+                    continue;
+                }
+            }
+            if character == ']' && self.open_mention.is_some() {
+                self.close_word();
+                self.close_mention();
+                at += 1;
+                continue;
+            }
+            let length = self.cluster_len(at, character);
+            self.cluster(at, length, character);
+            at += length;
+        }
+        self.close_word();
+        self.close_mention();
+    }
+
+    /// A base character with the marks that follow it.
+    fn cluster_len(&self, at: usize, base: char) -> usize {
+        let rest = &self.original[at + base.len_utf8()..];
+        let marks: usize = rest.chars().take_while(|mark| is_mark(*mark)).map(char::len_utf8).sum();
+        base.len_utf8() + marks
+    }
+
+    fn cluster(&mut self, at: usize, length: usize, base: char) {
+        if length == base.len_utf8() {
+            let plain = if base.is_ascii() { base } else { compatible(base) };
+            return self.character(at, length, base, plain);
+        }
+        let text = &self.original[at..at + length];
+        if base.is_ascii_digit() && text.contains('\u{20e3}') {
+            return self.character(at, length, '\0', base);
+        }
+        let composed = text.chars().filter(|mark| !is_invisible(*mark)).take(MARKS_PER_BASE + 1).nfc();
+        let composed = composed.into_iter().next().unwrap_or(base);
+        self.character(at, length, '\0', compatible(composed));
+    }
+
+    fn character(&mut self, at: usize, length: usize, seen: char, character: char) {
+        if is_invisible(character) || is_mark(character) {
+            return;
+        }
+        if matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}' | '\u{85}' | '\u{b}' | '\u{c}') {
+            return self.line_break(at, length);
+        }
+        if character.is_whitespace() || character.is_control() {
+            return self.space(at, length, ' ');
+        }
+        if character == EMOJI || is_emoji(character) {
+            self.space(at, length, EMOJI);
+            return;
+        }
+        self.last_break = LastBreak::None;
+        let written = if character.is_alphabetic() { self.letter(character) } else { self.other(character) };
+        self.push(at, length, seen, written);
+    }
+
+    fn letter(&mut self, character: char) -> char {
+        let start = self.out.text.len();
+        let word = self.word.get_or_insert(Word { start, cyrillic: false, latin: false, foldable: true });
+        if is_cyrillic(character) {
+            word.cyrillic = true;
+        } else {
+            word.latin = true;
+            word.foldable &= look_alike(character).is_some();
+        }
+        match character {
+            'ё' => 'е',
+            'Ё' => 'Е',
+            other => other,
+        }
+    }
+
+    fn other(&mut self, character: char) -> char {
+        self.close_word();
+        character
+    }
+
+    fn line_break(&mut self, at: usize, length: usize) {
+        self.close_word();
+        match self.last_break {
+            LastBreak::Line => {}
+            LastBreak::Space if self.out.text.ends_with(' ') => {
+                self.pop_space();
+                self.push(at, length, '\0', '\n');
+            }
+            _ => self.push(at, length, '\0', '\n'),
+        }
+        self.last_break = LastBreak::Line;
+    }
+
+    /// A space, or the emoji marker, which swallows the spaces and markers around it.
+    fn space(&mut self, at: usize, length: usize, written: char) {
+        self.close_word();
+        if written == ' ' {
+            if self.last_break == LastBreak::None {
+                self.push(at, length, '\0', ' ');
+                self.last_break = LastBreak::Space;
+            }
+            return;
+        }
+        if self.last_break == LastBreak::Space {
+            if self.out.text.ends_with(EMOJI) {
+                return;
+            }
+            self.pop_space();
+        }
+        self.push(at, length, '\0', EMOJI);
+        self.last_break = LastBreak::Space;
+    }
+
+    fn pop_space(&mut self) {
+        self.out.text.pop();
+        let length = self.out.text.len() as u32;
+        while self.out.runs.last().is_some_and(|run| run.normal >= length) {
+            self.out.runs.pop();
+        }
+    }
+
+    fn push(&mut self, at: usize, length: usize, seen: char, written: char) {
+        let normal = self.out.text.len() as u32;
+        let (original, original_len) = (at as u32, length as u32);
+        let verbatim = seen == written;
+        self.out.text.push(written);
+        if verbatim {
+            if let Some(last) = self.out.runs.last_mut() {
+                if last.verbatim && last.original + (normal - last.normal) == original {
+                    last.original_len = original + original_len - last.original;
+                    return;
+                }
+            }
+        }
+        self.out.runs.push(Run { normal, original, original_len, verbatim });
+    }
+
+    fn close_word(&mut self) {
+        let Some(word) = self.word.take() else { return };
+        if !word.latin || !word.foldable {
+            return;
+        }
+        let end = self.out.text.len();
+        if word.cyrillic {
+            self.mixed_seen = true;
+            self.doubtful.push((word.start, end));
+        } else if end - word.start <= 24 {
+            self.doubtful.push((word.start, end));
+        }
+    }
+
+    fn close_mention(&mut self) {
+        if let Some((start, account)) = self.open_mention.take() {
+            let end = self.out.text.len().max(start);
+            self.out.mentions.push(Mention { start: start as u32, end: end as u32, account });
+        }
+    }
+
+    fn finish(mut self) -> Normal {
+        while self.out.text.ends_with([' ', '\n']) {
+            self.pop_space();
+        }
+        let length = self.out.text.len() as u32;
+        for mention in &mut self.out.mentions {
+            mention.start = mention.start.min(length);
+            mention.end = mention.end.min(length);
+        }
+        if self.mixed_seen {
+            self.fold_doubtful();
+        }
+        self.out
+    }
+
+    /// Rewrites the doubtful words. Latin letters take one byte and Cyrillic two, so the runs are rebuilt.
+    fn fold_doubtful(&mut self) {
+        let old = std::mem::take(&mut self.out);
+        let mut shifts: Vec<(u32, u32)> = Vec::new();
+        let mut text = String::with_capacity(old.text.len() + self.doubtful.len() * 4);
+        let mut runs = Vec::with_capacity(old.runs.len() + self.doubtful.len() * 4);
+        let mut words = self.doubtful.iter().copied().peekable();
+        let mut run_index = 0;
+        for (at, character) in old.text.char_indices() {
+            while words.next_if(|word| word.1 <= at).is_some() {}
+            let inside = words.peek().is_some_and(|word| word.0 <= at);
+            while old.runs.get(run_index + 1).is_some_and(|next| next.normal as usize <= at) {
+                run_index += 1;
+            }
+            let folded = if inside { look_alike(character) } else { None };
+            let Some(run) = old.runs.get(run_index) else { continue };
+            let offset = at as u32 - run.normal;
+            let original = if run.verbatim { run.original + offset } else { run.original };
+            let original_len = if run.verbatim { character.len_utf8() as u32 } else { run.original_len };
+            let verbatim = run.verbatim && folded.is_none();
+            shifts.push((at as u32, text.len() as u32));
+            append_run(&mut runs, Run { normal: text.len() as u32, original, original_len, verbatim });
+            text.push(folded.unwrap_or(character));
+        }
+        shifts.push((old.text.len() as u32, text.len() as u32));
+        let moved =
+            |at: u32| shifts.binary_search_by_key(&at, |shift| shift.0).map_or(0, |index| shifts[index].1);
+        let mentions = old
+            .mentions
+            .into_iter()
+            .map(|mention| Mention { start: moved(mention.start), end: moved(mention.end), ..mention })
+            .collect();
+        self.out = Normal { source: old.source, text, mentions, runs };
+    }
+}
+
+fn append_run(runs: &mut Vec<Run>, run: Run) {
+    if let Some(last) = runs.last_mut() {
+        if run.verbatim && last.verbatim && last.original + (run.normal - last.normal) == run.original {
+            last.original_len = run.original + run.original_len - last.original;
+            return;
+        }
+    }
+    runs.push(run);
+}
+
+/// `[id1|`, `[club1|`, `[public1|`, `[event1|`: the length up to the label, and who is meant.
+fn mention_at(text: &str) -> Option<(usize, VkAccount)> {
+    let window = text.char_indices().take(40).find(|(_, character)| *character == '|')?;
+    let inside = &text[1..window.0];
+    let account = account_of(inside)?;
+    // Without its closing bracket it is only text; labels are short, so the look ahead is too.
+    let label = &text[window.0 + 1..];
+    let closes = label.char_indices().take(120).any(|(_, character)| character == ']');
+    closes.then_some((window.0 + 1, account))
+}
+
+/// `id1`, `club1`, `public1`, `event1` or a screen name.
+pub fn account_of(word: &str) -> Option<VkAccount> {
+    let number = |prefix: &str| word.strip_prefix(prefix).and_then(|digits| digits.parse::<u64>().ok());
+    if let Some(id) = number("id") {
+        return Some(VkAccount::User(id));
+    }
+    if let Some(id) = number("club").or_else(|| number("public")).or_else(|| number("event")) {
+        return Some(VkAccount::Community(id));
+    }
+    let named = (3..=32).contains(&word.len())
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.')
+        && word.bytes().any(|byte| byte.is_ascii_alphabetic());
+    named.then(|| VkAccount::Name(word.to_ascii_lowercase()))
+}
+
+/// Compatibility forms that people paste: full-width and mathematical letters and digits.
+fn compatible(character: char) -> char {
+    match character {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(character as u32 - 0xff01 + 0x21).unwrap_or(character),
+        '\u{1d7ce}'..='\u{1d7ff}' => {
+            char::from_u32((character as u32 - 0x1d7ce) % 10 + u32::from(b'0')).unwrap_or(character)
+        }
+        '\u{1d400}'..='\u{1d6a3}' => std::iter::once(character).nfkc().next().unwrap_or(character),
+        '\u{2212}' | '\u{2010}'..='\u{2012}' | '➖' => '-',
+        _ => character,
+    }
+}
+
+/// The Russian letter that looks like this Latin one.
+fn look_alike(character: char) -> Option<char> {
+    Some(match character {
+        'a' => 'а',
+        'b' => 'в',
+        'c' => 'с',
+        'e' => 'е',
+        'h' => 'н',
+        'i' => 'і',
+        'k' => 'к',
+        'm' => 'м',
+        'o' => 'о',
+        'p' => 'р',
+        't' => 'т',
+        'x' => 'х',
+        'y' => 'у',
+        'A' => 'А',
+        'B' => 'В',
+        'C' => 'С',
+        'E' => 'Е',
+        'H' => 'Н',
+        'I' => 'І',
+        'K' => 'К',
+        'M' => 'М',
+        'O' => 'О',
+        'P' => 'Р',
+        'T' => 'Т',
+        'X' => 'Х',
+        'Y' => 'У',
+        _ => return None,
+    })
+}
+
+pub fn is_cyrillic(character: char) -> bool {
+    matches!(character, '\u{400}'..='\u{52f}')
+}
+
+fn is_mark(character: char) -> bool {
+    matches!(character,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}' | '\u{fe00}'..='\u{fe0f}')
+}
+
+fn is_emoji(character: char) -> bool {
+    matches!(character,
+        '\u{1f000}'..='\u{1faff}' | '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}' | '\u{2460}'..='\u{24ff}'
+        | '\u{25a0}'..='\u{27bf}' | '\u{2900}'..='\u{297f}' | '\u{2b00}'..='\u{2bff}' | '\u{3030}' | '\u{303d}'
+        | '\u{3297}' | '\u{3299}' | '\u{203c}' | '\u{2049}' | '\u{e000}'..='\u{f8ff}')
+}

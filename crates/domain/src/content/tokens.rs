@@ -1,0 +1,586 @@
+//! Cuts normalised texts into words, numbers and links, and marks what stands between them.
+//!
+//! One pass, one dictionary look-up a word. Rules read the result and never the text itself.
+//! It must not know what any word means for a post; only which dictionary entry it is.
+
+use super::lexicon::{self, Entry, Lexicon};
+use super::normalise::{EMOJI, Normal, account_of};
+use super::{Evidence, Span, VkAccount};
+
+/// Texts of a post that are read; deeper reposts add nothing but time.
+pub const TEXTS_MAX: usize = 8;
+
+/// Longer sentences are cut: rules look at whole sentences, and must stay linear on texts without full stops.
+pub const SENTENCE_TOKENS_MAX: u32 = 80;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenKind {
+    Word,
+    Number,
+    /// A web address or an `@name`.
+    Link,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Letters {
+    Lower,
+    Title,
+    Upper,
+    None,
+}
+
+/// The strongest thing between a token and the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gap {
+    /// Nothing but a hyphen, a camel-case border or a letter–digit border.
+    Joined,
+    Space,
+    Slash,
+    Quote,
+    Comma,
+    Bracket,
+    Colon,
+    Dash,
+    Emoji,
+    Stop,
+    Line,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Token {
+    pub kind: TokenKind,
+    pub letters: Letters,
+    pub gap: Gap,
+    /// Index of the text in the reading.
+    pub text: u8,
+    /// Sentences never cross texts, lines or hashtags.
+    pub sentence: u32,
+    pub quoted: bool,
+    pub tag: bool,
+    pub mention: bool,
+    pub start: u32,
+    pub end: u32,
+    lower: (u32, u32),
+    entry: Option<&'static Entry>,
+}
+
+impl Token {
+    pub fn is_word(&self) -> bool {
+        self.kind == TokenKind::Word
+    }
+
+    pub fn is_number(&self) -> bool {
+        self.kind == TokenKind::Number
+    }
+
+    pub fn capital(&self) -> bool {
+        matches!(self.letters, Letters::Title | Letters::Upper)
+    }
+
+    pub fn entry(&self) -> Option<&'static Entry> {
+        self.entry
+    }
+
+    pub fn is(&self, group: lexicon::Group) -> bool {
+        self.entry.is_some_and(|entry| entry.has(group))
+    }
+}
+
+/// Whether one of the ranges, sorted and apart, covers the token.
+pub fn within<T>(ranges: &[T], index: usize, range: impl Fn(&T) -> (usize, usize)) -> bool {
+    let after = ranges.partition_point(|item| range(item).0 <= index);
+    after.checked_sub(1).is_some_and(|at| range(&ranges[at]).1 >= index)
+}
+
+/// A post cut into tokens: what every rule family reads.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    pub originals: Vec<&'a str>,
+    pub normals: Vec<Normal>,
+    pub tokens: Vec<Token>,
+    /// Accounts named by links and mentions, with the range in the normalised text.
+    pub accounts: Vec<(VkAccount, u8, u32, u32)>,
+    /// Sentences that end with a question mark.
+    pub questions: Vec<bool>,
+    /// The first sentence of every text that is not a hashtag.
+    pub openings: Vec<u32>,
+    lower: String,
+}
+
+impl<'a> Reading<'a> {
+    pub fn new(originals: Vec<&'a str>, normals: Vec<Normal>) -> Reading<'a> {
+        let bytes: usize = normals.iter().map(|normal| normal.text.len()).sum();
+        let mut reading = Reading {
+            originals,
+            normals: Vec::new(),
+            tokens: Vec::with_capacity(bytes / 9 + 4),
+            accounts: Vec::new(),
+            questions: Vec::new(),
+            openings: Vec::new(),
+            lower: String::with_capacity(bytes),
+        };
+        for (index, normal) in normals.iter().enumerate().take(TEXTS_MAX) {
+            Cutter::new(&mut reading, normal, index as u8).cut();
+            let opening = reading.tokens.iter().find(|token| token.text == index as u8 && !token.tag);
+            let opening = opening.map_or(0, |token| token.sentence);
+            reading.openings.push(opening);
+        }
+        reading.normals = normals;
+        reading
+    }
+
+    /// The token in lower case.
+    pub fn word(&self, token: &Token) -> &str {
+        &self.lower[token.lower.0 as usize..token.lower.1 as usize]
+    }
+
+    /// The token as normalised, case kept.
+    pub fn text(&self, token: &Token) -> &str {
+        &self.normals[usize::from(token.text)].text[token.start as usize..token.end as usize]
+    }
+
+    /// Evidence for a rule that fired on the tokens `first..=last` of one text.
+    pub fn evidence(&self, rule: &'static str, first: usize, last: usize) -> Evidence {
+        let (from, to) = (&self.tokens[first], &self.tokens[last]);
+        self.evidence_range(rule, from.text, from.start as usize, to.end as usize)
+    }
+
+    pub fn evidence_range(&self, rule: &'static str, text: u8, start: usize, end: usize) -> Evidence {
+        let normal = &self.normals[usize::from(text)];
+        let (start, end) = normal.original(start, end);
+        let words = self.originals[usize::from(text)].get(start as usize..end as usize).unwrap_or_default();
+        Evidence {
+            rule: rule.into(),
+            span: Span { text: normal.source, start, end },
+            words: words.to_owned(),
+        }
+    }
+
+    /// The indices of the tokens of the sentence around `index`.
+    pub fn sentence(&self, index: usize) -> std::ops::Range<usize> {
+        let sentence = self.tokens[index].sentence;
+        let start = self.tokens[..index].iter().rev().take_while(|token| token.sentence == sentence).count();
+        let end = self.tokens[index..].iter().take_while(|token| token.sentence == sentence).count();
+        index - start..index + end
+    }
+
+    /// The first two sentences of a text: people open with what matters.
+    pub fn opens(&self, index: usize) -> bool {
+        let token = &self.tokens[index];
+        let opening = self.openings.get(usize::from(token.text)).copied().unwrap_or(0);
+        token.sentence <= opening + 1
+    }
+
+    pub fn asks(&self, index: usize) -> bool {
+        self.questions.get(self.tokens[index].sentence as usize).copied().unwrap_or(false)
+    }
+}
+
+struct Cutter<'r, 'a, 'n> {
+    reading: &'r mut Reading<'a>,
+    text: &'n str,
+    normal: &'n Normal,
+    index: u8,
+    at: usize,
+    gap: Gap,
+    quoted: bool,
+    next_mention: usize,
+    in_sentence: u32,
+    lexicon: &'static Lexicon,
+}
+
+impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
+    fn new(reading: &'r mut Reading<'a>, normal: &'n Normal, index: u8) -> Cutter<'r, 'a, 'n> {
+        reading.questions.push(false);
+        Cutter {
+            reading,
+            text: &normal.text,
+            normal,
+            index,
+            at: 0,
+            gap: Gap::Line,
+            quoted: false,
+            next_mention: 0,
+            in_sentence: 0,
+            lexicon: lexicon::lexicon(),
+        }
+    }
+
+    fn cut(mut self) {
+        while let Some(character) = self.text[self.at..].chars().next() {
+            if character.is_alphabetic() {
+                self.word();
+            } else if character.is_ascii_digit() {
+                self.number();
+            } else if character == '#' {
+                self.hashtag();
+            } else if character == '@' || character == '*' {
+                self.at_name();
+            } else {
+                self.separator(character);
+            }
+        }
+        for mention in &self.normal.mentions {
+            self.reading.accounts.push((mention.account.clone(), self.index, mention.start, mention.end));
+        }
+    }
+
+    fn widen(&mut self, gap: Gap) {
+        self.gap = self.gap.max(gap);
+    }
+
+    fn separator(&mut self, character: char) {
+        let next = self.text[self.at + character.len_utf8()..].chars().next();
+        match character {
+            ' ' => self.widen(Gap::Space),
+            '\n' => self.widen(Gap::Line),
+            EMOJI => self.widen(Gap::Emoji),
+            '.' | '…' => self.dot(next),
+            '!' => self.widen(Gap::Stop),
+            '?' => {
+                self.widen(Gap::Stop);
+                if let Some(last) = self.reading.questions.last_mut() {
+                    *last = true;
+                }
+            }
+            ',' | ';' => self.widen(Gap::Comma),
+            ':' => self.widen(Gap::Colon),
+            '(' | ')' | '[' | ']' => self.widen(Gap::Bracket),
+            '—' | '–' | '-' => self.dash(next),
+            '«' | '„' | '“' => self.quote(true),
+            '»' | '”' => self.quote(false),
+            '"' | '\'' => self.quote(!self.quoted),
+            '/' | '\\' | '_' | '|' => self.widen(Gap::Slash),
+            '&' | '+' | '%' | '~' => self.widen(Gap::Space),
+            _ => self.widen(Gap::Comma),
+        }
+        self.at += character.len_utf8();
+    }
+
+    fn quote(&mut self, open: bool) {
+        self.quoted = open;
+        self.widen(Gap::Quote);
+    }
+
+    fn dash(&mut self, next: Option<char>) {
+        let glued = self.gap == Gap::Joined && next.is_some_and(|next| next.is_alphanumeric());
+        self.widen(if glued { Gap::Joined } else { Gap::Dash });
+    }
+
+    /// A full stop ends a sentence unless it ends an abbreviation or stands inside a number.
+    fn dot(&mut self, next: Option<char>) {
+        if self.gap != Gap::Joined {
+            return self.widen(Gap::Stop);
+        }
+        let Some(last) = self.reading.tokens.last().filter(|token| token.text == self.index) else {
+            return self.widen(Gap::Stop);
+        };
+        if last.is_number() && next.is_some_and(|next| next.is_ascii_digit()) {
+            return self.widen(Gap::Comma);
+        }
+        let one_letter = last.is_word() && last.end - last.start <= 2;
+        let upper_next =
+            self.text[self.at..].chars().skip(1).find(|c| !c.is_whitespace()).is_some_and(char::is_uppercase);
+        let unit = last.is(lexicon::UNIT) && upper_next;
+        if (last.is(lexicon::ABBREVIATION) || one_letter) && !unit {
+            return self.widen(Gap::Space);
+        }
+        self.widen(Gap::Stop);
+    }
+
+    /// Letters, with inner hyphens and apostrophes; cut at a border from lower to upper case.
+    fn word(&mut self) {
+        if self.link() {
+            return;
+        }
+        let start = self.at;
+        let end = self.word_end(start);
+        self.at = end;
+        self.emit_word(start, end, false);
+    }
+
+    fn word_end(&self, start: usize) -> usize {
+        let mut characters = self.text[start..].char_indices().peekable();
+        let mut before = ' ';
+        while let Some((offset, character)) = characters.next() {
+            let here = start + offset;
+            if character.is_alphabetic() {
+                if before.is_lowercase() && character.is_uppercase() {
+                    return here;
+                }
+                before = character;
+                continue;
+            }
+            let joins = matches!(character, '-' | '\'' | '’')
+                && characters.peek().is_some_and(|(_, next)| next.is_alphabetic());
+            if !joins {
+                return here;
+            }
+            before = character;
+        }
+        self.text.len()
+    }
+
+    fn emit_word(&mut self, start: usize, end: usize, tag: bool) {
+        let word = &self.text[start..end];
+        let entry = self.emit(TokenKind::Word, start, end, tag);
+        if entry || !(word.contains('-') || tag || end - start > 12) {
+            return;
+        }
+        if word.contains('-') {
+            return self.split_hyphen(start, end, tag);
+        }
+        self.split_glued(start, end, tag);
+    }
+
+    /// `кот-обормот` is two words unless the dictionary knows it as one.
+    fn split_hyphen(&mut self, start: usize, end: usize, tag: bool) {
+        let Some(whole) = self.reading.tokens.pop() else { return };
+        let mut from = start;
+        for part in self.text[start..end].split('-') {
+            let to = from + part.len();
+            if to > from {
+                self.emit(TokenKind::Word, from, to, tag);
+                if from == start {
+                    if let Some(first) = self.reading.tokens.last_mut() {
+                        first.gap = whole.gap;
+                        first.sentence = whole.sentence;
+                    }
+                }
+            }
+            from = to + 1;
+            self.gap = Gap::Joined;
+        }
+    }
+
+    /// `пропалкот` is two words of the dictionary without a space; hashtags are often three.
+    fn split_glued(&mut self, start: usize, end: usize, tag: bool) {
+        let Some(whole) = self.reading.tokens.last().copied() else { return };
+        let cuts = {
+            let lower = &self.reading.lower[whole.lower.0 as usize..whole.lower.1 as usize];
+            match self.lexicon.unglue(lower, tag) {
+                Some(cuts) => cuts,
+                None => return,
+            }
+        };
+        // Lower and upper case have the same length in the alphabets that the dictionary knows.
+        if (whole.lower.1 - whole.lower.0) as usize != end - start {
+            return;
+        }
+        self.reading.tokens.pop();
+        let mut from = start;
+        for cut in cuts.iter().map(|cut| start + cut).chain([end]) {
+            if !self.text.is_char_boundary(cut) || cut <= from {
+                continue;
+            }
+            self.emit(TokenKind::Word, from, cut, tag);
+            if from == start {
+                if let Some(first) = self.reading.tokens.last_mut() {
+                    first.gap = whole.gap;
+                    first.sentence = whole.sentence;
+                }
+            }
+            from = cut;
+            self.gap = Gap::Joined;
+        }
+    }
+
+    fn number(&mut self) {
+        let start = self.at;
+        let length = self.text[start..].bytes().take_while(u8::is_ascii_digit).count();
+        self.at += length;
+        self.emit(TokenKind::Number, start, start + length, false);
+    }
+
+    /// `#пропала_собака_Пермь@group`: words of their own sentence; what follows `@` names the group only.
+    fn hashtag(&mut self) {
+        let start = self.at + 1;
+        let body: usize = self.text[start..]
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .map(char::len_utf8)
+            .sum();
+        if body == 0 {
+            self.widen(Gap::Space);
+            self.at += 1;
+            return;
+        }
+        self.gap = Gap::Line;
+        self.at = start;
+        let end = start + body;
+        while self.at < end {
+            let character = self.text[self.at..].chars().next().unwrap_or('_');
+            if character.is_alphabetic() {
+                let from = self.at;
+                let to = self.word_end(from).min(end);
+                self.at = to;
+                self.emit_word(from, to, true);
+            } else if character.is_ascii_digit() {
+                let from = self.at;
+                self.number();
+                self.at = self.at.max(from + 1);
+                if let Some(last) = self.reading.tokens.last_mut() {
+                    last.tag = true;
+                }
+            } else {
+                self.at += character.len_utf8();
+            }
+            self.gap = self.gap.min(Gap::Space);
+        }
+        if self.text[self.at..].starts_with('@') {
+            let tail = self.text[self.at + 1..]
+                .bytes()
+                .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b == b'.');
+            self.at += 1 + tail.count();
+        }
+        self.gap = Gap::Line;
+    }
+
+    fn at_name(&mut self) {
+        let start = self.at + 1;
+        let length = self.text[start..]
+            .bytes()
+            .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+            .count();
+        let name = self.text[start..start + length].trim_end_matches('.');
+        match account_of(name) {
+            Some(account) if name.bytes().any(|byte| byte.is_ascii_alphabetic()) => {
+                let end = start + name.len();
+                self.reading.accounts.push((account, self.index, self.at as u32, end as u32));
+                self.emit(TokenKind::Link, self.at, end, false);
+                self.at = end;
+            }
+            _ => {
+                self.widen(Gap::Space);
+                self.at = start;
+            }
+        }
+    }
+
+    /// A web address: everything up to white space or a closing mark.
+    fn link(&mut self) -> bool {
+        let rest = &self.text[self.at..];
+        if !rest.as_bytes()[0].is_ascii() {
+            return false;
+        }
+        let known = [
+            "http://",
+            "https://",
+            "www.",
+            "vk.com/",
+            "m.vk.com/",
+            "vk.cc/",
+            "t.me/",
+            "wa.me/",
+            "ok.ru/",
+            "max.ru/",
+            "youtu.be/",
+        ];
+        if !known
+            .iter()
+            .any(|start| rest.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start)))
+        {
+            return false;
+        }
+        let length: usize = rest
+            .chars()
+            .take_while(|c| {
+                !c.is_whitespace() && *c != EMOJI && !matches!(c, '»' | '"' | '>' | '<' | '|' | ']')
+            })
+            .map(char::len_utf8)
+            .sum();
+        let link = rest[..length].trim_end_matches(['.', ',', ')', '!', '?', ';', ':']);
+        let end = self.at + link.len();
+        if let Some(account) = account_in_link(link) {
+            self.reading.accounts.push((account, self.index, self.at as u32, end as u32));
+        }
+        self.emit(TokenKind::Link, self.at, end, false);
+        self.at = end.max(self.at + 1);
+        true
+    }
+
+    /// Adds a token; says whether the dictionary knows it.
+    fn emit(&mut self, kind: TokenKind, start: usize, end: usize, tag: bool) -> bool {
+        self.in_sentence += 1;
+        let full = self.in_sentence > SENTENCE_TOKENS_MAX;
+        if (self.gap >= Gap::Stop || full) && !self.reading.tokens.is_empty() {
+            self.reading.questions.push(false);
+            self.in_sentence = 0;
+        }
+        let sentence = self.reading.questions.len() as u32 - 1;
+        let mention = self.in_mention(start);
+        let text = &self.text[start..end];
+        let from = self.reading.lower.len();
+        push_lower(&mut self.reading.lower, text);
+        let lower = (from as u32, self.reading.lower.len() as u32);
+        let letters = letters_of(kind, text);
+        // A capital inside a sentence is more likely a name than a misspelled word.
+        let strict = tag || letters == Letters::Title && self.gap < Gap::Emoji;
+        let word = &self.reading.lower[from..];
+        let entry = match kind {
+            TokenKind::Word if strict => self.lexicon.exact(word),
+            TokenKind::Word => self.lexicon.find(word),
+            _ => None,
+        };
+        self.reading.tokens.push(Token {
+            kind,
+            letters,
+            gap: self.gap,
+            text: self.index,
+            sentence,
+            quoted: self.quoted,
+            tag,
+            mention,
+            start: start as u32,
+            end: end as u32,
+            lower,
+            entry,
+        });
+        self.gap = Gap::Joined;
+        entry.is_some()
+    }
+
+    fn in_mention(&mut self, start: usize) -> bool {
+        let mentions = &self.normal.mentions;
+        while mentions.get(self.next_mention).is_some_and(|mention| mention.end as usize <= start) {
+            self.next_mention += 1;
+        }
+        mentions.get(self.next_mention).is_some_and(|mention| mention.start as usize <= start)
+    }
+}
+
+fn push_lower(out: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            'А'..='Я' => out.push(char::from_u32(character as u32 + 32).unwrap_or(character)),
+            'а'..='я' => out.push(character),
+            'ё' | 'Ё' => out.push('е'),
+            other => out.extend(other.to_lowercase()),
+        }
+    }
+}
+
+fn letters_of(kind: TokenKind, text: &str) -> Letters {
+    if kind != TokenKind::Word {
+        return Letters::None;
+    }
+    let mut letters = text.chars().filter(|character| character.is_alphabetic());
+    let Some(first) = letters.next() else { return Letters::None };
+    if !first.is_uppercase() {
+        return Letters::Lower;
+    }
+    match letters.next() {
+        Some(second) if second.is_uppercase() => Letters::Upper,
+        _ => Letters::Title,
+    }
+}
+
+fn account_in_link(link: &str) -> Option<VkAccount> {
+    let after = link.split_once("vk.com/")?.1;
+    let name = after.split(['?', '/', '#']).next()?;
+    let posts = ["wall", "photo", "album", "market", "video", "topic", "app", "doc", "feed", "im"];
+    if posts.iter().any(|start| name.starts_with(start)) {
+        return None;
+    }
+    account_of(name)
+}

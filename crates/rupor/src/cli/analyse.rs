@@ -1,0 +1,261 @@
+//! `rupor analyse`: what a post says, from a file of posts or from words on the command line.
+//! Reads and prints only; the rules live in `domain::content`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use anstyle::{AnsiColor, Style};
+use anyhow::{Context, bail};
+use clap::Args;
+use domain::content::{self, Analysis, CaseDecision, Casework, Evidence, Facts, Home, Post, TextRef};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Shows what is recognised in posts, and from which words
+#[derive(Debug, Args)]
+pub struct Analyse {
+    /// Posts, one JSON object a line (`owner_id`, `post_id`, `date`, `text`, `copy_history`, `photos`)
+    #[arg(value_name = "FILE.jsonl", required_unless_present = "text", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// Home city and UTC offset of the groups, by owner id
+    #[arg(long, value_name = "groups.json")]
+    groups: Option<PathBuf>,
+    /// Analyse these words instead of a file
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// The day the words were written, as Unix seconds; relative days need it
+    #[arg(long, value_name = "SECONDS", requires = "text", default_value_t = 0)]
+    date: i64,
+    /// Print JSON also for `--text`
+    #[arg(long)]
+    json: bool,
+}
+
+/// What an operator says about a group.
+#[derive(Debug, Deserialize)]
+struct GroupInfo {
+    #[serde(default)]
+    city: Option<String>,
+    #[serde(default)]
+    utc_offset: f64,
+}
+
+/// The fixed output line.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    owner_id: i64,
+    post_id: i64,
+    kind: &'a str,
+    animal: &'a str,
+    sex: &'a str,
+    phones: Vec<&'a str>,
+    city: Option<&'a str>,
+    home_city: Option<&'a str>,
+    place: Option<&'a str>,
+    pet_name: Option<String>,
+    when: Option<String>,
+    case: Option<&'a str>,
+    evidence: Value,
+}
+
+pub fn run(command: &Analyse) -> anyhow::Result<()> {
+    let mut out = io::BufWriter::new(anstream::stdout());
+    match (&command.text, &command.file) {
+        (Some(text), _) => one_text(command, text, &mut out)?,
+        (None, Some(file)) => whole_file(command, file, &mut out)?,
+        (None, None) => bail!("nothing to analyse: name a file or give --text"),
+    }
+    out.flush().context("writing the result")
+}
+
+fn one_text(command: &Analyse, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
+    let post = Post { text: text.to_owned(), date: command.date, ..Post::default() };
+    let analysis = content::analyse(&post);
+    if command.json {
+        serde_json::to_writer(&mut *out, &analysis.facts).context("writing the facts")?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    show(&post, &analysis.facts, command.date != 0, out)
+}
+
+fn whole_file(command: &Analyse, file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
+    let groups = match &command.groups {
+        Some(path) => read_groups(path)?,
+        None => HashMap::new(),
+    };
+    let reader = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let (mut posts, bad) = read_posts(BufReader::new(reader), file)?;
+    // A stable sort: posts of the same second keep the order of the file.
+    posts.sort_by_key(|post| post.date);
+    let mut book = content::cases::CaseBook::default();
+    for post in &mut posts {
+        post.home = groups.get(&post.owner_id).cloned().unwrap_or_default();
+        let analysis = content::analyse(post);
+        let decision = book.assign(post, &analysis.facts, &analysis.cleaned);
+        write_line(post, &analysis, decision.as_ref(), out)?;
+    }
+    out.flush().context("writing the result")?;
+    if bad > 0 {
+        bail!("{}: {bad} of {} lines could not be read; the rest is done", file.display(), posts.len() + bad);
+    }
+    Ok(())
+}
+
+/// Reads every line that is a post; the others are named on standard error with their number.
+#[expect(clippy::print_stderr, reason = "bad lines are reported where a person will look for them")]
+fn read_posts(mut reader: impl BufRead, file: &Path) -> anyhow::Result<(Vec<Post>, usize)> {
+    let mut posts = Vec::new();
+    let mut bad = 0;
+    let mut line = Vec::new();
+    for number in 1_usize.. {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line);
+        if read.with_context(|| format!("reading {} at line {number}", file.display()))? == 0 {
+            break;
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match serde_json::from_slice::<Post>(&line) {
+            Ok(post) => posts.push(post),
+            Err(error) => {
+                bad += 1;
+                eprintln!("rupor: {} line {number}: not a post: {error}", file.display());
+            }
+        }
+    }
+    Ok((posts, bad))
+}
+
+fn read_groups(path: &Path) -> anyhow::Result<HashMap<i64, Home>> {
+    let text = std::fs::read(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let groups: HashMap<String, GroupInfo> = serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not a list of groups", path.display()))?;
+    let mut homes = HashMap::with_capacity(groups.len());
+    for (owner, group) in groups {
+        let owner: i64 = owner
+            .parse()
+            .with_context(|| format!("{}: group id {owner:?} is not a number", path.display()))?;
+        if !(-14.0..=14.0).contains(&group.utc_offset) {
+            bail!(
+                "{}: group {owner}: utc_offset {} is not between -14 and 14 hours",
+                path.display(),
+                group.utc_offset
+            );
+        }
+        let utc_offset_minutes = (group.utc_offset * 60.0).round() as i32;
+        homes.insert(owner, Home { city: group.city, utc_offset_minutes });
+    }
+    Ok(homes)
+}
+
+fn write_line(
+    post: &Post,
+    analysis: &Analysis,
+    decision: Option<&CaseDecision>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let facts = content::fill_from_case(&analysis.facts, decision);
+    let names: Vec<&str> = facts.pet_names.iter().map(|name| name.value.as_str()).collect();
+    let line = Line {
+        owner_id: post.owner_id,
+        post_id: post.post_id,
+        kind: facts.kind.value.name(),
+        animal: facts.animal.value.name(),
+        sex: facts.sex.value.name(),
+        phones: facts.phone_numbers().collect(),
+        city: facts.city.as_ref().map(|city| city.value.as_str()),
+        home_city: facts.home_city.as_deref(),
+        place: facts.place.as_ref().map(|place| place.value.as_str()),
+        pet_name: (!names.is_empty()).then(|| names.join(", ")),
+        when: facts.when.as_ref().map(|when| when.value.to_string()),
+        case: decision.map(|decision| decision.case.as_str()),
+        evidence: evidence(&facts, decision),
+    };
+    serde_json::to_writer(&mut *out, &line).context("writing a line")?;
+    writeln!(out).context("writing a line")
+}
+
+fn evidence(facts: &Facts, decision: Option<&CaseDecision>) -> Value {
+    let first = |evidence: Option<&[Evidence]>| json!(evidence.unwrap_or_default());
+    let phones: Vec<&Evidence> = facts.phones.iter().flat_map(|phone| &phone.evidence).collect();
+    let names: Vec<&Evidence> = facts.pet_names.iter().flat_map(|name| &name.evidence).collect();
+    json!({
+        "kind": facts.kind.evidence,
+        "animal": facts.animal.evidence,
+        "sex": facts.sex.evidence,
+        "phones": phones,
+        "city": first(facts.city.as_ref().map(|fact| fact.evidence.as_slice())),
+        "place": first(facts.place.as_ref().map(|fact| fact.evidence.as_slice())),
+        "pet_name": names,
+        "when": first(facts.when.as_ref().map(|fact| fact.evidence.as_slice())),
+        "case": decision.map(|decision| &decision.reasons),
+    })
+}
+
+const NAME: Style = Style::new().bold();
+const VALUE: Style = AnsiColor::Green.on_default().bold();
+const WORDS: Style = AnsiColor::Yellow.on_default();
+const RULE: Style = Style::new().dimmed();
+
+/// Facts for people: a line each, with the words they came from and the rule that read them.
+fn show(post: &Post, facts: &Facts, dated: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut row = |name: &str, value: &str, evidence: &[Evidence]| -> io::Result<()> {
+        write!(out, "{NAME}{name:<10}{NAME:#} {VALUE}{value}{VALUE:#}")?;
+        for item in evidence {
+            let from = if matches!(item.span.text, TextRef::Copy(_)) { " (repost)" } else { "" };
+            let words = one_line(&item.words);
+            write!(out, "  {WORDS}«{words}»{WORDS:#}{from} {RULE}{}{RULE:#}", item.rule)?;
+        }
+        writeln!(out)
+    };
+    row("kind", facts.kind.value.name(), &facts.kind.evidence)?;
+    row("animal", facts.animal.value.name(), &facts.animal.evidence)?;
+    row("sex", facts.sex.value.name(), &facts.sex.evidence)?;
+    for phone in &facts.phones {
+        row("phone", &phone.value.0, &phone.evidence)?;
+    }
+    for (name, list) in [("contact", &facts.contact_names), ("pet name", &facts.pet_names)] {
+        for fact in list {
+            row(name, &fact.value, &fact.evidence)?;
+        }
+    }
+    let texts = [("breed", &facts.breed), ("city", &facts.city), ("place", &facts.place)];
+    for (name, fact) in texts {
+        if let Some(fact) = fact {
+            row(name, &fact.value, &fact.evidence)?;
+        }
+    }
+    if let Some(age) = &facts.age {
+        row("age", &format!("{}–{} months", age.value.from_months, age.value.to_months), &age.evidence)?;
+    }
+    if let Some(when) = facts.when.as_ref().filter(|_| dated) {
+        row("when", &when.value.to_string(), &when.evidence)?;
+    } else if let Some(when) = &facts.when {
+        row("when", "needs --date", &when.evidence)?;
+    }
+    for colour in &facts.colours {
+        row("colour", &format!("{:?}", colour.value).to_lowercase(), &colour.evidence)?;
+    }
+    for account in &facts.vk_accounts {
+        row("account", &format!("{:?}", account.value), &account.evidence)?;
+    }
+    if let Some(reward) = &facts.reward {
+        let sum = reward.value.map_or_else(|| "promised".to_owned(), |sum| format!("{sum} roubles"));
+        row("reward", &sum, &reward.evidence)?;
+    }
+    for flag in &facts.flags {
+        let name = serde_json::to_value(flag.value).context("naming a flag")?;
+        row("flag", name.as_str().unwrap_or_default(), &flag.evidence)?;
+    }
+    let print = content::fingerprint::fingerprint(facts, &content::analyse(post).cleaned, false);
+    row("print", print.as_deref().unwrap_or("none"), &[])?;
+    Ok(())
+}
+
+fn one_line(words: &str) -> String {
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,25 @@
+//! `rupor bench`: figures of this machine, as ratios wherever a ratio is possible.
+
+mod queue;
+
+use clap::{Args, Subcommand};
+
+/// Measure this machine and print one object of figures
+///
+/// Machines differ and are noisy: compare the ratios, not the absolute numbers.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Queue(queue::Queue),
+}
+
+pub fn run(args: &Bench) -> anyhow::Result<()> {
+    match &args.what {
+        What::Queue(args) => queue::run(args),
+    }
+}

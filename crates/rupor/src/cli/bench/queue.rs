@@ -1,0 +1,292 @@
+//! `rupor bench queue`: what the promises of the queue cost above bare SQL, and that a long backlog costs nothing.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::outcome::{Category, Failure, Outcome, Scope, Sent};
+use domain::retry::Chance;
+use domain::time::Span;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use store::*;
+
+use crate::cli::database::Database;
+
+/// Measure enqueue, claim and commit against bare SQL in the same run
+///
+/// Uses a workspace of its own in the given database; take a scratch one.
+#[derive(Debug, Args)]
+pub struct Queue {
+    #[command(flatten)]
+    database: Database,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Deliveries to drain
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    rows: usize,
+    /// The large backlog, of which nine in ten belong to one cooling account
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    backlog: usize,
+    /// Rows of one claim and of one commit
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=500))]
+    batch: u16,
+}
+
+/// Accounts and channels that the rows are spread over.
+const ACCOUNTS: usize = 25;
+const CHANNELS_OF_ACCOUNT: usize = 2;
+const LEASE: Span = Span::from_secs(600);
+
+pub fn run(args: &Queue) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let figures = runtime.block_on(measure(args))?;
+    print(args, &figures)
+}
+
+/// What one drain showed.
+struct Drain {
+    per_second: f64,
+    p50: Duration,
+    p99: Duration,
+}
+
+async fn measure(args: &Queue) -> anyhow::Result<Value> {
+    let batch = usize::from(args.batch);
+    let address = args.database.address()?;
+    Store::migrate(&address).await?;
+    let progress = bar((2 * args.rows + 2 * args.rows + args.backlog + args.rows) as u64);
+    progress.set_message("floor");
+    let before = floor::measure(&address, args.rows, batch).await?;
+    progress.inc(args.rows as u64);
+
+    let store = Store::open(&address, args.database.keyring(&address)?, Clock::system()).await?;
+    let bench = Bench::create(&store, args.batch).await?;
+    progress.set_message("enqueue");
+    let enqueue = bench.enqueue(&bench.channels, args.rows, batch, &progress).await?;
+    progress.set_message("drain");
+    let small = bench.drain(batch, &progress).await?;
+
+    progress.set_message("large backlog");
+    let cooling = bench.cool_down().await?;
+    bench.enqueue(&[cooling], args.backlog * 9 / 10, batch, &progress).await?;
+    bench.enqueue(&bench.channels, args.backlog / 10, batch, &progress).await?;
+    progress.set_message("drain beside it");
+    let large = bench.drain(batch, &progress).await?;
+    drop(store);
+    progress.set_message("floor again");
+    let after = floor_again(&address, args.rows, batch).await?;
+    progress.finish_and_clear();
+
+    // The floor is measured on both sides of the drain: a noisy machine shows in their difference.
+    let floor_per_second = 2.0 * per_second(args.rows, 1) / (before.drain + after.drain).as_secs_f64();
+    Ok(json!({
+        "database": address.to_string(),
+        "rows": args.rows,
+        "backlog": args.backlog,
+        "batch": batch,
+        "floor": {
+            "insert_per_second": per_second(args.rows, 1) / before.insert.as_secs_f64(),
+            "drain_per_second": floor_per_second,
+            "drain_per_second_before": per_second(args.rows, 1) / before.drain.as_secs_f64(),
+            "drain_per_second_after": per_second(args.rows, 1) / after.drain.as_secs_f64(),
+        },
+        "enqueue_per_second": enqueue,
+        "small": small.figures(),
+        "large": large.figures(),
+        "ratios": {
+            "drain_to_floor": small.per_second / floor_per_second,
+            "large_to_small_drain": large.per_second / small.per_second,
+            "large_to_small_claim_p99": large.p99.as_secs_f64() / small.p99.as_secs_f64(),
+        },
+    }))
+}
+
+/// The file lock goes with the writer thread, a moment after the store; the floor only needs the file.
+async fn floor_again(address: &Address, rows: usize, batch: usize) -> anyhow::Result<floor::Floor> {
+    Ok(floor::measure(address, rows, batch).await?)
+}
+
+fn per_second(rows: usize, times: usize) -> f64 {
+    (rows * times) as f64
+}
+
+impl Drain {
+    fn figures(&self) -> Value {
+        json!({
+            "drain_per_second": self.per_second,
+            "claim_p50_ms": self.p50.as_secs_f64() * 1e3,
+            "claim_p99_ms": self.p99.as_secs_f64() * 1e3,
+        })
+    }
+}
+
+struct Bench<'a> {
+    store: &'a Store,
+    ws: WorkspaceId,
+    channels: Vec<ChannelId>,
+    run_id: String,
+}
+
+impl<'a> Bench<'a> {
+    async fn create(store: &'a Store, batch: u16) -> anyhow::Result<Bench<'a>> {
+        let run_id = uuid::Uuid::new_v4().to_string();
+        let ws = store.create_workspace(&format!("bench {run_id}")).await?;
+        let mut bench = Bench { store, ws, channels: Vec::new(), run_id };
+        for n in 0..ACCOUNTS {
+            let account = bench.account(n, batch).await?;
+            for m in 0..CHANNELS_OF_ACCOUNT {
+                let channel = bench.channel(account, n * CHANNELS_OF_ACCOUNT + m, batch).await?;
+                bench.channels.push(channel);
+            }
+        }
+        Ok(bench)
+    }
+
+    async fn account(&self, n: usize, batch: u16) -> anyhow::Result<AccountId> {
+        let token = format!("{}:{n}", self.run_id).into();
+        let settings = AccountSettings { max_parallel: i32::from(batch), ..AccountSettings::default() };
+        let new = NewAccount { platform: "bench".into(), name: format!("account {n}"), token, settings };
+        Ok(self.store.create_account(self.ws, new).await?)
+    }
+
+    async fn channel(&self, account_id: AccountId, n: usize, batch: u16) -> anyhow::Result<ChannelId> {
+        let settings = ChannelSettings { max_parallel: i32::from(batch), ..ChannelSettings::default() };
+        let new = NewChannel { account_id, name: format!("channel {n}"), target: format!("-{n}"), settings };
+        Ok(self.store.create_channel(self.ws, new).await?)
+    }
+
+    /// One message for one channel each, in batches; returns deliveries a second.
+    async fn enqueue(
+        &self,
+        channels: &[ChannelId],
+        rows: usize,
+        batch: usize,
+        progress: &ProgressBar,
+    ) -> anyhow::Result<f64> {
+        let kind = channels.len();
+        let started = Instant::now();
+        let mut done = 0;
+        while done < rows {
+            let n = batch.min(rows - done);
+            let messages = (done..done + n)
+                .map(|i| message(&format!("{}-{kind}-{rows}-{i}", self.run_id), channels[i % kind]));
+            self.store.enqueue(self.ws, messages.collect()).await?;
+            done += n;
+            progress.inc(n as u64);
+        }
+        Ok(rows as f64 / started.elapsed().as_secs_f64())
+    }
+
+    /// Claims and commits until nothing is due.
+    async fn drain(&self, batch: usize, progress: &ProgressBar) -> anyhow::Result<Drain> {
+        let mut latencies = Vec::new();
+        let mut rows = 0;
+        let started = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let claimed = self.claim(batch).await?;
+            latencies.push(asked.elapsed());
+            if claimed.is_empty() {
+                break;
+            }
+            rows += claimed.len();
+            progress.inc(claimed.len() as u64);
+            self.store.commit(claimed.iter().map(sent).collect()).await?;
+        }
+        let per_second = rows as f64 / started.elapsed().as_secs_f64();
+        latencies.sort_unstable();
+        let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+        Ok(Drain { per_second, p50: at(0.5), p99: at(0.99) })
+    }
+
+    async fn claim(&self, limit: usize) -> anyhow::Result<Vec<Claim>> {
+        let request = ClaimRequest {
+            whose: Whose::Everyone,
+            run_id: self.run_id.clone(),
+            limit,
+            ahead: Span::ZERO,
+            lease: LEASE,
+        };
+        Ok(self.store.claim(request).await?.claims)
+    }
+
+    /// An account that a flood reply has sent to sleep for a day; everything for it stays blocked.
+    async fn cool_down(&self) -> anyhow::Result<ChannelId> {
+        let account = self.account(ACCOUNTS, 1).await?;
+        let channel = self.channel(account, ACCOUNTS * CHANNELS_OF_ACCOUNT, 1).await?;
+        self.store.enqueue(self.ws, vec![message(&format!("{}-flood", self.run_id), channel)]).await?;
+        for claim in self.claim(1).await? {
+            let flood = Failure::new(Category::Transient, Scope::Platform, "429", "").retry_after(86_400_000);
+            self.store.commit(vec![finish(&claim, Outcome::Failed(flood))]).await?;
+        }
+        Ok(channel)
+    }
+}
+
+fn message(name: &str, channel: ChannelId) -> NewMessage {
+    NewMessage {
+        source: "bench".into(),
+        origin_id: name.into(),
+        idempotency_key: None,
+        payload: json!({"text": "Пропала собака, звоните +7 900 000-00-00"}),
+        content_hash: name.into(),
+        hash_version: 1,
+        fingerprint: None,
+        kind: "lost".into(),
+        facts: json!({}),
+        facts_version: 1,
+        tags: Vec::new(),
+        origin: json!({}),
+        case_id: None,
+        channels: vec![channel],
+        priority: domain::delivery::Priority::Urgent,
+        run_at: None,
+        skipped: None,
+    }
+}
+
+fn sent(claim: &Claim) -> Finish {
+    let provider_message_id = Some(claim.delivery_id.to_string());
+    finish(claim, Outcome::Sent(Sent { provider_message_id, raw: Value::Null }))
+}
+
+fn finish(claim: &Claim, outcome: Outcome) -> Finish {
+    Finish {
+        workspace_id: claim.workspace_id,
+        delivery_id: claim.delivery_id,
+        claim_token: claim.claim_token,
+        ending: FinishKind::Outcome(outcome),
+        chance: Chance::NONE,
+    }
+}
+
+fn bar(rows: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:16} {wide_bar} {human_pos}/{human_len} {eta}");
+    ProgressBar::new(rows).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are what this command is for")]
+fn print(args: &Queue, figures: &Value) -> anyhow::Result<()> {
+    if args.json {
+        println!("{}", serde_json::to_string(figures)?);
+        return Ok(());
+    }
+    let number = |path: &str| figures.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    println!("floor, bare SQL        {:>10.0} deliveries/s", number("/floor/drain_per_second"));
+    println!("enqueue                {:>10.0} deliveries/s", number("/enqueue_per_second"));
+    println!("drain, {:>7} rows    {:>10.0} deliveries/s", args.rows, number("/small/drain_per_second"));
+    println!("drain, {:>7} behind  {:>10.0} deliveries/s", args.backlog, number("/large/drain_per_second"));
+    println!("drain to floor         {:>10.2}   (promised: 0.35 or more)", number("/ratios/drain_to_floor"));
+    println!(
+        "large to small drain   {:>10.2}   (promised: 0.8 or more)",
+        number("/ratios/large_to_small_drain")
+    );
+    println!(
+        "large to small p99     {:>10.2}   (promised: 3 or less)",
+        number("/ratios/large_to_small_claim_p99")
+    );
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! `--db` and the key file: how every command finds its database.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use store::{Address, Keyring};
+
+#[derive(Debug, Args)]
+pub struct Database {
+    /// Database address: sqlite:FILE or postgres://USER@HOST/DATABASE
+    ///
+    /// Without it RUPOR_DB counts, then DATABASE_URL, then sqlite:rupor.db.
+    #[arg(long = "db", value_name = "ADDRESS", env = "RUPOR_DB", hide_env_values = true)]
+    address: Option<String>,
+    /// File with the key that seals tokens [default: beside the database, or rupor.key]
+    #[arg(long, value_name = "FILE", env = "RUPOR_KEY_FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl Database {
+    pub fn address(&self) -> anyhow::Result<Address> {
+        let text = match &self.address {
+            Some(address) => address.clone(),
+            None => std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:rupor.db".into()),
+        };
+        Ok(Address::parse(&text)?)
+    }
+
+    pub fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
+        let path = match (&self.key_file, address) {
+            (Some(path), _) => path.clone(),
+            (None, Address::Sqlite(store::address::SqlitePath::File(file))) => file.with_extension("key"),
+            (None, _) => PathBuf::from("rupor.key"),
+        };
+        Ok(Keyring::at(&path)?)
+    }
+}

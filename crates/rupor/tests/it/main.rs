@@ -1,0 +1,3 @@
+//! The product as a whole: its documents and its command line.
+
+mod promises;

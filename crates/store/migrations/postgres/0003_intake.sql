@@ -1,0 +1,1 @@
+-- The PostgreSQL twin is still to be written.

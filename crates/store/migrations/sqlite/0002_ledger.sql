@@ -1,0 +1,218 @@
+-- Messages, deliveries and the queue.
+--
+-- `deliveries` is the row people read. The hot path walks `ready` and `inflight`: a delivery is in one of them
+-- or terminal, and every move is one transaction that also writes `deliveries.status`.
+-- No index stands on a column that the hot path updates.
+
+CREATE TABLE cases (
+    case_id      INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL REFERENCES workspaces,
+    kind         TEXT    NOT NULL,
+    title        TEXT    NOT NULL DEFAULT '',
+    facts        TEXT    NOT NULL DEFAULT '{}',
+    opened_at    INTEGER NOT NULL,
+    last_seen_at INTEGER NOT NULL,
+    closed_at    INTEGER,
+    closed_by    INTEGER,                           -- the message that told the end
+    n_messages   INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (workspace_id, case_id)
+) STRICT;
+
+CREATE TABLE messages (
+    message_id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id    INTEGER NOT NULL REFERENCES workspaces,
+    source          TEXT    NOT NULL,               -- e.g. vk:-123, push:door, cli
+    origin_id       TEXT    NOT NULL,               -- the source's own id of the post
+    idempotency_key TEXT,
+    request_hash    TEXT    NOT NULL,               -- the same key with another body is an error
+    payload         TEXT    NOT NULL,
+    content_hash    TEXT    NOT NULL,
+    hash_version    INTEGER NOT NULL,
+    fingerprint     TEXT,
+    kind            TEXT    NOT NULL DEFAULT 'other',
+    facts           TEXT    NOT NULL DEFAULT '{}',
+    facts_version   INTEGER NOT NULL DEFAULT 0,
+    tags            TEXT    NOT NULL DEFAULT '[]',
+    origin          TEXT    NOT NULL DEFAULT '{}',  -- owner id, post id, url, date, edited
+    case_id         INTEGER,
+    revision        INTEGER NOT NULL DEFAULT 1 CHECK (revision >= 1),
+    seen_count      INTEGER NOT NULL DEFAULT 1,
+    last_seen_at    INTEGER NOT NULL,
+    skipped         TEXT,                           -- why nothing was delivered
+    created_at      INTEGER NOT NULL,
+    FOREIGN KEY (workspace_id, case_id) REFERENCES cases (workspace_id, case_id),
+    UNIQUE (workspace_id, source, origin_id),
+    UNIQUE (workspace_id, idempotency_key),
+    UNIQUE (workspace_id, message_id)
+) STRICT;
+CREATE INDEX messages_fingerprint ON messages (workspace_id, fingerprint) WHERE fingerprint IS NOT NULL;
+CREATE INDEX messages_case ON messages (workspace_id, case_id) WHERE case_id IS NOT NULL;
+
+CREATE TABLE deliveries (
+    delivery_id     INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused, also after retention
+    workspace_id    INTEGER NOT NULL,
+    lane_id         INTEGER NOT NULL,
+    account_id      INTEGER NOT NULL,
+    channel_id      INTEGER,
+    recipient_id    INTEGER,
+    message_id      INTEGER NOT NULL,
+    revision        INTEGER NOT NULL DEFAULT 1,
+    action          TEXT    NOT NULL DEFAULT 'send' CHECK (action IN ('send', 'edit', 'reply', 'delete')),
+    target_delivery INTEGER,
+    generation      INTEGER NOT NULL DEFAULT 0 CHECK (generation >= 0),
+    parent_delivery INTEGER,                        -- the one an operator requeued
+    priority        INTEGER NOT NULL DEFAULT 0 CHECK (priority IN (0, 1)),
+    status          TEXT    NOT NULL CHECK (status IN ('queued', 'retry', 'claimed', 'sending', 'sent', 'deduped', 'failed_permanent', 'dead')),
+    reason          TEXT,
+    claim_token     TEXT,
+    claim_seq       INTEGER NOT NULL DEFAULT 0,
+    attempt         INTEGER NOT NULL DEFAULT 0,
+    charged         INTEGER NOT NULL DEFAULT 0,
+    flood_waits     INTEGER NOT NULL DEFAULT 0,
+    not_ready_waits INTEGER NOT NULL DEFAULT 0,
+    unknowns        INTEGER NOT NULL DEFAULT 0,
+    lost_claims     INTEGER NOT NULL DEFAULT 0,
+    flood_since     INTEGER,
+    run_at          INTEGER,                        -- when it is due, while pending
+    position        INTEGER,                        -- its place in `ready`, while pending
+    lease_until     INTEGER,
+    slot_at         INTEGER,
+    expires_at      INTEGER,
+    parts           TEXT    NOT NULL DEFAULT '[]',  -- provider ids of the parts done, in order
+    provider_message_id TEXT,
+    idempotency_key TEXT    NOT NULL,               -- given to platforms that recognise repeats; new in every generation
+    last_error      TEXT,
+    queued_at       INTEGER NOT NULL,
+    claimed_at      INTEGER,
+    sending_at      INTEGER,
+    retry_at        INTEGER,                        -- when it last came back to wait
+    sent_at         INTEGER,
+    ended_at        INTEGER,
+    FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id),
+    FOREIGN KEY (workspace_id, channel_id) REFERENCES channels (workspace_id, channel_id),
+    CHECK ((channel_id IS NULL) <> (recipient_id IS NULL)),
+    CHECK ((status IN ('claimed', 'sending')) = (claim_token IS NOT NULL)),
+    CHECK ((status IN ('claimed', 'sending')) = (lease_until IS NOT NULL)),
+    CHECK ((status IN ('queued', 'retry')) = (run_at IS NOT NULL)),
+    CHECK ((status IN ('queued', 'retry')) = (position IS NOT NULL)),
+    CHECK ((status = 'sent') = (sent_at IS NOT NULL)),
+    CHECK ((status IN ('sent', 'deduped', 'failed_permanent', 'dead')) = (ended_at IS NOT NULL)),
+    CHECK (status NOT IN ('deduped', 'failed_permanent', 'dead') OR reason IS NOT NULL),
+    CHECK (charged BETWEEN 0 AND attempt AND unknowns BETWEEN 0 AND attempt AND lost_claims BETWEEN 0 AND attempt),
+    CHECK (attempt <= claim_seq)
+) STRICT;
+CREATE UNIQUE INDEX deliveries_of_channel ON deliveries (message_id, channel_id, action, revision, generation) WHERE channel_id IS NOT NULL;
+CREATE UNIQUE INDEX deliveries_of_recipient ON deliveries (message_id, recipient_id, action, revision, generation) WHERE recipient_id IS NOT NULL;
+CREATE INDEX deliveries_of_lane ON deliveries (lane_id, delivery_id);
+CREATE INDEX deliveries_of_workspace ON deliveries (workspace_id, delivery_id);
+
+-- A CHECK cannot see the old row; this can. A claim performs both of its arrows in one statement
+-- (queued|retry → claimed → sending), which shows in attempt and claim_seq.
+CREATE TRIGGER deliveries_transition
+BEFORE UPDATE OF status ON deliveries
+WHEN OLD.status <> NEW.status
+ AND NOT (
+      (OLD.status IN ('queued', 'retry') AND NEW.status = 'claimed')
+   OR (OLD.status IN ('queued', 'retry') AND NEW.status = 'sending' AND NEW.attempt = OLD.attempt + 1 AND NEW.claim_seq = OLD.claim_seq + 1)
+   OR (OLD.status = 'claimed' AND NEW.status = 'sending' AND NEW.attempt = OLD.attempt + 1)
+   OR (OLD.status = 'sending' AND NEW.status IN ('sent', 'retry', 'failed_permanent', 'dead') AND NEW.attempt = OLD.attempt)
+   OR (OLD.status IN ('queued', 'retry') AND NEW.status IN ('deduped', 'failed_permanent', 'dead') AND NEW.attempt = OLD.attempt)
+ )
+BEGIN
+    SELECT RAISE(ABORT, 'deliveries: illegal transition');
+END;
+
+-- Waiting rows. First by (priority, position) is next: an ordered lane's position is the delivery id,
+-- an unordered lane's is run_at.
+CREATE TABLE ready (
+    lane_id      INTEGER NOT NULL,
+    priority     INTEGER NOT NULL,
+    position     INTEGER NOT NULL,
+    delivery_id  INTEGER NOT NULL,
+    workspace_id INTEGER NOT NULL,
+    run_at       INTEGER NOT NULL,
+    expires_at   INTEGER,
+    suspect      INTEGER NOT NULL DEFAULT 0 CHECK (suspect IN (0, 1)),  -- lost a claim before: claimed alone
+    PRIMARY KEY (lane_id, priority, position, delivery_id)
+) STRICT, WITHOUT ROWID;
+
+-- Rows that somebody holds. Parallelism is derived from here, never from counters that strangers move.
+CREATE TABLE inflight (
+    delivery_id  INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL,
+    account_id   INTEGER NOT NULL,
+    lane_id      INTEGER NOT NULL,
+    claim_token  TEXT    NOT NULL,
+    claim_seq    INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    run_id       TEXT    NOT NULL,
+    claimed_at   INTEGER NOT NULL,
+    slot_at      INTEGER NOT NULL,
+    lease_until  INTEGER NOT NULL,
+    requested_at INTEGER                            -- a request may have left us from here on
+) STRICT;
+CREATE INDEX inflight_of_lane ON inflight (lane_id);
+CREATE INDEX inflight_of_account ON inflight (account_id);
+CREATE INDEX inflight_lease ON inflight (lease_until, delivery_id);
+
+-- One row per ended attempt; the open one is the `inflight` row.
+CREATE TABLE attempts (
+    delivery_id  INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    workspace_id INTEGER NOT NULL,
+    claim_token  TEXT    NOT NULL,
+    claim_seq    INTEGER NOT NULL,
+    run_id       TEXT    NOT NULL,
+    started_at   INTEGER NOT NULL,
+    slot_at      INTEGER,
+    requested_at INTEGER,
+    finished_at  INTEGER NOT NULL,
+    outcome      TEXT    NOT NULL CHECK (outcome IN ('sent', 'retry', 'failed_permanent', 'dead', 'released', 'lease_expired', 'late_success')),
+    error        TEXT,
+    provider_message_id TEXT,
+    PRIMARY KEY (delivery_id, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- What was said in a channel, or is on its way: the guard against saying it twice.
+CREATE TABLE dedup_index (
+    workspace_id  INTEGER NOT NULL,
+    channel_id    INTEGER NOT NULL,
+    mode          TEXT    NOT NULL,
+    version       INTEGER NOT NULL,
+    key           TEXT    NOT NULL,
+    kind          TEXT    NOT NULL,
+    state         TEXT    NOT NULL CHECK (state IN ('in_flight', 'sent')),
+    delivery_id   INTEGER NOT NULL,
+    first_origin  TEXT    NOT NULL DEFAULT '{}',
+    provider_message_id TEXT,
+    first_sent_at INTEGER,
+    sent_at       INTEGER,
+    last_seen_at  INTEGER NOT NULL,
+    count         INTEGER NOT NULL DEFAULT 1,
+    PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind),
+    CHECK ((state = 'sent') = (sent_at IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX dedup_index_delivery ON dedup_index (delivery_id);
+CREATE INDEX dedup_index_sent ON dedup_index (sent_at) WHERE sent_at IS NOT NULL;
+
+CREATE TABLE events (
+    event_id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    name         TEXT    NOT NULL CHECK (name IN (
+        'enqueued', 'deduped', 'retry_scheduled', 'retry_exhausted', 'dead_letter', 'failed_permanent',
+        'outcome_unknown', 'late_success', 'lease_recovered', 'channel_paused', 'channel_resumed',
+        'channel_disabled', 'channel_removed', 'account_paused', 'account_resumed', 'cooldown', 'ingest_skipped',
+        'ingress_rejected', 'edited', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
+    message_id   INTEGER,
+    delivery_id  INTEGER,
+    channel_id   INTEGER,
+    account_id   INTEGER,
+    detail       TEXT    NOT NULL DEFAULT '{}'
+) STRICT;
+CREATE INDEX events_of_workspace ON events (workspace_id, event_id);
+CREATE INDEX events_of_delivery ON events (delivery_id) WHERE delivery_id IS NOT NULL;
+CREATE TRIGGER events_append_only BEFORE UPDATE ON events
+BEGIN
+    SELECT RAISE(ABORT, 'events: append only');
+END;

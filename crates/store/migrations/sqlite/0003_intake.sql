@@ -1,0 +1,82 @@
+-- Where posts come from, and the bytes they bring.
+
+CREATE TABLE media_origin (
+    sha256       TEXT    NOT NULL,
+    workspace_id INTEGER NOT NULL REFERENCES workspaces,
+    mime         TEXT    NOT NULL,
+    bytes_count  INTEGER NOT NULL CHECK (bytes_count >= 0),
+    width        INTEGER,
+    height       INTEGER,
+    picture_hash TEXT,
+    source_url   TEXT,
+    bytes        BLOB,                              -- NULL here: the bytes lie in a folder; PostgreSQL keeps them in the row
+    created_at   INTEGER NOT NULL,
+    last_used_at INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, sha256)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE media_blobs (
+    workspace_id INTEGER NOT NULL,
+    account_id   INTEGER NOT NULL,
+    sha256       TEXT    NOT NULL,
+    kind         TEXT    NOT NULL,
+    handle       TEXT    NOT NULL,
+    expires_at   INTEGER,
+    created_at   INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, account_id, sha256, kind),
+    FOREIGN KEY (workspace_id, account_id) REFERENCES accounts (workspace_id, account_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pull_sources (
+    source_id    INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL REFERENCES workspaces,
+    kind         TEXT    NOT NULL,
+    name         TEXT    NOT NULL,
+    address      TEXT    NOT NULL,
+    account_id   INTEGER,
+    enabled      INTEGER NOT NULL DEFAULT 1 CHECK (enabled IN (0, 1)),
+    settings     TEXT    NOT NULL DEFAULT '{}',
+    created_at   INTEGER NOT NULL,
+    FOREIGN KEY (workspace_id, account_id) REFERENCES accounts (workspace_id, account_id),
+    UNIQUE (workspace_id, name),
+    UNIQUE (workspace_id, source_id)
+) STRICT;
+
+CREATE TABLE pull_cursors (
+    source_id    INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL,
+    cursor       TEXT    NOT NULL DEFAULT '{}',
+    next_poll_at INTEGER NOT NULL DEFAULT 0,
+    lease_until  INTEGER NOT NULL DEFAULT 0,        -- one node polls a source at a time
+    lease_owner  TEXT,
+    failing_since INTEGER,
+    last_error   TEXT,
+    updated_at   INTEGER NOT NULL,
+    FOREIGN KEY (workspace_id, source_id) REFERENCES pull_sources (workspace_id, source_id)
+) STRICT;
+
+CREATE TABLE ingest_runs (
+    run_id       INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL REFERENCES workspaces,
+    source       TEXT    NOT NULL,
+    started_at   INTEGER NOT NULL,
+    finished_at  INTEGER,
+    seen         INTEGER NOT NULL DEFAULT 0,
+    stored       INTEGER NOT NULL DEFAULT 0,
+    skipped      INTEGER NOT NULL DEFAULT 0,
+    enqueued     INTEGER NOT NULL DEFAULT 0,
+    error        TEXT
+) STRICT;
+CREATE INDEX ingest_runs_of_workspace ON ingest_runs (workspace_id, run_id);
+
+CREATE TABLE ingress_receipts (
+    workspace_id INTEGER NOT NULL,
+    endpoint_id  INTEGER NOT NULL,
+    key          TEXT    NOT NULL,
+    request_hash TEXT    NOT NULL,
+    response     TEXT    NOT NULL,
+    received_at  INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, endpoint_id, key),
+    FOREIGN KEY (workspace_id, endpoint_id) REFERENCES workspace_endpoints (workspace_id, endpoint_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX ingress_receipts_age ON ingress_receipts (received_at);

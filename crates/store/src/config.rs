@@ -1,0 +1,246 @@
+//! Config is rows: workspaces, endpoints, accounts, channels and limits, as callers give and get them.
+
+use domain::delivery::AmbiguityPolicy;
+use domain::ids::{AccountId, ChannelId, EndpointId, WorkspaceId};
+use domain::time::{Span, Timestamp};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Result, StoreError};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Workspace {
+    pub workspace_id: WorkspaceId,
+    pub name: String,
+    /// Nothing of this workspace is sent while it is held.
+    pub held: bool,
+}
+
+#[derive(Debug)]
+pub struct NewEndpoint {
+    pub name: String,
+    /// `push`, or the platform whose webhook it is.
+    pub kind: String,
+    pub secret: SecretString,
+    pub settings: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Endpoint {
+    pub endpoint_id: EndpointId,
+    pub workspace_id: WorkspaceId,
+    pub name: String,
+    pub kind: String,
+    pub enabled: bool,
+    pub settings: Value,
+}
+
+#[derive(Debug)]
+pub struct NewAccount {
+    pub platform: String,
+    pub name: String,
+    pub token: SecretString,
+    pub settings: AccountSettings,
+}
+
+/// Everything of an account that an operator may set. Written whole: a change replaces all of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AccountSettings {
+    pub kind: String,
+    pub tier: String,
+    /// Requests a second; `None`: only what the platform itself allows.
+    pub rate: Option<f64>,
+    pub burst: i32,
+    pub max_parallel: i32,
+    pub retry_parallel: i32,
+    pub api_base: Option<String>,
+    pub proxy: Option<String>,
+    pub extra_roots: Option<String>,
+    pub settings: Value,
+}
+
+impl AccountSettings {
+    pub(crate) fn validate(&self) -> Result<()> {
+        let bad = |problem: &str| Err(StoreError::invalid("account", problem));
+        match self {
+            s if s.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) => {
+                bad("rate must be above 0 a second")
+            }
+            s if s.burst < 1 => bad("burst must be at least 1"),
+            s if s.max_parallel < 1 || s.retry_parallel < 1 => {
+                bad("max_parallel and retry_parallel start at 1")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for AccountSettings {
+    fn default() -> AccountSettings {
+        AccountSettings {
+            kind: "bot".into(),
+            tier: "standard".into(),
+            rate: None,
+            burst: 1,
+            max_parallel: 8,
+            retry_parallel: 2,
+            api_base: None,
+            proxy: None,
+            extra_roots: None,
+            settings: Value::Object(serde_json::Map::new()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Account {
+    pub account_id: AccountId,
+    pub workspace_id: WorkspaceId,
+    pub platform: String,
+    pub name: String,
+    /// A keyed hash of the token, never the token; equal tokens share one budget.
+    pub fingerprint: String,
+    pub settings: AccountSettings,
+    pub paused: bool,
+    pub paused_why: Option<String>,
+    pub paused_at: Option<Timestamp>,
+    pub cooldown_until: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub struct NewChannel {
+    pub account_id: AccountId,
+    pub name: String,
+    pub target: String,
+    pub settings: ChannelSettings,
+}
+
+/// Everything of a channel that an operator may set. Written whole: a change replaces all of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChannelSettings {
+    pub chat_kind: ChatKind,
+    pub rate: Option<f64>,
+    /// 1 keeps the order.
+    pub max_parallel: i32,
+    pub ambiguity: AmbiguityPolicy,
+    pub dedup: DedupMode,
+    pub dedup_ttl: Span,
+    pub max_age: Option<Span>,
+    pub template: Option<String>,
+    pub parse_mode: Option<String>,
+    pub body_max: i32,
+    pub overflow: Overflow,
+    pub max_media: i32,
+    pub route: Option<String>,
+    pub quiet_hours: Option<String>,
+    pub time_zone: Option<String>,
+    pub settings: Value,
+}
+
+impl ChannelSettings {
+    pub(crate) fn validate(&self) -> Result<()> {
+        let bad = |problem: &str| Err(StoreError::invalid("channel", problem));
+        match self {
+            s if s.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) => {
+                bad("rate must be above 0 a second")
+            }
+            s if s.max_parallel < 1 => bad("max_parallel starts at 1, which keeps the order"),
+            s if s.dedup_ttl.0 < 0 => bad("dedup_ttl must not be negative"),
+            s if s.max_age.is_some_and(|age| age.0 <= 0) => bad("max_age must be positive"),
+            s if s.body_max < 1 => bad("body_max must be positive"),
+            s if s.max_media < 0 => bad("max_media must not be negative"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for ChannelSettings {
+    fn default() -> ChannelSettings {
+        ChannelSettings {
+            chat_kind: ChatKind::Channel,
+            rate: None,
+            max_parallel: 1,
+            ambiguity: AmbiguityPolicy::ResendOnce,
+            dedup: DedupMode::Content,
+            dedup_ttl: domain::limits::DEDUP_TTL,
+            max_age: None,
+            template: None,
+            parse_mode: None,
+            body_max: 3_500,
+            overflow: Overflow::Cut,
+            max_media: 10,
+            route: None,
+            quiet_hours: None,
+            time_zone: None,
+            settings: Value::Object(serde_json::Map::new()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Channel {
+    pub channel_id: ChannelId,
+    pub workspace_id: WorkspaceId,
+    pub account_id: AccountId,
+    pub platform: String,
+    pub name: String,
+    pub target: String,
+    pub settings: ChannelSettings,
+    pub enabled: bool,
+    pub disabled_by: Option<DisabledBy>,
+    pub paused_until: Timestamp,
+    pub paused_why: Option<String>,
+    pub error_streak: i32,
+}
+
+/// A closed list of words that stand in a column: the enum, its text, and the way back.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($arm:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($arm),+ }
+
+        impl $name {
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$arm => $text),+ }
+            }
+
+            pub fn parse(text: &str) -> Option<$name> {
+                match text { $($text => Some($name::$arm),)+ _ => None }
+            }
+        }
+    };
+}
+
+words! {
+    /// What kind of chat a target is; the platform's speed limit depends on it.
+    ChatKind { Private = "private", Group = "group", Channel = "channel" }
+}
+words! {
+    /// What counts as the same thing in a channel.
+    DedupMode { Content = "content", Fingerprint = "fingerprint", Case = "case", Off = "off" }
+}
+words! {
+    /// What happens to a text that is too long.
+    Overflow { Cut = "cut", Split = "split" }
+}
+words! {
+    /// An operator's no keeps new posts out; an automatic one keeps them waiting.
+    DisabledBy { Operator = "operator", Auto = "auto" }
+}
+
+pub(crate) fn require_token(token: &SecretString) -> Result<()> {
+    if token.expose_secret().trim().is_empty() {
+        return Err(StoreError::invalid("account", "the token is empty; give the one the platform issued"));
+    }
+    Ok(())
+}
+
+/// A door's secret is random and long, so a plain fast hash is enough; equal time by comparing hashes.
+pub(crate) fn secret_hash(secret: &SecretString) -> String {
+    blake3::hash(secret.expose_secret().as_bytes()).to_hex().to_string()
+}

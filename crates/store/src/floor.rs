@@ -1,0 +1,204 @@
+//! The floor under `rupor bench queue`: the same rows through bare batched SQL, without a single rule.
+//!
+//! One wide table of the width of `deliveries`, an index to fetch by, claim and finish in one statement each, the
+//! same batch size, one connection and the same durability. What the queue costs above this is what its promises cost.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use crate::address::Address;
+use crate::error::{Result, StoreError};
+use crate::sqlite;
+
+/// How long the two halves took.
+#[derive(Debug, Clone, Copy)]
+pub struct Floor {
+    pub insert: Duration,
+    pub drain: Duration,
+}
+
+const COLUMNS: &str =
+    "id, workspace_id, lane_id, account_id, channel_id, message_id, revision, action, generation, priority,
+    status, claim_seq, attempt, charged, run_at, idempotency_key, parts, queued_at";
+
+/// Runs `rows` rows through in batches of `batch`, and leaves nothing behind.
+pub async fn measure(address: &Address, rows: usize, batch: usize) -> Result<Floor> {
+    match address {
+        Address::Sqlite(path) => {
+            let connection = sqlite::bare_connection(path)?;
+            let problem = |error: rusqlite::Error| StoreError::Database(error.to_string());
+            measure_sqlite(&connection, rows, batch).map_err(problem)
+        }
+        Address::Postgres(url) => {
+            let problem = |error: tokio_postgres::Error| StoreError::Unreachable {
+                address: url.to_string(),
+                problem: error.to_string(),
+            };
+            let (client, connection) =
+                tokio_postgres::connect(url.expose(), tokio_postgres::NoTls).await.map_err(problem)?;
+            let driver = tokio::spawn(connection);
+            let floor = measure_postgres(&client, rows, batch).await.map_err(problem);
+            driver.abort();
+            floor
+        }
+    }
+}
+
+fn measure_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlite::Result<Floor> {
+    connection.execute_batch(
+        "DROP TABLE IF EXISTS bench_floor;
+         CREATE TABLE bench_floor (
+             id INTEGER PRIMARY KEY, workspace_id INTEGER, lane_id INTEGER, account_id INTEGER, channel_id INTEGER,
+             message_id INTEGER, revision INTEGER, action TEXT, generation INTEGER, priority INTEGER, status TEXT,
+             claim_token TEXT, claim_seq INTEGER, attempt INTEGER, charged INTEGER, run_at INTEGER, lease_until INTEGER,
+             idempotency_key TEXT, parts TEXT, provider_message_id TEXT, queued_at INTEGER, sent_at INTEGER, ended_at INTEGER
+         ) STRICT;
+         CREATE INDEX bench_floor_due ON bench_floor (run_at, id) WHERE status = 'queued';",
+    )?;
+    let insert = time(|| insert_sqlite(connection, rows, batch))?;
+    let drain = time(|| drain_sqlite(connection, batch))?;
+    connection.execute_batch("DROP TABLE bench_floor")?;
+    Ok(Floor { insert, drain })
+}
+
+fn insert_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlite::Result<()> {
+    let sql = format!(
+        "INSERT INTO bench_floor ({COLUMNS})
+         VALUES (?1, 1, ?1 % 100, ?1 % 50, ?1 % 100, ?1, 1, 'send', 0, 0, 'queued', 0, 0, 0, ?2, 'd' || ?1, '[]', ?2)"
+    );
+    let mut id = 0_i64;
+    while (id as usize) < rows {
+        let tx = connection.unchecked_transaction()?;
+        {
+            let mut statement = tx.prepare_cached(&sql)?;
+            for _ in 0..batch.min(rows - id as usize) {
+                id += 1;
+                statement.execute((id, 1_794_744_000_000_000 + id))?;
+            }
+        }
+        tx.commit()?;
+    }
+    Ok(())
+}
+
+fn drain_sqlite(connection: &Connection, batch: usize) -> rusqlite::Result<()> {
+    const CLAIM: &str = "
+        UPDATE bench_floor
+           SET status = 'sending', claim_token = 'a38f25dc-7a04-4a8a-9d6b-4f5b6cf2f1c7', claim_seq = claim_seq + 1,
+               attempt = attempt + 1, run_at = NULL, lease_until = ?1
+         WHERE id IN (SELECT id FROM bench_floor WHERE status = 'queued' ORDER BY run_at, id LIMIT ?2)
+        RETURNING id, workspace_id, lane_id, account_id, channel_id, message_id, idempotency_key";
+    const FINISH: &str = "
+        UPDATE bench_floor
+           SET status = 'sent', claim_token = NULL, lease_until = NULL, provider_message_id = ?2, sent_at = ?3, ended_at = ?3
+         WHERE id = ?1 AND status = 'sending'";
+    loop {
+        let tx = connection.unchecked_transaction()?;
+        let ids: Vec<(i64, String)> = tx
+            .prepare_cached(CLAIM)?
+            .query_map((1_794_744_060_000_000_i64, batch as i64), |row| Ok((row.get(0)?, row.get(6)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        tx.commit()?;
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let tx = connection.unchecked_transaction()?;
+        {
+            let mut finish = tx.prepare_cached(FINISH)?;
+            for (id, key) in &ids {
+                finish.execute((id, key, 1_794_744_001_000_000_i64))?;
+            }
+        }
+        tx.commit()?;
+    }
+}
+
+async fn measure_postgres(
+    client: &tokio_postgres::Client,
+    rows: usize,
+    batch: usize,
+) -> std::result::Result<Floor, tokio_postgres::Error> {
+    client
+        .batch_execute(
+            "DROP TABLE IF EXISTS bench_floor;
+             CREATE TABLE bench_floor (
+                 id bigint PRIMARY KEY, workspace_id bigint, lane_id bigint, account_id bigint, channel_id bigint,
+                 message_id bigint, revision integer, action text, generation integer, priority smallint, status text,
+                 claim_token uuid, claim_seq bigint, attempt integer, charged integer, run_at timestamptz,
+                 lease_until timestamptz, idempotency_key text, parts jsonb, provider_message_id text,
+                 queued_at timestamptz, sent_at timestamptz, ended_at timestamptz
+             ) WITH (fillfactor = 70);
+             CREATE INDEX bench_floor_due ON bench_floor (run_at, id) WHERE status = 'queued';",
+        )
+        .await?;
+    let started = Instant::now();
+    insert_postgres(client, rows, batch).await?;
+    let insert = started.elapsed();
+    client.batch_execute("ANALYZE bench_floor").await?;
+    let started = Instant::now();
+    drain_postgres(client, batch).await?;
+    let drain = started.elapsed();
+    client.batch_execute("DROP TABLE bench_floor").await?;
+    Ok(Floor { insert, drain })
+}
+
+async fn insert_postgres(
+    client: &tokio_postgres::Client,
+    rows: usize,
+    batch: usize,
+) -> std::result::Result<(), tokio_postgres::Error> {
+    let sql = format!(
+        "INSERT INTO bench_floor ({COLUMNS})
+         SELECT id, 1, id % 100, id % 50, id % 100, id, 1, 'send', 0, 0, 'queued', 0, 0, 0, clock_timestamp(), 'd' || id, '[]',
+                clock_timestamp()
+           FROM unnest($1::bigint[]) AS id"
+    );
+    let insert = client.prepare(&sql).await?;
+    let ids: Vec<i64> = (1..).take(rows).collect();
+    for ids in ids.chunks(batch) {
+        client.execute(&insert, &[&ids]).await?;
+    }
+    Ok(())
+}
+
+/// Ids travel as an array: a LIMIT parameter beside an UPDATE FROM makes the planner scan everything.
+async fn drain_postgres(
+    client: &tokio_postgres::Client,
+    batch: usize,
+) -> std::result::Result<(), tokio_postgres::Error> {
+    let claim = client
+        .prepare(&format!(
+            "UPDATE bench_floor
+                SET status = 'sending', claim_token = gen_random_uuid(), claim_seq = claim_seq + 1, attempt = attempt + 1,
+                    run_at = NULL, lease_until = clock_timestamp() + interval '60 s'
+              WHERE id = ANY (ARRAY(SELECT id FROM bench_floor WHERE status = 'queued' ORDER BY run_at, id LIMIT {batch}
+                                       FOR UPDATE SKIP LOCKED))
+              RETURNING id, workspace_id, lane_id, account_id, channel_id, message_id, idempotency_key"
+        ))
+        .await?;
+    let finish = client
+        .prepare(
+            "UPDATE bench_floor AS b
+                SET status = 'sent', claim_token = NULL, lease_until = NULL, provider_message_id = f.provider_id,
+                    sent_at = clock_timestamp(), ended_at = clock_timestamp()
+               FROM unnest($1::bigint[], $2::text[]) AS f (id, provider_id)
+              WHERE b.id = f.id AND b.status = 'sending'",
+        )
+        .await?;
+    loop {
+        let claimed = client.query(&claim, &[]).await?;
+        if claimed.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<i64> = claimed.iter().map(|row| row.get(0)).collect();
+        let keys: Vec<String> = claimed.iter().map(|row| row.get(6)).collect();
+        client.execute(&finish, &[&ids, &keys]).await?;
+    }
+}
+
+fn time(work: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<Duration> {
+    let started = Instant::now();
+    work()?;
+    Ok(started.elapsed())
+}

@@ -1,0 +1,284 @@
+//! Accounts and the rate groups that their tokens share.
+
+use domain::ids::{AccountId, WorkspaceId};
+use domain::pacing::interval;
+use domain::time::{Span, Timestamp};
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::heads::{NewEvent, Touched, event};
+use super::workspaces::{config_changed, require_workspace};
+use super::{Sqlite, Tx, Urgency, rows};
+use crate::config::{Account, AccountSettings, NewAccount, require_token};
+use crate::error::{Result, StoreError};
+
+const INSERT_GROUP: &str =
+    "INSERT INTO rate_groups (platform, fingerprint) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+const SELECT_GROUP: &str = "SELECT group_id FROM rate_groups WHERE platform = ?1 AND fingerprint = ?2";
+const INSERT_ACCOUNT: &str = "
+INSERT INTO accounts (workspace_id, platform, name, kind, tier, token_sealed, fingerprint, group_id, rate, burst,
+                      max_parallel, retry_parallel, api_base, proxy, extra_roots, settings, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, x'', ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+ON CONFLICT DO NOTHING";
+const INSERT_HEAD: &str = "
+INSERT INTO account_heads (account_id, workspace_id, group_id, max_parallel)
+VALUES (?1, ?2, ?3, ?4)";
+const SET_TOKEN: &str = "
+UPDATE accounts
+   SET token_sealed = ?3, fingerprint = ?4, group_id = ?5
+ WHERE workspace_id = ?1 AND account_id = ?2";
+const SET_HEAD_GROUP: &str = "UPDATE account_heads SET group_id = ?2 WHERE account_id = ?1";
+const CHANGE_ACCOUNT: &str = "
+UPDATE accounts
+   SET kind = ?3, tier = ?4, rate = ?5, burst = ?6, max_parallel = ?7, retry_parallel = ?8,
+       api_base = ?9, proxy = ?10, extra_roots = ?11, settings = ?12
+ WHERE workspace_id = ?1 AND account_id = ?2";
+const SET_HEAD_PARALLEL: &str = "UPDATE account_heads SET max_parallel = ?2 WHERE account_id = ?1";
+/// The slowest of everybody who shares the token; nobody may outrun another's setting.
+const GROUP_RATE: &str = "
+SELECT min(rate), min(burst)
+  FROM (SELECT rate, burst FROM accounts WHERE group_id = ?1
+        UNION ALL
+        SELECT rate, burst FROM platform_limits WHERE group_id = ?1)";
+const SET_GROUP_RATE: &str = "UPDATE rate_groups SET interval_us = ?2, burst = ?3 WHERE group_id = ?1";
+const SELECT_TOKEN: &str = "SELECT token_sealed FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
+const PLATFORM_AND_GROUP: &str =
+    "SELECT platform, group_id FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
+const PAUSE: &str = "
+UPDATE accounts
+   SET paused = ?3, paused_why = ?4, paused_at = ?5
+ WHERE workspace_id = ?1 AND account_id = ?2 AND (paused <> ?3 OR paused_why IS NOT ?4)";
+/// Open means: not paused, and its workspace not held.
+const OPEN_HEAD: &str = "
+UPDATE account_heads
+   SET open = ?2 AND NOT (SELECT w.held FROM workspaces AS w WHERE w.workspace_id = account_heads.workspace_id)
+ WHERE account_id = ?1";
+const END_COOLDOWN: &str = "UPDATE rate_groups SET cooldown_until = 0, flood_until = 0, flood_channel = NULL, trouble_streak = 0 WHERE group_id = ?1";
+const SELECT_PACE: &str = "
+SELECT g.group_id, g.interval_us, g.burst, g.next_slot, g.cooldown_until
+  FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
+ WHERE a.workspace_id = ?1 AND a.account_id = ?2";
+const SET_NEXT_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
+
+/// Slots one call may pay for at once; a caller that wants more is mistaken.
+const RESERVE_MAX: u32 = 1_000;
+
+impl Sqlite {
+    pub async fn create_account(&self, workspace: WorkspaceId, new: NewAccount) -> Result<AccountId> {
+        let keyring = std::sync::Arc::clone(&self.keyring);
+        self.write(Urgency::Maintenance, move |tx| {
+            require_workspace(tx, workspace)?;
+            new.settings.validate()?;
+            require_token(&new.token)?;
+            let fingerprint = keyring.fingerprint(&new.token);
+            let group_id = group(tx, &new.platform, &fingerprint)?;
+            let s = &new.settings;
+            let inserted = tx.execute(
+                INSERT_ACCOUNT,
+                rusqlite::params![
+                    workspace.0,
+                    new.platform,
+                    new.name,
+                    s.kind,
+                    s.tier,
+                    fingerprint,
+                    group_id,
+                    s.rate,
+                    s.burst,
+                    s.max_parallel,
+                    s.retry_parallel,
+                    s.api_base,
+                    s.proxy,
+                    s.extra_roots,
+                    s.settings.to_string(),
+                    tx.now.0
+                ],
+            )?;
+            if inserted == 0 {
+                return Err(StoreError::Exists { what: "account", name: new.name });
+            }
+            let id = AccountId(tx.connection.last_insert_rowid());
+            // The id is part of what is sealed, so the token follows the row.
+            let sealed = keyring.seal_token(workspace, id, &new.token);
+            tx.execute(SET_TOKEN, (workspace.0, id.0, sealed, &fingerprint, group_id))?;
+            tx.execute(INSERT_HEAD, (id.0, workspace.0, group_id, s.max_parallel))?;
+            tx.execute(OPEN_HEAD, (id.0, true))?;
+            refresh_group_rate(tx, group_id)?;
+            config_changed(tx, workspace, json!({"account": id.0, "name": new.name}))?;
+            Ok(id)
+        })
+        .await
+    }
+
+    pub async fn change_account(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        settings: AccountSettings,
+    ) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            settings.validate()?;
+            let (_, group_id) = platform_and_group(tx, workspace, id)?;
+            let s = &settings;
+            tx.execute(
+                CHANGE_ACCOUNT,
+                rusqlite::params![
+                    workspace.0,
+                    id.0,
+                    s.kind,
+                    s.tier,
+                    s.rate,
+                    s.burst,
+                    s.max_parallel,
+                    s.retry_parallel,
+                    s.api_base,
+                    s.proxy,
+                    s.extra_roots,
+                    s.settings.to_string()
+                ],
+            )?;
+            tx.execute(SET_HEAD_PARALLEL, (id.0, s.max_parallel))?;
+            refresh_group_rate(tx, group_id)?;
+            refresh_head(tx, id)?;
+            config_changed(tx, workspace, json!({"account": id.0}))
+        })
+        .await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    pub async fn set_account_token(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        token: SecretString,
+    ) -> Result<()> {
+        let keyring = std::sync::Arc::clone(&self.keyring);
+        self.write(Urgency::Maintenance, move |tx| {
+            require_token(&token)?;
+            let (platform, old_group) = platform_and_group(tx, workspace, id)?;
+            let fingerprint = keyring.fingerprint(&token);
+            let group_id = group(tx, &platform, &fingerprint)?;
+            let sealed = keyring.seal_token(workspace, id, &token);
+            tx.execute(SET_TOKEN, (workspace.0, id.0, sealed, &fingerprint, group_id))?;
+            tx.execute(SET_HEAD_GROUP, (id.0, group_id))?;
+            refresh_group_rate(tx, old_group)?;
+            refresh_group_rate(tx, group_id)?;
+            refresh_head(tx, id)?;
+            config_changed(tx, workspace, json!({"account": id.0, "token": "changed"}))
+        })
+        .await
+    }
+
+    pub async fn accounts(&self, workspace: WorkspaceId) -> Result<Vec<Account>> {
+        let sql = format!(
+            "SELECT {} FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
+              WHERE a.workspace_id = ?1 ORDER BY a.account_id",
+            rows::ACCOUNT_COLUMNS
+        );
+        self.read(move |tx| tx.all(&sql, [workspace.0], rows::account)).await
+    }
+
+    pub async fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> Result<SecretString> {
+        let sealed: Option<Vec<u8>> =
+            self.read(move |tx| tx.first(SELECT_TOKEN, (workspace.0, id.0), |row| row.get(0))).await?;
+        let sealed = sealed.ok_or_else(|| StoreError::unknown_account(id))?;
+        self.keyring.open_token(workspace, id, &sealed)
+    }
+
+    pub async fn pause_account(&self, workspace: WorkspaceId, id: AccountId, why: &str) -> Result<()> {
+        let why = why.to_owned();
+        self.write(Urgency::Outcome, move |tx| {
+            platform_and_group(tx, workspace, id)?;
+            pause(tx, workspace, id, &why)
+        })
+        .await
+    }
+
+    pub async fn resume_account(&self, workspace: WorkspaceId, id: AccountId) -> Result<()> {
+        self.write(Urgency::Outcome, move |tx| {
+            let (_, group_id) = platform_and_group(tx, workspace, id)?;
+            let params = (workspace.0, id.0, false, None::<&str>, None::<i64>);
+            tx.execute(PAUSE, params)?;
+            tx.execute(OPEN_HEAD, (id.0, true))?;
+            tx.execute(END_COOLDOWN, [group_id])?;
+            refresh_head(tx, id)?;
+            account_event(tx, workspace, id, "account_resumed", serde_json::Value::Null)
+        })
+        .await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    pub async fn reserve(&self, workspace: WorkspaceId, id: AccountId, n: u32) -> Result<Timestamp> {
+        self.write(Urgency::Claim, move |tx| {
+            if n == 0 || n > RESERVE_MAX {
+                return Err(StoreError::invalid("reserve", format!("1 to {RESERVE_MAX} slots, not {n}")));
+            }
+            let found = tx.first(SELECT_PACE, (workspace.0, id.0), |row| {
+                let pace = domain::pacing::Pace {
+                    interval: Span(row.get(1)?),
+                    burst: row.get(2)?,
+                    next_slot: Timestamp(row.get(3)?),
+                };
+                Ok((row.get::<_, i64>(0)?, pace, Timestamp(row.get(4)?)))
+            })?;
+            let (group_id, mut pace, cooldown_until) =
+                found.ok_or_else(|| StoreError::unknown_account(id))?;
+            let slot = pace.reserve(tx.now.max(cooldown_until), n);
+            tx.execute(SET_NEXT_SLOT, (group_id, pace.next_slot.0))?;
+            refresh_head(tx, id)?;
+            Ok(slot)
+        })
+        .await
+    }
+}
+
+/// Pauses an account that is not paused for this reason yet; says so once.
+pub(super) fn pause(tx: &Tx<'_>, workspace: WorkspaceId, id: AccountId, why: &str) -> Result<()> {
+    let changed = tx.execute(PAUSE, (workspace.0, id.0, true, why, tx.now.0))?;
+    tx.execute(OPEN_HEAD, (id.0, false))?;
+    refresh_head(tx, id)?;
+    if changed == 0 {
+        return Ok(());
+    }
+    account_event(tx, workspace, id, "account_paused", json!({"why": why}))
+}
+
+pub(super) fn account_event(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    id: AccountId,
+    name: &str,
+    detail: serde_json::Value,
+) -> Result<()> {
+    let account_id = Some(id.0);
+    event(tx, NewEvent { workspace_id: workspace.0, name, account_id, detail, ..NewEvent::default() })
+}
+
+fn refresh_head(tx: &Tx<'_>, id: AccountId) -> Result<()> {
+    let mut touched = Touched::default();
+    touched.account(id.0);
+    touched.refresh(tx)
+}
+
+fn group(tx: &Tx<'_>, platform: &str, fingerprint: &str) -> Result<i64> {
+    tx.execute(INSERT_GROUP, (platform, fingerprint))?;
+    let id = tx.first(SELECT_GROUP, (platform, fingerprint), |row| row.get(0))?;
+    id.ok_or_else(|| StoreError::Database("a rate group vanished".into()))
+}
+
+fn refresh_group_rate(tx: &Tx<'_>, group_id: i64) -> Result<()> {
+    let (rate, burst) = tx
+        .first(GROUP_RATE, [group_id], |row| {
+            Ok((row.get::<_, Option<f64>>(0)?, row.get::<_, Option<i32>>(1)?))
+        })?
+        .unwrap_or_default();
+    tx.execute(SET_GROUP_RATE, (group_id, interval(rate).micros(), burst.unwrap_or(1)))?;
+    Ok(())
+}
+
+fn platform_and_group(tx: &Tx<'_>, workspace: WorkspaceId, id: AccountId) -> Result<(String, i64)> {
+    let found = tx.first(PLATFORM_AND_GROUP, (workspace.0, id.0), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    found.ok_or_else(|| StoreError::unknown_account(id))
+}

@@ -1,0 +1,94 @@
+//! The audit: do the narrow tables, the counters and the heads agree with what people read?
+//! It reads everything, so it is for tests and `rupor check`, never for the hot path.
+
+use domain::ids::WorkspaceId;
+
+use super::{Sqlite, Tx};
+use crate::error::Result;
+
+/// Each query returns one sentence per row that is wrong.
+const CHECKS: &[&str] = &[
+    "SELECT 'delivery ' || d.delivery_id || ' is ' || d.status || ' but ' || CASE WHEN r.delivery_id IS NULL THEN 'not ready' ELSE 'ready' END
+       FROM deliveries AS d
+       LEFT JOIN ready AS r ON r.delivery_id = d.delivery_id AND r.lane_id = d.lane_id AND r.priority = d.priority
+                           AND r.position = d.position AND r.run_at = d.run_at AND r.workspace_id = d.workspace_id
+      WHERE d.workspace_id = ?1
+        AND (d.status IN ('queued', 'retry')) <> (r.delivery_id IS NOT NULL)",
+    "SELECT 'delivery ' || d.delivery_id || ' is ' || d.status || ' but its claim is ' || CASE WHEN i.delivery_id IS NULL THEN 'missing' ELSE 'still there' END
+       FROM deliveries AS d
+       LEFT JOIN inflight AS i ON i.delivery_id = d.delivery_id AND i.claim_token = d.claim_token AND i.claim_seq = d.claim_seq
+                              AND i.attempt = d.attempt AND i.lease_until = d.lease_until AND i.workspace_id = d.workspace_id
+      WHERE d.workspace_id = ?1
+        AND (d.status = 'sending') <> (i.delivery_id IS NOT NULL)",
+    "SELECT 'ready row of delivery ' || r.delivery_id || ' has no delivery'
+       FROM ready AS r
+      WHERE r.workspace_id = ?1
+        AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.delivery_id = r.delivery_id)",
+    "SELECT 'delivery ' || delivery_id || ' is seen as claimed'
+       FROM deliveries
+      WHERE workspace_id = ?1 AND status = 'claimed'",
+    "SELECT 'lane ' || h.lane_id || ' counts ' || h.n_queued || '/' || h.n_retry || '/' || h.n_sending || ' but holds '
+            || count(CASE d.status WHEN 'queued' THEN 1 END) || '/' || count(CASE d.status WHEN 'retry' THEN 1 END) || '/'
+            || count(CASE d.status WHEN 'sending' THEN 1 END)
+       FROM lane_heads AS h LEFT JOIN deliveries AS d ON d.lane_id = h.lane_id
+      WHERE h.workspace_id = ?1
+      GROUP BY h.lane_id
+     HAVING h.n_queued <> count(CASE d.status WHEN 'queued' THEN 1 END)
+         OR h.n_retry <> count(CASE d.status WHEN 'retry' THEN 1 END)
+         OR h.n_sending <> count(CASE d.status WHEN 'sending' THEN 1 END)
+         OR h.n_sent < count(CASE d.status WHEN 'sent' THEN 1 END)
+         OR h.n_deduped < count(CASE d.status WHEN 'deduped' THEN 1 END)
+         OR h.n_failed < count(CASE d.status WHEN 'failed_permanent' THEN 1 END)
+         OR h.n_dead < count(CASE d.status WHEN 'dead' THEN 1 END)",
+    "SELECT 'lane ' || h.lane_id || ' points at ' || h.next_at
+       FROM lane_heads AS h
+      WHERE h.workspace_id = ?1
+        AND h.next_at <> coalesce(
+              (SELECT max(r.run_at, h.blocked_until, h.closed_until, h.next_slot, h.served_at)
+                 FROM ready AS r
+                WHERE r.lane_id = h.lane_id
+                  AND h.open = 1
+                  AND (SELECT count(*) FROM inflight AS i WHERE i.lane_id = h.lane_id) < h.max_parallel
+                ORDER BY r.priority, r.position, r.delivery_id
+                LIMIT 1),
+              9223372036854775807)",
+    "SELECT 'account ' || h.account_id || ' sleeps beside a lane that is due at ' || min(l.next_at)
+       FROM account_heads AS h JOIN lane_heads AS l ON l.account_id = h.account_id
+      WHERE h.workspace_id = ?1
+        AND h.open = 1
+        AND h.next_at = 9223372036854775807
+        AND l.next_at < 9223372036854775807
+        AND (SELECT count(*) FROM inflight AS i WHERE i.account_id = h.account_id) < h.max_parallel
+      GROUP BY h.account_id",
+    "SELECT 'key ' || i.key || ' is held for delivery ' || i.delivery_id || ' which is ' || coalesce(d.status, 'gone')
+       FROM dedup_index AS i LEFT JOIN deliveries AS d ON d.delivery_id = i.delivery_id
+      WHERE i.workspace_id = ?1
+        AND i.state = 'in_flight'
+        AND coalesce(d.status, 'gone') NOT IN ('queued', 'retry', 'sending')",
+    "SELECT 'delivery ' || d.delivery_id || ' has attempt ' || d.attempt || ' but ' || count(a.attempt) || ' attempts ended'
+       FROM deliveries AS d LEFT JOIN attempts AS a ON a.delivery_id = d.delivery_id
+      WHERE d.workspace_id = ?1
+      GROUP BY d.delivery_id
+     HAVING d.attempt <> count(a.attempt) + (d.status = 'sending')",
+    "SELECT 'delivery ' || d.delivery_id || ' belongs to another workspace than its parent'
+       FROM deliveries AS d
+       JOIN messages AS m ON m.message_id = d.message_id
+       JOIN lane_heads AS h ON h.lane_id = d.lane_id
+       JOIN accounts AS a ON a.account_id = d.account_id
+      WHERE d.workspace_id = ?1
+        AND (m.workspace_id <> ?1 OR h.workspace_id <> ?1 OR a.workspace_id <> ?1)",
+];
+
+impl Sqlite {
+    pub async fn audit(&self, workspace: WorkspaceId) -> Result<Vec<String>> {
+        self.read(move |tx| audit(tx, workspace)).await
+    }
+}
+
+fn audit(tx: &Tx<'_>, workspace: WorkspaceId) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for check in CHECKS {
+        wrong.extend(tx.all(check, [workspace.0], |row| row.get::<_, String>(0))?);
+    }
+    Ok(wrong)
+}

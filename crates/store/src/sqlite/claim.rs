@@ -1,0 +1,515 @@
+//! Claim: point at work instead of searching for it.
+//!
+//! Heads say which account and which lane may be served next, and by their order who has waited longest. The cost
+//! depends on the lanes served and the rows returned, never on what lies behind them. Everything a claim promises
+//! (exclusive, leased, slotted, attempt counted) is true when its transaction commits.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use domain::delivery::Action;
+use domain::ids::{
+    AccountId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId,
+};
+use domain::limits::{CLAIM_ACCOUNTS_MAX, CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, URGENT_RUN_MAX};
+use domain::pacing::Pace;
+use domain::time::{Span, Timestamp};
+use rusqlite::Row;
+use serde_json::json;
+
+use super::heads::{self, CountChanges, NewEvent, Touched, event};
+use super::{Sqlite, Tx, Urgency, rows};
+use crate::error::{Result, StoreError};
+use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
+
+const HELD: &str = "SELECT held FROM control";
+/// The two forms differ only in whose accounts they see; each walks its own index.
+const DUE_ACCOUNTS: &str = "
+SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
+  FROM account_heads
+ WHERE next_at <= ?1
+ ORDER BY next_at, account_id
+ LIMIT ?2";
+const DUE_ACCOUNTS_OF_WORKSPACE: &str = "
+SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
+  FROM account_heads
+ WHERE workspace_id = ?3 AND next_at <= ?1
+ ORDER BY next_at, account_id
+ LIMIT ?2";
+const SELECT_GROUP: &str =
+    "SELECT interval_us, burst, next_slot, cooldown_until FROM rate_groups WHERE group_id = ?1";
+const SET_GROUP_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
+const ACCOUNT_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE account_id = ?1";
+const DUE_LANES: &str = "
+SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
+  FROM lane_heads
+ WHERE account_id = ?1 AND head_priority = ?2 AND next_at <= ?3
+ ORDER BY next_at, lane_id
+ LIMIT ?4";
+const LANE_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE lane_id = ?1";
+const NEXT_ROWS: &str = "
+SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
+  FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+ WHERE r.lane_id = ?1
+ ORDER BY r.priority, r.position, r.delivery_id
+ LIMIT ?2";
+const NEXT_BULK_ROW: &str = "
+SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
+  FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+ WHERE r.lane_id = ?1 AND r.priority = 1
+ ORDER BY r.priority, r.position, r.delivery_id
+ LIMIT 1";
+pub(super) const DELETE_READY: &str =
+    "DELETE FROM ready WHERE lane_id = ?1 AND priority = ?2 AND position = ?3 AND delivery_id = ?4";
+/// Both arrows of a claim, queued|retry → claimed → sending, in one statement. The old status comes back.
+const MARK_SENDING: &str = "
+UPDATE deliveries
+   SET status = 'sending', reason = NULL, claim_token = ?2, claim_seq = claim_seq + 1, attempt = attempt + 1,
+       run_at = NULL, position = NULL, lease_until = ?3, slot_at = ?4, claimed_at = ?5, sending_at = ?5
+ WHERE delivery_id = ?1 AND status IN ('queued', 'retry')
+RETURNING workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action, target_delivery,
+          claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, flood_since, parts,
+          idempotency_key, retry_at IS NULL";
+const INSERT_INFLIGHT: &str = "
+INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt, run_id,
+                      claimed_at, slot_at, lease_until)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const SET_LANE_SERVED: &str =
+    "UPDATE lane_heads SET next_slot = ?2, urgent_run = ?3, served_at = ?4 WHERE lane_id = ?1";
+const SET_ACCOUNT_SERVED: &str =
+    "UPDATE account_heads SET urgent_run = ?2, served_at = ?3 WHERE account_id = ?1";
+const PUT_OFF_ACCOUNT: &str = "UPDATE account_heads SET next_at = ?2 WHERE account_id = ?1";
+const NEXT_AT: &str = "SELECT min(next_at) FROM account_heads";
+const NEXT_AT_OF_WORKSPACE: &str = "SELECT min(next_at) FROM account_heads WHERE workspace_id = ?1";
+const EXPIRE: &str = "
+UPDATE deliveries
+   SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = ?2
+ WHERE delivery_id = ?1
+RETURNING workspace_id, channel_id, message_id, retry_at IS NULL";
+pub(super) const FORGET_KEY: &str = "DELETE FROM dedup_index WHERE delivery_id = ?1 AND state = 'in_flight'";
+
+/// Lanes that a claim may pass over (a suspect at their head) before it gives up on an account.
+const LANES_PASSED_OVER: usize = 16;
+
+impl Sqlite {
+    pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
+        check(&request)?;
+        self.write(Urgency::Claim, move |tx| claim(tx, &request)).await
+    }
+}
+
+pub(crate) fn check(request: &ClaimRequest) -> Result<()> {
+    let bad = |problem: String| Err(StoreError::invalid("claim", problem));
+    match request {
+        r if r.limit > CLAIM_BATCH_MAX => bad(format!("{} rows at once, at most {CLAIM_BATCH_MAX}", r.limit)),
+        r if r.ahead.0 < 0 || r.ahead > CLAIM_AHEAD_MAX => {
+            bad(format!("{} ms ahead, at most {}", r.ahead.millis(), CLAIM_AHEAD_MAX.millis()))
+        }
+        r if r.lease.0 <= 0 => bad("the lease must be positive".into()),
+        r if r.run_id.is_empty() || r.run_id.len() > 200 => bad("a run id has 1 to 200 bytes".into()),
+        _ => Ok(()),
+    }
+}
+
+/// One account of the batch, with what it may still take.
+struct Account {
+    account_id: i64,
+    workspace_id: i64,
+    group_id: i64,
+    max_parallel: i64,
+    urgent_run: i32,
+}
+
+struct Lane {
+    lane_id: i64,
+    max_parallel: i64,
+    interval: Span,
+    next_slot: Timestamp,
+    urgent_run: i32,
+}
+
+struct ReadyRow {
+    priority: i64,
+    position: i64,
+    delivery_id: i64,
+    run_at: Timestamp,
+    expires_at: Option<i64>,
+    suspect: bool,
+    claim_seq: i64,
+}
+
+/// What one claim transaction has gathered so far.
+struct Batch<'a> {
+    request: &'a ClaimRequest,
+    claims: Vec<Claim>,
+    groups: HashMap<i64, Group>,
+    touched: Touched,
+    counts: CountChanges,
+    /// A suspect row was taken: it goes alone.
+    closed: bool,
+}
+
+struct Group {
+    pace: Pace,
+    cooldown_until: Timestamp,
+}
+
+fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
+    let held = tx.first(HELD, [], |row| row.get::<_, bool>(0))?.unwrap_or(false);
+    let mut batch = Batch {
+        request,
+        claims: Vec::new(),
+        groups: HashMap::new(),
+        touched: Touched::default(),
+        counts: CountChanges::default(),
+        closed: false,
+    };
+    if !held && request.limit > 0 {
+        serve(tx, &mut batch)?;
+    }
+    for (group_id, group) in &batch.groups {
+        tx.execute(SET_GROUP_SLOT, (group_id, group.pace.next_slot.0))?;
+    }
+    batch.counts.write(tx)?;
+    batch.touched.refresh(tx)?;
+    let next_at = if held { None } else { next_at(tx, request.whose)? };
+    Ok(Claimed { claims: batch.claims, next_at })
+}
+
+fn next_at(tx: &Tx<'_>, whose: Whose) -> Result<Option<Timestamp>> {
+    let at = match whose {
+        Whose::Everyone => tx.first(NEXT_AT, [], |row| row.get::<_, Option<i64>>(0))?,
+        Whose::Workspace(id) => tx.first(NEXT_AT_OF_WORKSPACE, [id.0], |row| row.get::<_, Option<i64>>(0))?,
+    };
+    Ok(at.flatten().map(Timestamp).filter(|&at| at != Timestamp::NEVER))
+}
+
+/// Fair shares first, workspace by workspace and account by account; then what is left to whoever has more.
+fn serve(tx: &Tx<'_>, batch: &mut Batch<'_>) -> Result<()> {
+    let accounts = due_accounts(tx, batch.request)?;
+    let mut per_workspace: BTreeMap<i64, usize> = BTreeMap::new();
+    for account in &accounts {
+        *per_workspace.entry(account.workspace_id).or_default() += 1;
+    }
+    let workspace_share = batch.request.limit.div_ceil(per_workspace.len().max(1));
+    for account in &accounts {
+        let n_accounts = per_workspace.get(&account.workspace_id).copied().unwrap_or(1);
+        serve_account(tx, batch, account, workspace_share.div_ceil(n_accounts), Split::Fair)?;
+    }
+    for account in &accounts {
+        let left = batch.request.limit - batch.claims.len();
+        serve_account(tx, batch, account, left, Split::Greedy)?;
+    }
+    Ok(())
+}
+
+/// The accounts that have waited longest, interleaved by workspace: everyone's first, everyone's second, …
+fn due_accounts(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Vec<Account>> {
+    let until = (tx.now + request.ahead).0;
+    let limit = CLAIM_ACCOUNTS_MAX as i64;
+    let accounts = match request.whose {
+        Whose::Everyone => tx.all(DUE_ACCOUNTS, (until, limit), account)?,
+        Whose::Workspace(id) => tx.all(DUE_ACCOUNTS_OF_WORKSPACE, (until, limit, id.0), account)?,
+    };
+    let mut ranks: HashMap<i64, usize> = HashMap::new();
+    let mut ranked: Vec<(usize, usize, Account)> = Vec::new();
+    for (order, account) in accounts.into_iter().enumerate() {
+        let rank = ranks.entry(account.workspace_id).or_default();
+        ranked.push((*rank, order, account));
+        *rank += 1;
+    }
+    ranked.sort_by_key(|&(rank, order, _)| (rank, order));
+    Ok(ranked.into_iter().map(|(_, _, account)| account).collect())
+}
+
+fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
+    Ok(Account {
+        account_id: row.get(0)?,
+        workspace_id: row.get(1)?,
+        group_id: row.get(2)?,
+        max_parallel: row.get(3)?,
+        urgent_run: row.get(4)?,
+    })
+}
+
+/// How an account's share is divided among its lanes.
+#[derive(Clone, Copy)]
+enum Split {
+    Fair,
+    /// Shares are served; whoever comes first takes what is left, so that no claim stays half empty.
+    Greedy,
+}
+
+fn serve_account(
+    tx: &Tx<'_>,
+    batch: &mut Batch<'_>,
+    account: &Account,
+    share: usize,
+    split: Split,
+) -> Result<()> {
+    let share = share.min(batch.request.limit - batch.claims.len());
+    if share == 0 || batch.closed {
+        return Ok(());
+    }
+    let cooldown_until = group(tx, batch, account.group_id)?.cooldown_until;
+    if cooldown_until > tx.now {
+        // Its head did not know: another account of the group earned the cooldown.
+        tx.execute(PUT_OFF_ACCOUNT, (account.account_id, cooldown_until.0))?;
+        return Ok(());
+    }
+    let in_flight: i64 = tx.first(ACCOUNT_IN_FLIGHT, [account.account_id], |row| row.get(0))?.unwrap_or(0);
+    let mut left = share.min(usize::try_from(account.max_parallel - in_flight).unwrap_or(0));
+    let before = batch.claims.len();
+    let mut urgent_run = account.urgent_run;
+    let lanes = due_lanes(tx, account, left + LANES_PASSED_OVER)?;
+    for (visited, (priority, lane)) in lanes.iter().enumerate() {
+        let lane_share = match split {
+            Split::Fair => left.div_ceil(lanes.len() - visited),
+            Split::Greedy => left,
+        };
+        let n = serve_lane(tx, batch, account, lane, lane_share)?;
+        urgent_run = match (priority, n) {
+            (_, 0) => urgent_run,
+            (0, n) => urgent_run.saturating_add(n as i32),
+            _ => 0,
+        };
+        left -= n;
+        if left == 0 || batch.closed {
+            break;
+        }
+    }
+    if batch.claims.len() > before {
+        tx.execute(SET_ACCOUNT_SERVED, (account.account_id, urgent_run, tx.now.0))?;
+        batch.touched.account(account.account_id);
+    }
+    Ok(())
+}
+
+/// Urgent lanes before bulk ones; after nine urgent rows in a row one bulk lane comes first.
+fn due_lanes(tx: &Tx<'_>, account: &Account, limit: usize) -> Result<Vec<(i64, Lane)>> {
+    let of = |priority: i64| -> Result<Vec<(i64, Lane)>> {
+        let params = (account.account_id, priority, tx.now.0, limit as i64);
+        let lanes = tx.all(DUE_LANES, params, |row| {
+            Ok(Lane {
+                lane_id: row.get(0)?,
+                max_parallel: row.get(1)?,
+                interval: Span(row.get(2)?),
+                next_slot: Timestamp(row.get(3)?),
+                urgent_run: row.get(4)?,
+            })
+        })?;
+        Ok(lanes.into_iter().map(|lane| (priority, lane)).collect())
+    };
+    let (mut lanes, bulk) = (of(0)?, of(1)?);
+    let bulk_first = usize::from(account.urgent_run >= URGENT_RUN_MAX && !bulk.is_empty());
+    let mut bulk = bulk.into_iter();
+    lanes.splice(0..0, bulk.by_ref().take(bulk_first));
+    lanes.extend(bulk);
+    Ok(lanes)
+}
+
+/// Takes rows while parallelism, share and slots allow; returns how many.
+fn serve_lane(
+    tx: &Tx<'_>,
+    batch: &mut Batch<'_>,
+    account: &Account,
+    lane: &Lane,
+    share: usize,
+) -> Result<usize> {
+    let in_flight: i64 = tx.first(LANE_IN_FLIGHT, [lane.lane_id], |row| row.get(0))?.unwrap_or(0);
+    let room = share.min(usize::try_from(lane.max_parallel - in_flight).unwrap_or(0));
+    let mut pace = Pace { interval: lane.interval, burst: 1, next_slot: lane.next_slot };
+    let mut rows = Rows { lane_id: lane.lane_id, room, fetched: VecDeque::new() };
+    let mut urgent_run = lane.urgent_run;
+    let mut taken = 0;
+    while taken < room && !batch.closed {
+        let Some(slot) = slot(tx, batch, account, &pace)? else {
+            break;
+        };
+        let Some(row) = rows.next(tx, batch, urgent_run)? else {
+            break;
+        };
+        if row.suspect && !batch.claims.is_empty() {
+            break;
+        }
+        batch.closed = row.suspect;
+        urgent_run = if row.priority == 0 { urgent_run.saturating_add(1) } else { 0 };
+        pace.take(slot);
+        group(tx, batch, account.group_id)?.pace.take(slot);
+        take(tx, batch, lane.lane_id, &row, slot)?;
+        taken += 1;
+    }
+    if taken > 0 {
+        tx.execute(SET_LANE_SERVED, (lane.lane_id, pace.next_slot.0, urgent_run, tx.now.0))?;
+    }
+    // At once and not at the end: the second round must not look at lanes that are full by now.
+    batch.touched.lane(lane.lane_id);
+    heads::refresh_lane(tx, lane.lane_id)?;
+    Ok(taken)
+}
+
+/// The next slot of account and lane together, if it comes soon enough.
+/// A lane whose own slot lies behind the account's would waste account slots: it waits for its turn.
+fn slot(tx: &Tx<'_>, batch: &mut Batch<'_>, account: &Account, pace: &Pace) -> Result<Option<Timestamp>> {
+    let until = tx.now + batch.request.ahead;
+    let of_account = group(tx, batch, account.group_id)?.pace.earliest(tx.now);
+    let of_lane = pace.earliest(tx.now);
+    Ok((of_lane <= of_account && of_account <= until).then_some(of_account))
+}
+
+fn group<'b>(tx: &Tx<'_>, batch: &'b mut Batch<'_>, group_id: i64) -> Result<&'b mut Group> {
+    use std::collections::hash_map::Entry;
+    match batch.groups.entry(group_id) {
+        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Vacant(new) => {
+            let group = tx.first(SELECT_GROUP, [group_id], |row| {
+                let pace = Pace {
+                    interval: Span(row.get(0)?),
+                    burst: row.get(1)?,
+                    next_slot: Timestamp(row.get(2)?),
+                };
+                Ok(Group { pace, cooldown_until: Timestamp(row.get(3)?) })
+            })?;
+            let group =
+                group.ok_or_else(|| StoreError::Database(format!("rate group {group_id} is missing")))?;
+            Ok(new.insert(group))
+        }
+    }
+}
+
+/// The rows of a lane in their order, read in one go as far as there is room.
+struct Rows {
+    lane_id: i64,
+    room: usize,
+    fetched: VecDeque<ReadyRow>,
+}
+
+impl Rows {
+    /// The next row if it is due; rows that are too old end on the way.
+    fn next(&mut self, tx: &Tx<'_>, batch: &mut Batch<'_>, urgent_run: i32) -> Result<Option<ReadyRow>> {
+        loop {
+            let Some(row) = self.first(tx, urgent_run)?.filter(|row| row.run_at <= tx.now) else {
+                return Ok(None);
+            };
+            if row.expires_at.is_none_or(|at| at > tx.now.0) {
+                return Ok(Some(row));
+            }
+            expire(tx, batch, self.lane_id, &row)?;
+        }
+    }
+
+    /// The first row by order; after nine urgent ones in a row the first bulk row that is due.
+    fn first(&mut self, tx: &Tx<'_>, urgent_run: i32) -> Result<Option<ReadyRow>> {
+        if urgent_run >= URGENT_RUN_MAX {
+            let bulk = tx.first(NEXT_BULK_ROW, [self.lane_id], ready_row)?.filter(|row| row.run_at <= tx.now);
+            if let Some(bulk) = bulk {
+                self.fetched.retain(|row| row.delivery_id != bulk.delivery_id);
+                return Ok(Some(bulk));
+            }
+        }
+        if self.fetched.is_empty() {
+            self.fetched = tx.all(NEXT_ROWS, (self.lane_id, self.room as i64), ready_row)?.into();
+        }
+        Ok(self.fetched.pop_front())
+    }
+}
+
+fn ready_row(row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
+    Ok(ReadyRow {
+        priority: row.get(0)?,
+        position: row.get(1)?,
+        delivery_id: row.get(2)?,
+        run_at: Timestamp(row.get(3)?),
+        expires_at: row.get(4)?,
+        suspect: row.get(5)?,
+        claim_seq: row.get(6)?,
+    })
+}
+
+fn take(tx: &Tx<'_>, batch: &mut Batch<'_>, lane_id: i64, row: &ReadyRow, slot: Timestamp) -> Result<()> {
+    let now = tx.now;
+    let lease_until = slot.max(now) + batch.request.lease;
+    tx.execute(DELETE_READY, (lane_id, row.priority, row.position, row.delivery_id))?;
+    let claim_token = token(&batch.request.run_id, row.delivery_id, row.claim_seq + 1);
+    let params = (row.delivery_id, claim_token.to_string(), lease_until.0, slot.0, now.0);
+    let claimed = tx.first(MARK_SENDING, params, |r| {
+        let claim = Claim {
+            delivery_id: DeliveryId(row.delivery_id),
+            workspace_id: WorkspaceId(r.get(0)?),
+            lane_id: LaneId(r.get(1)?),
+            account_id: AccountId(r.get(2)?),
+            channel_id: r.get::<_, Option<i64>>(3)?.map(ChannelId),
+            recipient_id: r.get::<_, Option<i64>>(4)?.map(RecipientId),
+            message_id: MessageId(r.get(5)?),
+            revision: r.get(6)?,
+            action: rows::word(r, 7, Action::parse)?,
+            target_delivery: r.get::<_, Option<i64>>(8)?.map(DeliveryId),
+            claim_token,
+            claim_seq: r.get(9)?,
+            counters: rows::counters(r, 10)?,
+            slot_at: slot,
+            lease_until,
+            parts: rows::parts(&rows::json(r, 17)?),
+            idempotency_key: r.get(18)?,
+        };
+        Ok((claim, r.get::<_, bool>(19)?))
+    })?;
+    let missing = || StoreError::Database(format!("delivery {} is ready but not waiting", row.delivery_id));
+    let (claim, was_queued) = claimed.ok_or_else(missing)?;
+    tx.execute(
+        INSERT_INFLIGHT,
+        rusqlite::params![
+            row.delivery_id,
+            claim.workspace_id.0,
+            claim.account_id.0,
+            lane_id,
+            claim_token.to_string(),
+            claim.claim_seq,
+            claim.counters.attempt,
+            batch.request.run_id,
+            now.0,
+            slot.0,
+            lease_until.0
+        ],
+    )?;
+    let counts = batch.counts.lane(lane_id);
+    *(if was_queued { &mut counts.queued } else { &mut counts.retry }) -= 1;
+    counts.sending += 1;
+    batch.claims.push(claim);
+    Ok(())
+}
+
+/// Different for every claim that ever was: the run is new at every start, the sequence never goes back.
+fn token(run_id: &str, delivery_id: i64, claim_seq: i64) -> ClaimToken {
+    let hash = blake3::hash(format!("{run_id}\n{delivery_id}\n{claim_seq}").as_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    ClaimToken(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+}
+
+fn expire(tx: &Tx<'_>, batch: &mut Batch<'_>, lane_id: i64, row: &ReadyRow) -> Result<()> {
+    tx.execute(DELETE_READY, (lane_id, row.priority, row.position, row.delivery_id))?;
+    let ended = tx.first(EXPIRE, (row.delivery_id, tx.now.0), |r| {
+        Ok((r.get::<_, i64>(0)?, r.get(1)?, r.get(2)?, r.get::<_, bool>(3)?))
+    })?;
+    let Some((workspace_id, channel_id, message_id, was_queued)) = ended else {
+        return Ok(());
+    };
+    tx.execute(FORGET_KEY, [row.delivery_id])?;
+    let counts = batch.counts.lane(lane_id);
+    *(if was_queued { &mut counts.queued } else { &mut counts.retry }) -= 1;
+    counts.dead += 1;
+    let delivery_id = Some(row.delivery_id);
+    let detail = json!({"expired_at": row.expires_at});
+    event(
+        tx,
+        NewEvent {
+            workspace_id,
+            name: "expired",
+            message_id,
+            delivery_id,
+            channel_id,
+            detail,
+            ..NewEvent::default()
+        },
+    )
+}

@@ -1,0 +1,68 @@
+//! Connections: how they are opened, and what their errors mean.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::address::SqlitePath;
+use crate::error::{Result, StoreError};
+
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Prepared statements kept by a connection; the drivers use fewer.
+const STATEMENTS_MAX: usize = 256;
+
+/// WAL with synchronous=FULL: what was answered survives a power cut.
+const WRITER_PRAGMAS: &str = "
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA foreign_keys = ON;
+PRAGMA trusted_schema = OFF;
+PRAGMA cache_size = -65536;
+PRAGMA temp_store = MEMORY;
+PRAGMA journal_size_limit = 67108864;";
+
+const READER_PRAGMAS: &str = "
+PRAGMA query_only = ON;
+PRAGMA trusted_schema = OFF;
+PRAGMA cache_size = -16384;";
+
+/// Opens the read-write connection.
+pub(super) fn connect(path: &SqlitePath) -> Result<Connection> {
+    let connection = match path {
+        SqlitePath::Memory => Connection::open_in_memory(),
+        SqlitePath::File(file) => Connection::open(file),
+    };
+    let connection = connection.map_err(|error| failure(path, error))?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| failure(path, error))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.execute_batch(WRITER_PRAGMAS).map_err(|error| failure(path, error))?;
+    Ok(connection)
+}
+
+/// Opens a connection that can only read.
+pub(super) fn connect_reader(path: &SqlitePath) -> Result<Option<Connection>> {
+    let SqlitePath::File(file) = path else {
+        return Ok(None);
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags).map_err(|error| failure(path, error))?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| failure(path, error))?;
+    connection.execute_batch(READER_PRAGMAS).map_err(|error| failure(path, error))?;
+    Ok(Some(connection))
+}
+
+/// Sorts a driver error by what the caller can do about it.
+pub(super) fn failure(path: &SqlitePath, error: rusqlite::Error) -> StoreError {
+    let address = path.to_string();
+    let problem = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::DiskFull { address },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { address, problem },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { address, problem },
+        Some(ErrorCode::CannotOpen) => StoreError::Unreachable { address, problem },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Corrupt { address, problem }
+        }
+        _ => StoreError::Database(problem),
+    }
+}

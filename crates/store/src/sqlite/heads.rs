@@ -1,0 +1,159 @@
+//! The heads of lanes and accounts: the pointers that make a claim find work without searching.
+//!
+//! Whoever changes what a lane holds, or what holds it back, calls `refresh` at the end of the transaction.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Tx;
+use crate::error::Result;
+
+/// When the lane's first row may go, by everything that can hold it back.
+const REFRESH_LANE: &str = "
+UPDATE lane_heads AS h
+   SET next_at = coalesce(
+         (SELECT max(r.run_at, h.blocked_until, h.closed_until, h.next_slot, h.served_at)
+            FROM ready AS r
+           WHERE r.lane_id = h.lane_id
+             AND h.open = 1
+             AND (SELECT count(*) FROM inflight AS i WHERE i.lane_id = h.lane_id) < h.max_parallel
+           ORDER BY r.priority, r.position, r.delivery_id
+           LIMIT 1),
+         9223372036854775807),
+       head_priority = coalesce(
+         (SELECT r.priority
+            FROM ready AS r
+           WHERE r.lane_id = h.lane_id
+           ORDER BY r.priority, r.position, r.delivery_id
+           LIMIT 1),
+         0)
+ WHERE h.lane_id = ?1
+RETURNING account_id";
+
+/// When the account may next be served: its earliest lane, its budget, its parallelism.
+const REFRESH_ACCOUNT: &str = "
+UPDATE account_heads AS h
+   SET next_at = CASE
+         WHEN h.open = 0
+           OR (SELECT count(*) FROM inflight AS i WHERE i.account_id = h.account_id) >= h.max_parallel
+         THEN 9223372036854775807
+         ELSE coalesce(
+           (SELECT CASE WHEN lane.next_at = 9223372036854775807 THEN lane.next_at
+                   ELSE max(lane.next_at, g.cooldown_until, g.next_slot - (g.burst - 1) * g.interval_us, h.served_at) END
+              FROM (SELECT min(next_at) AS next_at
+                      FROM (SELECT min(next_at) AS next_at FROM lane_heads WHERE account_id = h.account_id AND head_priority = 0
+                            UNION ALL
+                            SELECT min(next_at) FROM lane_heads WHERE account_id = h.account_id AND head_priority = 1)) AS lane,
+                   rate_groups AS g
+             WHERE g.group_id = h.group_id
+               AND lane.next_at IS NOT NULL),
+           9223372036854775807)
+         END
+ WHERE h.account_id = ?1";
+
+/// What a transaction touched, and so has to refresh.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    lanes: BTreeSet<i64>,
+    accounts: BTreeSet<i64>,
+}
+
+impl Touched {
+    pub(super) fn lane(&mut self, lane_id: i64) {
+        self.lanes.insert(lane_id);
+    }
+
+    pub(super) fn account(&mut self, account_id: i64) {
+        self.accounts.insert(account_id);
+    }
+
+    pub(super) fn refresh(mut self, tx: &Tx<'_>) -> Result<()> {
+        for &lane_id in &self.lanes {
+            self.accounts.extend(refresh_lane(tx, lane_id)?);
+        }
+        for account_id in &self.accounts {
+            tx.execute(REFRESH_ACCOUNT, [account_id])?;
+        }
+        Ok(())
+    }
+}
+
+/// Points the lane's head anew and tells whose lane it is.
+pub(super) fn refresh_lane(tx: &Tx<'_>, lane_id: i64) -> Result<Option<i64>> {
+    tx.first(REFRESH_LANE, [lane_id], |row| row.get(0))
+}
+
+/// The maintained counters of a lane, as differences.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct CountChange {
+    pub queued: i64,
+    pub retry: i64,
+    pub sending: i64,
+    pub sent: i64,
+    pub deduped: i64,
+    pub failed: i64,
+    pub dead: i64,
+}
+
+const CHANGE_COUNTS: &str = "
+UPDATE lane_heads
+   SET n_queued = n_queued + ?2, n_retry = n_retry + ?3, n_sending = n_sending + ?4, n_sent = n_sent + ?5,
+       n_deduped = n_deduped + ?6, n_failed = n_failed + ?7, n_dead = n_dead + ?8
+ WHERE lane_id = ?1";
+
+/// Counter differences of a whole transaction, written once per lane.
+#[derive(Debug, Default)]
+pub(super) struct CountChanges(std::collections::BTreeMap<i64, CountChange>);
+
+impl CountChanges {
+    pub(super) fn lane(&mut self, lane_id: i64) -> &mut CountChange {
+        self.0.entry(lane_id).or_default()
+    }
+
+    pub(super) fn write(self, tx: &Tx<'_>) -> Result<()> {
+        for (lane_id, c) in self.0 {
+            let params = (lane_id, c.queued, c.retry, c.sending, c.sent, c.deduped, c.failed, c.dead);
+            tx.execute(CHANGE_COUNTS, params)?;
+        }
+        Ok(())
+    }
+}
+
+impl CountChange {
+    pub(super) fn status(&mut self, status: domain::delivery::Status) -> &mut i64 {
+        use domain::delivery::Status;
+        match status {
+            Status::Queued => &mut self.queued,
+            Status::Retry => &mut self.retry,
+            Status::Claimed | Status::Sending => &mut self.sending,
+            Status::Sent => &mut self.sent,
+            Status::Deduped => &mut self.deduped,
+            Status::FailedPermanent => &mut self.failed,
+            Status::Dead => &mut self.dead,
+        }
+    }
+}
+
+/// An audit row, in the same transaction as what it describes.
+#[derive(Debug, Default)]
+pub(super) struct NewEvent<'a> {
+    pub workspace_id: i64,
+    pub name: &'a str,
+    pub message_id: Option<i64>,
+    pub delivery_id: Option<i64>,
+    pub channel_id: Option<i64>,
+    pub account_id: Option<i64>,
+    pub detail: Value,
+}
+
+const INSERT_EVENT: &str = "
+INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, account_id, detail)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+pub(super) fn event(tx: &Tx<'_>, event: NewEvent<'_>) -> Result<()> {
+    let detail = if event.detail.is_null() { "{}".to_owned() } else { event.detail.to_string() };
+    let ids = (event.message_id, event.delivery_id, event.channel_id, event.account_id);
+    tx.execute(INSERT_EVENT, (event.workspace_id, tx.now.0, event.name, ids.0, ids.1, ids.2, ids.3, detail))?;
+    Ok(())
+}

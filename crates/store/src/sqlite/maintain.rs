@@ -1,0 +1,248 @@
+//! What operators and the janitor do: requeue, cancel, retention.
+
+use domain::delivery::{Status, Step, step};
+use domain::ids::{DeliveryId, WorkspaceId};
+use domain::time::Span;
+use serde_json::json;
+
+use super::claim::{DELETE_READY, FORGET_KEY};
+use super::enqueue::INSERT_READY;
+use super::heads::{CountChanges, NewEvent, Touched, event};
+use super::{Sqlite, Tx, Urgency, rows};
+use crate::error::{Result, StoreError};
+use crate::queue::{Removed, Retention, Whose};
+
+const SELECT_ENDED: &str = "
+SELECT d.status, d.lane_id, d.message_id, d.channel_id, d.priority, h.max_parallel, c.removed_at IS NOT NULL
+  FROM deliveries AS d
+  JOIN lane_heads AS h ON h.lane_id = d.lane_id
+  LEFT JOIN channels AS c ON c.channel_id = d.channel_id
+ WHERE d.workspace_id = ?1 AND d.delivery_id = ?2";
+/// A new row of the next generation; everything else of the old one, nothing of its history.
+const INSERT_GENERATION: &str = "
+INSERT INTO deliveries (workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action,
+                        target_delivery, generation, parent_delivery, priority, status, run_at, position,
+                        idempotency_key, queued_at)
+SELECT d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id, d.revision, d.action,
+       d.target_delivery,
+       1 + (SELECT max(s.generation) FROM deliveries AS s
+             WHERE s.message_id = d.message_id AND s.channel_id IS d.channel_id AND s.recipient_id IS d.recipient_id
+               AND s.action = d.action AND s.revision = d.revision),
+       d.delivery_id, d.priority, 'queued', ?2, 0, '', ?2
+  FROM deliveries AS d
+ WHERE d.delivery_id = ?1";
+const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = ?3 WHERE delivery_id = ?1";
+/// The old delivery's key, if nobody took it since.
+const TAKE_KEY_AGAIN: &str = "
+INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
+SELECT m.workspace_id, c.channel_id, c.dedup, m.hash_version,
+       CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint ELSE CAST(m.case_id AS TEXT) END,
+       CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END,
+       'in_flight', ?1, m.origin, ?2
+  FROM deliveries AS d
+  JOIN messages AS m ON m.message_id = d.message_id
+  JOIN channels AS c ON c.channel_id = d.channel_id
+ WHERE d.delivery_id = ?1
+   AND CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+            WHEN 'case' THEN CAST(m.case_id AS TEXT) END IS NOT NULL
+ON CONFLICT DO NOTHING";
+const SELECT_WAITING: &str = "
+SELECT status, lane_id, priority, position, message_id, channel_id
+  FROM deliveries
+ WHERE workspace_id = ?1 AND delivery_id = ?2";
+const CANCEL: &str = "
+UPDATE deliveries
+   SET status = 'dead', reason = 'cancelled', run_at = NULL, position = NULL, ended_at = ?2
+ WHERE delivery_id = ?1 AND status IN ('queued', 'retry')";
+
+/// Rows looked at per row that may be removed: retention walks from the oldest id and stops.
+const LOOK_FACTOR: i64 = 4;
+const OLD_DELIVERIES: &str = "
+SELECT delivery_id
+  FROM (SELECT delivery_id, status, ended_at
+          FROM deliveries
+         WHERE ?1 IS NULL OR workspace_id = ?1
+         ORDER BY delivery_id
+         LIMIT ?4)
+ WHERE ended_at IS NOT NULL
+   AND ended_at < CASE WHEN status = 'deduped' THEN ?3 ELSE ?2 END
+ LIMIT ?5";
+const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE delivery_id = ?1";
+const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE delivery_id = ?1";
+const DELETE_MESSAGES: &str = "
+DELETE FROM messages
+ WHERE message_id IN (SELECT m.message_id
+                        FROM (SELECT message_id, created_at
+                                FROM messages
+                               WHERE ?1 IS NULL OR workspace_id = ?1
+                               ORDER BY message_id
+                               LIMIT ?3) AS m
+                       WHERE m.created_at < ?2
+                         AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id)
+                         AND NOT EXISTS (SELECT 1 FROM campaigns AS c WHERE c.message_id = m.message_id))";
+const DELETE_EVENTS: &str = "
+DELETE FROM events
+ WHERE event_id IN (SELECT event_id
+                      FROM (SELECT event_id, at FROM events WHERE ?1 IS NULL OR workspace_id = ?1 ORDER BY event_id LIMIT ?3)
+                     WHERE at < ?2)";
+/// Nothing inside the longest window of a workspace is ever removed.
+const DELETE_DEDUP: &str = "
+DELETE FROM dedup_index
+ WHERE (workspace_id, channel_id, mode, version, key, kind) IN (
+       SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind
+         FROM dedup_index AS i
+        WHERE i.sent_at IS NOT NULL
+          AND (?1 IS NULL OR i.workspace_id = ?1)
+          AND i.sent_at < ?2 - (SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = i.workspace_id)
+        ORDER BY i.sent_at
+        LIMIT ?3)";
+
+impl Sqlite {
+    pub async fn requeue(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>> {
+        let requeued = self
+            .write(Urgency::Maintenance, move |tx| {
+                let mut touched = Touched::default();
+                let mut counts = CountChanges::default();
+                let requeue = |&id| requeue_one(tx, &mut touched, &mut counts, workspace, id);
+                let requeued = ids.iter().map(requeue).collect::<Result<_>>()?;
+                counts.write(tx)?;
+                touched.refresh(tx)?;
+                Ok(requeued)
+            })
+            .await?;
+        self.bell.ring();
+        Ok(requeued)
+    }
+
+    pub async fn cancel(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<bool>> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let mut touched = Touched::default();
+            let mut counts = CountChanges::default();
+            let cancel = |&id| cancel_one(tx, &mut touched, &mut counts, workspace, id);
+            let cancelled = ids.iter().map(cancel).collect::<Result<_>>()?;
+            counts.write(tx)?;
+            touched.refresh(tx)?;
+            Ok(cancelled)
+        })
+        .await
+    }
+
+    pub async fn retain(&self, whose: Whose, keep: Retention, limit: usize) -> Result<Removed> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let workspace = match whose {
+                Whose::Everyone => None,
+                Whose::Workspace(id) => Some(id.0),
+            };
+            let limit = limit as i64;
+            let deliveries = old_deliveries(tx, workspace, keep, limit)?;
+            for id in &deliveries {
+                tx.execute(DELETE_ATTEMPTS, [id])?;
+                tx.execute(DELETE_DELIVERY, [id])?;
+            }
+            let before = |span: Span| (tx.now - span).0;
+            Ok(Removed {
+                deliveries: deliveries.len() as u64,
+                messages: tx.execute(DELETE_MESSAGES, (workspace, before(keep.deliveries), limit))? as u64,
+                events: tx.execute(DELETE_EVENTS, (workspace, before(keep.events), limit))? as u64,
+                dedup: tx.execute(DELETE_DEDUP, (workspace, tx.now.0, limit))? as u64,
+            })
+        })
+        .await
+    }
+}
+
+fn requeue_one(
+    tx: &Tx<'_>,
+    touched: &mut Touched,
+    counts: &mut CountChanges,
+    workspace: WorkspaceId,
+    id: DeliveryId,
+) -> Result<DeliveryId> {
+    let ended = tx.first(SELECT_ENDED, (workspace.0, id.0), |row| {
+        let status = rows::word(row, 0, Status::parse)?;
+        let place = (row.get::<_, i64>(1)?, row.get::<_, i64>(4)?, row.get::<_, i32>(5)? == 1);
+        Ok((status, place, row.get(2)?, row.get(3)?, row.get::<_, bool>(6)?))
+    })?;
+    let Some((status, (lane_id, priority, ordered), message_id, channel_id, removed)) = ended else {
+        return Err(StoreError::unknown_delivery(id));
+    };
+    let illegal = |remedy| StoreError::IllegalTransition {
+        delivery_id: id,
+        status: status.to_string(),
+        wanted: "requeue",
+        remedy,
+    };
+    if !matches!(status, Status::Dead | Status::FailedPermanent) {
+        return Err(illegal("only dead and failed_permanent deliveries can be requeued"));
+    }
+    if removed {
+        return Err(illegal("its channel was removed; post the message to another channel"));
+    }
+    let new = tx.insert(INSERT_GENERATION, (id.0, tx.now.0))?;
+    let position = if ordered { new } else { tx.now.0 };
+    tx.execute(SET_PLACE, (new, position, format!("d{new}")))?;
+    tx.execute(INSERT_READY, (lane_id, priority, position, new, workspace.0, tx.now.0, None::<i64>, 0))?;
+    tx.execute(TAKE_KEY_AGAIN, (new, tx.now.0))?;
+    counts.lane(lane_id).queued += 1;
+    touched.lane(lane_id);
+    let detail = json!({"parent": id.0});
+    let delivery_id = Some(new);
+    let named = NewEvent {
+        workspace_id: workspace.0,
+        name: "requeued",
+        message_id,
+        delivery_id,
+        channel_id,
+        detail,
+        ..NewEvent::default()
+    };
+    event(tx, named)?;
+    Ok(DeliveryId(new))
+}
+
+fn cancel_one(
+    tx: &Tx<'_>,
+    touched: &mut Touched,
+    counts: &mut CountChanges,
+    workspace: WorkspaceId,
+    id: DeliveryId,
+) -> Result<bool> {
+    let found = tx.first(SELECT_WAITING, (workspace.0, id.0), |row| {
+        let status = rows::word(row, 0, Status::parse)?;
+        let key = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, Option<i64>>(3)?);
+        Ok((status, key, row.get(4)?, row.get(5)?))
+    })?;
+    let Some((status, (lane_id, priority, position), message_id, channel_id)) = found else {
+        return Err(StoreError::unknown_delivery(id));
+    };
+    if step(status, Step::Drop).is_err() {
+        return Ok(false);
+    }
+    tx.execute(CANCEL, (id.0, tx.now.0))?;
+    tx.execute(DELETE_READY, (lane_id, priority, position, id.0))?;
+    tx.execute(FORGET_KEY, [id.0])?;
+    let change = counts.lane(lane_id);
+    *change.status(status) -= 1;
+    change.dead += 1;
+    touched.lane(lane_id);
+    let delivery_id = Some(id.0);
+    event(
+        tx,
+        NewEvent {
+            workspace_id: workspace.0,
+            name: "cancelled",
+            message_id,
+            delivery_id,
+            channel_id,
+            ..NewEvent::default()
+        },
+    )?;
+    Ok(true)
+}
+
+fn old_deliveries(tx: &Tx<'_>, workspace: Option<i64>, keep: Retention, limit: i64) -> Result<Vec<i64>> {
+    let before = |span: Span| (tx.now - span).0;
+    let params =
+        (workspace, before(keep.deliveries), before(keep.deduped), limit.saturating_mul(LOOK_FACTOR), limit);
+    tx.all(OLD_DELIVERIES, params, |row| row.get(0))
+}

@@ -1,0 +1,217 @@
+//! The embedded driver: one writer thread, a few readers, one file.
+//!
+//! Each verb of the queue is a file; its rules come from `domain`, so this driver is also the readable form of
+//! what the PostgreSQL functions do. Statements run one by one inside the transaction: in process, a prepared
+//! statement costs microseconds and the commit is what is dear.
+
+mod accounts;
+mod audit;
+mod channels;
+mod claim;
+mod commit;
+mod connect;
+mod enqueue;
+mod heads;
+mod maintain;
+pub mod migrate;
+mod read;
+mod recover;
+mod rows;
+mod workspaces;
+mod writer;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::time::Timestamp;
+use rusqlite::Connection;
+
+use crate::address::SqlitePath;
+use crate::clock::Clock;
+use crate::error::{Result, StoreError};
+use crate::keyring::Keyring;
+use crate::wake::{Bell, WakeUp};
+use connect::failure;
+use writer::{Urgency, Writer};
+
+/// Connections that only read, opened when first needed.
+const READERS_MAX: usize = 4;
+
+#[derive(Debug, Clone)]
+pub struct Sqlite {
+    writer: Writer,
+    readers: Arc<Readers>,
+    path: SqlitePath,
+    keyring: Arc<Keyring>,
+    clock: Clock,
+    bell: Bell,
+}
+
+#[derive(Debug)]
+struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    permits: tokio::sync::Semaphore,
+}
+
+impl Sqlite {
+    /// Opens the file for this process alone.
+    pub async fn open(path: &SqlitePath, keyring: Keyring, clock: Clock) -> Result<Sqlite> {
+        let guard = lock_file(path)?;
+        let mut connection = connect::connect(path)?;
+        if *path == SqlitePath::Memory {
+            migrate::migrate_connection(&mut connection, path)?;
+        }
+        migrate::require_current(&connection, path)?;
+        fit_key(&connection, path, &keyring)?;
+        Ok(Sqlite {
+            writer: Writer::start(connection, path.clone(), guard)?,
+            readers: Arc::new(Readers {
+                idle: Mutex::default(),
+                permits: tokio::sync::Semaphore::new(READERS_MAX),
+            }),
+            path: path.clone(),
+            keyring: Arc::new(keyring),
+            clock,
+            bell: Bell::new(),
+        })
+    }
+
+    pub async fn now(&self) -> Result<Timestamp> {
+        Ok(self.clock.now())
+    }
+
+    pub async fn wake_up(&self) -> Result<WakeUp> {
+        Ok(self.bell.listen())
+    }
+
+    /// A quota for the file, in pages of 4 KiB: writes beyond it fail as on a full disk.
+    pub async fn limit_pages(&self, pages: u32) -> Result<()> {
+        let sql = format!("PRAGMA max_page_count = {pages}");
+        self.write(Urgency::Maintenance, move |tx| tx.first(&sql, [], |_| Ok(())).map(drop)).await
+    }
+
+    /// A write, with the time it happens at.
+    async fn write<T: Send + 'static>(
+        &self,
+        urgency: Urgency,
+        job: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (path, clock) = (self.path.clone(), self.clock.clone());
+        self.writer
+            .run(urgency, move |connection| job(&Tx { connection, path: &path, now: clock.now() }))
+            .await
+    }
+
+    /// A read on a connection of its own; a database in memory has only the writer's.
+    async fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if self.path == SqlitePath::Memory {
+            return self.write(Urgency::Maintenance, job).await;
+        }
+        let permit = self.readers.permits.acquire().await;
+        let (path, clock, readers) = (self.path.clone(), self.clock.clone(), Arc::clone(&self.readers));
+        let task = tokio::task::spawn_blocking(move || {
+            let idle = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = match idle {
+                Some(connection) => connection,
+                None => connect::connect_reader(&path)?
+                    .ok_or_else(|| StoreError::Database("a database in memory has no readers".into()))?,
+            };
+            let result = job(&Tx { connection: &connection, path: &path, now: clock.now() });
+            readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            result
+        });
+        let result = task.await.unwrap_or_else(|_| Err(StoreError::Database("a read panicked".into())));
+        drop(permit);
+        result
+    }
+}
+
+/// The same connection that the writer has, for the floor of the benchmark.
+pub(crate) fn bare_connection(path: &SqlitePath) -> Result<Connection> {
+    connect::connect(path)
+}
+
+/// What a job sees of its transaction.
+struct Tx<'a> {
+    connection: &'a Connection,
+    path: &'a SqlitePath,
+    now: Timestamp,
+}
+
+impl Tx<'_> {
+    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failure(error))?;
+        statement.execute(params).map_err(|error| self.failure(error))
+    }
+
+    /// Inserts a row and returns its id.
+    fn insert(&self, sql: &str, params: impl rusqlite::Params) -> Result<i64> {
+        self.execute(sql, params)?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        row: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failure(error))?;
+        let rows = statement.query_map(params, row).and_then(Iterator::collect);
+        rows.map_err(|error| self.failure(error))
+    }
+
+    fn first<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        row: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failure(error))?;
+        match statement.query_row(params, row) {
+            Ok(value) => Ok(Some(value)),
+            Err(rusqlite::Error::QueryReturnedNoRows) => Ok(None),
+            Err(error) => Err(self.failure(error)),
+        }
+    }
+
+    fn failure(&self, error: rusqlite::Error) -> StoreError {
+        failure(self.path, error)
+    }
+}
+
+/// Refuses a second process with a clear message; the lock goes with the process.
+fn lock_file(path: &SqlitePath) -> Result<Option<std::fs::File>> {
+    let SqlitePath::File(file) = path else {
+        return Ok(None);
+    };
+    let mut name = file.clone().into_os_string();
+    name.push(".lock");
+    let unusable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            StoreError::ReadOnly { address: path.to_string(), problem: error.to_string() }
+        }
+        _ => StoreError::Unreachable { address: path.to_string(), problem: error.to_string() },
+    };
+    let lock =
+        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(name).map_err(unusable)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::InUse { address: path.to_string() }),
+        Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+fn fit_key(connection: &Connection, path: &SqlitePath, keyring: &Keyring) -> Result<()> {
+    let check: Option<Vec<u8>> = connection
+        .query_row("SELECT key_check FROM control", [], |row| row.get(0))
+        .map_err(|error| failure(path, error))?;
+    if let Some(sealed) = keyring.verify(check.as_deref())? {
+        connection
+            .execute("UPDATE control SET key_check = ?1", [sealed])
+            .map_err(|error| failure(path, error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Reading: what people and the dispatcher ask for. Never on the writer's connection when there is a file.
+
+use domain::ids::{DeliveryId, MessageId, WorkspaceId};
+use serde_json::Value;
+
+use super::{Sqlite, rows};
+use crate::error::{Result, StoreError};
+use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane};
+
+const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = ?1 AND message_id = ?2";
+
+impl Sqlite {
+    pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
+        let sql = format!(
+            "SELECT {} FROM deliveries WHERE workspace_id = ?1 AND delivery_id = ?2",
+            rows::DELIVERY_COLUMNS
+        );
+        let found = self.read(move |tx| tx.first(&sql, (workspace.0, id.0), rows::delivery)).await?;
+        found.ok_or_else(|| StoreError::unknown_delivery(id))
+    }
+
+    pub async fn deliveries(
+        &self,
+        workspace: WorkspaceId,
+        filter: DeliveryFilter,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        // A condition that is not given is always true; ids come from the index, the rest filters.
+        let sql = format!(
+            "SELECT {} FROM deliveries
+              WHERE workspace_id = ?1
+                AND delivery_id > ?2
+                AND (?3 IS NULL OR status = ?3)
+                AND (?4 IS NULL OR channel_id = ?4)
+                AND (?5 IS NULL OR message_id = ?5)
+                AND (?6 IS NULL OR last_error ->> 'code' = ?6)
+              ORDER BY delivery_id
+              LIMIT ?7",
+            rows::DELIVERY_COLUMNS
+        );
+        self.read(move |tx| {
+            let params = rusqlite::params![
+                workspace.0,
+                filter.after.map_or(0, |id| id.0),
+                filter.status.map(|status| status.as_str()),
+                filter.channel_id.map(|id| id.0),
+                filter.message_id.map(|id| id.0),
+                filter.code,
+                limit as i64
+            ];
+            tx.all(&sql, params, rows::delivery)
+        })
+        .await
+    }
+
+    pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {
+        let sql = format!(
+            "SELECT {} FROM attempts WHERE delivery_id = ?2 AND workspace_id = ?1 ORDER BY attempt",
+            rows::ATTEMPT_COLUMNS
+        );
+        self.read(move |tx| tx.all(&sql, (workspace.0, id.0), rows::attempt)).await
+    }
+
+    pub async fn events(&self, workspace: WorkspaceId, after: i64, limit: usize) -> Result<Vec<Event>> {
+        let sql = format!(
+            "SELECT {} FROM events WHERE workspace_id = ?1 AND event_id > ?2 ORDER BY event_id LIMIT ?3",
+            rows::EVENT_COLUMNS
+        );
+        self.read(move |tx| tx.all(&sql, (workspace.0, after, limit as i64), rows::event)).await
+    }
+
+    pub async fn payload(&self, workspace: WorkspaceId, id: MessageId) -> Result<Value> {
+        let found = self
+            .read(move |tx| tx.first(SELECT_PAYLOAD, (workspace.0, id.0), |row| rows::json(row, 0)))
+            .await?;
+        found.ok_or_else(|| StoreError::not_found("message", id))
+    }
+
+    pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {
+        let sql =
+            format!("SELECT {} FROM lane_heads WHERE workspace_id = ?1 ORDER BY lane_id", rows::LANE_COLUMNS);
+        self.read(move |tx| tx.all(&sql, [workspace.0], rows::lane)).await
+    }
+}

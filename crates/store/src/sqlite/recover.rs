@@ -1,0 +1,45 @@
+//! Recovery: claims whose lease has ended. It bypasses the parallelism gate, or leaked places would block it.
+
+use domain::ids::DeliveryId;
+
+use super::commit::{Settling, held, lease_expired};
+use super::{Sqlite, Urgency};
+use crate::error::Result;
+use crate::queue::{Recovered, Whose};
+
+const EXPIRED: &str = "
+SELECT delivery_id, workspace_id, claim_token
+  FROM inflight
+ WHERE lease_until <= ?1 AND (?2 IS NULL OR workspace_id = ?2)
+ ORDER BY lease_until, delivery_id
+ LIMIT ?3";
+
+impl Sqlite {
+    pub async fn recover(&self, whose: Whose, limit: usize) -> Result<Vec<Recovered>> {
+        let recovered = self
+            .write(Urgency::Maintenance, move |tx| {
+                let workspace = match whose {
+                    Whose::Everyone => None,
+                    Whose::Workspace(id) => Some(id.0),
+                };
+                let expired = tx.all(EXPIRED, (tx.now.0, workspace, limit as i64), |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
+                })?;
+                let mut settling = Settling::default();
+                let mut recovered = Vec::with_capacity(expired.len());
+                for (delivery_id, workspace_id, token) in expired {
+                    if let Some(held) = held(tx, delivery_id, workspace_id, &token)? {
+                        let status = lease_expired(tx, &mut settling, &held)?;
+                        recovered.push(Recovered { delivery_id: DeliveryId(delivery_id), status });
+                    }
+                }
+                settling.write(tx)?;
+                Ok(recovered)
+            })
+            .await?;
+        if !recovered.is_empty() {
+            self.bell.ring();
+        }
+        Ok(recovered)
+    }
+}

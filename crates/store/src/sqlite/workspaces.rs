@@ -1,0 +1,138 @@
+//! Workspaces, the kill switches, and the doors of a workspace.
+
+use domain::ids::{EndpointId, WorkspaceId};
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::heads::{NewEvent, Touched, event};
+use super::{Sqlite, Tx, Urgency, rows};
+use crate::config::{Endpoint, NewEndpoint, Workspace, secret_hash};
+use crate::error::{Result, StoreError};
+
+const INSERT_WORKSPACE: &str =
+    "INSERT INTO workspaces (name, created_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+const SELECT_WORKSPACES: &str = "SELECT workspace_id, name, held FROM workspaces ORDER BY workspace_id";
+const WORKSPACE_EXISTS: &str = "SELECT 1 FROM workspaces WHERE workspace_id = ?1";
+const HOLD_WORKSPACE: &str = "UPDATE workspaces SET held = ?2 WHERE workspace_id = ?1";
+/// A held workspace shows no heads, so a claim does not even see it.
+const HOLD_HEADS: &str = "
+UPDATE account_heads
+   SET open = CASE WHEN ?2 THEN 0 ELSE (SELECT 1 - a.paused FROM accounts AS a WHERE a.account_id = account_heads.account_id) END
+ WHERE workspace_id = ?1
+RETURNING account_id";
+const HOLD_ALL: &str = "UPDATE control SET held = ?1, held_why = ?2";
+const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held = 1";
+const INSERT_ENDPOINT: &str = "
+INSERT INTO workspace_endpoints (workspace_id, name, kind, secret_hash, settings, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT DO NOTHING";
+const ENABLE_ENDPOINT: &str =
+    "UPDATE workspace_endpoints SET enabled = ?3 WHERE workspace_id = ?1 AND endpoint_id = ?2";
+
+impl Sqlite {
+    pub async fn create_workspace(&self, name: &str) -> Result<WorkspaceId> {
+        let name = name.to_owned();
+        self.write(Urgency::Maintenance, move |tx| {
+            if name.trim().is_empty() || name.chars().count() > 200 {
+                return Err(StoreError::invalid("workspace", "a name has 1 to 200 characters"));
+            }
+            if tx.execute(INSERT_WORKSPACE, (&name, tx.now.0))? == 0 {
+                return Err(StoreError::Exists { what: "workspace", name });
+            }
+            Ok(WorkspaceId(tx.connection.last_insert_rowid()))
+        })
+        .await
+    }
+
+    pub async fn workspaces(&self) -> Result<Vec<Workspace>> {
+        self.read(|tx| {
+            tx.all(SELECT_WORKSPACES, [], |row| {
+                Ok(Workspace { workspace_id: WorkspaceId(row.get(0)?), name: row.get(1)?, held: row.get(2)? })
+            })
+        })
+        .await
+    }
+
+    pub async fn hold_workspace(&self, workspace: WorkspaceId, held: bool) -> Result<()> {
+        self.write(Urgency::Outcome, move |tx| {
+            if tx.execute(HOLD_WORKSPACE, (workspace.0, held))? == 0 {
+                return Err(StoreError::unknown_workspace(workspace));
+            }
+            let mut touched = Touched::default();
+            for account_id in tx.all(HOLD_HEADS, (workspace.0, held), |row| row.get(0))? {
+                touched.account(account_id);
+            }
+            touched.refresh(tx)?;
+            let name = if held { "held" } else { "released" };
+            event(tx, NewEvent { workspace_id: workspace.0, name, ..NewEvent::default() })
+        })
+        .await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    pub async fn hold_all(&self, why: Option<&str>) -> Result<()> {
+        let why = why.map(str::to_owned);
+        self.write(Urgency::Outcome, move |tx| tx.execute(HOLD_ALL, (why.is_some(), why)).map(drop)).await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    pub async fn held(&self) -> Result<Option<String>> {
+        let held = self.read(|tx| tx.first(SELECT_HELD, [], |row| row.get::<_, Option<String>>(0))).await?;
+        Ok(held.map(Option::unwrap_or_default))
+    }
+
+    pub async fn create_endpoint(&self, workspace: WorkspaceId, new: NewEndpoint) -> Result<EndpointId> {
+        self.write(Urgency::Maintenance, move |tx| {
+            require_workspace(tx, workspace)?;
+            let hash = secret_hash(&new.secret);
+            let params = (workspace.0, &new.name, &new.kind, hash, new.settings.to_string(), tx.now.0);
+            if tx.execute(INSERT_ENDPOINT, params)? == 0 {
+                return Err(StoreError::Exists { what: "endpoint (its name or its secret)", name: new.name });
+            }
+            let id = EndpointId(tx.connection.last_insert_rowid());
+            config_changed(tx, workspace, json!({"endpoint": id.0, "name": new.name}))?;
+            Ok(id)
+        })
+        .await
+    }
+
+    pub async fn endpoints(&self, workspace: WorkspaceId) -> Result<Vec<Endpoint>> {
+        let sql = format!(
+            "SELECT {} FROM workspace_endpoints WHERE workspace_id = ?1 ORDER BY endpoint_id",
+            rows::ENDPOINT_COLUMNS
+        );
+        self.read(move |tx| tx.all(&sql, [workspace.0], rows::endpoint)).await
+    }
+
+    pub async fn endpoint_by_secret(&self, secret: &SecretString) -> Result<Option<Endpoint>> {
+        let sql = format!(
+            "SELECT {} FROM workspace_endpoints WHERE secret_hash = ?1 AND enabled = 1",
+            rows::ENDPOINT_COLUMNS
+        );
+        let hash = secret_hash(secret);
+        self.read(move |tx| tx.first(&sql, [hash], rows::endpoint)).await
+    }
+
+    pub async fn enable_endpoint(&self, workspace: WorkspaceId, id: EndpointId, enabled: bool) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            if tx.execute(ENABLE_ENDPOINT, (workspace.0, id.0, enabled))? == 0 {
+                return Err(StoreError::not_found("endpoint", id));
+            }
+            config_changed(tx, workspace, json!({"endpoint": id.0, "enabled": enabled}))
+        })
+        .await
+    }
+}
+
+pub(super) fn require_workspace(tx: &Tx<'_>, workspace: WorkspaceId) -> Result<()> {
+    match tx.first(WORKSPACE_EXISTS, [workspace.0], |_| Ok(()))? {
+        Some(()) => Ok(()),
+        None => Err(StoreError::unknown_workspace(workspace)),
+    }
+}
+
+pub(super) fn config_changed(tx: &Tx<'_>, workspace: WorkspaceId, detail: serde_json::Value) -> Result<()> {
+    event(tx, NewEvent { workspace_id: workspace.0, name: "config_changed", detail, ..NewEvent::default() })
+}

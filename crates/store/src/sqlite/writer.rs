@@ -1,0 +1,207 @@
+//! One thread owns the only read-write connection; callers send it jobs and wait for the answer.
+//!
+//! Natural group commit: everything that waits (bounded) goes into one transaction, a savepoint per job so that
+//! one failure does not undo its neighbours, then one COMMIT, then all answers. No timer: while one commit is on
+//! the disk, the next batch gathers.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::connect::failure;
+use crate::address::SqlitePath;
+use crate::error::{Result, StoreError};
+
+/// Jobs of one transaction. Bounded, so that an answer never waits for an endless batch.
+const BATCH_MAX: usize = 64;
+/// Jobs that may wait. Callers beyond that are told to come back.
+const WAITING_MAX: usize = 4_096;
+
+/// What goes first when several wait: an outcome that is not written down may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Urgency {
+    Outcome,
+    Claim,
+    Enqueue,
+    Maintenance,
+}
+
+const URGENCIES: usize = 4;
+
+/// Runs inside its savepoint, or hears why it cannot.
+type Job = Box<dyn FnOnce(Result<&Connection>) -> Work + Send>;
+
+/// A job that has run: whether to keep what it did, and whom to tell after the commit.
+struct Work {
+    keep: bool,
+    answer: Box<dyn FnOnce(Result<()>) + Send>,
+}
+
+#[derive(Clone)]
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    path: SqlitePath,
+    /// The thread ends when the last handle is gone.
+    _open: Arc<Open>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: [VecDeque<Job>; URGENCIES],
+    closed: bool,
+}
+
+struct Open(Arc<Shared>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&self.0).closed = true;
+        self.0.filled.notify_all();
+    }
+}
+
+impl Writer {
+    /// `keep` lives as long as the thread: the file lock must outlast the last write.
+    pub(super) fn start(
+        connection: Connection,
+        path: SqlitePath,
+        keep: impl Send + 'static,
+    ) -> Result<Writer> {
+        let shared = Arc::new(Shared::default());
+        let open = Arc::new(Open(Arc::clone(&shared)));
+        let writer = Writer { shared: Arc::clone(&shared), path: path.clone(), _open: open };
+        std::thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || {
+                while let Some(batch) = next_batch(&shared) {
+                    write(&connection, &path, batch);
+                }
+                drop((connection, keep));
+            })
+            .map_err(|error| StoreError::Database(format!("the writer thread cannot start: {error}")))?;
+        Ok(writer)
+    }
+
+    /// Runs `job` in a transaction of its own or shared with others; the answer comes after the commit.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        urgency: Urgency,
+        job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |connection| {
+            let result = connection.and_then(job);
+            let keep = result.is_ok();
+            // A caller that has gone away does not want to know.
+            let tell = move |committed: Result<()>| {
+                let _ = answer.send(result.and_then(|value| committed.map(|()| value)));
+            };
+            Work { keep, answer: Box::new(tell) }
+        });
+        self.push(urgency, job)?;
+        answered
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Database("a write was given up; see the log".into())))
+    }
+
+    fn push(&self, urgency: Urgency, job: Job) -> Result<()> {
+        let mut queue = lock(&self.shared);
+        if queue.waiting.iter().map(VecDeque::len).sum::<usize>() >= WAITING_MAX {
+            let problem = format!("{WAITING_MAX} writes are waiting; try again in a moment");
+            return Err(StoreError::Busy { address: self.path.to_string(), problem });
+        }
+        queue.waiting[urgency as usize].push_back(job);
+        self.shared.filled.notify_one();
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Waits for jobs and takes what is there, the most urgent first, each kind at most half of the batch.
+fn next_batch(shared: &Shared) -> Option<Vec<Job>> {
+    let mut queue = lock(shared);
+    while queue.waiting.iter().all(VecDeque::is_empty) {
+        if queue.closed {
+            return None;
+        }
+        queue = shared.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+    let mut batch = Vec::new();
+    for kind in &mut queue.waiting {
+        let share = (BATCH_MAX - batch.len()).min(BATCH_MAX / 2).min(kind.len());
+        batch.extend(kind.drain(..share));
+    }
+    Some(batch)
+}
+
+fn write(connection: &Connection, path: &SqlitePath, batch: Vec<Job>) {
+    let mut works = Vec::with_capacity(batch.len());
+    let result = transaction(connection, path, batch, &mut works);
+    if result.is_err() && !connection.is_autocommit() {
+        // Best effort: the error that matters is the one being told.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    for work in works {
+        (work.answer)(result.clone());
+    }
+}
+
+fn transaction(
+    connection: &Connection,
+    path: &SqlitePath,
+    batch: Vec<Job>,
+    works: &mut Vec<Work>,
+) -> Result<()> {
+    let sql = |text: &str| connection.execute_batch(text).map_err(|error| failure(path, error));
+    let mut state = sql("BEGIN IMMEDIATE");
+    for job in batch {
+        match &state {
+            Ok(()) => state = savepoint(connection, path, job, works),
+            Err(error) => works.push(job(Err(error.clone()))),
+        }
+    }
+    state?;
+    sql("COMMIT")
+}
+
+/// One job between its savepoints. A panic inside undoes the job alone.
+fn savepoint(connection: &Connection, path: &SqlitePath, job: Job, works: &mut Vec<Work>) -> Result<()> {
+    let sql = |text: &str| {
+        let mut statement = connection.prepare_cached(text).map_err(|error| failure(path, error))?;
+        statement.execute([]).map(drop).map_err(|error| failure(path, error))
+    };
+    sql("SAVEPOINT job")?;
+    let work = catch_unwind(AssertUnwindSafe(|| job(Ok(connection))));
+    let keep = work.as_ref().is_ok_and(|work| work.keep);
+    if let Ok(work) = work {
+        works.push(work);
+    } else {
+        tracing::error!(database = %path, "a write panicked and was undone");
+    }
+    if connection.is_autocommit() {
+        // SQLite itself rolls the whole transaction back when the disk is full or broken.
+        return Err(StoreError::DiskFull { address: path.to_string() });
+    }
+    if !keep {
+        sql("ROLLBACK TO job")?;
+    }
+    sql("RELEASE job")
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Queue> {
+    shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+}

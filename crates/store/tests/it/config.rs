@@ -1,0 +1,166 @@
+//! Config is rows: created, changed, listed, refused.
+
+use domain::time::{Span, Timestamp};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+use store::*;
+
+use crate::world::*;
+
+contract! {
+    a_workspace_name_is_taken_once,
+    an_account_comes_back_as_it_was_set,
+    a_token_is_sealed_and_opens_again,
+    a_channel_comes_back_as_it_was_set,
+    impossible_settings_are_refused,
+    an_endpoint_is_found_by_its_secret_alone,
+    every_change_leaves_an_event,
+}
+
+async fn a_workspace_name_is_taken_once(w: &World) {
+    let refused = w.store.create_workspace("приют").await.unwrap_err();
+    assert!(refused.to_string().contains("приют"), "{refused}");
+    for bad in ["", "  ", &"ы".repeat(201)] {
+        assert!(matches!(w.store.create_workspace(bad).await, Err(StoreError::Invalid { .. })));
+    }
+    assert_eq!(w.store.workspaces().await.unwrap().len(), 1);
+}
+
+async fn an_account_comes_back_as_it_was_set(w: &World) {
+    let settings = AccountSettings {
+        kind: "community".into(),
+        tier: "paid".into(),
+        rate: Some(2.5),
+        burst: 3,
+        max_parallel: 4,
+        retry_parallel: 1,
+        api_base: Some("http://127.0.0.1:7900/vk".into()),
+        proxy: Some("socks5://127.0.0.1:1080".into()),
+        extra_roots: Some("корни.pem".into()),
+        settings: json!({"язык": "ru"}),
+    };
+    let id = w.account_with(settings.clone()).await;
+    let accounts = w.store.accounts(w.ws).await.unwrap();
+    assert_eq!(accounts[0].settings, settings);
+    let changed = AccountSettings { rate: None, burst: 1, ..settings };
+    w.store.change_account(w.ws, id, changed.clone()).await.unwrap();
+    assert_eq!(w.store.accounts(w.ws).await.unwrap()[0].settings, changed);
+}
+
+async fn a_token_is_sealed_and_opens_again(w: &World) {
+    let id = w.account().await;
+    let token = || async { w.store.account_token(w.ws, id).await.unwrap().expose_secret().to_owned() };
+    assert_eq!(token().await, format!("{}:0:токен", w.ws));
+    let before = w.store.accounts(w.ws).await.unwrap()[0].fingerprint.clone();
+    w.store.set_account_token(w.ws, id, SecretString::from("новый")).await.unwrap();
+    assert_eq!(token().await, "новый");
+    assert_ne!(w.store.accounts(w.ws).await.unwrap()[0].fingerprint, before);
+    let empty = w.store.set_account_token(w.ws, id, SecretString::from(" ")).await.unwrap_err();
+    assert!(empty.to_string().contains("token is empty"), "{empty}");
+    let printed = format!("{:?} {:?}", w.store, w.store.accounts(w.ws).await.unwrap());
+    assert!(!printed.contains("новый"));
+}
+
+async fn a_channel_comes_back_as_it_was_set(w: &World) {
+    let account = w.account().await;
+    let settings = ChannelSettings {
+        chat_kind: ChatKind::Group,
+        rate: Some(0.333),
+        max_parallel: 3,
+        ambiguity: domain::delivery::AmbiguityPolicy::Hold,
+        dedup: DedupMode::Case,
+        dedup_ttl: domain::limits::DEDUP_TTL_PETS,
+        max_age: Some(Span::from_hours(5)),
+        template: Some("{{ text }} — «ёлки»".into()),
+        parse_mode: Some("HTML".into()),
+        body_max: 900,
+        overflow: Overflow::Split,
+        max_media: 4,
+        route: Some("kind:lost".into()),
+        quiet_hours: Some("23:00-07:00".into()),
+        time_zone: Some("Asia/Yekaterinburg".into()),
+        settings: json!({"silent": true}),
+    };
+    let id = w.channel_with(account, settings.clone()).await;
+    let channel = &w.store.channels(w.ws).await.unwrap()[0];
+    assert_eq!(
+        (channel.channel_id, &channel.settings, channel.platform.as_str()),
+        (id, &settings, "telegram")
+    );
+    assert_eq!((channel.enabled, channel.error_streak, channel.paused_until <= START), (true, 0, true));
+    w.store.pause_channel(w.ws, id, Timestamp::NEVER, "ремонт").await.unwrap();
+    let channel = &w.store.channels(w.ws).await.unwrap()[0];
+    assert_eq!((channel.paused_until, channel.paused_why.as_deref()), (Timestamp::NEVER, Some("ремонт")));
+    let changed = ChannelSettings { max_age: None, template: None, rate: None, ..settings };
+    w.store.change_channel(w.ws, id, changed.clone()).await.unwrap();
+    assert_eq!(w.store.channels(w.ws).await.unwrap()[0].settings, changed);
+}
+
+async fn impossible_settings_are_refused(w: &World) {
+    let account = w.account().await;
+    let good = ChannelSettings::default;
+    for settings in [
+        ChannelSettings { rate: Some(0.0), ..good() },
+        ChannelSettings { rate: Some(f64::NAN), ..good() },
+        ChannelSettings { max_parallel: 0, ..good() },
+        ChannelSettings { dedup_ttl: Span(-1), ..good() },
+        ChannelSettings { max_age: Some(Span::ZERO), ..good() },
+        ChannelSettings { body_max: 0, ..good() },
+        ChannelSettings { max_media: -1, ..good() },
+    ] {
+        let new = NewChannel { account_id: account, name: "к".into(), target: "@к".into(), settings };
+        let refused = w.store.create_channel(w.ws, new).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { what: "channel", .. })), "{refused:?}");
+    }
+    for (name, target) in [("канал", " "), ("канал", "")] {
+        let new =
+            NewChannel { account_id: account, name: name.into(), target: target.into(), settings: good() };
+        assert!(w.store.create_channel(w.ws, new).await.is_err());
+    }
+    w.channel(account).await;
+    let twice =
+        NewChannel {
+            account_id: account, name: "канал 0".into(), target: "@к".into(), settings: good()
+        };
+    let refused = w.store.create_channel(w.ws, twice).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Exists { what: "channel", .. }), "{refused}");
+    let infinite = AccountSettings { rate: Some(f64::INFINITY), ..AccountSettings::default() };
+    assert!(w.store.change_account(w.ws, account, infinite).await.is_err());
+}
+
+async fn an_endpoint_is_found_by_its_secret_alone(w: &World) {
+    let endpoint = |name: &str, secret: &str| NewEndpoint {
+        name: name.into(),
+        kind: "push".into(),
+        secret: SecretString::from(secret),
+        settings: json!({"rate": 5}),
+    };
+    let id = w.store.create_endpoint(w.ws, endpoint("сайт", "очень длинный секрет")).await.unwrap();
+    let find = |secret: &str| {
+        let secret = SecretString::from(secret);
+        async move { w.store.endpoint_by_secret(&secret).await.unwrap() }
+    };
+    let found = find("очень длинный секрет").await.unwrap();
+    assert_eq!((found.endpoint_id, found.workspace_id, found.name.as_str()), (id, w.ws, "сайт"));
+    assert_eq!(find("очень длинный секре").await, None);
+    assert_eq!(find("").await, None);
+    assert!(w.store.create_endpoint(w.ws, endpoint("другой", "очень длинный секрет")).await.is_err());
+    assert!(w.store.create_endpoint(w.ws, endpoint("сайт", "другой секрет")).await.is_err());
+    w.store.enable_endpoint(w.ws, id, false).await.unwrap();
+    assert_eq!(find("очень длинный секрет").await, None);
+    assert_eq!(w.store.endpoints(w.ws).await.unwrap().len(), 1);
+}
+
+async fn every_change_leaves_an_event(w: &World) {
+    let channels = w.channels(1).await;
+    w.store.pause_channel(w.ws, channels[0], Timestamp::NEVER, "тест").await.unwrap();
+    w.store.resume_channel(w.ws, channels[0]).await.unwrap();
+    w.store.disable_channel(w.ws, channels[0], DisabledBy::Operator).await.unwrap();
+    w.store.remove_channel(w.ws, channels[0]).await.unwrap();
+    let names = w.event_names().await;
+    assert_eq!(names, ["channel_paused", "channel_resumed", "channel_disabled", "channel_removed"]);
+    let all = w.store.events(w.ws, 0, 100).await.unwrap();
+    assert_eq!(all.iter().filter(|event| event.name == "config_changed").count(), 2);
+    let page = w.store.events(w.ws, all[2].event_id, 2).await.unwrap();
+    assert_eq!(page, all[3..5]);
+}

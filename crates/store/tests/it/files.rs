@@ -1,0 +1,216 @@
+//! The SQLite file: locks, permissions, damage, a full disk, and what survives a restart.
+
+use std::path::Path;
+
+use domain::delivery::Status;
+use domain::time::Span;
+use store::*;
+
+use crate::world::{START, message, request};
+
+fn address(folder: &Path) -> Address {
+    Address::parse(&format!("sqlite:{}", folder.join("rupor.db").display())).unwrap()
+}
+
+fn key(folder: &Path) -> Keyring {
+    Keyring::at(&folder.join("rupor.key")).unwrap()
+}
+
+async fn open(folder: &Path) -> Result<Store> {
+    Store::open(&address(folder), key(folder), Clock::hand(START)).await
+}
+
+async fn fresh(folder: &Path) -> Store {
+    Store::migrate(&address(folder)).await.unwrap();
+    open(folder).await.unwrap()
+}
+
+/// The writer thread lets go of the lock a moment after the last handle is dropped.
+async fn reopen(folder: &Path) -> Store {
+    loop {
+        match open(folder).await {
+            Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
+            other => return other.unwrap(),
+        }
+    }
+}
+
+async fn one_post(store: &Store) -> (domain::ids::WorkspaceId, Enqueued) {
+    let ws = store.create_workspace("приют").await.unwrap();
+    let token = secrecy::SecretString::from("секретный токен");
+    let new =
+        NewAccount {
+            platform: "telegram".into(), name: "бот".into(), token, settings: Default::default()
+        };
+    let account_id = store.create_account(ws, new).await.unwrap();
+    let new =
+        NewChannel {
+            account_id, name: "канал".into(), target: "@к".into(), settings: Default::default()
+        };
+    let channel = store.create_channel(ws, new).await.unwrap();
+    (ws, store.enqueue(ws, vec![message("Пропал пёс", &[channel])]).await.unwrap().remove(0))
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let (ws, enqueued) = one_post(&store).await;
+    let claimed = store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap();
+    drop(store);
+    let store = reopen(folder.path()).await;
+    let delivery = store.delivery(ws, enqueued.deliveries[0].delivery_id).await.unwrap();
+    assert_eq!(delivery.status, Status::Sending);
+    let finish = crate::world::finish(&claimed.claims[0], crate::world::sent(&claimed.claims[0]));
+    assert_eq!(store.commit(vec![finish]).await.unwrap(), [Finished::Done(Status::Sent)]);
+    assert!(store.audit(ws).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let _store = fresh(folder.path()).await;
+    let refused = open(folder.path()).await.unwrap_err();
+    assert!(matches!(refused, StoreError::InUse { .. }), "{refused}");
+    assert!(refused.to_string().contains("stop the other"), "{refused}");
+}
+
+#[tokio::test]
+async fn tokens_do_not_stand_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    one_post(&store).await;
+    drop(store);
+    let store = reopen(folder.path()).await;
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        let needle = "секретный токен".as_bytes();
+        assert!(!bytes.windows(needle.len()).any(|window| window == needle));
+    }
+    drop(store);
+}
+
+#[tokio::test]
+async fn a_lost_or_changed_key_is_told_clearly() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    one_post(&store).await;
+    drop(store);
+    drop(reopen(folder.path()).await);
+    let path = folder.path().join("rupor.key");
+    let old = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, "11".repeat(32)).unwrap();
+    let wrong = eventually(folder.path()).await;
+    assert!(wrong.to_string().contains("does not open the tokens"), "{wrong}");
+    std::fs::remove_file(&path).unwrap();
+    let missing = eventually(folder.path()).await;
+    assert!(missing.to_string().contains("put the old key back"), "{missing}");
+    std::fs::write(&path, old).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    drop(reopen(folder.path()).await);
+}
+
+/// The error of an open that is refused for another reason than a lock that is just being let go.
+async fn eventually(folder: &Path) -> StoreError {
+    loop {
+        match open(folder).await {
+            Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
+            other => return other.map(drop).unwrap_err(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_ours_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rupor.db");
+    let old = open(folder.path()).await.unwrap_err();
+    assert!(old.to_string().contains("rupor migrate"), "{old}");
+    let applied = Store::migrate(&address(folder.path())).await.unwrap();
+    assert_eq!(applied.len(), migrations::ALL.len());
+    assert!(
+        Store::migrate(&address(folder.path())).await.unwrap().is_empty(),
+        "a second time there is nothing to do"
+    );
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute("UPDATE schema_migrations SET checksum = 'x' WHERE version = 2", []).unwrap();
+    let drift = Store::migrate(&address(folder.path())).await.unwrap_err();
+    assert!(drift.to_string().contains("0002_ledger was changed"), "{drift}");
+    raw.execute("INSERT INTO schema_migrations (version, name, checksum) VALUES (99, 'будущее', '')", [])
+        .unwrap();
+    let newer = Store::migrate(&address(folder.path())).await.unwrap_err();
+    assert!(newer.to_string().contains("install the newer rupor"), "{newer}");
+}
+
+#[tokio::test]
+async fn two_migrators_at_once_apply_each_step_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = address(folder.path());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let address = address.clone();
+        tasks.spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(Store::migrate(&address)).unwrap()
+        });
+    }
+    let mut applied: Vec<i32> = tasks.join_all().await.into_iter().flatten().collect();
+    applied.sort_unstable();
+    assert_eq!(applied, migrations::ALL.iter().map(|migration| migration.version).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_migration_that_broke_off_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    Store::migrate(&address(folder.path())).await.unwrap();
+    let raw = rusqlite::Connection::open(folder.path().join("rupor.db")).unwrap();
+    // As if the process had died after the second step.
+    raw.execute_batch(
+        "DELETE FROM schema_migrations WHERE version > 2;
+         DROP TABLE bot_logs; DROP TABLE bot_outbox; DROP TABLE bot_state; DROP TABLE bot_inbox; DROP TABLE bot_rules;
+         DROP TABLE recipients; DROP TABLE campaigns; DROP TABLE ingress_receipts; DROP TABLE ingest_runs;
+         DROP TABLE pull_cursors; DROP TABLE pull_sources; DROP TABLE media_blobs; DROP TABLE media_origin;",
+    )
+    .unwrap();
+    assert_eq!(Store::migrate(&address(folder.path())).await.unwrap(), [3, 4]);
+    drop(open(folder.path()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("rupor.db"), "это не база данных, а письмо".repeat(100)).unwrap();
+    let refused = Store::migrate(&address(folder.path())).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused}");
+    let nowhere = Address::parse("sqlite:/nowhere/at/all/rupor.db").unwrap();
+    let refused = Store::migrate(&nowhere).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Unreachable { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_full_disk_undoes_the_step_and_goes_on_with_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let (ws, _) = one_post(&store).await;
+    let channel = store.channels(ws).await.unwrap()[0].channel_id;
+    let Store::Sqlite(sqlite) = &store else { unreachable!("opened as SQLite") };
+    // The same limit that a full disk is: SQLite answers SQLITE_FULL and rolls back by itself.
+    sqlite.limit_pages(200).await.unwrap();
+    let big = |n: usize| {
+        let payload = serde_json::json!("ы".repeat(100_000));
+        NewMessage { payload, ..message(&format!("большое {n}"), &[channel]) }
+    };
+    let mut stored = 0;
+    let full = loop {
+        match store.enqueue(ws, vec![big(stored)]).await {
+            Ok(_) => stored += 1,
+            Err(full) => break full,
+        }
+        assert!(stored < 100, "the limit does not bite");
+    };
+    assert!(matches!(full, StoreError::DiskFull { .. }), "{full}");
+    assert!(store.audit(ws).await.unwrap().is_empty(), "nothing half-written");
+    assert_eq!(store.lanes(ws).await.unwrap()[0].counts.queued, 1 + stored as i64);
+    sqlite.limit_pages(100_000).await.unwrap();
+    store.enqueue(ws, vec![big(stored)]).await.expect("with space it goes on");
+}

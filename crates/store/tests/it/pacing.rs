@@ -1,0 +1,144 @@
+//! Slots: one budget for everybody who uses a token, never overdrawn.
+
+use domain::time::{Span, Timestamp};
+use store::*;
+
+use crate::world::*;
+
+contract! {
+    slots_of_an_account_never_overlap,
+    a_burst_is_allowed_and_paid_back,
+    a_channel_has_its_own_rate,
+    look_ahead_takes_slots_but_not_too_far,
+    other_calls_pay_from_the_same_budget,
+    the_same_token_in_two_workspaces_is_one_budget,
+    the_slowest_setting_of_a_shared_token_counts,
+    a_changed_rate_counts_from_the_next_claim,
+}
+
+fn rate(rate: f64) -> AccountSettings {
+    AccountSettings { rate: Some(rate), max_parallel: 100, ..AccountSettings::default() }
+}
+
+async fn busy_channels(w: &World, settings: AccountSettings, n: usize) {
+    let account = w.account_with(settings).await;
+    for _ in 0..n {
+        let settings = ChannelSettings { max_parallel: 50, ..ChannelSettings::default() };
+        let channel = w.channel_with(account, settings).await;
+        w.enqueue((0..20).map(|i| message(&format!("{channel} пост {i}"), &[channel])).collect()).await;
+    }
+}
+
+fn millis(claims: &[Claim]) -> Vec<i64> {
+    claims.iter().map(|claim| (claim.slot_at - START).millis()).collect()
+}
+
+async fn slots_of_an_account_never_overlap(w: &World) {
+    busy_channels(w, rate(10.0), 4).await;
+    let mut slots: Vec<Timestamp> = Vec::new();
+    for _ in 0..40 {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..3 {
+            let world = w.clone();
+            tasks.spawn(async move { world.claim_ahead(5, Span::from_millis(250)).await.claims });
+        }
+        slots.extend(tasks.join_all().await.into_iter().flatten().map(|claim| claim.slot_at));
+        w.advance(Span::from_millis(70)).await;
+    }
+    slots.sort_unstable();
+    assert!(slots.len() >= 25, "{} slots in 2.8 s at 10 a second", slots.len());
+    assert!(slots.windows(2).all(|pair| pair[1] - pair[0] >= Span::from_millis(100)), "{slots:?}");
+}
+
+async fn a_burst_is_allowed_and_paid_back(w: &World) {
+    busy_channels(w, AccountSettings { burst: 3, ..rate(10.0) }, 1).await;
+    assert_eq!(millis(&w.claim(10).await), [0, 0, 0]);
+    w.advance(Span::from_millis(100)).await;
+    assert_eq!(millis(&w.claim(10).await), [100]);
+    w.advance(Span::from_millis(1_000)).await;
+    assert_eq!(millis(&w.claim(10).await), [1_100, 1_100, 1_100]);
+}
+
+async fn a_channel_has_its_own_rate(w: &World) {
+    let account = w.account().await;
+    let slow = ChannelSettings { rate: Some(1.0), max_parallel: 10, ..ChannelSettings::default() };
+    let (slow, fast) = (w.channel_with(account, slow).await, w.channel(account).await);
+    for n in 0..3 {
+        w.post(&format!("пост {n}"), &[slow, fast]).await;
+    }
+    let first = w.claim(10).await;
+    assert_eq!(first.len(), 2);
+    for claim in &first {
+        w.sent(claim).await;
+    }
+    let second = w.claim_ahead(10, Span::ZERO).await;
+    assert_eq!(second.claims.iter().map(|claim| claim.channel_id).collect::<Vec<_>>(), [Some(fast)]);
+    w.sent(&second.claims[0]).await;
+    let third = w.claim(10).await;
+    w.sent(&third[0]).await;
+    assert_eq!(w.claim_ahead(10, Span::ZERO).await.next_at, Some(START + Span::from_secs(1)));
+    w.seconds(1).await;
+    assert_eq!(w.claim_one().await.channel_id, Some(slow));
+}
+
+async fn look_ahead_takes_slots_but_not_too_far(w: &World) {
+    busy_channels(w, rate(10.0), 1).await;
+    let claimed = w.claim_ahead(10, Span::from_millis(250)).await;
+    assert_eq!(millis(&claimed.claims), [0, 100, 200]);
+    assert_eq!(claimed.next_at, Some(START + Span::from_millis(300)));
+    assert!(claimed.claims.iter().all(|claim| claim.lease_until == claim.slot_at + Span::from_secs(60)));
+}
+
+async fn other_calls_pay_from_the_same_budget(w: &World) {
+    busy_channels(w, rate(10.0), 1).await;
+    let account = w.store.accounts(w.ws).await.unwrap()[0].account_id;
+    assert_eq!(w.store.reserve(w.ws, account, 1).await.unwrap(), START);
+    assert_eq!(w.store.reserve(w.ws, account, 2).await.unwrap(), START + Span::from_millis(200));
+    let claimed = w.claim_ahead(10, Span::ZERO).await;
+    assert_eq!((claimed.claims.len(), claimed.next_at), (0, Some(START + Span::from_millis(300))));
+    for n in [0, 1_001] {
+        assert!(matches!(w.store.reserve(w.ws, account, n).await, Err(StoreError::Invalid { .. })));
+    }
+    let unknown = w.store.reserve(w.ws, domain::ids::AccountId(999), 1).await.unwrap_err();
+    assert!(unknown.to_string().contains("account 999"), "{unknown}");
+}
+
+async fn shared_token(w: &World, rate: Option<f64>) {
+    let settings = AccountSettings { rate, max_parallel: 100, ..AccountSettings::default() };
+    let token = secrecy::SecretString::from("общий токен");
+    let new = NewAccount { platform: "vk".into(), name: "общий".into(), token, settings };
+    let account = w.store.create_account(w.ws, new).await.unwrap();
+    let channel = w.channel(account).await;
+    w.post("раз", &[channel]).await;
+}
+
+async fn the_same_token_in_two_workspaces_is_one_budget(w: &World) {
+    let other = w.another_workspace("соседи").await;
+    shared_token(w, Some(10.0)).await;
+    shared_token(&other, Some(10.0)).await;
+    assert_eq!(w.claim(10).await.len(), 1);
+    assert!(other.claim(10).await.is_empty(), "the slot is taken");
+    w.advance(Span::from_millis(100)).await;
+    assert_eq!(other.claim(10).await.len(), 1);
+}
+
+async fn the_slowest_setting_of_a_shared_token_counts(w: &World) {
+    let other = w.another_workspace("соседи").await;
+    shared_token(w, None).await;
+    shared_token(&other, Some(1.0)).await;
+    assert_eq!(w.claim(10).await.len(), 1);
+    w.advance(Span::from_millis(999)).await;
+    assert!(other.claim(10).await.is_empty());
+    w.advance(Span::from_millis(1)).await;
+    assert_eq!(other.claim(10).await.len(), 1);
+}
+
+async fn a_changed_rate_counts_from_the_next_claim(w: &World) {
+    busy_channels(w, rate(1.0), 1).await;
+    assert_eq!(w.claim(10).await.len(), 1);
+    let account = w.store.accounts(w.ws).await.unwrap()[0].account_id;
+    w.store.change_account(w.ws, account, rate(100.0)).await.unwrap();
+    w.seconds(1).await;
+    let claimed = w.claim_ahead(10, Span::from_millis(50)).await;
+    assert_eq!(millis(&claimed.claims), [1_000, 1_010, 1_020, 1_030, 1_040, 1_050]);
+}

@@ -1,0 +1,122 @@
+//! Recovery: a claim whose holder died is taken up again, honestly.
+
+use domain::delivery::Status;
+use domain::time::Span;
+use store::*;
+
+use crate::world::*;
+
+contract! {
+    an_expired_lease_comes_back,
+    a_lease_that_is_renewed_does_not_expire,
+    a_request_that_may_have_left_makes_the_outcome_unknown,
+    a_row_that_kills_its_holder_three_times_is_poison,
+    a_suspect_is_claimed_alone,
+    recovery_is_not_held_up_by_a_full_lane,
+    recovery_takes_no_more_than_it_is_told,
+}
+
+async fn recover(w: &World) -> Vec<Recovered> {
+    w.store.recover(Whose::Workspace(w.ws), 100).await.unwrap()
+}
+
+async fn an_expired_lease_comes_back(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    let claim = w.claim_one().await;
+    w.seconds(59).await;
+    assert!(recover(w).await.is_empty());
+    w.seconds(1).await;
+    let expected = Recovered { delivery_id: claim.delivery_id, status: Status::Retry };
+    assert_eq!(recover(w).await, [expected]);
+    assert!(recover(w).await.is_empty());
+    let again = w.claim_one().await;
+    assert_eq!((again.counters.lost_claims, again.counters.unknowns, again.counters.charged), (1, 0, 0));
+    assert!(w.event_names().await.contains(&"lease_recovered".to_owned()));
+}
+
+async fn a_lease_that_is_renewed_does_not_expire(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    let claim = w.claim_one().await;
+    for _ in 0..5 {
+        w.seconds(40).await;
+        let renewed = w.store.renew(vec![claim.reference()], Span::from_secs(60)).await.unwrap();
+        assert_eq!(renewed, [true]);
+        assert!(recover(w).await.is_empty());
+    }
+    w.seconds(60).await;
+    assert_eq!(w.store.renew(vec![claim.reference()], Span::from_secs(60)).await.unwrap(), [false]);
+    assert_eq!(recover(w).await.len(), 1);
+}
+
+async fn a_request_that_may_have_left_makes_the_outcome_unknown(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    for status in [Status::Retry, Status::Dead] {
+        let claim = w.claim_one().await;
+        w.store.record_parts(vec![(claim.reference(), PartProgress::Requested)]).await.unwrap();
+        w.seconds(60).await;
+        assert_eq!(recover(w).await[0].status, status);
+        w.seconds(20).await;
+    }
+    let delivery = &w.store.deliveries(w.ws, DeliveryFilter::default(), 10).await.unwrap()[0];
+    assert_eq!((delivery.reason.as_deref(), delivery.counters.unknowns), (Some("outcome_unknown"), 2));
+    assert_eq!(delivery.counters.lost_claims, 0);
+}
+
+async fn a_row_that_kills_its_holder_three_times_is_poison(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("яд", &channels).await;
+    for status in [Status::Retry, Status::Retry, Status::Dead] {
+        w.claim_one().await;
+        w.seconds(60).await;
+        assert_eq!(recover(w).await[0].status, status);
+    }
+    let delivery = &w.store.deliveries(w.ws, DeliveryFilter::default(), 10).await.unwrap()[0];
+    assert_eq!(delivery.reason.as_deref(), Some("poison"));
+    assert!(w.event_names().await.contains(&"dead_letter".to_owned()));
+}
+
+async fn a_suspect_is_claimed_alone(w: &World) {
+    let channels = w.channels(3).await;
+    w.post("раз", &channels).await;
+    assert_eq!(w.claim(10).await.len(), 3);
+    w.seconds(60).await;
+    assert_eq!(recover(w).await.len(), 3);
+    let mut alone = Vec::new();
+    for _ in 0..3 {
+        let claims = w.claim(10).await;
+        assert_eq!(claims.len(), 1, "whoever kills its holder takes nobody along");
+        alone.extend(claims);
+    }
+    for claim in &alone {
+        w.sent(claim).await;
+    }
+    w.post("два", &channels).await;
+    assert_eq!(w.claim(10).await.len(), 3, "the next posts are not suspect");
+}
+
+async fn recovery_is_not_held_up_by_a_full_lane(w: &World) {
+    let account = w.account().await;
+    let settings = ChannelSettings { max_parallel: 2, ..ChannelSettings::default() };
+    let channels = [w.channel_with(account, settings).await];
+    for n in 0..4 {
+        w.post(&format!("пост {n}"), &channels).await;
+    }
+    assert_eq!(w.claim(10).await.len(), 2);
+    w.seconds(60).await;
+    assert!(w.claim(10).await.is_empty(), "the lane is full until somebody recovers it");
+    assert_eq!(recover(w).await.len(), 2);
+    assert!(!w.claim(10).await.is_empty());
+}
+
+async fn recovery_takes_no_more_than_it_is_told(w: &World) {
+    let channels = w.channels(5).await;
+    w.post("раз", &channels).await;
+    w.claim(10).await;
+    w.seconds(60).await;
+    for expected in [2, 2, 1, 0] {
+        assert_eq!(w.store.recover(Whose::Everyone, 2).await.unwrap().len(), expected);
+    }
+}
