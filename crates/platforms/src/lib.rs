@@ -28,4 +28,6 @@ extern crate self as platforms;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod testing;
