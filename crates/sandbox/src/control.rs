@@ -109,13 +109,15 @@ impl Call<'_> {
     }
 
     fn chats(&self) -> Result<Response, Refusal> {
-        self.known_query(&["platform", "chat", "last"])?;
+        self.known_query(&["platform", "chat", "chats", "last"])?;
         let last = self.query_number("last")?.unwrap_or(usize::MAX);
+        let most = self.query_number("chats")?.unwrap_or(usize::MAX);
         let only = self.query_platform()?;
         let chat = self.query_text("chat");
         let mut listing = Map::new();
         for name in Name::ALL.into_iter().filter(|name| only.is_none_or(|only| only == *name)) {
-            listing.insert(name.as_str().to_owned(), json!(self.app.core.chats.visible(name, chat, last)));
+            listing
+                .insert(name.as_str().to_owned(), json!(self.app.core.chats.visible(name, chat, most, last)));
         }
         Ok(Response::json(200, &listing))
     }

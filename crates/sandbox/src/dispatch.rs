@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body as HttpBody;
+use axum::body::{Body as HttpBody, BodyDataStream};
 use axum::http::{self, HeaderValue, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use flate2::Compression;
@@ -225,10 +225,10 @@ fn takes_effect(kind: Kind) -> bool {
 /// A client that goes away in the middle of its request is cut: there is nobody to answer.
 async fn read_body(head: &Head, body: HttpBody, bytes_max: usize) -> Result<Body, Cut> {
     let announced: usize = head.header("content-length").parse().unwrap_or(0);
-    if announced > bytes_max {
-        return Ok(Body::TooLarge);
-    }
     let mut stream = body.into_data_stream();
+    if announced > bytes_max {
+        return Ok(discarded(stream).await);
+    }
     let Some(first) = stream.next().await else { return Ok(Body::Whole(Bytes::new())) };
     let first = first.map_err(|_| Cut)?;
     let mut whole: Option<BytesMut> = None;
@@ -236,10 +236,25 @@ async fn read_body(head: &Head, body: HttpBody, bytes_max: usize) -> Result<Body
         let whole = whole.get_or_insert_with(|| BytesMut::from(&first[..]));
         whole.extend_from_slice(&chunk.map_err(|_| Cut)?);
         if whole.len() > bytes_max {
-            return Ok(Body::TooLarge);
+            return Ok(discarded(stream).await);
         }
     }
     Ok(Body::Whole(whole.map_or(first, BytesMut::freeze)))
+}
+
+/// Throws the rest of a body away for as long as it keeps coming, up to a bound:
+/// a client that is still writing when the connection closes would see a reset in place of the answer.
+async fn discarded(mut stream: BodyDataStream) -> Body {
+    const DISCARDED_BYTES_MAX: usize = 512 << 20;
+    const SILENCE: Duration = Duration::from_millis(500);
+    let mut n_bytes = 0;
+    while n_bytes < DISCARDED_BYTES_MAX {
+        match tokio::time::timeout(SILENCE, stream.next()).await {
+            Ok(Some(Ok(chunk))) => n_bytes += chunk.len(),
+            _ => break,
+        }
+    }
+    Body::TooLarge
 }
 
 pub fn http_response(response: Response) -> HttpResponse {
