@@ -296,6 +296,19 @@ impl Chats {
         room.chats.get(chat).map(|shown| shown.by_age.values().cloned().collect()).unwrap_or_default()
     }
 
+    /// Shows the messages of one chat, newest first, until `see` has had enough; says how many there are.
+    /// Reading the end of a long chat costs no more than what is read.
+    pub fn walk_back(&self, platform: Name, chat: &str, mut see: impl FnMut(&Message) -> bool) -> usize {
+        let room = self.room(platform);
+        let Some(shown) = room.chats.get(chat) else { return 0 };
+        for message in shown.by_age.values().rev() {
+            if !see(message) {
+                break;
+            }
+        }
+        shown.by_age.len()
+    }
+
     /// The `most` chats of a platform that spoke last, with their last `last` messages each.
     /// Empty ones that nobody registered are left out.
     pub fn visible(&self, platform: Name, only: Option<&str>, most: usize, last: usize) -> Vec<VisibleChat> {
