@@ -5,6 +5,7 @@ use domain::message::{Media, MediaKind, Message};
 use platforms::part::Action;
 use sandbox::Name;
 use sandbox::ledger::Row;
+use serde_json::json;
 
 use crate::world::{Side, Store, World, short};
 
@@ -62,10 +63,89 @@ async fn an_album_of_twelve_with_a_long_text_arrives_on_telegram_as_text_and_two
     }
 }
 
+fn twelve_pictures() -> Message {
+    let media = (0..12).map(|n| stored(MediaKind::Photo, &format!("picture-{n}"))).collect();
+    Message { media, ..Message::text("Пропала собака. ".repeat(188)) }
+}
+
+async fn check_twelve(name: Name, expected: &[(&str, usize)]) {
+    let world = World::start().await;
+    let mut side = world.side(name);
+    side.settings.max_media = 12;
+    let ids = publish(&side, &twelve_pictures(), &store(&world, 12)).await;
+    let rows = side.visible();
+    let seen: Vec<(&str, usize)> = rows.iter().map(|row| (row.method.as_str(), row.media.len())).collect();
+    assert_eq!(seen, expected, "{:?}", shape(&rows));
+    assert!(rows[0].text.as_ref().is_some_and(|text| text.contains("Пропала собака")));
+    assert_eq!(ids.len(), expected.len());
+}
+
+#[tokio::test]
+async fn twelve_pictures_with_a_long_text_are_two_posts_on_vk() {
+    check_twelve(Name::Vk, &[("wall.post", 10), ("wall.post", 2)]).await;
+}
+
+#[tokio::test]
+async fn twelve_pictures_with_a_long_text_are_one_message_on_max() {
+    check_twelve(Name::Max, &[("POST /messages", 12)]).await;
+}
+
+async fn check_kinds(name: Name, expected: &[(&str, usize)]) {
+    let world = World::start().await;
+    let side = world.side(name);
+    let media = vec![
+        stored(MediaKind::Photo, "picture-0"),
+        stored(MediaKind::Video, "video"),
+        Media { file_name: Some("собаки.pdf".into()), ..stored(MediaKind::Document, "file") },
+    ];
+    publish(&side, &Message { media, ..Message::text("Пропала собака") }, &store(&world, 1)).await;
+    let rows = side.visible();
+    let seen: Vec<(&str, usize)> = rows.iter().map(|row| (row.method.as_str(), row.media.len())).collect();
+    assert_eq!(seen, expected, "{:?}", shape(&rows));
+}
+
+#[tokio::test]
+async fn a_picture_a_video_and_a_document_arrive_on_telegram() {
+    check_kinds(Name::Telegram, &[("sendMediaGroup", 2), ("sendDocument", 1)]).await;
+}
+
+#[tokio::test]
+async fn a_picture_a_video_and_a_document_arrive_on_vk() {
+    check_kinds(Name::Vk, &[("wall.post", 3)]).await;
+}
+
+#[tokio::test]
+async fn a_picture_a_video_and_a_document_arrive_on_max() {
+    check_kinds(Name::Max, &[("POST /messages", 2), ("POST /messages", 1)]).await;
+}
+
+#[tokio::test]
+async fn nothing_is_uploaded_again_while_max_is_not_ready() {
+    let world = World::start().await;
+    let side = world.side(Name::Max);
+    world.arm(&json!({"platform": "max", "method": "/messages", "kind": "attachment_not_ready", "times": 2}));
+    let message = Message { media: vec![stored(MediaKind::Photo, "picture-0")], ..Message::text("да") };
+    let part = side.render(&Action::Send, &message).remove(0);
+    let store = store(&world, 1);
+    let mut outcomes = Vec::new();
+    for _ in 0..3 {
+        outcomes.push(short(&side.send(&part, "k", &store).await));
+    }
+    assert_eq!(outcomes, ["T D attachment.not.ready", "T D attachment.not.ready", "sent"]);
+    let uploads = world.rows(Name::Max).iter().filter(|row| row.method == "POST /uploads").count();
+    assert_eq!(uploads, 1);
+}
+
 #[tokio::test]
 async fn uploaded_media_are_sent_again_by_their_handle() {
+    for name in Name::ALL {
+        check_handles(name).await;
+    }
+}
+
+async fn check_handles(name: Name) {
     let world = World::start().await;
-    let side = world.side(Name::Telegram);
+    let side = world.side(name);
     let kinds = [(MediaKind::Photo, "picture-0"), (MediaKind::Video, "video"), (MediaKind::Document, "file")];
     let store = store(&world, 1);
     for (kind, blob) in kinds {
@@ -85,11 +165,17 @@ async fn uploaded_media_are_sent_again_by_their_handle() {
 }
 
 #[tokio::test]
-async fn a_picture_by_address_is_fetched_by_the_platform() {
+async fn a_picture_by_address_arrives_everywhere() {
+    for name in Name::ALL {
+        check_address(name).await;
+    }
+}
+
+async fn check_address(name: Name) {
     let world = World::start().await;
-    let side = world.side(Name::Telegram);
+    let side = world.side(name);
     let url = format!("{}/_/pictures/cat.jpg", world.sandbox.origin());
     let media = Media { kind: MediaKind::Photo, url: Some(url), ..Media::default() };
     publish(&side, &Message { media: vec![media], ..Message::text("кошка") }, &Store::default()).await;
-    assert_eq!(side.visible()[0].method, "sendPhoto");
+    assert_eq!(side.visible()[0].media.len(), 1, "{name:?}");
 }
