@@ -44,24 +44,27 @@ impl Max {
                 }
             },
             Part::Edit(part) if part.buttons.is_empty() => {
-                out.finish(Purpose::Edit, wire::edit(&part.id, &part.text, None, &part.buttons)).await
+                let call = wire::edit(&part.id, &part.text, None, &part.buttons);
+                out.finish(Purpose::Edit, call).await.about(Some(&part.id))
             }
             Part::Edit(part) => match out.attach(&part.media).await {
                 Err(report) => report,
                 Ok(attached) => {
                     let call = wire::edit(&part.id, &part.text, Some(attached.entries), &part.buttons);
-                    Report { handles: attached.handles, ..out.finish(Purpose::Edit, call).await }
+                    let report = out.finish(Purpose::Edit, call).await.about(Some(&part.id));
+                    Report { handles: attached.handles, ..report }
                 }
             },
             Part::Delete(part) => match part.ids.as_slice() {
-                [id] => out.finish(Purpose::Delete, wire::delete(id)).await,
+                [id] => out.finish(Purpose::Delete, wire::delete(id)).await.about(Some(id)),
                 _ => Report::failed(account, misfit(NAME, "one message is deleted at a time")),
             },
             Part::Pin(part) => {
                 let id = sending.earlier.get(part.of_part).and_then(|ids| ids.first());
                 match (id, &part.target) {
                     (Some(id), Target::Chat(chat)) => {
-                        out.finish(Purpose::Pin, wire::pin(*chat, id, part.options.silent)).await
+                        let call = wire::pin(*chat, id, part.options.silent);
+                        out.finish(Purpose::Pin, call).await.about(Some(id))
                     }
                     _ => Report::failed(account, misfit(NAME, "the message to pin has no known id or chat")),
                 }

@@ -31,7 +31,9 @@ impl Telegram {
             Part::Edit(part) => match part.id.parse() {
                 Ok(id) => {
                     let call = wire::edit(part, id);
-                    finish(network, account, sending, Purpose::Edit, call, &part.target, &[]).await
+                    let report =
+                        finish(network, account, sending, Purpose::Edit, call, &part.target, &[]).await;
+                    report.about(Some(&part.id))
                 }
                 Err(_) => {
                     Report::failed(account, misfit(NAME, "the id of the message to edit is not a number"))
@@ -42,7 +44,9 @@ impl Telegram {
                 match ids {
                     Ok(ids) => {
                         let call = wire::delete(part, &ids);
-                        finish(network, account, sending, Purpose::Delete, call, &part.target, &[]).await
+                        let report =
+                            finish(network, account, sending, Purpose::Delete, call, &part.target, &[]).await;
+                        report.about(part.ids.first())
                     }
                     Err(_) => {
                         Report::failed(account, misfit(NAME, "an id of a message to delete is not a number"))
@@ -50,15 +54,13 @@ impl Telegram {
                 }
             }
             Part::Pin(part) => {
-                let id = sending
-                    .earlier
-                    .get(part.of_part)
-                    .and_then(|ids| ids.first())
-                    .and_then(|id| id.parse().ok());
-                match id {
+                let named = sending.earlier.get(part.of_part).and_then(|ids| ids.first());
+                match named.and_then(|id| id.parse().ok()) {
                     Some(id) => {
                         let call = wire::pin(part, id);
-                        finish(network, account, sending, Purpose::Pin, call, &part.target, &[]).await
+                        let report =
+                            finish(network, account, sending, Purpose::Pin, call, &part.target, &[]).await;
+                        report.about(named)
                     }
                     None => Report::failed(account, misfit(NAME, "the message to pin has no known id")),
                 }

@@ -44,16 +44,18 @@ impl Vk {
                 Err(report) => report,
                 Ok(attached) => {
                     let call = wire::edit(part, &attached.names);
-                    attached.onto(out.finish(Purpose::Edit, call).await)
+                    attached.onto(out.finish(Purpose::Edit, call).await.about(Some(&part.id)))
                 }
             },
-            Part::Delete(part) => out.finish(Purpose::Delete, wire::delete(part)).await,
+            Part::Delete(part) => {
+                out.finish(Purpose::Delete, wire::delete(part)).await.about(part.ids.first())
+            }
             Part::Pin(part) => {
                 let id = sending.earlier.get(part.of_part).and_then(|ids| ids.first());
                 match (id, &part.target) {
                     (Some(id), Target::Wall(owner)) => {
                         let call = Call::new("wall.pin").with("owner_id", owner).with("post_id", id);
-                        out.finish(Purpose::Pin, call).await
+                        out.finish(Purpose::Pin, call).await.about(Some(id))
                     }
                     _ => Report::failed(account, misfit(NAME, "the post to pin has no known id")),
                 }
