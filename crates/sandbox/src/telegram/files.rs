@@ -343,13 +343,14 @@ pub fn get_file(core: &Core, id: &str, bot: i64) -> Result<Value, ApiError> {
     if file.bytes > 20 << 20 {
         return Err(ApiError::bad("file is too big"));
     }
-    if core.media.get(&file.sha256).is_none() {
+    let Some(stored) = core.media.get(&file.sha256) else {
         return Err(ApiError::bad("wrong file_id or the file is temporarily unavailable"));
-    }
+    };
     Ok(serde_json::json!({
         "file_id": id,
         "file_unique_id": file.unique_id(),
-        "file_size": file.bytes,
+        // All sizes of a photo are the one file that was uploaded.
+        "file_size": stored.bytes.len(),
         "file_path": file.path(),
     }))
 }
