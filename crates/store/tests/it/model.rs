@@ -149,7 +149,7 @@ fn postgres_agrees_with_the_model() {
     std::thread::scope(|scope| {
         for worker in 0..2 {
             scope.spawn(move || {
-                agree(|runtime| runtime.block_on(World::postgres()), sequences() / 2, 2 + worker)
+                agree(|runtime| runtime.block_on(World::postgres()), sequences() / 2, 2 + worker);
             });
         }
     });
@@ -211,7 +211,7 @@ struct Model {
     held: bool,
     accounts: Vec<ModelAccount>,
     channels: Vec<ModelChannel>,
-    messages: HashMap<String, (MessageId, NewMessage, Vec<(DeliveryId, ChannelId)>)>,
+    messages: HashMap<String, Known>,
     deliveries: BTreeMap<DeliveryId, ModelDelivery>,
     keys: HashMap<(usize, String), Key>,
     claims: Vec<Claim>,
@@ -267,6 +267,9 @@ enum Key {
     OnItsWay(DeliveryId),
     Sent(Timestamp),
 }
+
+/// A message that was enqueued, and the deliveries it got.
+type Known = (MessageId, NewMessage, Vec<(DeliveryId, ChannelId)>);
 
 type Checked = std::result::Result<(), TestCaseError>;
 
@@ -704,10 +707,8 @@ impl Model {
         }
         let key = (delivery.channel, delivery.text.clone());
         match settlement.status {
-            Status::Sent => {
-                if self.keys.get(&key) == Some(&Key::OnItsWay(id)) {
-                    self.keys.insert(key, Key::Sent(now));
-                }
+            Status::Sent if self.keys.get(&key) == Some(&Key::OnItsWay(id)) => {
+                self.keys.insert(key, Key::Sent(now));
             }
             Status::Dead | Status::FailedPermanent => self.release_key(id, &key),
             _ => {}
