@@ -9,7 +9,9 @@ import { openBrowser } from "./devtools.mjs";
 
 const CHANNEL = -1000000000042;
 const TOKEN = "1:token";
-const TELEGRAM = `document.querySelector("[data-platform=telegram]")`;
+const MAX_CHAT = -70000000000042;
+const pane = (platform) => `document.querySelector("[data-platform=${platform}]")`;
+const TELEGRAM = pane("telegram");
 const screenshots = process.argv[2];
 
 const sandbox = spawn(process.env.RUPOR_BIN, ["sandbox", "--listen", "127.0.0.1:0", "--any-token"], { stdio: ["ignore", "pipe", "inherit"] });
@@ -21,6 +23,8 @@ try {
   const troubles = watchTroubles(browser);
   for (const [width, height] of [[1280, 860], [375, 812]]) await look(origin, width, height);
   await live(origin);
+  if (await speaks(origin, "vk")) await wall(origin);
+  if (await speaks(origin, "max")) await dialogue(origin);
   assert.deepEqual(troubles, [], "the console is quiet");
   console.log("browser test: ok");
 } finally {
@@ -59,19 +63,26 @@ async function fill(origin) {
   const { result } = await telegram(origin, "sendMessage", { chat_id: CHANNEL, text: "Ищем хозяина" });
   await telegram(origin, "editMessageText", { chat_id: CHANNEL, message_id: result.message_id, text: "🎉 Питомец дома. Спасибо всем!", reply_markup });
   await telegram(origin, "pinChatMessage", { chat_id: CHANNEL, message_id: result.message_id });
-  await say(origin, "vk", () => call(`${origin}/_/walls/-1`, [{ text: "Пропала собака, рыжая, в ошейнике. Тел. +7 900 000-00-02" }]));
-  await say(origin, "max", async () => {
-    const url = `${origin}/max/messages?chat_id=-70000000000042`;
-    const answer = await fetch(url, { method: "POST", headers: { authorization: "max-token", "content-type": "application/json" }, body: JSON.stringify({ text: "**Пропал** кот", format: "markdown" }) });
-    assert.ok(answer.ok, await answer.text());
-  });
+  if (await speaks(origin, "max")) {
+    const keyboard = { type: "inline_keyboard", payload: { buttons: [[{ type: "callback", text: "Помогу", payload: "help" }]] } };
+    const image = { type: "image", payload: { url: photo("tom") } };
+    await max(origin, "POST", `/messages?chat_id=${MAX_CHAT}`, { text: "🏠 **Ищет дом**: кот Том", format: "markdown", attachments: [image, keyboard] });
+  }
 }
 
 /** Platforms that the sandbox does not speak yet are left out, and that is said aloud. */
-async function say(origin, platform, work) {
-  const probe = await fetch(`${origin}/${platform}/`);
-  if (probe.status === 501) console.log(`browser test: ${platform} is not spoken yet, left out`);
-  else await work();
+async function speaks(origin, platform) {
+  const silent = (await fetch(`${origin}/${platform}/`)).status === 501;
+  if (silent) console.log(`browser test: ${platform} is not spoken yet, left out`);
+  return !silent;
+}
+
+async function max(origin, method, path, body) {
+  const headers = { authorization: "max-token", "content-type": "application/json" };
+  const answer = await fetch(`${origin}/max${path}`, { method, headers, body: body && JSON.stringify(body) });
+  const result = await answer.json();
+  assert.ok(answer.ok, `${path}: ${JSON.stringify(result)}`);
+  return result;
 }
 
 function watchTroubles(page) {
@@ -88,6 +99,8 @@ async function look(origin, width, height) {
   await browser.send("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 600 });
   await browser.send("Page.navigate", { url: `${origin}/` });
   await browser.until(`document.body && document.body.dataset.ready === "yes"`, "the page is ready");
+  // On a phone one platform is shown at a time.
+  await browser.evaluate(`document.querySelector("#tabs button").click()`);
   await browser.evaluate(`document.querySelectorAll("img").forEach((image) => { image.loading = "eager"; })`);
   await browser.until(`[...${TELEGRAM}.querySelectorAll(".album img")].length === 4 && [...${TELEGRAM}.querySelectorAll("img")].every((image) => image.complete && image.naturalWidth > 0)`, "all pictures are loaded");
   const seen = await browser.evaluate(`(() => {
@@ -149,6 +162,33 @@ async function live(origin) {
   const message = (await updates(origin, press.update_id + 1))[0].message;
   assert.deepEqual([message.chat.id, message.text], [77, "Где мой кот?"]);
   await browser.until(`${TELEGRAM}.querySelector(".message.user .text")?.textContent === "Где мой кот?"`, "the user's message is shown");
+}
+
+/** The form puts a post with pictures on a VK wall; readers of the API find it there. */
+async function wall(origin) {
+  const text = "Пропала собака, рыжая, в ошейнике. Тел. +7 900 000-00-02";
+  await browser.evaluate(`(() => {
+    const form = ${pane("vk")}.querySelector("form.wall");
+    const [owner, pictures] = form.querySelectorAll("input");
+    owner.value = "-1"; pictures.value = "rex, rex~"; form.querySelector("textarea").value = ${JSON.stringify(text)};
+    form.requestSubmit();
+  })()`);
+  await browser.until(`${pane("vk")}.querySelectorAll(".album img").length === 2 && ${pane("vk")}.querySelector(".text").textContent === ${JSON.stringify(text)}`, "the post is on the wall with both pictures");
+  const answer = await (await fetch(`${origin}/vk/method/wall.get?owner_id=-1&v=5.199&access_token=vk-token`)).json();
+  assert.equal(answer.response.items[0].text, text);
+  assert.equal(answer.response.items[0].attachments.length, 2);
+}
+
+/** A button in a MAX chat is pressed and reaches the bot. */
+async function dialogue(origin) {
+  await browser.until(`${pane("max")}.querySelector(".text b")?.textContent === "Ищет дом"`, "the MAX message is shown with its formatting");
+  await browser.evaluate(`${pane("max")}.querySelector(".buttons button").click()`);
+  const { updates: [update] } = await max(origin, "GET", "/updates?timeout=20");
+  assert.equal(update.update_type, "message_callback");
+  assert.equal(update.callback.payload, "help");
+  await max(origin, "POST", `/answers?callback_id=${encodeURIComponent(update.callback.callback_id)}`, { notification: "Ждём вас!" });
+  await browser.send("Emulation.setDeviceMetricsOverride", { width: 1280, height: 860, deviceScaleFactor: 1, mobile: false });
+  await screenshot("page-all");
 }
 
 async function updates(origin, offset = 0) {

@@ -309,9 +309,19 @@ impl Chats {
         shown.by_age.len()
     }
 
-    /// The `most` chats of a platform that spoke last, with their last `last` messages each.
-    /// Empty ones that nobody registered are left out.
-    pub fn visible(&self, platform: Name, only: Option<&str>, most: usize, last: usize) -> Vec<VisibleChat> {
+    /// All chats of a platform with their last `last` messages each; empty unregistered ones are left out.
+    pub fn visible(&self, platform: Name, only: Option<&str>, last: usize) -> Vec<VisibleChat> {
+        self.visible_latest(platform, only, usize::MAX, last)
+    }
+
+    /// The same for the `most` chats that spoke last.
+    pub fn visible_latest(
+        &self,
+        platform: Name,
+        only: Option<&str>,
+        most: usize,
+        last: usize,
+    ) -> Vec<VisibleChat> {
         let room = self.room(platform);
         let mut found: Vec<(&String, &Shown)> = room
             .chats

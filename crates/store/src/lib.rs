@@ -57,7 +57,7 @@ impl Store {
     pub async fn open(address: &Address, keyring: Keyring, clock: Clock) -> Result<Store> {
         match address {
             Address::Sqlite(path) => Ok(Store::Sqlite(Sqlite::open(path, keyring, clock).await?)),
-            Address::Postgres(_) => Err(StoreError::Database("PostgreSQL is not built in yet".into())),
+            Address::Postgres(url) => Ok(Store::Postgres(Postgres::open(url, keyring).await?)),
         }
     }
 

@@ -60,7 +60,7 @@ async def main():
     bot.after_input_media_delay = 0
     me = await step("get_me", bot.get_me())
     assert me.is_bot
-    await step("set_my_commands", bot.set_my_commands(BotCommand(name="start", description="Начать")))
+    await step("set_commands", bot.set_commands(BotCommand(name="start", description="Начать")))
 
     keyboard = ButtonsPayload(
         buttons=[[CallbackButton(text="Это мой", payload="mine"), LinkButton(text="Сайт", url="https://max.ru")]]

@@ -24,7 +24,7 @@ pub fn list(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let core = visitor.core();
     let mut ids: Vec<i64> =
         core.registry.chats(Name::Max).iter().filter_map(|chat| chat.id.parse().ok()).collect();
-    let shown = core.chats.visible(Name::Max, None, usize::MAX, 0);
+    let shown = core.chats.visible(Name::Max, None, 0);
     ids.extend(shown.iter().filter_map(|chat| chat.id.as_i64()));
     ids.sort_unstable();
     ids.dedup();

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Visitor;
+use super::contact;
 use super::errors::ApiError;
 use super::keyboard;
 use super::markup::{self, Format, Styled};
@@ -132,7 +133,7 @@ pub async fn attachments(visitor: &Visitor<'_>, list: &[Value]) -> Result<Compos
                     }));
                 }
             }
-            Wanted::Contact(payload) => composed.attachments.push(contact(visitor, &payload)),
+            Wanted::Contact(payload) => composed.attachments.push(contact::received(visitor, &payload)),
             Wanted::Plain(_, object) => composed.attachments.push(object),
         }
     }
@@ -345,26 +346,4 @@ fn file_json(file: &Attached) -> Value {
             "size": file.stored.as_ref().map_or(0, |stored| stored.bytes.len()),
         }),
     }
-}
-
-/// The received form of a contact: a card, signed, and the user if it is one.
-pub fn contact(visitor: &Visitor<'_>, payload: &Map<String, Value>) -> Value {
-    let text = |field: &str| payload.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let user = payload.get("contact_id").and_then(Value::as_i64).map(|id| visitor.max.people.get(id));
-    let name = text("name").map(str::to_owned).or_else(|| user.as_ref().map(|user| user.full_name()));
-    let card = text("vcf_info").map_or_else(
-        || vcard(name.as_deref().unwrap_or_default(), text("vcf_phone").unwrap_or_default()),
-        str::to_owned,
-    );
-    let mut kept = json!({ "vcf_info": card, "hash": super::hmac_sha256_hex(&visitor.account.token, &card) });
-    if let Some(user) = user {
-        kept["max_info"] = user.json(visitor.now_ms());
-    }
-    json!({ "type": "contact", "payload": kept })
-}
-
-/// A contact card.
-pub fn vcard(name: &str, phone: &str) -> String {
-    let phone = if phone.is_empty() { String::new() } else { format!("TEL;TYPE=cell:{phone}\r\n") };
-    format!("BEGIN:VCARD\r\nVERSION:3.0\r\nFN:{name}\r\n{phone}END:VCARD\r\n")
 }

@@ -11,7 +11,7 @@ use super::messages::Draft;
 use super::people::User;
 use super::places::{Place, dialog_id};
 use super::updates::{Sent, TYPES};
-use super::{Max, compose};
+use super::{Max, contact};
 use crate::faults::known_fields;
 use crate::registry::Account;
 use crate::reply::Refusal;
@@ -24,7 +24,10 @@ const START_PAYLOAD_MAX: usize = 512;
 /// Completes an update for each bot it is meant for, makes it visible, and sends it off.
 pub fn inject(max: &Max, update: Map<String, Value>, account: Option<&str>) -> Result<Value, Refusal> {
     let update = as_update(update)?;
-    let accounts = max.named(account)?;
+    let mut accounts = max.named(account)?;
+    if account.is_none() {
+        leave_only_the_concerned(max, &update, &mut accounts);
+    }
     let mut sent = Vec::new();
     let mut shown = Value::Null;
     let mut shared = None;
@@ -46,6 +49,20 @@ pub fn inject(max: &Max, update: Map<String, Value>, account: Option<&str>) -> R
         shown = complete;
     }
     Ok(json!({ "ok": true, "sent": sent, "update": shown }))
+}
+
+/// A pressed button is for the bot that sent it, and a word in a dialog for the bots that talk there.
+fn leave_only_the_concerned(max: &Max, update: &Map<String, Value>, accounts: &mut Vec<Arc<Account>>) {
+    let message = update.get("message").unwrap_or(&Value::Null);
+    let pressed = message["body"]["mid"].as_str().or(update.get("message_id").and_then(Value::as_str));
+    let mut concerned: Vec<i64> = pressed.and_then(|mid| max.look(mid)?.bot).into_iter().collect();
+    let chat = update.get("chat_id").unwrap_or(&message["recipient"]["chat_id"]).as_i64();
+    if let Some(chat) = chat.filter(|chat| *chat > 0 && concerned.is_empty()) {
+        concerned = max.bots_in(chat);
+    }
+    if accounts.iter().any(|account| account.id.parse().is_ok_and(|id| concerned.contains(&id))) {
+        accounts.retain(|account| account.id.parse().is_ok_and(|id| concerned.contains(&id)));
+    }
 }
 
 /// The short form becomes a message.
@@ -251,9 +268,9 @@ impl Guest<'_> {
                 })
             }
             Some("contact") if item["payload"]["vcf_info"].is_null() => {
-                let card = compose::vcard(&sender.full_name(), "+79990000000");
+                let card = contact::vcard(&sender.full_name(), "+79990000000");
                 item["payload"] = json!({
-                    "hash": super::hmac_sha256_hex(&self.account.token, &card),
+                    "hash": contact::signature(&self.account.token, &card),
                     "vcf_info": card,
                     "max_info": sender.json(core.clock.now_ms()),
                 });
@@ -291,7 +308,7 @@ impl Guest<'_> {
         };
         callback["callback_id"] = id.as_str().into();
         callback["user"] = user.json(now);
-        self.max.callbacks.add(&id, super::Pressed { bot: self.bot.id, chat, mid });
+        self.max.callbacks.add(&id, super::callbacks::Pressed { bot: self.bot.id, chat, mid });
         // A message that is gone is not there for the bot either.
         update["message"] = kept.map(|kept| kept.object).unwrap_or_default();
         if place.is_dialog() && update.get("user_locale").is_none() {

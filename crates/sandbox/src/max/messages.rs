@@ -174,6 +174,22 @@ impl Max {
         replaced.is_some()
     }
 
+    /// The bots that lately wrote in a chat; without any, those for which a user opened it.
+    pub fn bots_in(&self, chat: i64) -> Vec<i64> {
+        const LATELY: usize = 50;
+        let mut bots = Vec::new();
+        let mut seen = 0;
+        self.core.chats.walk_back(Name::Max, &chat.to_string(), |message| {
+            bots.extend(message.raw["bot"].as_i64());
+            seen += 1;
+            seen < LATELY
+        });
+        if bots.is_empty() {
+            bots = self.rooms.look(chat, |room| room.opened.iter().copied().collect());
+        }
+        bots
+    }
+
     /// Takes a message away; false if it was not there.
     pub fn remove(&self, mid: &str) -> bool {
         let Some(chat) = self.chat_of(mid).map(|chat| chat.to_string()) else { return false };

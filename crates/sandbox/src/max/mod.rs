@@ -12,6 +12,7 @@
 //! | status of `access.denied`, `account.blocked`, `upload.error` | 403, 403, 400 |
 //! | 405 | a wrong method on `/updates` and `/answers`; elsewhere 404 |
 //! | how long a callback id lives, a second answer | forever; it is applied again |
+//! | an answer with neither message nor notification | is taken and does nothing |
 //! | `attachments: null` in an answer | keeps the old ones, as in `PUT /messages` |
 //! | an upload that is not ready in an answer | `success:false`, as in `PUT /messages` |
 //! | a message that only forwards | has a body with its id and an empty text: libraries need it |
@@ -22,8 +23,10 @@
 //! | empty uploads, forbidden extensions | `400 upload.error` |
 
 mod bots;
+mod callbacks;
 mod chats_api;
 mod compose;
+mod contact;
 mod errors;
 mod history;
 mod inject;
@@ -37,26 +40,27 @@ mod routes;
 mod send;
 mod updates;
 mod uploads;
+mod visitor;
 mod webhooks;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use self::bots::Bot;
+use self::callbacks::Callbacks;
 use self::errors::ApiError;
 use self::options::Options;
 use self::people::People;
 use self::places::{Place, Rooms};
 use self::routes::{Endpoint, Route};
 use self::uploads::{MediaKind, Uploads};
+use self::visitor::{Done, Visitor};
 use self::webhooks::Counts;
 use crate::core::{Core, SharedCore};
 use crate::faults::{Fault, Kind};
-use crate::limits::{LimitsMode, Window};
 use crate::media::sha256_hex;
 use crate::platform::{Name, Platform, Target};
 use crate::registry::{Account, Chat};
@@ -112,36 +116,6 @@ impl Token {
             Token::Header(token) | Token::Query(token) => token,
         }
     }
-}
-
-/// A body and what it did.
-#[derive(Debug)]
-struct Done {
-    body: Value,
-    effect: Effect,
-}
-
-impl Done {
-    fn new(body: Value) -> Done {
-        Done { body, effect: Effect::done() }
-    }
-
-    fn visible(body: Value, mid: &Value) -> Done {
-        Done { body, effect: Effect::visible(mid.clone()) }
-    }
-}
-
-/// What every endpoint gets: who asks, and the parameters.
-#[derive(Debug)]
-struct Visitor<'a> {
-    max: &'a Max,
-    account: &'a Arc<Account>,
-    bot: Arc<Bot>,
-    /// The bot's number.
-    id: i64,
-    /// The scheme and host under which the client knows the sandbox.
-    origin: String,
-    query: &'a [(String, String)],
 }
 
 impl Platform for Max {
@@ -497,162 +471,6 @@ fn offer_upload(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(offer))
 }
 
-impl<'a> Visitor<'a> {
-    fn core(&self) -> &'a Core {
-        &self.max.core
-    }
-
-    fn options(&self) -> Options<'a> {
-        Options::of(self.account)
-    }
-
-    fn now_ms(&self) -> i64 {
-        self.max.core.clock.now_ms()
-    }
-
-    // -- parameters; an empty value counts as absent
-
-    fn text(&self, name: &str) -> Option<String> {
-        let found = self.query.iter().find(|(key, value)| key == name && !value.is_empty());
-        found.map(|(_, value)| value.clone())
-    }
-
-    fn required(&self, name: &str) -> Result<String, ApiError> {
-        self.text(name).ok_or_else(|| ApiError::payload(format!("`{name}` must be specified")))
-    }
-
-    fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let parsed = self.text(name).map(|value| value.parse()).transpose();
-        parsed.map_err(|_| ApiError::payload(format!("{name}: must be a number")))
-    }
-
-    fn ranged(&self, name: &str, default: i64, least: i64, most: i64) -> Result<i64, ApiError> {
-        let value = self.number(name)?.unwrap_or(default);
-        if (least..=most).contains(&value) {
-            return Ok(value);
-        }
-        Err(ApiError::payload(format!("{name}: must be between {least} and {most}")))
-    }
-
-    fn flag(&self, name: &str) -> bool {
-        self.text(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
-    }
-
-    /// A list: separated by commas, the parameter repeated, or both.
-    fn words(&self, name: &str) -> Vec<String> {
-        let own = self.query.iter().filter(|(key, _)| key == name || key.strip_suffix("[]") == Some(name));
-        own.flat_map(|(_, value)| value.split(','))
-            .map(|word| word.trim().to_owned())
-            .filter(|word| !word.is_empty())
-            .collect()
-    }
-
-    // -- chats
-
-    /// A chat that exists.
-    fn place(&self, id: i64) -> Result<Place, ApiError> {
-        self.max.place(id, self.id).ok_or_else(|| ApiError::chat_not_found(&id.to_string()))
-    }
-
-    /// A chat that exists and that the bot is in.
-    fn entered(&self, id: i64) -> Result<Place, ApiError> {
-        let place = self.place(id)?;
-        self.max.rooms.check_entry(&place, self.id)?;
-        Ok(place)
-    }
-
-    /// The dialog with a user who has opened the bot.
-    fn dialog_with(&self, user: i64) -> Result<Place, ApiError> {
-        let unknown = || match self.options().unknown_user_is_denied() {
-            true => ApiError::chat_denied(format!("User {user} has not opened the bot")),
-            false => ApiError::chat_not_found(&format!("with user {user}")),
-        };
-        if user <= 0 || user == self.id {
-            return Err(unknown());
-        }
-        self.place(self.max.dialog_of(self.id, user)).map_err(|_| unknown())
-    }
-
-    fn retired(&self) -> Result<(), ApiError> {
-        match self.options().retired_methods() {
-            true => Ok(()),
-            false => Err(ApiError::not_found("Method was removed")),
-        }
-    }
-
-    // -- limits
-
-    /// 30 requests of any kind a second.
-    fn check_overall_speed(&self, endpoint: Endpoint) -> Result<(), ApiError> {
-        if self.core().limits.mode() == LimitsMode::Off {
-            return Ok(());
-        }
-        let mut windows = vec![Window::new(format!("max bot {}", self.id), 30, 1000)];
-        if endpoint == Endpoint::Updates && self.options().updates_limit() {
-            windows.push(Window::new(format!("max bot {} updates", self.id), 2, 1000));
-        }
-        self.take(&windows)
-    }
-
-    /// Two of a kind a second into one chat.
-    fn check_speed(&self, kind: &str, chat: i64) -> Result<(), ApiError> {
-        if self.core().limits.mode() == LimitsMode::Off {
-            return Ok(());
-        }
-        self.take(&[Window::new(format!("max bot {} {kind} {chat}", self.id), 2, 1000)])
-    }
-
-    fn take(&self, windows: &[Window]) -> Result<(), ApiError> {
-        let taken = self.core().limits.take(windows, self.now_ms());
-        taken.map_err(|wait_ms| {
-            let seconds = ((wait_ms + 999) / 1000).to_string();
-            ApiError::flood(Some(seconds).filter(|_| self.options().retry_after()))
-        })
-    }
-}
-
-// -- callbacks
-
-/// A button that was pressed.
-#[derive(Clone, Debug)]
-struct Pressed {
-    bot: i64,
-    chat: i64,
-    mid: String,
-}
-
-/// Pressed buttons by callback id.
-#[derive(Debug, Default)]
-struct Callbacks {
-    pressed: Mutex<(HashMap<String, Pressed>, VecDeque<String>)>,
-}
-
-/// Beyond this the oldest are forgotten.
-const CALLBACKS_MAX: usize = 100_000;
-
-impl Callbacks {
-    fn add(&self, id: &str, pressed: Pressed) {
-        let mut guard = self.pressed.lock().unwrap_or_else(PoisonError::into_inner);
-        let (by_id, ages) = &mut *guard;
-        if by_id.insert(id.to_owned(), pressed).is_none() {
-            ages.push_back(id.to_owned());
-        }
-        if ages.len() > CALLBACKS_MAX
-            && let Some(oldest) = ages.pop_front()
-        {
-            by_id.remove(&oldest);
-        }
-    }
-
-    fn get(&self, id: &str) -> Option<Pressed> {
-        self.pressed.lock().unwrap_or_else(PoisonError::into_inner).0.get(id).cloned()
-    }
-
-    fn clear(&self) {
-        *self.pressed.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
-    }
-}
-
 // -- small things
 
 fn complete_account(core: &Core, mut account: Account) -> Result<Account, Refusal> {
@@ -721,32 +539,5 @@ fn is_loopback(url: &url::Url) -> bool {
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
         Some(url::Host::Domain(name)) => name == "localhost",
         None => false,
-    }
-}
-
-/// By which a bot checks that a contact came from MAX: the key is its token.
-fn hmac_sha256_hex(key: &str, text: &str) -> String {
-    let mut block = [0u8; 64];
-    let key = key.as_bytes();
-    match block.get_mut(..key.len()) {
-        Some(start) => start.copy_from_slice(key),
-        None => block[..32].copy_from_slice(&Sha256::digest(key)),
-    }
-    let padded = |pad: u8| block.map(|byte| byte ^ pad);
-    let inner = Sha256::new().chain_update(padded(0x36)).chain_update(text.as_bytes()).finalize();
-    let outer = Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize();
-    outer.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contacts_are_signed_as_rfc_4231_says() {
-        let signed = hmac_sha256_hex("Jefe", "what do ya want for nothing?");
-        assert_eq!(signed, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-        let long_key = "k".repeat(100);
-        assert_eq!(hmac_sha256_hex(&long_key, "x").len(), 64);
     }
 }

@@ -141,7 +141,7 @@ fn own_message(visitor: &Visitor<'_>, mid: &str) -> Result<Kept, ApiError> {
 fn check_window(visitor: &Visitor<'_>, kept: &Kept) -> Result<(), ApiError> {
     let in_dialog = kept.object["recipient"]["chat_type"] == "dialog";
     let has_keyboard = attachments_of(&kept.object).iter().any(|item| item["type"] == "inline_keyboard");
-    if in_dialog && !has_keyboard && visitor.now_ms() - kept.at > EDIT_WINDOW_MS {
+    if in_dialog && !has_keyboard && visitor.now_ms().saturating_sub(kept.at) > EDIT_WINDOW_MS {
         return Err(ApiError::unsuccessful("Message is too old to be edited"));
     }
     Ok(())
@@ -222,11 +222,10 @@ pub fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     if !visitor.max.remove(&mid) {
         return Err(missing());
     }
-    visitor.max.rooms.change(chat, |room| {
-        if room.pinned.as_deref() == Some(mid.as_str()) {
-            room.pinned = None;
-        }
-    });
+    let was_pinned = visitor.max.rooms.look(chat, |room| room.pinned.as_deref() == Some(mid.as_str()));
+    if was_pinned {
+        visitor.max.rooms.change(chat, |room| room.pinned = None);
+    }
     Ok(Done::visible(json!({ "success": true }), &mid.as_str().into()))
 }
 

@@ -70,7 +70,7 @@ pub enum Sent {
     Queued(i64),
     /// Goes to so many webhooks.
     Pushed(usize),
-    /// Nobody gets it: no right to read, or a type that does not come by polling.
+    /// Nobody gets it: not in the chat, no right to read, or a type that does not come by polling.
     Withheld,
 }
 
@@ -78,6 +78,10 @@ impl Max {
     /// Sends an update to one bot.
     pub fn deliver(&self, account: &Arc<Account>, bot: &Arc<Bot>, update: Value, chat: i64) -> Sent {
         let kind = update["update_type"].as_str().unwrap_or_default();
+        let gone = self.rooms.look(chat, |room| room.left.contains(&bot.id));
+        if gone && kind != "bot_removed" {
+            return Sent::Withheld;
+        }
         if NEED_READING.contains(&kind)
             && let Some(place) = self.place(chat, bot.id)
             && !place.is_dialog()

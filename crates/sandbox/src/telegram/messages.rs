@@ -238,7 +238,7 @@ fn document_json(file: &File) -> Value {
     if !file.name.is_empty() {
         object["file_name"] = file.name.as_str().into();
     }
-    if !file.mime.is_empty() {
+    if !file.mime.is_empty() && !matches!(file.kind, FileKind::VideoNote | FileKind::Sticker) {
         object["mime_type"] = file.mime.as_str().into();
     }
     object

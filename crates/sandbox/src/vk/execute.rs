@@ -216,6 +216,13 @@ impl Machine<'_, '_> {
             Expression::Not(inner) => (!truth(&self.value(inner)?)).into(),
             Expression::Negative(inner) => calculated("-", &Value::from(0), &self.value(inner)?),
             Expression::Binary(sign, left, right) => self.binary(sign, left, right)?,
+            Expression::Choice(test, then, otherwise) => {
+                if truth(&self.value(test)?) {
+                    self.value(then)?
+                } else {
+                    self.value(otherwise)?
+                }
+            }
         })
     }
 

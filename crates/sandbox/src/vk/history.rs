@@ -67,6 +67,7 @@ fn conversation(ctx: &Ctx<'_>, own: i64, key: Key) -> Value {
         "important": false,
         "unanswered": last.is_some_and(|said| said.from_id != own),
         "can_write": { "allowed": !dialog.denied },
+        "version": 10_000_000 + last.map_or(0, |said| said.id),
     });
     if kind == "chat" {
         object["chat_settings"] = json!({ "title": format!("Беседа {local_id}"), "members_count": dialog.members.len(),

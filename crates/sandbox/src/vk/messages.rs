@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::limits::Window;
+use crate::platform::Name;
 
 use super::args::Version;
 use super::attachments::{self, Place};
@@ -164,7 +165,7 @@ fn quoted(ctx: &Ctx<'_>, own: i64, object: &mut Map<String, Value>) -> Result<()
         let forward =
             forward.filter(Value::is_object).ok_or_else(|| ApiError::parameter("forward is invalid"))?;
         let found = forwarded_by(ctx, own, &forward)?;
-        let is_reply = forward["is_reply"].as_bool().unwrap_or(forward["is_reply"] == 1);
+        let is_reply = matches!(&forward["is_reply"], Value::Bool(true)) || forward["is_reply"] == 1;
         match found.into_iter().next() {
             Some(first) if is_reply => {
                 object.insert("reply_message".into(), first);
@@ -183,9 +184,7 @@ fn quoted(ctx: &Ctx<'_>, own: i64, object: &mut Map<String, Value>) -> Result<()
 }
 
 fn forwarded_by(ctx: &Ctx<'_>, own: i64, forward: &Value) -> Result<Vec<Value>, ApiError> {
-    let numbers = |name: &str| {
-        forward[name].as_array().into_iter().flatten().filter_map(Value::as_i64).collect::<Vec<_>>()
-    };
+    let numbers = |name: &str| numbers(&forward[name]);
     let mut found = Vec::new();
     for id in numbers("message_ids") {
         let (key, said) = ctx.state.dialogs.find(id).ok_or_else(|| ApiError::plain(921))?;
@@ -198,6 +197,16 @@ fn forwarded_by(ctx: &Ctx<'_>, own: i64, forward: &Value) -> Result<Vec<Value>, 
         found.push(dialogs::object(own, key, said.ok_or_else(|| ApiError::plain(921))?));
     }
     Ok(found)
+}
+
+/// A list, a single number, or their text: libraries send all of them.
+fn numbers(value: &Value) -> Vec<i64> {
+    match value {
+        Value::Array(list) => list.iter().flat_map(numbers).collect(),
+        Value::Number(number) => number.as_i64().into_iter().collect(),
+        Value::String(text) => text.split(',').filter_map(|part| part.trim().parse().ok()).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Says it to one peer, unless it was said already.
@@ -242,7 +251,7 @@ fn reachable(ctx: &Ctx<'_>, own: i64, peer: i64) -> Result<(), ApiError> {
     if peer >= CHAT_PEER {
         let id = peer.to_string();
         let known = ctx.core.registry.any_token()
-            || ctx.core.registry.chat(crate::platform::Name::Vk, &id).is_some()
+            || ctx.core.registry.chat(Name::Vk, &id).is_some()
             || ctx.state.dialogs.by_key.contains_key(&Key::Chat(peer));
         return if known { Ok(()) } else { Err(ApiError::plain(917)) };
     }
@@ -421,5 +430,10 @@ pub fn answer_event(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
         return Err(ApiError::parameter("event_id is invalid"));
     }
     ctx.state.dialogs.presses.remove(&event_id);
+    let words =
+        ctx.args.json("event_data").flatten().and_then(|data| data["text"].as_str().map(str::to_owned));
+    if let Some(words) = words {
+        ctx.core.chats.notice(Name::Vk, &peer_id.to_string(), &words);
+    }
     Ok(Done::new(1))
 }

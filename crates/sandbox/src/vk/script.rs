@@ -34,6 +34,8 @@ pub enum Expression {
     Not(Box<Expression>),
     Negative(Box<Expression>),
     Binary(&'static str, Box<Expression>, Box<Expression>),
+    /// `test ? then : otherwise`
+    Choice(Box<Expression>, Box<Expression>, Box<Expression>),
 }
 
 /// Deeper nesting than this is not compiled.
@@ -278,7 +280,16 @@ impl Parser {
     }
 
     fn expression(&mut self) -> Result<Expression, String> {
-        self.deeper(|parser| parser.binary(0))
+        self.deeper(|parser| {
+            let test = parser.binary(0)?;
+            if !parser.take("?") {
+                return Ok(test);
+            }
+            let then = parser.expression()?;
+            parser.expect(":")?;
+            let otherwise = parser.expression()?;
+            Ok(Expression::Choice(Box::new(test), Box::new(then), Box::new(otherwise)))
+        })
     }
 
     fn binary(&mut self, level: usize) -> Result<Expression, String> {

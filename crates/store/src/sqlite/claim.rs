@@ -23,13 +23,13 @@ use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
 
 const HELD: &str = "SELECT held FROM control";
 /// The two forms differ only in whose accounts they see; each walks its own index.
-const DUE_ACCOUNTS: &str = "
+pub(super) const DUE_ACCOUNTS: &str = "
 SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
   FROM account_heads
  WHERE next_at <= ?1
  ORDER BY next_at, account_id
  LIMIT ?2";
-const DUE_ACCOUNTS_OF_WORKSPACE: &str = "
+pub(super) const DUE_ACCOUNTS_OF_WORKSPACE: &str = "
 SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
   FROM account_heads
  WHERE workspace_id = ?3 AND next_at <= ?1
@@ -38,21 +38,21 @@ SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
 const SELECT_GROUP: &str =
     "SELECT interval_us, burst, next_slot, cooldown_until FROM rate_groups WHERE group_id = ?1";
 const SET_GROUP_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
-const ACCOUNT_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE account_id = ?1";
-const DUE_LANES: &str = "
+pub(super) const ACCOUNT_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE account_id = ?1";
+pub(super) const DUE_LANES: &str = "
 SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
   FROM lane_heads
  WHERE account_id = ?1 AND head_priority = ?2 AND next_at <= ?3
  ORDER BY next_at, lane_id
  LIMIT ?4";
-const LANE_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE lane_id = ?1";
-const NEXT_ROWS: &str = "
+pub(super) const LANE_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE lane_id = ?1";
+pub(super) const NEXT_ROWS: &str = "
 SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
   FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
  WHERE r.lane_id = ?1
  ORDER BY r.priority, r.position, r.delivery_id
  LIMIT ?2";
-const NEXT_BULK_ROW: &str = "
+pub(super) const NEXT_BULK_ROW: &str = "
 SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
   FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
  WHERE r.lane_id = ?1 AND r.priority = 1
@@ -61,7 +61,7 @@ SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect,
 pub(super) const DELETE_READY: &str =
     "DELETE FROM ready WHERE lane_id = ?1 AND priority = ?2 AND position = ?3 AND delivery_id = ?4";
 /// Both arrows of a claim, queued|retry → claimed → sending, in one statement. The old status comes back.
-const MARK_SENDING: &str = "
+pub(super) const MARK_SENDING: &str = "
 UPDATE deliveries
    SET status = 'sending', reason = NULL, claim_token = ?2, claim_seq = claim_seq + 1, attempt = attempt + 1,
        run_at = NULL, position = NULL, lease_until = ?3, slot_at = ?4, claimed_at = ?5, sending_at = ?5

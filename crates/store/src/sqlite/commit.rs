@@ -23,7 +23,7 @@ use crate::error::{Result, StoreError};
 use crate::queue::{ClaimRef, Finish, FinishKind, Finished, PartProgress};
 
 /// Everything the rules need, found by the fence itself.
-const SELECT_HELD: &str = "
+pub(super) const SELECT_HELD: &str = "
 SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id, i.claimed_at, i.slot_at, i.lease_until,
        i.requested_at, d.channel_id, d.message_id, d.priority, d.expires_at, d.recipient_id,
        d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
@@ -37,7 +37,7 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
   LEFT JOIN channels AS c ON c.channel_id = d.channel_id
  WHERE i.delivery_id = ?1 AND i.workspace_id = ?2 AND i.claim_token = ?3";
 const DELETE_INFLIGHT: &str = "DELETE FROM inflight WHERE delivery_id = ?1 AND claim_token = ?2";
-const END_SENDING: &str = "
+pub(super) const END_SENDING: &str = "
 UPDATE deliveries
    SET status = ?2, reason = ?3, claim_token = NULL, lease_until = NULL, charged = ?4, flood_waits = ?5,
        not_ready_waits = ?6, unknowns = ?7, lost_claims = ?8, flood_since = ?9, run_at = ?10, position = ?11,
@@ -48,16 +48,16 @@ const INSERT_ATTEMPT: &str = "
 INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
                       requested_at, finished_at, outcome, error, provider_message_id)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-const KEY_SENT: &str = "
+pub(super) const KEY_SENT: &str = "
 UPDATE dedup_index
    SET state = 'sent', sent_at = ?2, first_sent_at = coalesce(first_sent_at, ?2), provider_message_id = ?3
  WHERE delivery_id = ?1 AND state = 'in_flight'";
 /// The fence and the row behind it in one statement: the way of nearly every delivery.
-const TAKE_INFLIGHT: &str = "
+pub(super) const TAKE_INFLIGHT: &str = "
 DELETE FROM inflight
  WHERE delivery_id = ?1 AND workspace_id = ?2 AND claim_token = ?3 AND lease_until > ?4
 RETURNING lane_id, claim_seq, attempt, run_id, claimed_at, slot_at, requested_at";
-const END_SENT: &str = "
+pub(super) const END_SENT: &str = "
 UPDATE deliveries
    SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL, sent_at = ?2, ended_at = ?2,
        provider_message_id = coalesce(?3, provider_message_id)

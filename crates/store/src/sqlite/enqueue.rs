@@ -15,7 +15,7 @@ use crate::config::DedupMode;
 use crate::error::{Result, StoreError};
 use crate::queue::{Enqueued, EnqueuedDelivery, NewMessage};
 
-const FIND_MESSAGE: &str = "
+pub(super) const FIND_MESSAGE: &str = "
 SELECT message_id, request_hash FROM messages WHERE workspace_id = ?1 AND source = ?2 AND origin_id = ?3
 UNION
 SELECT message_id, request_hash FROM messages WHERE workspace_id = ?1 AND idempotency_key = ?4";
@@ -36,7 +36,7 @@ SELECT h.lane_id, h.account_id, h.max_parallel, c.dedup, c.dedup_ttl_us, c.max_a
   FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
  WHERE c.workspace_id = ?1 AND c.channel_id = ?2 AND c.removed_at IS NULL";
 /// Takes the key unless somebody has it: on its way, or sent within the window. No row returned: it is taken.
-const TAKE_KEY: &str = "
+pub(super) const TAKE_KEY: &str = "
 INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'in_flight', ?7, ?8, ?9)
 ON CONFLICT DO UPDATE

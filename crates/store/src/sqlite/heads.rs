@@ -10,7 +10,7 @@ use super::Tx;
 use crate::error::Result;
 
 /// When the lane's first row may go, by everything that can hold it back.
-const REFRESH_LANE: &str = "
+pub(super) const REFRESH_LANE: &str = "
 UPDATE lane_heads AS h
    SET next_at = coalesce(
          (SELECT max(r.run_at, h.blocked_until, h.closed_until, h.next_slot, h.served_at)
@@ -32,7 +32,7 @@ UPDATE lane_heads AS h
 RETURNING account_id";
 
 /// When the account may next be served: its earliest lane, its budget, its parallelism.
-const REFRESH_ACCOUNT: &str = "
+pub(super) const REFRESH_ACCOUNT: &str = "
 UPDATE account_heads AS h
    SET next_at = CASE
          WHEN h.open = 0

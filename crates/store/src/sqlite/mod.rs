@@ -20,6 +20,9 @@ mod rows;
 mod workspaces;
 mod writer;
 
+#[cfg(test)]
+mod plans;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::time::Timestamp;

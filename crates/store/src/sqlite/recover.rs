@@ -7,7 +7,7 @@ use super::{Sqlite, Urgency};
 use crate::error::Result;
 use crate::queue::{Recovered, Whose};
 
-const EXPIRED: &str = "
+pub(super) const EXPIRED: &str = "
 SELECT delivery_id, workspace_id, claim_token
   FROM inflight
  WHERE lease_until <= ?1 AND (?2 IS NULL OR workspace_id = ?2)

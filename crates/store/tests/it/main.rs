@@ -8,6 +8,7 @@ mod world;
 mod claiming;
 mod committing;
 mod config;
+mod durability;
 mod enqueueing;
 mod files;
 mod isolation;

@@ -256,6 +256,11 @@ impl Scratch {
             "RUPOR_TEST_POSTGRES is not set: run `./test`, which starts a PostgreSQL of its own, \
              or set it to postgres://SUPERUSER@HOST/postgres",
         );
+        Scratch::create_on(&server).await
+    }
+
+    pub async fn create_on(server: &str) -> Scratch {
+        let server = server.to_owned();
         let admin = connect(&server).await;
         let template = template(&admin, &server).await;
         let name = format!("rupor_{}", uuid::Uuid::new_v4().simple());
@@ -273,15 +278,30 @@ impl Scratch {
         with_database(&self.server, &self.name)
     }
 
+    /// What the server says about its own settings.
+    pub async fn settings<const N: usize>(&self, names: [&str; N]) -> Vec<String> {
+        let mut values = Vec::new();
+        for name in names {
+            let row = self.client.query_one("SELECT current_setting($1)", &[&name]).await.unwrap();
+            values.push(row.get(0));
+        }
+        values
+    }
+
     pub async fn drop_database(&self) {
-        let admin = connect(&self.server).await;
-        admin.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)).await.unwrap();
+        Scratch::drop_by_name(&self.server, &self.name).await;
+    }
+
+    pub async fn drop_by_name(server: &str, name: &str) {
+        let admin = connect(server).await;
+        admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.unwrap();
     }
 }
 
 /// The migrated database that all test databases are copied from; made once per schema and server.
 async fn template(admin: &tokio_postgres::Client, server: &str) -> String {
-    let schema: String = migrations::ALL.iter().map(|migration| migration.postgres).collect();
+    let steps: String = migrations::ALL.iter().map(postgres::migrate::text).collect();
+    let schema = [&steps, postgres::migrate::ROLES, TEST_CLOCK].concat();
     let name = format!("rupor_template_{}", &blake3::hash(schema.as_bytes()).to_hex()[..16]);
     admin.batch_execute("SELECT pg_advisory_lock(7227)").await.unwrap();
     let exists = admin.query("SELECT 1 FROM pg_database WHERE datname = $1", &[&name]).await.unwrap();

@@ -46,7 +46,7 @@ prop_compose! {
             origin: Origin { owner_id, post_id },
             date: date * 86_400,
             refers: refers.into_iter().map(|post_id| Origin { owner_id: -1, post_id }).collect(),
-            links: Vec::new(), kind, animal, sex, phones, accounts,
+            links: Vec::new(), kind, animal, sex, animal_sure: true, sex_sure: true, phones, accounts,
             names: names.iter().map(|name| NameSketch::new(name)).collect(),
             people: Vec::new(), breed: None, age_months: None, coat: Coat(0), marks: Vec::new(),
             city: None, home_city: None, places: Vec::new(), referred: Vec::new(), when_day: None,

@@ -211,9 +211,8 @@ fn month_after(reading: &Reading<'_>, index: usize) -> (Option<(usize, i8)>, boo
             reading.tokens.get(at).filter(|token| token.sentence == reading.tokens[index].sentence)?;
         token.entry()?.month.map(|month| (at, month as i8))
     };
-    let mut at = index + 1;
     let mut ranged = false;
-    for _ in 0..5 {
+    for at in index + 1..index + 6 {
         if let Some(found) = month(at) {
             return (Some(found), ranged);
         }
@@ -224,7 +223,6 @@ fn month_after(reading: &Reading<'_>, index: usize) -> (Option<(usize, i8)>, boo
         } else if !matches!(word, "го" | "е" | "ого" | "ое" | "и" | "-го") {
             break;
         }
-        at += 1;
     }
     (None, false)
 }
@@ -432,6 +430,11 @@ fn context(reading: &Reading<'_>, candidate: &Candidate, kind: Kind, event: &[u3
         }
         let at = sentence.start + offset;
         seen |= is(other, groups.see) && !(at > 0 && reading.word(&reading.tokens[at - 1]) == "не");
+    }
+    // `со вчерашнего вечера`: since then, so the event itself.
+    let since = candidate.first.checked_sub(1).map_or("", |at| reading.word(&reading.tokens[at]));
+    if matches!(since, "с" | "со") {
+        score += 4;
     }
     if told {
         score += 3 + i32::from(nearest <= 4);

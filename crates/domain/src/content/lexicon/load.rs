@@ -302,14 +302,17 @@ impl Builder {
             if text.ends_with("_h") {
                 continue;
             }
+            let (text, alias_of) =
+                text.split_once('=').map_or((text, None), |(text, name)| (text, Some(name)));
             let needs_marker = text.ends_with('!');
-            self.city(&item(text.trim_end_matches('!')), needs_marker);
+            self.city(&item(text.trim_end_matches('!')), alias_of, needs_marker);
         }
     }
 
-    fn city(&mut self, item: &Item<'_>, needs_marker: bool) {
-        let name: &'static str = Box::leak(item.lemma.replace('_', " ").into_boxed_str());
-        if self.lexicon.cities.iter().any(|city| city.name == name) {
+    fn city(&mut self, item: &Item<'_>, alias_of: Option<&str>, needs_marker: bool) {
+        let shown = alias_of.unwrap_or(item.lemma).replace('_', " ");
+        let name: &'static str = Box::leak(shown.into_boxed_str());
+        if alias_of.is_none() && self.lexicon.cities.iter().any(|city| city.name == name) {
             return;
         }
         let words: Vec<&str> = item.lemma.split('_').collect();

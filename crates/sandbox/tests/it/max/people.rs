@@ -215,6 +215,37 @@ async fn without_an_account_every_bot_hears_the_same_group_message() {
 }
 
 #[tokio::test]
+async fn without_an_account_a_dialog_and_a_button_find_their_bot() {
+    let world = World::registered(json!({})).await;
+    world
+        .sandbox
+        .add_account(&json!({ "platform": "max", "token": "second", "id": 78 }))
+        .expect("an account");
+    world.inject(json!({ "chat": 77 ^ 500, "text": "привет" }));
+    let keyboard = json!([{ "type": "inline_keyboard", "payload": { "buttons": [[{ "type": "callback", "text": "Да", "payload": "yes" }]] } }]);
+    world.ok("POST", "/messages?user_id=500", json!({ "text": "?", "attachments": keyboard })).await;
+    let grouped = world.sent(json!({ "text": "?", "attachments": keyboard })).await;
+    let press = json!({ "update_type": "message_callback", "message": { "body": { "mid": grouped["body"]["mid"] } } });
+    for update in [json!({ "chat": 77 ^ 500, "text": "и ещё" }), press] {
+        let result = world.sandbox.inject(Name::Max, &update).expect("injects");
+        assert_eq!(result["sent"].as_array().map(Vec::len), Some(1), "{result}");
+        assert_eq!(result["sent"][0]["account"], "77");
+    }
+}
+
+#[tokio::test]
+async fn a_bot_that_was_removed_hears_nothing_more() {
+    let world = World::registered(json!({})).await;
+    world.inject(json!({ "update_type": "bot_removed", "chat_id": GROUP, "user": 500 }));
+    world.inject(json!({ "chat": GROUP, "from": 500, "text": "не слышно" }));
+    world.inject(json!({ "update_type": "bot_added", "chat_id": GROUP, "user": 500 }));
+    let updates = world.updates("timeout=0").await["updates"].clone();
+    let kinds: Vec<&Value> =
+        updates.as_array().expect("a list").iter().map(|update| &update["update_type"]).collect();
+    assert_eq!(kinds, ["bot_removed", "bot_added"]);
+}
+
+#[tokio::test]
 async fn injections_that_mean_nothing_are_refused() {
     let world = World::registered(json!({})).await;
     let table = [
@@ -243,6 +274,80 @@ async fn injections_that_mean_nothing_are_refused() {
         assert_eq!(refused.message, message, "{update}");
     }
     assert_eq!(world.updates("timeout=0").await["updates"], json!([]));
+}
+
+/// Any value in any field of any kind of update: completed or refused, and the bot can still be talked to.
+#[tokio::test]
+async fn odd_updates_are_completed_or_refused() {
+    let world = World::registered(json!({})).await;
+    let values = [
+        json!(null),
+        json!(5),
+        json!(-5),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!(i64::MIN),
+        json!({ "body": 5 }),
+    ];
+    let kinds = [
+        "message_created",
+        "message_edited",
+        "message_removed",
+        "message_callback",
+        "bot_started",
+        "bot_stopped",
+        "bot_added",
+        "bot_removed",
+        "user_added",
+        "chat_title_changed",
+        "dialog_muted",
+        "comment_created",
+        "bot_admin_permissions_changed",
+    ];
+    let fields = [
+        "message",
+        "chat_id",
+        "user",
+        "user_id",
+        "timestamp",
+        "callback",
+        "message_id",
+        "title",
+        "permissions",
+        "payload",
+    ];
+    for kind in kinds {
+        for (i, field) in fields.iter().enumerate() {
+            for value in &values {
+                let mut update = json!({ "update_type": kind, "chat_id": -5, "account": TOKEN });
+                update[fields[(i + 1) % fields.len()]] = value.clone();
+                update[*field] = value.clone();
+                if let Err(refusal) = world.sandbox.inject(Name::Max, &update) {
+                    assert_eq!(refusal.status, 400, "{update}");
+                }
+            }
+        }
+    }
+    let nested = [
+        json!(5),
+        json!([5]),
+        json!({ "chat_id": GROUP }),
+        json!({ "user_id": -1 }),
+        json!({ "mid": 5, "text": 5, "attachments": [5, {}] }),
+    ];
+    for recipient in &nested {
+        for body in &nested {
+            let message = json!({ "recipient": recipient, "sender": body, "body": body, "link": body, "timestamp": i64::MIN });
+            let update = json!({ "update_type": "message_created", "message": message, "account": TOKEN });
+            if let Err(refusal) = world.sandbox.inject(Name::Max, &update) {
+                assert_eq!(refusal.status, 400, "{update}");
+            }
+        }
+    }
+    assert!(world.updates("timeout=0").await["updates"].is_array());
+    world.ok("GET", &format!("/messages?chat_id={GROUP}"), Value::Null).await;
+    world.ok("GET", "/chats", Value::Null).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,175 @@
+-- What an ended send means: domain::settle, said in SQL. Pure; a test compares the two on random cases.
+
+CREATE TYPE rupor_settlement AS (
+    status          text,
+    reason          text,
+    charged         integer,
+    flood_waits     integer,
+    not_ready_waits integer,
+    unknowns        integer,
+    lost_claims     integer,
+    flood_since     timestamptz,
+    run_at          timestamptz,   -- set exactly when the status is retry
+    channel_effect  text,          -- none, healthy, pause, strike
+    channel_until   timestamptz,
+    error_streak    integer,
+    disable         boolean,
+    account_effect  text,          -- none, healthy, flood, cooldown, pause
+    account_until   timestamptz
+);
+
+-- `base` × 2^`times`, at most `cap`; a negative `times` counts as zero.
+CREATE FUNCTION rupor_doubled(base bigint, times integer, cap bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT least(base::numeric * (1::bigint << least(greatest(times, 0), 30)), cap)::bigint
+$$;
+
+-- 2 s × 2^(charged−1), at most ten minutes, ±20 %.
+CREATE FUNCTION rupor_backoff_us(charged integer, chance integer) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT d - d * 200 / 1000 + 2 * (d * 200 / 1000) * chance / 1000000
+      FROM (SELECT rupor_doubled(2000000, charged - 1, 600000000) AS d) AS delay
+$$;
+
+-- The wait a platform asked for, in microseconds, as it stands in an error; NULL if it named none.
+CREATE FUNCTION rupor_wait_us(failure jsonb) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT (least(greatest(trunc((failure ->> 'retry_after_ms')::numeric), 0), 9000000000000) * 1000)::bigint
+$$;
+
+-- An error as the functions understand it: complete, known words only, its text cut.
+CREATE FUNCTION rupor_failure(error jsonb, category text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    e jsonb := CASE WHEN jsonb_typeof(error -> 'error') = 'object' THEN error -> 'error' ELSE error END;
+BEGIN
+    IF e IS NULL OR jsonb_typeof(e) <> 'object' THEN
+        RAISE EXCEPTION 'error: a JSON object {"category","scope","code","retry_after_ms"?,"message"} is needed'
+            USING ERRCODE = 'RU004';
+    END IF;
+    e := '{"category": "TRANSIENT", "scope": "delivery", "code": "error", "message": "", "raw": null, "certainty": "not_sent"}' || e;
+    IF category IS NOT NULL THEN
+        e := e || jsonb_build_object('category', category);
+    END IF;
+    IF e ->> 'category' NOT IN ('TRANSIENT', 'PERMANENT') OR e ->> 'scope' NOT IN ('delivery', 'channel', 'platform')
+       OR e ->> 'certainty' NOT IN ('not_sent', 'unknown')
+       OR coalesce(jsonb_typeof(e -> 'retry_after_ms'), 'null') NOT IN ('number', 'null') THEN
+        RAISE EXCEPTION 'error: category is TRANSIENT or PERMANENT, scope delivery, channel or platform, certainty not_sent or unknown, retry_after_ms a number'
+            USING ERRCODE = 'RU004';
+    END IF;
+    IF char_length(e ->> 'message') > 500 THEN
+        e := e || jsonb_build_object('message', left(e ->> 'message', 500));
+    END IF;
+    IF octet_length((e -> 'raw')::text) > 4000 THEN
+        e := e || '{"raw": null}';
+    END IF;
+    RETURN e;
+END $$;
+
+-- A flood reply: the platform named a wait for more than this one delivery.
+CREATE FUNCTION rupor_is_flood(failure jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(failure ->> 'category' = 'TRANSIENT' AND failure ->> 'scope' <> 'delivery'
+                    AND failure ->> 'certainty' = 'not_sent' AND failure ->> 'retry_after_ms' IS NOT NULL, false)
+$$;
+
+-- ending: sent, failed (with failure), lost (lease over, no request recorded), unknown (lease over after a request),
+-- released (handed back unsent). `s` comes in with the delivery's counters.
+CREATE FUNCTION rupor_settle(
+    s rupor_settlement, policy text, channel_id bigint, error_streak integer, flood_channel bigint,
+    flood_until timestamptz, trouble_streak integer, ending text, failure jsonb, at timestamptz, chance integer
+) RETURNS rupor_settlement
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    wait_us  bigint := least(rupor_wait_us(failure), 86400000000);
+    scope    text   := failure ->> 'scope';
+    until    timestamptz;
+    cooldown bigint;
+BEGIN
+    s.status := 'retry'; s.run_at := NULL; s.reason := NULL;
+    s.channel_effect := 'none'; s.account_effect := 'none';
+    s.error_streak := error_streak; s.disable := false;
+    IF ending = 'sent' THEN
+        s.status := 'sent'; s.channel_effect := 'healthy'; s.account_effect := 'healthy';
+    ELSIF ending = 'released' THEN
+        s.reason := 'released'; s.run_at := at;
+    ELSIF ending = 'lost' THEN
+        -- Nothing was sent, but the row may be what kills.
+        s.lost_claims := s.lost_claims + 1;
+        IF s.lost_claims >= 3 THEN
+            s.status := 'dead'; s.reason := 'poison';
+        ELSE
+            s.reason := 'lease_expired'; s.run_at := at;
+        END IF;
+    ELSIF ending = 'unknown' OR (failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown') THEN
+        s.unknowns := s.unknowns + 1;
+        s.charged := s.charged + 1;
+        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > 1) THEN
+            s.status := 'dead'; s.reason := 'outcome_unknown';
+        ELSIF s.charged >= 5 THEN
+            s.status := 'dead'; s.reason := 'attempts_exhausted';
+        ELSE
+            s.reason := CASE ending WHEN 'unknown' THEN 'lease_expired' ELSE 'outcome_unknown' END;
+            s.run_at := at + rupor_span(greatest(rupor_backoff_us(s.charged, chance), wait_us));
+        END IF;
+        IF ending = 'failed' AND scope = 'platform' THEN
+            s.account_effect := 'cooldown';
+        END IF;
+    ELSIF failure ->> 'category' = 'PERMANENT' THEN
+        IF scope = 'platform' THEN
+            -- One revoked token must not kill a backlog: the row waits for the account, uncharged.
+            s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'pause';
+        ELSE
+            s.status := 'failed_permanent'; s.reason := 'refused';
+            IF scope = 'channel' THEN
+                s.channel_effect := 'strike';
+                s.error_streak := error_streak + 1;
+                s.channel_until := at + rupor_span(rupor_doubled(600000000, error_streak, 86400000000));
+                s.disable := s.error_streak >= 3;
+            END IF;
+        END IF;
+    ELSIF scope = 'delivery' THEN
+        IF failure ->> 'code' = 'attachment.not.ready' AND s.not_ready_waits < 23 THEN
+            s.not_ready_waits := s.not_ready_waits + 1;
+            s.reason := 'not_ready';
+            s.run_at := at + rupor_span(greatest(rupor_doubled(2000000, s.not_ready_waits - 1, 30000000), wait_us));
+        ELSE
+            s.charged := s.charged + 1;
+            IF s.charged >= 5 THEN
+                s.status := 'dead'; s.reason := 'attempts_exhausted';
+            ELSE
+                s.reason := 'failed';
+                s.run_at := at + rupor_span(greatest(rupor_backoff_us(s.charged, chance), wait_us));
+            END IF;
+        END IF;
+    ELSIF rupor_is_flood(failure) THEN
+        until := at + rupor_span(wait_us);
+        s.flood_waits := s.flood_waits + 1;
+        s.flood_since := coalesce(s.flood_since, at);
+        IF s.flood_waits >= 50 OR at - s.flood_since >= interval '24 hours' THEN
+            s.status := 'dead'; s.reason := 'flood_cap';
+        ELSE
+            s.reason := 'flood'; s.run_at := until;
+        END IF;
+        s.account_effect := 'cooldown'; s.account_until := until;
+        IF scope = 'channel' AND channel_id IS NOT NULL THEN
+            s.channel_effect := 'pause'; s.channel_until := until;
+            -- A second chat that floods while the first still waits: it is the account that is too fast.
+            IF NOT coalesce(flood_channel <> channel_id AND flood_until > at, false) THEN
+                s.account_effect := 'flood';
+            END IF;
+        END IF;
+        RETURN s;
+    ELSIF scope = 'channel' THEN
+        until := at + interval '30 seconds';
+        s.reason := 'failed'; s.run_at := until;
+        s.channel_effect := 'pause'; s.channel_until := until;
+    ELSE
+        s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'cooldown';
+    END IF;
+    IF s.account_effect = 'cooldown' THEN
+        cooldown := rupor_doubled(2000000, trouble_streak, 60000000);
+        s.account_until := at + rupor_span(greatest(cooldown, wait_us));
+    END IF;
+    RETURN s;
+END $$;

@@ -1,0 +1,93 @@
+-- The two roles of the product, their grants and their policies. Applied by every `rupor migrate`; may be run again.
+-- Roles belong to the server: where the migrating user may not create them, an administrator runs this file once.
+--
+-- rupor_app         one workspace at a time, set per transaction (rupor.workspace); nothing is visible when it is unset
+-- rupor_dispatcher  claim, commit and recover for everybody; reads what a send needs; writes only through functions
+--
+-- Neither may write the queue's tables by hand: the functions are the boundary.
+
+DO $$
+DECLARE
+    wanted name;
+BEGIN
+    FOREACH wanted IN ARRAY '{rupor_app, rupor_dispatcher}'::name[] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
+            BEGIN
+                EXECUTE format('CREATE ROLE %I NOLOGIN NOINHERIT', wanted);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL;  -- another database of this server made it in this moment
+            END;
+        END IF;
+    END LOOP;
+END $$;
+
+GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
+
+-- -- the application: reads its workspace, writes its configuration and its intake
+
+GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, platform_limits, rate_groups, account_heads, lane_heads,
+    cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
+    media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
+    campaigns, recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
+GRANT SELECT (held, held_why) ON control TO rupor_app;
+GRANT UPDATE (held) ON workspaces TO rupor_app;
+GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits,
+    media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
+    recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
+GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;
+GRANT INSERT ON accounts, channels TO rupor_app;
+GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why,
+    paused_at, api_base, proxy, extra_roots, settings) ON accounts TO rupor_app;
+GRANT UPDATE (name, target, chat_kind, enabled, disabled_by, paused_until, paused_why, error_streak, rate, max_parallel,
+    ambiguity, dedup, dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route, quiet_hours,
+    time_zone, settings) ON channels TO rupor_app;
+GRANT UPDATE (case_id, facts, facts_version, tags, skipped) ON messages TO rupor_app;
+-- Append only: no UPDATE, no DELETE.
+GRANT INSERT ON events TO rupor_app;
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO rupor_app;
+
+-- -- the dispatcher: spans workspaces, for what a send needs
+
+GRANT SELECT ON workspaces, accounts, channels, rate_groups, messages, deliveries, attempts, recipients, media_origin,
+    media_blobs, account_heads, lane_heads TO rupor_dispatcher;
+GRANT SELECT, UPDATE ON control TO rupor_dispatcher;
+GRANT INSERT, UPDATE ON workspaces TO rupor_dispatcher;
+GRANT INSERT ON events TO rupor_dispatcher;
+GRANT INSERT, UPDATE, DELETE ON media_blobs TO rupor_dispatcher;
+GRANT USAGE ON SEQUENCE workspaces_workspace_id_seq, events_event_id_seq TO rupor_dispatcher;
+
+DO $$
+DECLARE
+    wanted regclass;
+BEGIN
+    FOREACH wanted IN ARRAY '{workspaces, accounts, channels, rate_groups, messages, deliveries, attempts, recipients,
+        media_origin, media_blobs, account_heads, lane_heads, events}'::regclass[] LOOP
+        IF NOT EXISTS (SELECT FROM pg_policy WHERE polrelid = wanted AND polname = 'dispatcher_spans') THEN
+            EXECUTE format('CREATE POLICY dispatcher_spans ON %s TO rupor_dispatcher USING (true) WITH CHECK (true)', wanted);
+        END IF;
+    END LOOP;
+END $$;
+
+-- -- the boundary
+
+REVOKE ALL ON FUNCTION
+    enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
+    next_claim_at(bigint), commit_outcomes(jsonb), record_parts(jsonb), renew_leases(jsonb, bigint),
+    recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
+    cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
+    close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
+    retain_rows(bigint, interval, interval, interval, integer)
+    FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
+    next_claim_at(bigint), commit_outcomes(jsonb), record_parts(jsonb), renew_leases(jsonb, bigint),
+    recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
+    cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
+    close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
+    retain_rows(bigint, interval, interval, interval, integer)
+    TO rupor_app;
+GRANT EXECUTE ON FUNCTION
+    claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), commit_outcomes(jsonb),
+    record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer),
+    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer)
+    TO rupor_dispatcher;

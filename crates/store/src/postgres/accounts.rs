@@ -1,0 +1,190 @@
+//! Accounts and the rate groups that their tokens share.
+//!
+//! Group and heads follow the account's row by trigger (0002_ledger_heads.sql).
+
+use domain::ids::{AccountId, WorkspaceId};
+use domain::time::Timestamp;
+use secrecy::SecretString;
+
+use super::rows::Time;
+use super::{Again, As, Postgres, rows};
+use crate::config::{Account, AccountSettings, NewAccount, require_token};
+use crate::error::{Result, StoreError};
+
+/// The id is part of what is sealed, so it is drawn before the row is written.
+const DRAW_ID: &str = "SELECT nextval('accounts_account_id_seq')";
+const INSERT_ACCOUNT: &str = "
+WITH made AS (
+    INSERT INTO accounts (account_id, workspace_id, platform, name, kind, tier, token_sealed, fingerprint, rate, burst,
+                          max_parallel, retry_parallel, api_base, proxy, extra_roots, settings, created_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, rupor_now())
+    ON CONFLICT DO NOTHING
+    RETURNING account_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name, detail)
+    SELECT $2, rupor_now(), 'config_changed', jsonb_build_object('account', account_id, 'name', $4::text) FROM made
+)
+SELECT account_id FROM made";
+const CHANGE_ACCOUNT: &str = "
+WITH changed AS (
+    UPDATE accounts
+       SET kind = $3, tier = $4, rate = $5, burst = $6, max_parallel = $7, retry_parallel = $8,
+           api_base = $9, proxy = $10, extra_roots = $11, settings = $12
+     WHERE workspace_id = $1 AND account_id = $2
+    RETURNING account_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('account', account_id) FROM changed
+RETURNING event_id";
+const SET_TOKEN: &str = "
+WITH changed AS (
+    UPDATE accounts
+       SET token_sealed = $3, fingerprint = $4
+     WHERE workspace_id = $1 AND account_id = $2
+    RETURNING account_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('account', account_id, 'token', 'changed') FROM changed
+RETURNING event_id";
+const SELECT_ACCOUNTS: &str = concat!(
+    "SELECT ",
+    rows::account_columns!(),
+    " FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
+      WHERE a.workspace_id = $1 ORDER BY a.account_id"
+);
+const SELECT_TOKEN: &str = "SELECT token_sealed FROM accounts WHERE workspace_id = $1 AND account_id = $2";
+/// Says so once; a second pause for the same reason changes nothing.
+const PAUSE: &str = "
+WITH found AS (
+    SELECT account_id FROM accounts WHERE workspace_id = $1 AND account_id = $2
+), changed AS (
+    UPDATE accounts
+       SET paused = true, paused_why = $3, paused_at = rupor_now()
+     WHERE workspace_id = $1 AND account_id = $2 AND (NOT paused OR paused_why IS DISTINCT FROM $3)
+    RETURNING account_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name, account_id, detail)
+    SELECT $1, rupor_now(), 'account_paused', account_id, jsonb_build_object('why', $3::text) FROM changed
+)
+SELECT account_id FROM found";
+const RESUME: &str = "SELECT resume_account($1, $2)";
+const RESERVE: &str = "SELECT reserve_slots($1, $2, $3)";
+
+pub(super) const STATEMENTS: &[&str] =
+    &[DRAW_ID, INSERT_ACCOUNT, CHANGE_ACCOUNT, SET_TOKEN, SELECT_ACCOUNTS, SELECT_TOKEN, PAUSE, RESUME, RESERVE];
+
+impl Postgres {
+    pub async fn create_account(&self, workspace: WorkspaceId, new: NewAccount) -> Result<AccountId> {
+        new.settings.validate()?;
+        require_token(&new.token)?;
+        let id = AccountId(self.one(As::App(workspace), Again::Safe, DRAW_ID, &[]).await?.get(0));
+        let sealed = self.keyring.seal_token(workspace, id, &new.token);
+        let fingerprint = self.keyring.fingerprint(&new.token);
+        let s = &new.settings;
+        let made = self
+            .scoped(
+                workspace,
+                INSERT_ACCOUNT,
+                &[
+                    &id.0,
+                    &workspace.0,
+                    &new.platform,
+                    &new.name,
+                    &s.kind,
+                    &s.tier,
+                    &sealed,
+                    &fingerprint,
+                    &s.rate,
+                    &s.burst,
+                    &s.max_parallel,
+                    &s.retry_parallel,
+                    &s.api_base,
+                    &s.proxy,
+                    &s.extra_roots,
+                    &s.settings,
+                ],
+            )
+            .await?;
+        made.map(|_| id).ok_or(StoreError::Exists { what: "account", name: new.name })
+    }
+
+    pub async fn change_account(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        settings: AccountSettings,
+    ) -> Result<()> {
+        settings.validate()?;
+        let s = &settings;
+        let changed = self
+            .scoped(
+                workspace,
+                CHANGE_ACCOUNT,
+                &[
+                    &workspace.0,
+                    &id.0,
+                    &s.kind,
+                    &s.tier,
+                    &s.rate,
+                    &s.burst,
+                    &s.max_parallel,
+                    &s.retry_parallel,
+                    &s.api_base,
+                    &s.proxy,
+                    &s.extra_roots,
+                    &s.settings,
+                ],
+            )
+            .await?;
+        changed.ok_or_else(|| StoreError::unknown_account(id))?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn set_account_token(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        token: SecretString,
+    ) -> Result<()> {
+        require_token(&token)?;
+        let sealed = self.keyring.seal_token(workspace, id, &token);
+        let fingerprint = self.keyring.fingerprint(&token);
+        let changed = self.scoped(workspace, SET_TOKEN, &[&workspace.0, &id.0, &sealed, &fingerprint]).await?;
+        changed.map(drop).ok_or_else(|| StoreError::unknown_account(id))
+    }
+
+    pub async fn accounts(&self, workspace: WorkspaceId) -> Result<Vec<Account>> {
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_ACCOUNTS, &[&workspace.0]).await?;
+        Ok(rows.iter().map(rows::account).collect())
+    }
+
+    pub async fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> Result<SecretString> {
+        let row = self.first(As::App(workspace), Again::Safe, SELECT_TOKEN, &[&workspace.0, &id.0]).await?;
+        let sealed: Vec<u8> = row.ok_or_else(|| StoreError::unknown_account(id))?.get(0);
+        self.keyring.open_token(workspace, id, &sealed)
+    }
+
+    pub async fn pause_account(&self, workspace: WorkspaceId, id: AccountId, why: &str) -> Result<()> {
+        let found = self.scoped(workspace, PAUSE, &[&workspace.0, &id.0, &why]).await?;
+        found.map(drop).ok_or_else(|| StoreError::unknown_account(id))
+    }
+
+    pub async fn resume_account(&self, workspace: WorkspaceId, id: AccountId) -> Result<()> {
+        let found: bool =
+            self.one(As::App(workspace), Again::Safe, RESUME, &[&workspace.0, &id.0]).await?.get(0);
+        if !found {
+            return Err(StoreError::unknown_account(id));
+        }
+        self.ring();
+        Ok(())
+    }
+
+    /// An unanswered COMMIT is simply paid for again: a slot may be wasted, never used twice.
+    pub async fn reserve(&self, workspace: WorkspaceId, id: AccountId, n: u32) -> Result<Timestamp> {
+        let n = i32::try_from(n).unwrap_or(i32::MAX);
+        let row = self.one(As::App(workspace), Again::Safe, RESERVE, &[&workspace.0, &id.0, &n]).await?;
+        let slot: Option<Time> = row.get(0);
+        slot.map(|Time(at)| at).ok_or_else(|| StoreError::unknown_account(id))
+    }
+}

@@ -1,0 +1,227 @@
+//! Channels, and the lane that each of them owns. The lane follows the channel's row by trigger.
+
+use domain::ids::{ChannelId, WorkspaceId};
+use domain::time::Timestamp;
+
+use super::rows::Time;
+use super::{Again, As, Postgres, rows};
+use crate::config::{Channel, ChannelSettings, DisabledBy, NewChannel};
+use crate::error::{Result, StoreError};
+
+const ACCOUNT_EXISTS: &str = "SELECT 1 FROM accounts WHERE workspace_id = $1 AND account_id = $2";
+const INSERT_CHANNEL: &str = "
+WITH made AS (
+    INSERT INTO channels (workspace_id, account_id, name, target, chat_kind, rate, max_parallel, ambiguity, dedup,
+                          dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route,
+                          quiet_hours, time_zone, settings, created_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, rupor_now())
+    ON CONFLICT DO NOTHING
+    RETURNING channel_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name, detail)
+    SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('channel', channel_id, 'name', $3::text) FROM made
+)
+SELECT channel_id FROM made";
+const CHANGE_CHANNEL: &str = "
+WITH changed AS (
+    UPDATE channels
+       SET chat_kind = $3, rate = $4, max_parallel = $5, ambiguity = $6, dedup = $7, dedup_ttl_us = $8, max_age_us = $9,
+           template = $10, parse_mode = $11, body_max = $12, overflow = $13, max_media = $14, route = $15,
+           quiet_hours = $16, time_zone = $17, settings = $18
+     WHERE workspace_id = $1 AND channel_id = $2 AND removed_at IS NULL
+    RETURNING channel_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('channel', channel_id) FROM changed
+RETURNING event_id";
+const SELECT_CHANNELS: &str = concat!(
+    "SELECT ",
+    rows::channel_columns!(),
+    " FROM channels WHERE workspace_id = $1 AND removed_at IS NULL ORDER BY channel_id"
+);
+const PAUSE: &str = "
+WITH changed AS (
+    UPDATE channels
+       SET paused_until = $3, paused_why = $4
+     WHERE workspace_id = $1 AND channel_id = $2 AND removed_at IS NULL
+    RETURNING channel_id
+)
+INSERT INTO events (workspace_id, at, name, channel_id, detail)
+SELECT $1, rupor_now(), 'channel_paused', channel_id, jsonb_build_object('until', $5::bigint, 'why', $4::text) FROM changed
+RETURNING event_id";
+const RESUME: &str = "
+WITH changed AS (
+    UPDATE channels
+       SET paused_until = 'epoch', paused_why = NULL, enabled = true, disabled_by = NULL, error_streak = 0
+     WHERE workspace_id = $1 AND channel_id = $2 AND removed_at IS NULL
+    RETURNING channel_id
+)
+INSERT INTO events (workspace_id, at, name, channel_id)
+SELECT $1, rupor_now(), 'channel_resumed', channel_id FROM changed
+RETURNING event_id";
+const DISABLE: &str = "
+WITH changed AS (
+    UPDATE channels
+       SET enabled = false, disabled_by = $3
+     WHERE workspace_id = $1 AND channel_id = $2 AND removed_at IS NULL
+    RETURNING channel_id
+)
+INSERT INTO events (workspace_id, at, name, channel_id, detail)
+SELECT $1, rupor_now(), 'channel_disabled', channel_id, jsonb_build_object('by', $3::text) FROM changed
+RETURNING event_id";
+const REMOVE: &str = "SELECT remove_channel($1, $2)";
+const CLOSE_UNTIL: &str = "SELECT close_channel_until($1, $2, $3)";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    ACCOUNT_EXISTS,
+    INSERT_CHANNEL,
+    CHANGE_CHANNEL,
+    SELECT_CHANNELS,
+    PAUSE,
+    RESUME,
+    DISABLE,
+    REMOVE,
+    CLOSE_UNTIL,
+];
+
+impl Postgres {
+    pub async fn create_channel(&self, workspace: WorkspaceId, new: NewChannel) -> Result<ChannelId> {
+        new.settings.validate()?;
+        if new.target.trim().is_empty() {
+            return Err(StoreError::invalid("channel", "the target is empty; give a chat id or @name"));
+        }
+        let account = self.scoped(workspace, ACCOUNT_EXISTS, &[&workspace.0, &new.account_id.0]).await?;
+        account.ok_or_else(|| StoreError::unknown_account(new.account_id))?;
+        let s = &new.settings;
+        let made = self
+            .scoped(
+                workspace,
+                INSERT_CHANNEL,
+                &[
+                    &workspace.0,
+                    &new.account_id.0,
+                    &new.name,
+                    &new.target,
+                    &s.chat_kind.as_str(),
+                    &s.rate,
+                    &s.max_parallel,
+                    &s.ambiguity.as_str(),
+                    &s.dedup.as_str(),
+                    &s.dedup_ttl.0,
+                    &s.max_age.map(|age| age.0),
+                    &s.template,
+                    &s.parse_mode,
+                    &s.body_max,
+                    &s.overflow.as_str(),
+                    &s.max_media,
+                    &s.route,
+                    &s.quiet_hours,
+                    &s.time_zone,
+                    &s.settings,
+                ],
+            )
+            .await?;
+        match made {
+            Some(row) => Ok(ChannelId(row.get(0))),
+            None => Err(StoreError::Exists { what: "channel", name: new.name }),
+        }
+    }
+
+    pub async fn change_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        settings: ChannelSettings,
+    ) -> Result<()> {
+        settings.validate()?;
+        let s = &settings;
+        self.change(
+            workspace,
+            id,
+            CHANGE_CHANNEL,
+            &[
+                &workspace.0,
+                &id.0,
+                &s.chat_kind.as_str(),
+                &s.rate,
+                &s.max_parallel,
+                &s.ambiguity.as_str(),
+                &s.dedup.as_str(),
+                &s.dedup_ttl.0,
+                &s.max_age.map(|age| age.0),
+                &s.template,
+                &s.parse_mode,
+                &s.body_max,
+                &s.overflow.as_str(),
+                &s.max_media,
+                &s.route,
+                &s.quiet_hours,
+                &s.time_zone,
+                &s.settings,
+            ],
+        )
+        .await?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn channels(&self, workspace: WorkspaceId) -> Result<Vec<Channel>> {
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_CHANNELS, &[&workspace.0]).await?;
+        rows.iter().map(rows::channel).collect()
+    }
+
+    pub async fn pause_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        until: Timestamp,
+        why: &str,
+    ) -> Result<()> {
+        self.change(workspace, id, PAUSE, &[&workspace.0, &id.0, &Time(until), &why, &until.0]).await?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn resume_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
+        self.change(workspace, id, RESUME, &[&workspace.0, &id.0]).await?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn disable_channel(&self, workspace: WorkspaceId, id: ChannelId, by: DisabledBy) -> Result<()> {
+        self.change(workspace, id, DISABLE, &[&workspace.0, &id.0, &by.as_str()]).await
+    }
+
+    pub async fn remove_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
+        let row = self.one(As::App(workspace), Again::Never, REMOVE, &[&workspace.0, &id.0]).await?;
+        found(row.get(0), id)
+    }
+
+    pub async fn close_channel_until(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        until: Timestamp,
+    ) -> Result<()> {
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&workspace.0, &id.0, &Time(until)];
+        let row = self.one(As::App(workspace), Again::Safe, CLOSE_UNTIL, &params).await?;
+        found(row.get(0), id)?;
+        self.ring();
+        Ok(())
+    }
+
+    async fn change(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        sql: &'static str,
+        params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+    ) -> Result<()> {
+        let changed = self.scoped(workspace, sql, params).await?;
+        changed.map(drop).ok_or_else(|| StoreError::unknown_channel(id))
+    }
+}
+
+fn found(found: bool, id: ChannelId) -> Result<()> {
+    if found { Ok(()) } else { Err(StoreError::unknown_channel(id)) }
+}

@@ -1,0 +1,43 @@
+//! What operators and the janitor do: requeue, cancel, retention.
+
+use domain::ids::{DeliveryId, WorkspaceId};
+
+use super::{Again, As, Postgres};
+use crate::error::Result;
+use crate::queue::{Removed, Retention, Whose};
+
+const REQUEUE: &str = "SELECT requeue_deliveries($1, $2)";
+const CANCEL: &str = "SELECT cancel_deliveries($1, $2)";
+const RETAIN: &str = "
+SELECT deliveries, messages, events, dedup
+  FROM retain_rows($1, rupor_span($2), rupor_span($3), rupor_span($4), $5)";
+
+pub(super) const STATEMENTS: &[&str] = &[REQUEUE, CANCEL, RETAIN];
+
+impl Postgres {
+    pub async fn requeue(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>> {
+        let ids: Vec<i64> = ids.into_iter().map(|id| id.0).collect();
+        let row = self.one(As::App(workspace), Again::Never, REQUEUE, &[&workspace.0, &ids]).await?;
+        let requeued: Vec<i64> = row.get(0);
+        self.ring();
+        Ok(requeued.into_iter().map(DeliveryId).collect())
+    }
+
+    pub async fn cancel(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<bool>> {
+        let ids: Vec<i64> = ids.into_iter().map(|id| id.0).collect();
+        Ok(self.one(As::App(workspace), Again::Never, CANCEL, &[&workspace.0, &ids]).await?.get(0))
+    }
+
+    pub async fn retain(&self, whose: Whose, keep: Retention, limit: usize) -> Result<Removed> {
+        let workspace = match whose {
+            Whose::Workspace(id) => Some(id.0),
+            Whose::Everyone => None,
+        };
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&workspace, &keep.deliveries.0, &keep.deduped.0, &keep.events.0, &limit];
+        let row = self.one(As::from(whose), Again::Safe, RETAIN, &params).await?;
+        let count = |column: usize| row.get::<_, i64>(column).unsigned_abs();
+        Ok(Removed { deliveries: count(0), messages: count(1), events: count(2), dedup: count(3) })
+    }
+}

@@ -1,0 +1,131 @@
+//! The migration runner: each step is one transaction, so a crash leaves a whole number of steps behind.
+//!
+//! Roles belong to the server, not to the database, and may need an administrator: they are set up after the steps
+//! by a script that may be run again, and where the user may not, the script is handed out instead.
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, GenericClient};
+
+use super::connect::{Pool, connect};
+use super::trouble::{Trouble, told};
+use crate::address::PostgresUrl;
+use crate::error::{Result, SchemaError, StoreError};
+use crate::migrations::{self, Applied, Migration};
+
+/// The tables of step 2 and the functions that belong to it.
+const LEDGER: &str = concat!(
+    include_str!("../../migrations/postgres/0002_ledger.sql"),
+    include_str!("../../migrations/postgres/0002_ledger_heads.sql"),
+    include_str!("../../migrations/postgres/0002_ledger_enqueue.sql"),
+    include_str!("../../migrations/postgres/0002_ledger_claim.sql"),
+    include_str!("../../migrations/postgres/0002_ledger_settle.sql"),
+    include_str!("../../migrations/postgres/0002_ledger_commit.sql"),
+    include_str!("../../migrations/postgres/0002_ledger_maintain.sql"),
+);
+/// For the administrator, if the migrating user may not make roles.
+pub const ROLES: &str = include_str!("../../migrations/postgres/roles.sql");
+
+const CREATE_TABLE: &str = "
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    version    integer PRIMARY KEY,
+    name       text NOT NULL,
+    checksum   text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+)";
+const GRANT_TABLE: &str = "GRANT SELECT ON schema_migrations TO PUBLIC";
+const TABLE_EXISTS: &str = "SELECT to_regclass('schema_migrations') IS NOT NULL";
+const READ: &str = "SELECT version, checksum FROM schema_migrations ORDER BY version";
+const RECORD: &str = "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, $2, $3)";
+/// One migrator at a time; the lock goes with the transaction.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(7274502)";
+
+/// What a run did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrated {
+    pub versions: Vec<i32>,
+    /// Set when the roles could not be made: why, and then run `ROLES` as an administrator.
+    pub roles_refused: Option<String>,
+}
+
+/// The whole text of a step.
+pub fn text(migration: &Migration) -> &'static str {
+    match migration.version {
+        2 => LEDGER,
+        _ => migration.postgres,
+    }
+}
+
+pub async fn migrate(url: &PostgresUrl) -> Result<Vec<i32>> {
+    let migrated = migrate_all(url).await?;
+    if let Some(problem) = &migrated.roles_refused {
+        tracing::warn!(%problem, "the roles were not set up; an administrator runs what `rupor migrate` prints");
+    }
+    Ok(migrated.versions)
+}
+
+pub async fn migrate_all(url: &PostgresUrl) -> Result<Migrated> {
+    let mut client = connect(url).await?;
+    let mut versions = Vec::new();
+    while let Some(version) = step(&mut client, url).await? {
+        versions.push(version);
+    }
+    Ok(Migrated { versions, roles_refused: roles(&mut client, url).await? })
+}
+
+/// Applies the next step, if there is one. A second migrator waits its turn and then finds nothing to do.
+async fn step(client: &mut Client, url: &PostgresUrl) -> Result<Option<i32>> {
+    let failure = |error: tokio_postgres::Error| Trouble::from(error).into_error(&url.to_string());
+    let tx = client.transaction().await.map_err(failure)?;
+    tx.batch_execute(LOCK).await.map_err(failure)?;
+    let exists: bool = tx.query_one(TABLE_EXISTS, &[]).await.map_err(failure)?.get(0);
+    if !exists {
+        tx.batch_execute(CREATE_TABLE).await.map_err(failure)?;
+        tx.batch_execute(GRANT_TABLE).await.map_err(failure)?;
+    }
+    let applied = read(&tx).await.map_err(failure)?;
+    let Some(&migration) = migrations::missing(&applied, text)?.first() else {
+        return Ok(None);
+    };
+    tx.batch_execute(text(migration)).await.map_err(|error| failed(migration, &error))?;
+    let checksum = migrations::checksum(text(migration));
+    tx.execute(RECORD, &[&migration.version, &migration.name, &checksum]).await.map_err(failure)?;
+    tx.commit().await.map_err(failure)?;
+    Ok(Some(migration.version))
+}
+
+async fn roles(client: &mut Client, url: &PostgresUrl) -> Result<Option<String>> {
+    let failure = |error: tokio_postgres::Error| Trouble::from(error).into_error(&url.to_string());
+    let tx = client.transaction().await.map_err(failure)?;
+    tx.batch_execute(LOCK).await.map_err(failure)?;
+    match tx.batch_execute(ROLES).await {
+        Ok(()) => tx.commit().await.map_err(failure).map(|()| None),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(Some(told(&error))),
+        Err(error) => Err(failure(error)),
+    }
+}
+
+/// For `open`: the schema must be exactly the one we know.
+pub(super) async fn require_current(pool: &Pool) -> Result<()> {
+    let applied = async {
+        let client = pool.client().await?;
+        let exists: bool = client.query_one(TABLE_EXISTS, &[]).await?.get(0);
+        let applied = if exists { read(&**client).await? } else { Vec::new() };
+        Ok::<_, Trouble>(applied)
+    };
+    let applied = applied.await.map_err(|trouble| trouble.into_error(pool.address()))?;
+    Ok(migrations::current(&applied, text)?)
+}
+
+async fn read(client: &impl GenericClient) -> std::result::Result<Vec<Applied>, tokio_postgres::Error> {
+    let rows = client.query(READ, &[]).await?;
+    Ok(rows.iter().map(|row| Applied { version: row.get(0), checksum: row.get(1) }).collect())
+}
+
+fn failed(migration: &Migration, error: &tokio_postgres::Error) -> StoreError {
+    SchemaError::Failed {
+        version: migration.version,
+        name: migration.name.to_owned(),
+        problem: told(error),
+    }
+    .into()
+}

@@ -1,0 +1,98 @@
+//! Reading: what people and the dispatcher ask for.
+
+use domain::ids::{DeliveryId, MessageId, WorkspaceId};
+use serde_json::Value;
+
+use super::{Again, As, Postgres, rows};
+use crate::error::{Result, StoreError};
+use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane};
+
+const SELECT_DELIVERY: &str = concat!(
+    "SELECT ",
+    rows::delivery_columns!(),
+    " FROM deliveries WHERE workspace_id = $1 AND delivery_id = $2"
+);
+/// A condition that is not given is always true; ids come from the index, the rest filters.
+const SELECT_DELIVERIES: &str = concat!(
+    "SELECT ",
+    rows::delivery_columns!(),
+    " FROM deliveries
+      WHERE workspace_id = $1
+        AND delivery_id > $2
+        AND ($3::text IS NULL OR status = $3)
+        AND ($4::bigint IS NULL OR channel_id = $4)
+        AND ($5::bigint IS NULL OR message_id = $5)
+        AND ($6::text IS NULL OR last_error ->> 'code' = $6)
+      ORDER BY delivery_id
+      LIMIT $7"
+);
+const SELECT_ATTEMPTS: &str = concat!(
+    "SELECT ",
+    rows::attempt_columns!(),
+    " FROM attempts WHERE delivery_id = $2 AND workspace_id = $1 ORDER BY attempt"
+);
+const SELECT_EVENTS: &str = concat!(
+    "SELECT ",
+    rows::event_columns!(),
+    " FROM events WHERE workspace_id = $1 AND event_id > $2 ORDER BY event_id LIMIT $3"
+);
+const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = $1 AND message_id = $2";
+const SELECT_LANES: &str =
+    concat!("SELECT ", rows::lane_columns!(), " FROM lane_heads WHERE workspace_id = $1 ORDER BY lane_id");
+
+pub(super) const STATEMENTS: &[&str] =
+    &[SELECT_DELIVERY, SELECT_DELIVERIES, SELECT_ATTEMPTS, SELECT_EVENTS, SELECT_PAYLOAD, SELECT_LANES];
+
+impl Postgres {
+    pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
+        let row = self.first(As::App(workspace), Again::Safe, SELECT_DELIVERY, &[&workspace.0, &id.0]).await?;
+        rows::delivery(&row.ok_or_else(|| StoreError::unknown_delivery(id))?)
+    }
+
+    pub async fn deliveries(
+        &self,
+        workspace: WorkspaceId,
+        filter: DeliveryFilter,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let rows = self
+            .all(
+                As::App(workspace),
+                Again::Safe,
+                SELECT_DELIVERIES,
+                &[
+                    &workspace.0,
+                    &filter.after.map_or(0, |id| id.0),
+                    &filter.status.map(|status| status.as_str()),
+                    &filter.channel_id.map(|id| id.0),
+                    &filter.message_id.map(|id| id.0),
+                    &filter.code,
+                    &i64::try_from(limit).unwrap_or(i64::MAX),
+                ],
+            )
+            .await?;
+        rows.iter().map(rows::delivery).collect()
+    }
+
+    pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_ATTEMPTS, &[&workspace.0, &id.0]).await?;
+        Ok(rows.iter().map(rows::attempt).collect())
+    }
+
+    pub async fn events(&self, workspace: WorkspaceId, after: i64, limit: usize) -> Result<Vec<Event>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows =
+            self.all(As::App(workspace), Again::Safe, SELECT_EVENTS, &[&workspace.0, &after, &limit]).await?;
+        Ok(rows.iter().map(rows::event).collect())
+    }
+
+    pub async fn payload(&self, workspace: WorkspaceId, id: MessageId) -> Result<Value> {
+        let row = self.first(As::App(workspace), Again::Safe, SELECT_PAYLOAD, &[&workspace.0, &id.0]).await?;
+        Ok(row.ok_or_else(|| StoreError::not_found("message", id))?.get(0))
+    }
+
+    pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_LANES, &[&workspace.0]).await?;
+        Ok(rows.iter().map(rows::lane).collect())
+    }
+}

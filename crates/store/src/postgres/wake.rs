@@ -1,0 +1,118 @@
+//! Wake-ups between nodes: LISTEN and NOTIFY. Losing one costs delay, never a message; polling covers the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::task::JoinHandle;
+use tokio_postgres::AsyncMessage;
+
+use super::connect::Pool;
+use crate::wake::Bell;
+
+/// NOTIFY takes a lock that all committing sessions share, so a node says it at most this often.
+const NOTIFY_EVERY: Duration = Duration::from_millis(100);
+const RECONNECT_EVERY: Duration = Duration::from_secs(1);
+/// How long `listen` waits for the first connection before it leaves the caller to polling.
+const FIRST_LISTEN: Duration = Duration::from_secs(5);
+
+const TELL: &str = "SELECT pg_notify('rupor_ready', '')";
+const LISTEN: &str = "LISTEN rupor_ready";
+
+pub(super) const STATEMENTS: &[&str] = &[TELL];
+
+/// The two background tasks of a store. They end with it.
+#[derive(Debug)]
+pub(super) struct Herald {
+    pool: Pool,
+    bell: Bell,
+    news: Arc<Notify>,
+    teller: JoinHandle<()>,
+    listener: OnceCell<JoinHandle<()>>,
+}
+
+impl Herald {
+    pub(super) fn start(pool: Pool, bell: Bell) -> Herald {
+        let news = Arc::new(Notify::new());
+        let teller = tokio::spawn(tell_others(pool.clone(), Arc::clone(&news)));
+        Herald { pool, bell, news, teller, listener: OnceCell::new() }
+    }
+
+    /// There is news for the other nodes; many in a row become one.
+    pub(super) fn tell(&self) {
+        self.news.notify_one();
+    }
+
+    /// Starts listening, once, and returns when it does or when it takes too long.
+    pub(super) async fn listen(&self) {
+        self.listener
+            .get_or_init(|| async {
+                let (ready, is_ready) = oneshot::channel();
+                let task = tokio::spawn(listen(self.pool.clone(), self.bell.clone(), ready));
+                let _ = tokio::time::timeout(FIRST_LISTEN, is_ready).await;
+                task
+            })
+            .await;
+    }
+}
+
+impl Drop for Herald {
+    fn drop(&mut self) {
+        self.teller.abort();
+        if let Some(listener) = self.listener.get() {
+            listener.abort();
+        }
+    }
+}
+
+async fn tell_others(pool: Pool, news: Arc<Notify>) {
+    loop {
+        news.notified().await;
+        if let Ok(client) = pool.client().await
+            && let Err(error) = client.batch_execute(TELL).await
+        {
+            tracing::debug!(%error, "the other nodes were not told of new work; they poll");
+        }
+        tokio::time::sleep(NOTIFY_EVERY).await;
+    }
+}
+
+async fn listen(pool: Pool, bell: Bell, ready: oneshot::Sender<()>) {
+    let mut ready = Some(ready);
+    loop {
+        listen_once(&pool, &bell, &mut ready).await;
+        // Whatever was said while nobody listened may have been for us.
+        bell.ring();
+        tokio::time::sleep(RECONNECT_EVERY).await;
+    }
+}
+
+/// Returns when the connection is gone.
+async fn listen_once(pool: &Pool, bell: &Bell, ready: &mut Option<oneshot::Sender<()>>) {
+    let Ok((client, mut connection)) = pool.listener().await else {
+        return;
+    };
+    let mut messages = futures_util::stream::poll_fn(move |cx| connection.poll_message(cx));
+    let listening = client.batch_execute(LISTEN);
+    tokio::pin!(listening);
+    let mut heard = false;
+    loop {
+        tokio::select! {
+            result = &mut listening, if !heard => {
+                if result.is_err() {
+                    return;
+                }
+                heard = true;
+                if let Some(ready) = ready.take() {
+                    let _ = ready.send(());
+                }
+            }
+            message = messages.next() => match message {
+                Some(Ok(AsyncMessage::Notification(_))) => bell.ring(),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Workspaces, the kill switches, and the doors of a workspace.
+
+use domain::ids::{EndpointId, WorkspaceId};
+use secrecy::SecretString;
+
+use super::{Again, As, Postgres, rows};
+use crate::config::{Endpoint, NewEndpoint, Workspace, secret_hash};
+use crate::error::{Result, StoreError};
+
+const INSERT_WORKSPACE: &str =
+    "INSERT INTO workspaces (name, created_at) VALUES ($1, rupor_now()) ON CONFLICT DO NOTHING RETURNING workspace_id";
+const SELECT_WORKSPACES: &str = "SELECT workspace_id, name, held FROM workspaces ORDER BY workspace_id";
+/// The heads follow by trigger: a held workspace shows none, so a claim does not even see it.
+const HOLD_WORKSPACE: &str = "
+WITH held AS (
+    UPDATE workspaces SET held = $2 WHERE workspace_id = $1 RETURNING workspace_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name)
+    SELECT workspace_id, rupor_now(), CASE WHEN $2 THEN 'held' ELSE 'released' END FROM held
+)
+SELECT workspace_id FROM held";
+const HOLD_ALL: &str = "UPDATE control SET held = $1::text IS NOT NULL, held_why = $1";
+const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held";
+const INSERT_ENDPOINT: &str = "
+WITH made AS (
+    INSERT INTO workspace_endpoints (workspace_id, name, kind, secret_hash, settings, created_at)
+    VALUES ($1, $2, $3, $4, $5, rupor_now())
+    ON CONFLICT DO NOTHING
+    RETURNING endpoint_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name, detail)
+    SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('endpoint', endpoint_id, 'name', $2::text) FROM made
+)
+SELECT endpoint_id FROM made";
+const SELECT_ENDPOINTS: &str = concat!(
+    "SELECT ",
+    rows::endpoint_columns!(),
+    " FROM workspace_endpoints WHERE workspace_id = $1 ORDER BY endpoint_id"
+);
+const ENDPOINT_BY_SECRET: &str = concat!("SELECT ", rows::endpoint_columns!(), " FROM endpoint_by_secret($1)");
+const ENABLE_ENDPOINT: &str = "
+WITH changed AS (
+    UPDATE workspace_endpoints SET enabled = $3 WHERE workspace_id = $1 AND endpoint_id = $2 RETURNING endpoint_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('endpoint', endpoint_id, 'enabled', $3::boolean) FROM changed
+RETURNING event_id";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    INSERT_WORKSPACE,
+    SELECT_WORKSPACES,
+    HOLD_WORKSPACE,
+    HOLD_ALL,
+    SELECT_HELD,
+    INSERT_ENDPOINT,
+    SELECT_ENDPOINTS,
+    ENDPOINT_BY_SECRET,
+    ENABLE_ENDPOINT,
+];
+
+impl Postgres {
+    pub async fn create_workspace(&self, name: &str) -> Result<WorkspaceId> {
+        if name.trim().is_empty() || name.chars().count() > 200 {
+            return Err(StoreError::invalid("workspace", "a name has 1 to 200 characters"));
+        }
+        let made = self.first(As::Dispatcher, Again::Never, INSERT_WORKSPACE, &[&name]).await?;
+        match made {
+            Some(row) => Ok(WorkspaceId(row.get(0))),
+            None => Err(StoreError::Exists { what: "workspace", name: name.to_owned() }),
+        }
+    }
+
+    pub async fn workspaces(&self) -> Result<Vec<Workspace>> {
+        let rows = self.all(As::Dispatcher, Again::Safe, SELECT_WORKSPACES, &[]).await?;
+        let workspace = |row: &tokio_postgres::Row| Workspace {
+            workspace_id: WorkspaceId(row.get(0)),
+            name: row.get(1),
+            held: row.get(2),
+        };
+        Ok(rows.iter().map(workspace).collect())
+    }
+
+    pub async fn hold_workspace(&self, workspace: WorkspaceId, held: bool) -> Result<()> {
+        let told = self.first(As::Dispatcher, Again::Safe, HOLD_WORKSPACE, &[&workspace.0, &held]).await?;
+        told.ok_or_else(|| StoreError::unknown_workspace(workspace))?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn hold_all(&self, why: Option<&str>) -> Result<()> {
+        self.all(As::Dispatcher, Again::Safe, HOLD_ALL, &[&why]).await?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn held(&self) -> Result<Option<String>> {
+        let held = self.first(As::Dispatcher, Again::Safe, SELECT_HELD, &[]).await?;
+        Ok(held.map(|row| row.get::<_, Option<String>>(0).unwrap_or_default()))
+    }
+
+    pub async fn create_endpoint(&self, workspace: WorkspaceId, new: NewEndpoint) -> Result<EndpointId> {
+        let hash = secret_hash(&new.secret);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&workspace.0, &new.name, &new.kind, &hash, &new.settings];
+        let made = self.scoped(workspace, INSERT_ENDPOINT, &params).await?;
+        match made {
+            Some(row) => Ok(EndpointId(row.get(0))),
+            None => Err(StoreError::Exists { what: "endpoint (its name or its secret)", name: new.name }),
+        }
+    }
+
+    pub async fn endpoints(&self, workspace: WorkspaceId) -> Result<Vec<Endpoint>> {
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_ENDPOINTS, &[&workspace.0]).await?;
+        Ok(rows.iter().map(rows::endpoint).collect())
+    }
+
+    pub async fn endpoint_by_secret(&self, secret: &SecretString) -> Result<Option<Endpoint>> {
+        let hash = secret_hash(secret);
+        let row = self.first(As::Dispatcher, Again::Safe, ENDPOINT_BY_SECRET, &[&hash]).await?;
+        Ok(row.as_ref().map(rows::endpoint))
+    }
+
+    pub async fn enable_endpoint(&self, workspace: WorkspaceId, id: EndpointId, enabled: bool) -> Result<()> {
+        let changed = self.scoped(workspace, ENABLE_ENDPOINT, &[&workspace.0, &id.0, &enabled]).await?;
+        changed.map(drop).ok_or_else(|| StoreError::not_found("endpoint", id))
+    }
+
+    /// A change of one workspace's rows. A row that refers to a workspace that is not there is that one's error.
+    pub(super) async fn scoped(
+        &self,
+        workspace: WorkspaceId,
+        sql: &'static str,
+        params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+    ) -> Result<Option<tokio_postgres::Row>> {
+        match self.first(As::App(workspace), Again::Never, sql, params).await {
+            Err(StoreError::Database(problem)) if problem.ends_with("(23503)") => {
+                Err(StoreError::unknown_workspace(workspace))
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The cost guard: what the hot statements do is counted, with a thousand rows and with two hundred thousand,
+//! of which nine in ten belong to one blocked account and are the oldest.
+
+use rusqlite::{Connection, StatementStatus};
+
+use super::{claim, commit, enqueue, heads, migrate, recover};
+use crate::address::SqlitePath;
+
+/// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows.
+const FILL: &str = "
+INSERT INTO workspaces (workspace_id, name, created_at) VALUES (1, 'w', 0);
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)
+INSERT INTO rate_groups (group_id, platform, fingerprint, cooldown_until)
+SELECT i, 'p', i, CASE i WHEN 1 THEN 9000000000000000 ELSE 0 END FROM n;
+INSERT INTO accounts (account_id, workspace_id, platform, name, token_sealed, fingerprint, group_id, created_at)
+SELECT group_id, 1, 'p', 'a' || group_id, x'', fingerprint, group_id, 0 FROM rate_groups;
+INSERT INTO account_heads (account_id, workspace_id, group_id, max_parallel)
+SELECT account_id, 1, group_id, 100 FROM accounts;
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
+INSERT INTO channels (channel_id, workspace_id, account_id, platform, name, target, max_parallel, created_at)
+SELECT i, 1, (i + 1) / 2, 'p', 'c' || i, 't', 10, 0 FROM n;
+INSERT INTO lane_heads (lane_id, workspace_id, account_id, channel_id, max_parallel)
+SELECT channel_id, 1, account_id, channel_id, 10 FROM channels;
+INSERT INTO messages (message_id, workspace_id, source, origin_id, request_hash, payload, content_hash, hash_version, last_seen_at, created_at)
+VALUES (1, 1, 's', 'o', 'h', '{}', 'c', 1, 0, 0);
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, generation, status, run_at, position, idempotency_key, queued_at)
+SELECT i, 1, lane, (lane + 1) / 2, lane, 1, i, 'queued', i, i, 'd' || i, i
+  FROM (SELECT i, CASE WHEN i % 10 THEN 1 + i % 2 ELSE 3 + i / 10 % 98 END AS lane FROM n);
+INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+SELECT lane_id, priority, position, delivery_id, 1, run_at FROM deliveries;";
+
+fn database(rows: i64) -> Connection {
+    let path = SqlitePath::Memory;
+    let mut connection = super::connect::connect(&path).unwrap();
+    migrate::migrate_connection(&mut connection, &path).unwrap();
+    connection.execute_batch(&FILL.replace("?1", &rows.to_string())).unwrap();
+    for lane_id in 1..=100 {
+        connection.query_row(heads::REFRESH_LANE, [lane_id], |_| Ok(())).unwrap();
+    }
+    for account_id in 1..=50 {
+        connection.execute(heads::REFRESH_ACCOUNT, [account_id]).unwrap();
+    }
+    connection
+}
+
+/// Steps of the virtual machine: the same on every machine, whatever else it is doing.
+fn steps(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> i32 {
+    let mut statement = connection.prepare(sql).unwrap();
+    let mut rows = statement.query(params).unwrap();
+    while rows.next().unwrap().is_some() {}
+    drop(rows);
+    statement.get_status(StatementStatus::VmStep)
+}
+
+const NOW: i64 = 1_000_000;
+
+fn claim_steps(connection: &Connection) -> [(&'static str, i32); 5] {
+    [
+        ("due accounts", steps(connection, claim::DUE_ACCOUNTS, (NOW, 256))),
+        ("due lanes", steps(connection, claim::DUE_LANES, (2, 0, NOW, 20))),
+        ("next row", steps(connection, claim::NEXT_ROWS, (3, 1))),
+        ("a lane's head", steps(connection, heads::REFRESH_LANE, [3])),
+        ("an account's head", steps(connection, heads::REFRESH_ACCOUNT, [2])),
+    ]
+}
+
+#[test]
+fn a_claim_costs_the_same_behind_a_blocked_backlog() {
+    let (small, large) = (claim_steps(&database(1_000)), claim_steps(&database(200_000)));
+    for ((name, before), (_, after)) in small.into_iter().zip(large) {
+        assert!(after <= 2 * before, "{name}: {before} steps with 1 000 rows, {after} with 200 000");
+    }
+}
+
+#[test]
+fn hot_statements_search_by_index_and_never_sort() {
+    let connection = database(1_000);
+    for sql in [
+        claim::DUE_ACCOUNTS,
+        claim::DUE_ACCOUNTS_OF_WORKSPACE,
+        claim::DUE_LANES,
+        claim::NEXT_ROWS,
+        claim::NEXT_BULK_ROW,
+        claim::DELETE_READY,
+        claim::MARK_SENDING,
+        claim::ACCOUNT_IN_FLIGHT,
+        claim::LANE_IN_FLIGHT,
+        heads::REFRESH_LANE,
+        heads::REFRESH_ACCOUNT,
+        commit::TAKE_INFLIGHT,
+        commit::SELECT_HELD,
+        commit::END_SENT,
+        commit::END_SENDING,
+        commit::KEY_SENT,
+        recover::EXPIRED,
+        enqueue::FIND_MESSAGE,
+        enqueue::TAKE_KEY,
+    ] {
+        for step in plan(&connection, sql) {
+            // What is scanned are subqueries of one or two rows.
+            let walks =
+                step.starts_with("SCAN ") && !step.starts_with("SCAN (") && !step.starts_with("SCAN lane");
+            // The union of two keys sorts at most two rows.
+            let sorts = step.contains("TEMP B-TREE") && sql != enqueue::FIND_MESSAGE;
+            assert!(!walks && !sorts, "{step}\n{sql}");
+        }
+    }
+}
+
+fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let n = statement.parameter_count();
+    let params = rusqlite::params_from_iter(std::iter::repeat_n(1, n));
+    statement.query_map(params, |row| row.get(3)).unwrap().map(Result::unwrap).collect()
+}
