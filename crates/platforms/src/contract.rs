@@ -227,3 +227,16 @@ fn only_the_transport_names_the_client_and_only_few_look_at_secrets() {
         }
     }
 }
+
+#[test]
+fn the_docs_name_every_code_that_an_operator_can_meet() {
+    let docs = include_str!("../../../docs/platforms/outcomes.md");
+    for row in rows::telegram().into_iter().chain(rows::max()) {
+        let Some(code) = row.expected.split(' ').nth(2) else { continue };
+        let invented = ["some.new.code", "method.not.allowed"].contains(&code);
+        assert!(
+            invented || docs.contains(&format!("`{code}`")) || code.starts_with('5'),
+            "{code} is not in the docs"
+        );
+    }
+}
