@@ -15,8 +15,9 @@ fn stored(kind: MediaKind, blob: &str) -> Media {
 
 /// A store with numbered pictures, a video and a document.
 fn store(world: &World, n_pictures: usize) -> Store {
-    let pictures = (0..n_pictures)
-        .map(|n| (format!("picture-{n}"), world.sandbox.core().pictures.jpeg(&format!("dog-{n}"))));
+    // Drawing is slow, so all names share one picture.
+    let picture = world.sandbox.core().pictures.jpeg("dog");
+    let pictures = (0..n_pictures).map(move |n| (format!("picture-{n}"), picture.clone()));
     let video = [b"\0\0\0\x20ftypisom".as_slice(), &[7; 2_000]].concat();
     let others =
         [("video".to_owned(), Bytes::from(video)), ("file".to_owned(), Bytes::from_static(b"%PDF-1.4 dogs"))];
@@ -178,4 +179,31 @@ async fn check_address(name: Name) {
     let media = Media { kind: MediaKind::Photo, url: Some(url), ..Media::default() };
     publish(&side, &Message { media: vec![media], ..Message::text("кошка") }, &Store::default()).await;
     assert_eq!(side.visible()[0].media.len(), 1, "{name:?}");
+}
+
+#[tokio::test]
+async fn a_picture_that_is_gone_does_not_cost_the_words() {
+    for name in Name::ALL {
+        let world = World::start().await;
+        let side = world.side(name);
+        let lost = stored(MediaKind::Photo, "never-stored");
+        let mixed = Message {
+            media: vec![lost.clone(), stored(MediaKind::Photo, "picture-0")],
+            ..Message::text("да")
+        };
+        let reports = side.publish(&Action::Send, &mixed, "mixed", &store(&world, 1)).await;
+        assert_eq!(short(&reports[0]), "sent", "{name:?}: {reports:?}");
+        assert!(reports[0].notes[0].contains("left out"), "{name:?}: {:?}", reports[0].notes);
+        assert!(reports[0].handles.iter().all(|(n, _)| *n == 1), "{name:?}: handles are told by their place");
+        let alone = Message { media: vec![lost.clone()], ..Message::text("да") };
+        let reports = side.publish(&Action::Send, &alone, "alone", &Store::default()).await;
+        assert_eq!(short(&reports[0]), "sent", "{name:?}: {reports:?}");
+        let rows = side.visible();
+        assert_eq!(rows.iter().map(|row| row.media.len()).collect::<Vec<_>>(), [1, 0], "{name:?}");
+        assert!(rows[1].text.as_ref().is_some_and(|text| text.contains("да")));
+        let wordless = Message { media: vec![lost], ..Message::default() };
+        let parts = side.render(&Action::Send, &wordless);
+        let report = side.send(&parts[0], "wordless", &Store::default()).await;
+        assert!(short(&report).starts_with("P D"), "{name:?}: {report:?}");
+    }
 }
