@@ -22,6 +22,9 @@ const GROUP: i64 = 77;
 const WALL: i64 = -77;
 const USER: i64 = 5;
 
+/// One uploaded file: field, file name, bytes.
+type Part<'a> = (&'a str, &'a str, &'a [u8]);
+
 /// A sandbox with one token of each kind, and a clock that stands still.
 struct World {
     sandbox: Sandbox,
@@ -105,7 +108,7 @@ impl World {
     }
 
     /// Uploads one picture under a field and file name, and gives the host's answer.
-    async fn upload(&self, url: &str, parts: &[(&str, &str, &[u8])]) -> Value {
+    async fn upload(&self, url: &str, parts: &[Part<'_>]) -> Value {
         let path = url.strip_prefix(self.sandbox.origin()).expect("our own upload host");
         let mut body = Vec::new();
         for (field, file, bytes) in parts {
@@ -154,8 +157,8 @@ impl World {
         messages.into_iter().map(|message| message.text).collect()
     }
 
-    fn inject(&self, body: Value) -> Value {
-        self.sandbox.inject(Name::Vk, &body).expect("an update that is understood")
+    fn inject(&self, body: &Value) -> Value {
+        self.sandbox.inject(Name::Vk, body).expect("an update that is understood")
     }
 }
 

@@ -32,7 +32,7 @@ async fn a_poll_gets_what_is_new_and_the_number_to_go_on_from() {
     let world = World::new().await;
     let poller = poller(&world).await;
     assert_eq!(poller.ts, "0");
-    world.inject(json!({"chat": USER, "from": USER, "text": "Привет"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "Привет"}));
     let answer = check(&world, &poller, "0", 25).await;
     assert_eq!((answer["ts"].clone(), kinds(&answer)), (json!("1"), vec!["message_new"]));
     let event = &answer["updates"][0];
@@ -58,7 +58,7 @@ async fn a_waiting_poll_is_woken_by_an_event() {
         while world.rows().iter().all(|row| row.method != "a_check") {
             tokio::task::yield_now().await;
         }
-        world.inject(json!({"chat": USER, "from": USER, "text": "Проснись"}));
+        world.inject(&json!({"chat": USER, "from": USER, "text": "Проснись"}));
     };
     let (answer, ()) = tokio::join!(wait, speak);
     assert_eq!(answer["updates"][0]["object"]["message"]["text"], "Проснись");
@@ -68,7 +68,7 @@ async fn a_waiting_poll_is_woken_by_an_event() {
 async fn polls_with_wrong_keys_and_numbers_are_told_what_to_do() {
     let world = World::new().await;
     let poller = poller(&world).await;
-    world.inject(json!({"chat": USER, "from": USER, "text": "раз"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "раз"}));
     assert_eq!(check(&world, &poller, "99", 0).await, json!({"failed": 1, "ts": 1}));
     assert_eq!(check(&world, &poller, "x", 0).await, json!({"failed": 1, "ts": 1}));
     let wrong = Poller { key: "x".into(), path: poller.path.clone(), ts: String::new() };
@@ -95,7 +95,7 @@ async fn settings_choose_events_and_their_version() {
         (json!(true), json!(0))
     );
     world.post("не слышно").await;
-    world.inject(json!({"chat": USER, "from": USER, "text": "слышно"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "слышно"}));
     let answer = check(&world, &poller, "0", 0).await;
     assert_eq!(kinds(&answer), ["message_new"]);
     assert_eq!(answer["updates"][0]["object"]["text"], "слышно", "old versions give the message itself");
@@ -129,13 +129,13 @@ async fn a_press_is_answered_once() {
     let poller = poller(&world).await;
     let keyboard = json!({"inline": true, "buttons": [[{"action": {"type": "callback", "label": "Да",
         "payload": {"answer": "yes"}}, "color": "positive"}]]});
-    world.inject(json!({"chat": USER, "from": USER, "text": "Привет"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "Привет"}));
     let send =
         json!({"peer_id": USER, "random_id": 0, "message": "Ваш кот?", "keyboard": keyboard.to_string()});
     world.ok("community", "messages.send", send).await;
     let shown = world.sandbox.core().chats.messages(sandbox::Name::Vk, "5");
     let press = shown[1].buttons[0][0].press.clone().expect("a button that can be pressed");
-    world.inject(press);
+    world.inject(&press);
     let answer = check(&world, &poller, "2", 0).await;
     let object = &answer["updates"][0]["object"];
     assert_eq!(
@@ -163,8 +163,8 @@ async fn a_duplicate_update_has_the_same_id() {
         .sandbox
         .arm(&json!({"platform": "vk", "kind": "duplicate_update", "times": 1}))
         .expect("a known fault");
-    world.inject(json!({"chat": USER, "from": USER, "text": "раз"}));
-    world.inject(json!({"chat": USER, "from": USER, "text": "два"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "раз"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "два"}));
     let answer = check(&world, &poller, "0", 0).await;
     let ids: Vec<&Value> =
         answer["updates"].as_array().expect("updates").iter().map(|event| &event["event_id"]).collect();
@@ -178,11 +178,11 @@ async fn injected_events_are_understood_or_refused() {
     let poller = poller(&world).await;
     let event = json!({"type": "message_new", "group_id": GROUP, "event_id": "e1", "object": {"message":
         {"from_id": 9, "peer_id": 9, "text": "целиком", "id": 700, "date": 1_700_000_000}}});
-    let told = world.inject(event);
+    let told = world.inject(&event);
     assert_eq!(told["events"][0]["event_id"], "e1");
-    world.inject(json!({"type": "group_join", "object": {"user_id": 9, "join_type": "join"}}));
-    world.inject(json!({"type": "wall_post_new", "object": {"text": "новость", "from_id": 9}}));
-    world.inject(json!({"chat": WALL, "from": "Мария", "text": "комментарий"}));
+    world.inject(&json!({"type": "group_join", "object": {"user_id": 9, "join_type": "join"}}));
+    world.inject(&json!({"type": "wall_post_new", "object": {"text": "новость", "from_id": 9}}));
+    world.inject(&json!({"chat": WALL, "from": "Мария", "text": "комментарий"}));
     let answer = check(&world, &poller, "0", 0).await;
     assert_eq!(kinds(&answer), ["message_new", "group_join", "wall_post_new", "wall_reply_new"]);
     let message = &answer["updates"][0]["object"]["message"];
@@ -228,7 +228,7 @@ async fn a_server_is_confirmed_and_then_gets_events_with_its_secret() {
     assert_eq!(world.ok("community", "groups.addCallbackServer", add).await, json!({"server_id": 1}));
     let confirmation = hook_call_with_body(&bot, "200 OK", &code).await.json();
     assert_eq!(confirmation, json!({"type": "confirmation", "group_id": GROUP, "secret": "s3cret"}));
-    world.inject(json!({"chat": USER, "from": USER, "text": "Привет"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "Привет"}));
     let call = hook_call_with_body(&bot, "200 OK", "ok").await;
     let event = call.json();
     assert_eq!((event["type"].clone(), event["secret"].clone()), (json!("message_new"), json!("s3cret")));
@@ -236,7 +236,7 @@ async fn a_server_is_confirmed_and_then_gets_events_with_its_secret() {
     assert!(!call.head.contains("x-retry-counter"));
     assert_eq!(status(&world).await, "ok");
     world.sandbox.arm(&json!({"platform": "vk", "kind": "wrong_secret", "times": 1})).expect("a known fault");
-    world.inject(json!({"chat": USER, "from": USER, "text": "подделка"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "подделка"}));
     assert_ne!(hook_call_with_body(&bot, "200 OK", "ok").await.json()["secret"], "s3cret");
 }
 
@@ -249,7 +249,7 @@ async fn an_event_that_is_not_answered_with_ok_comes_again() {
     let account = world.sandbox.add_account(&account).expect("a good account");
     assert_eq!(account.fields["callback_code"], "c0de");
     hook_call_with_body(&bot, "200 OK", "c0de").await;
-    world.inject(json!({"chat": USER, "from": USER, "text": "раз", "account": "bot"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "раз", "account": "bot"}));
     let first = hook_call_with_body(&bot, "500 Internal Server Error", "").await.json();
     let again = hook_call_with_body(&bot, "200 OK", "okay").await;
     assert!(again.head.contains("x-retry-counter: 1"), "{}", again.head);
@@ -265,7 +265,7 @@ async fn a_server_with_the_wrong_code_is_asked_again_and_hears_nothing() {
     let add = json!({"group_id": GROUP, "url": url, "title": "Rupor"});
     world.ok("community", "groups.addCallbackServer", add).await;
     hook_call_with_body(&bot, "200 OK", "wrong").await;
-    world.inject(json!({"chat": USER, "from": USER, "text": "x"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "x"}));
     let second = hook_call_with_body(&bot, "200 OK", "wrong").await.json();
     assert_eq!(second["type"], "confirmation");
 }

@@ -159,7 +159,7 @@ async fn no_value_of_any_parameter_breaks_any_method() {
     let account = json!({"platform": "vk", "token": "full", "kind": "full", "id": GROUP});
     world.sandbox.add_account(&account).expect("a good account");
     world.post("пост").await;
-    world.inject(json!({"chat": 5, "from": 5, "text": "Привет"}));
+    world.inject(&json!({"chat": 5, "from": 5, "text": "Привет"}));
     let values = [
         "",
         "0",

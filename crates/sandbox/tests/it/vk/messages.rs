@@ -7,7 +7,7 @@ use super::{GROUP, USER, World};
 /// A world in which the person has written first.
 async fn acquainted() -> World {
     let world = World::new().await;
-    world.inject(json!({"chat": USER, "from": USER, "text": "Привет"}));
+    world.inject(&json!({"chat": USER, "from": USER, "text": "Привет"}));
     world
 }
 
@@ -141,9 +141,9 @@ async fn messages_that_cannot_be_sent_are_refused() {
 async fn who_forbids_messages_gets_none_until_they_are_allowed() {
     let world = acquainted().await;
     let send = json!({"peer_id": USER, "random_id": 0, "message": "x"});
-    world.inject(json!({"type": "message_deny", "object": {"user_id": USER}}));
+    world.inject(&json!({"type": "message_deny", "object": {"user_id": USER}}));
     assert_eq!(world.code("community", "messages.send", send.clone()).await, 901);
-    world.inject(json!({"type": "message_allow", "object": {"user_id": USER}}));
+    world.inject(&json!({"type": "message_allow", "object": {"user_id": USER}}));
     world.ok("community", "messages.send", send).await;
 }
 
@@ -199,7 +199,7 @@ async fn replies_and_forwards_carry_what_they_quote() {
 #[tokio::test]
 async fn conversations_tell_who_waits_for_an_answer() {
     let world = acquainted().await;
-    world.inject(json!({"chat": 6, "from": 6, "text": "Есть кто?"}));
+    world.inject(&json!({"chat": 6, "from": 6, "text": "Есть кто?"}));
     let list = world
         .ok("community", "messages.getConversations", json!({"filter": "unanswered", "extended": 1}))
         .await;

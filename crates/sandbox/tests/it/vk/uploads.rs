@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{GROUP, USER, WALL, World};
+use super::{GROUP, Part, USER, WALL, World};
 
 async fn wall_server(world: &World) -> String {
     let server = world.ok("user", "photos.getWallUploadServer", json!({"group_id": GROUP})).await;
@@ -42,7 +42,7 @@ async fn the_upload_host_says_200_to_files_it_cannot_read() {
     let long = image::RgbImage::new(2100, 100);
     let mut strip = std::io::Cursor::new(Vec::new());
     long.write_to(&mut strip, image::ImageFormat::Png).expect("a picture");
-    let bad: &[(&str, &[(&str, &str, &[u8])])] = &[
+    let bad: &[(&str, &[Part<'_>])] = &[
         ("not a picture", &[("photo", "a.jpg", b"hello")]),
         ("no extension", &[("photo", "photo", &picture)]),
         ("nothing", &[]),

@@ -129,7 +129,7 @@ async fn a_postponed_post_waits_and_appears_under_a_new_id() {
 async fn what_cannot_be_posted_is_refused() {
     let world = World::new().await;
     let long = "я".repeat(16_385);
-    let photos = vec!["photo5_1"; 11].join(",");
+    let photos = ["photo5_1"; 11].join(",");
     let refused: &[(Value, i64)] = &[
         (json!({"owner_id": WALL}), 100),
         (json!({"owner_id": WALL, "message": "   "}), 100),
