@@ -110,6 +110,17 @@ async fn photos_on_a_wall_can_be_downloaded_in_every_size() {
         let picture = image::load_from_memory(&bytes).expect("a picture");
         assert_eq!(json!([picture.width(), picture.height()]), json!([medium["width"], medium["height"]]));
     }
+    let far = json!([{"photos": ["https://example.org/a.jpg", "https://example.org/b.jpg"]}]);
+    world.sandbox.put_on_wall(WALL, far).expect("a good post");
+    let post = world.ok("service", "wall.get", json!({"owner_id": WALL})).await["items"][0].clone();
+    let url =
+        |index: usize| post["attachments"][index]["photo"]["orig_photo"]["url"].as_str().expect("an address");
+    let (a, b) = (world.get(url(0)).await, world.get(url(1)).await);
+    assert_eq!(
+        (a.status, b.status, a.body == b.body),
+        (200, 200, false),
+        "far addresses are pictures of their own"
+    );
     let original = attachments[0]["photo"]["orig_photo"]["url"].as_str().expect("an address");
     let bare = original.split('?').next().expect("a path");
     assert_eq!(world.get(bare).await.status, 403, "without its query string an address is worth nothing");
