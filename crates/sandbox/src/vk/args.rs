@@ -50,9 +50,9 @@ impl Args {
 
     pub fn integer(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        match text.trim().parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(ApiError::parameter(format!("{name} not integer"))),
+        match number(text) {
+            Some(number) => Ok(Some(number)),
+            None => Err(ApiError::parameter(format!("{name} not integer"))),
         }
     }
 
@@ -83,10 +83,10 @@ impl Args {
     }
 
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, ApiError> {
-        let parts = self.list(name).into_iter().map(str::parse);
-        parts
-            .collect::<Result<_, _>>()
-            .map_err(|_| ApiError::parameter(format!("{name} should be a list of comma-separated integers")))
+        let parts = self.list(name).into_iter().map(number);
+        parts.collect::<Option<_>>().ok_or_else(|| {
+            ApiError::parameter(format!("{name} should be a list of comma-separated integers"))
+        })
     }
 
     /// A parameter that holds JSON; `Some(None)` is JSON that cannot be read.
@@ -98,6 +98,13 @@ impl Args {
         self.texts.push((name.to_owned(), value));
     }
 }
+
+/// A whole number, small enough that negating and adding cannot go wrong.
+pub fn number(text: &str) -> Option<i64> {
+    text.trim().parse().ok().filter(|number: &i64| number.unsigned_abs() <= NUMBER_MAX)
+}
+
+const NUMBER_MAX: u64 = 1_000_000_000_000_000_000;
 
 pub fn missing(name: &str) -> ApiError {
     ApiError::parameter(format!("{name} is undefined"))

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::chats::Media;
 use crate::core::SharedCore;
 
+use super::args::number;
 use super::errors::ApiError;
 use super::photos::{self, Purpose};
 use super::state::State;
@@ -89,8 +90,8 @@ pub fn parse(text: &str) -> Option<Name<'_>> {
     let split = text.find(|c: char| c == '-' || c.is_ascii_digit())?;
     let (kind, rest) = text.split_at(split);
     let mut parts = rest.splitn(3, '_');
-    let owner_id = parts.next()?.parse().ok()?;
-    let id = parts.next()?.parse().ok()?;
+    let owner_id = number(parts.next()?)?;
+    let id = number(parts.next()?)?;
     let known = kind.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !kind.is_empty();
     known.then_some(Name { kind, owner_id, id })
 }

@@ -6,7 +6,7 @@ use crate::platform::{Target, chat_value};
 use crate::request::{Body, Head, Parameters, Request};
 use serde_json::{Value, json};
 
-use super::args::Args;
+use super::args::{Args, number};
 use super::dialogs::CHAT_PEER;
 use super::longpoll::Poll;
 use super::uploads::Upload;
@@ -48,6 +48,7 @@ enum Path<'a> {
 fn path(head: &Head) -> Path<'_> {
     let segments: Vec<&str> = head.path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
+        ["method"] => Path::Method(""),
         ["method", name] => Path::Method(name),
         // `base/method` + `/` + name, where the base already ends with a slash.
         ["method", "", name] => Path::Method(name),
@@ -156,7 +157,7 @@ fn chat_of(vk: &Vk, name: &str, args: &Args, caller: Option<&tokens::Caller>) ->
         "messages" => peers(vk, args),
         "wall" => wall_owner(vk, name, args, caller),
         "photos" | "docs" | "video" | "groups" => {
-            let group = args.text("group_id").and_then(|text| text.parse::<i64>().ok());
+            let group = args.text("group_id").and_then(number);
             let peer = args.text("peer_id").map(chat_value);
             group.map(|group| Value::from(-group.abs())).or(peer).unwrap_or(Value::Null)
         }
@@ -165,7 +166,7 @@ fn chat_of(vk: &Vk, name: &str, args: &Args, caller: Option<&tokens::Caller>) ->
 }
 
 fn peers(vk: &Vk, args: &Args) -> Value {
-    let chat = args.text("chat_id").and_then(|text| text.parse::<i64>().ok());
+    let chat = args.text("chat_id").and_then(number);
     if let Some(chat) = chat {
         return (CHAT_PEER + chat).into();
     }
@@ -205,7 +206,7 @@ fn wall_owner(vk: &Vk, name: &str, args: &Args, caller: Option<&tokens::Caller>)
         };
     }
     if name == "wall.repost" {
-        let group = args.text("group_id").and_then(|text| text.parse::<i64>().ok());
+        let group = args.text("group_id").and_then(number);
         return group.map_or(Value::Null, |group| Value::from(-group.abs()));
     }
     caller.map(default_owner).filter(|owner| *owner != 0).map_or(Value::Null, Value::from)

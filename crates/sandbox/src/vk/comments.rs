@@ -137,6 +137,7 @@ pub fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     posts::hide(ctx.core, owner_id, id);
     if owner_id < 0 {
         let object = json!({ "owner_id": owner_id, "id": id, "deleter_id": default_owner(ctx.caller),
+            "user_id": default_owner(ctx.caller),
             "post_id": comment.post_id });
         events::emit(ctx.core, ctx.state, -owner_id, "wall_reply_delete", object);
     }

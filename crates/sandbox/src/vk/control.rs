@@ -9,6 +9,7 @@ use crate::registry::Chat;
 use crate::reply::Refusal;
 use crate::request::percent_decoded;
 
+use super::args::number;
 use super::dialogs::CHAT_PEER;
 use super::photos::{Photo, Purpose, Source};
 use super::posts::Draft;
@@ -17,6 +18,10 @@ use super::{Vk, locked, people, posts, publish};
 
 /// Fields of `POST /_/chats` beyond the common ones.
 pub const CHAT_FIELDS: &[&str] = &["access"];
+
+/// Ids and dates beyond these are nobody's and never.
+const ID_MAX: i64 = 1_000_000_000_000;
+const DATE_MAX: i64 = 100_000_000_000;
 
 /// Types of chat, and what VK makes of them.
 const CHAT_TYPES: &[(&str, &str)] = &[
@@ -93,12 +98,11 @@ fn name_owner(state: &mut State, id: i64, chat: &Chat, access: Access) {
 
 /// The number behind `-5`, `"club5"`, `"@name"`.
 pub fn chat_number(vk: &Vk, text: &str) -> Option<i64> {
-    match text.trim().parse::<i64>() {
-        Ok(0) => None,
-        Ok(id) => Some(id),
-        Err(_) => {
-            let digits =
-                |prefix: &str| text.strip_prefix(prefix).and_then(|digits| digits.parse::<i64>().ok());
+    match number(text) {
+        Some(0) => None,
+        Some(id) => Some(id),
+        None => {
+            let digits = |prefix: &str| text.strip_prefix(prefix).and_then(number);
             let by_form = digits("club").or_else(|| digits("public")).map(|id| -id).or_else(|| digits("id"));
             by_form.or_else(|| people::resolve(&vk.core, &locked(&vk.state), text))
         }
@@ -168,10 +172,14 @@ pub fn checked(owner_id: i64, mut post: Map<String, Value>) -> Result<Map<String
     if let Some(id) = post.remove("post_id") {
         post.entry("id").or_insert(id);
     }
-    check(&post, "id", "a positive number", |id| id.as_i64().is_some_and(|id| id > 0))?;
+    check(&post, "id", "a positive number", |id| id.as_i64().is_some_and(|id| (1..=ID_MAX).contains(&id)))?;
     check(&post, "owner_id", "the owner of this wall", |id| id.as_i64() == Some(owner_id))?;
-    check(&post, "from_id", "a number", Value::is_i64)?;
-    check(&post, "date", "unix seconds", |date| date.as_i64().is_some_and(|date| date >= 0))?;
+    check(&post, "from_id", "a number", |id| {
+        id.as_i64().is_some_and(|id| id.unsigned_abs() <= ID_MAX.unsigned_abs())
+    })?;
+    check(&post, "date", "unix seconds", |date| {
+        date.as_i64().is_some_and(|date| (0..=DATE_MAX).contains(&date))
+    })?;
     check(&post, "edited", "unix seconds", Value::is_i64)?;
     check(&post, "text", "a string", Value::is_string)?;
     check(&post, "is_pinned", "0 or 1", |pinned| matches!(pinned.as_i64(), Some(0 | 1)))?;
@@ -229,11 +237,26 @@ fn source(vk: &Vk, text: &str) -> Source {
     if let Some(sha256) = own.strip_prefix("/_/media/") {
         return Source::Stored(sha256.to_owned());
     }
-    if text.starts_with("http://") || text.starts_with("https://") {
+    if is_loopback(text) {
         return Source::Remote(text.to_owned());
     }
-    let name: String = text.trim_end_matches(".jpg").chars().take(NAME_BYTES_MAX / 4).collect();
-    Source::Sample(name)
+    let name = text.trim_end_matches(".jpg");
+    if text.contains("://") || name.len() > NAME_BYTES_MAX {
+        // The sandbox never goes to the internet: a far address stands for a picture of its own.
+        return Source::Sample(crate::media::sha256_hex(text.as_bytes()));
+    }
+    Source::Sample(name.to_owned())
+}
+
+/// An address on this machine, which may be fetched.
+fn is_loopback(text: &str) -> bool {
+    let url = url::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    url.is_some_and(|url| match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    })
 }
 
 /// Makes a photo of a name or an address and gives its attachment back.

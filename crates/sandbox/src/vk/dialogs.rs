@@ -240,12 +240,13 @@ pub fn show(core: &SharedCore, state: &State, key: Key, said: &Said) {
     let side = if said.from_id < 0 { Side::Bot } else { Side::User };
     let author = Author::new(&people::owner_name(state, said.from_id), side);
     let text = said.object.get("text").and_then(Value::as_str).unwrap_or_default();
-    let mut message = Message::text(said.id, said.date * 1000, author, text);
+    let mut message = Message::text(said.id, said.date.saturating_mul(1000), author, text);
     message.media = attachments::shown(core, said.object.get("attachments").unwrap_or(&Value::Null));
     message.buttons = buttons(key, said);
     message.reply_to =
         said.object.get("reply_message").and_then(|reply| reply["id"].as_i64()).map(MessageId::Number);
-    message.edited_at = said.object.get("update_time").and_then(Value::as_i64).map(|at| at * 1000);
+    message.edited_at =
+        said.object.get("update_time").and_then(Value::as_i64).map(|at| at.saturating_mul(1000));
     message.pinned = state.dialogs.by_key.get(&key).is_some_and(|dialog| dialog.pinned == Some(said.cmid));
     message.note = note(said);
     core.chats.post(Name::Vk, &key.page(), message);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::args::Version;
+use super::args::{Version, number};
 use super::callback::{Facade, SERVERS_MAX, Server};
 use super::errors::ApiError;
 use super::events::{Settings, TYPES};
@@ -37,9 +37,9 @@ pub fn by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 
 /// The community behind a number or a screen name.
 fn named(ctx: &Ctx<'_>, name: &str) -> Option<i64> {
-    let id = match name.parse::<i64>() {
-        Ok(id) => id.abs(),
-        Err(_) => -people::resolve(ctx.core, ctx.state, name).filter(|owner| *owner < 0)?,
+    let id = match number(name) {
+        Some(id) => id.abs(),
+        None => -people::resolve(ctx.core, ctx.state, name).filter(|owner| *owner < 0)?,
     };
     people::group_exists(ctx.core, ctx.state, id).then_some(id)
 }

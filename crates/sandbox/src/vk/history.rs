@@ -1,6 +1,6 @@
 //! Reading dialogs: history, conversations, single messages, who takes part.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::dialogs::{self, CHAT_PEER, Dialog, Key};
 use super::errors::ApiError;
@@ -70,8 +70,23 @@ fn conversation(ctx: &Ctx<'_>, own: i64, key: Key) -> Value {
         "version": 10_000_000 + last.map_or(0, |said| said.id),
     });
     if kind == "chat" {
-        object["chat_settings"] = json!({ "title": format!("Беседа {local_id}"), "members_count": dialog.members.len(),
-            "state": "in", "owner_id": dialog.members.first(), "active_ids": [], "acl": {} });
+        let rights = [
+            "can_change_info",
+            "can_change_invite_link",
+            "can_change_pin",
+            "can_invite",
+            "can_promote_users",
+            "can_see_invite_link",
+            "can_moderate",
+            "can_copy_chat",
+            "can_call",
+            "can_use_mass_mentions",
+        ];
+        let acl: Map<String, Value> =
+            rights.iter().map(|right| ((*right).to_owned(), false.into())).collect();
+        object["chat_settings"] = json!({ "title": format!("Беседа {local_id}"),
+            "members_count": dialog.members.len(), "state": "in", "owner_id": dialog.members.first(),
+            "active_ids": [], "acl": acl });
     }
     object
 }

@@ -9,6 +9,7 @@ use crate::faults::{known_fields, optional_text};
 use crate::platform::Name;
 use crate::reply::Refusal;
 
+use super::args::number;
 use super::control::{chat_number, check, check_media, checked, put_post, whole_media};
 use super::dialogs::{self, CHAT_PEER, Key, Press};
 use super::state::{Comment, Person, State};
@@ -55,7 +56,7 @@ pub fn inject(vk: &Vk, update: Map<String, Value>, account: Option<&str>) -> Res
     if let Some(photos) = update.get("photos") {
         message.insert("photos".into(), photos.clone());
     }
-    if let Some(id) = update.get("reply_to").and_then(Value::as_i64) {
+    if let Some(id) = update.get("reply_to").and_then(whole) {
         let state = locked(&vk.state);
         let (key, said) =
             state.dialogs.find(id).ok_or_else(|| Refusal::not_found(format!("no message {id}")))?;
@@ -79,6 +80,11 @@ fn number_of(vk: &Vk, update: &Map<String, Value>, field: &str) -> Result<Option
     Ok(Some(id))
 }
 
+/// A number that can be somebody, something or some time.
+fn whole(value: &Value) -> Option<i64> {
+    value.as_i64().filter(|number| number.unsigned_abs() <= 1_000_000_000_000)
+}
+
 /// The communities that hear it: the one that is named, or all that have a token.
 fn groups(vk: &Vk, account: Option<&str>, group_id: Option<i64>) -> Result<Vec<i64>, Refusal> {
     if let Some(id) = group_id {
@@ -88,7 +94,7 @@ fn groups(vk: &Vk, account: Option<&str>, group_id: Option<i64>) -> Result<Vec<i
     if accounts.is_empty()
         && let Some(name) = account
     {
-        if let Ok(id) = name.parse::<i64>()
+        if let Some(id) = number(name)
             && people::group_exists(&vk.core, &locked(&vk.state), id.abs())
         {
             return Ok(vec![id.abs()]);
@@ -127,9 +133,9 @@ fn inject_event(vk: &Vk, mut event: Map<String, Value>, account: Option<&str>) -
     let Some(Value::Object(object)) = event.remove("object") else {
         return Err(Refusal::bad("field \"object\" must be a JSON object"));
     };
-    let owner = object.get("owner_id").and_then(Value::as_i64).filter(|owner| *owner < 0);
+    let owner = object.get("owner_id").and_then(whole).filter(|owner| *owner < 0);
     let owner = owner.filter(|_| kind.starts_with("wall_"));
-    let group_id = event.get("group_id").and_then(Value::as_i64).or(owner);
+    let group_id = event.get("group_id").and_then(whole).or(owner);
     let groups = groups(vk, account, group_id)?;
     let event_id = optional_text(&event, "event_id")?;
     match kind.as_str() {
@@ -148,7 +154,7 @@ fn inject_event(vk: &Vk, mut event: Map<String, Value>, account: Option<&str>) -
             Ok(json!({ "group_id": groups[0], "post_id": id }))
         }
         "wall_reply_new" => {
-            let from = object.get("from_id").and_then(Value::as_i64).unwrap_or(1);
+            let from = object.get("from_id").and_then(whole).unwrap_or(1);
             inject_comment(vk, -groups[0], from, &object)
         }
         _ => Ok(inject_other(vk, &groups, &kind, &object, event_id.as_deref())),
@@ -162,7 +168,7 @@ fn inject_message(
     mut message: Map<String, Value>,
     event_id: Option<&str>,
 ) -> Result<Value, Refusal> {
-    let number = |name: &str| message.get(name).and_then(Value::as_i64);
+    let number = |name: &str| message.get(name).and_then(whole);
     let from = number("from_id").or_else(|| number("user_id")).or_else(|| number("peer_id"));
     let from = from.ok_or_else(|| Refusal::bad("a message needs \"from_id\" or \"peer_id\""))?;
     let peer = number("peer_id").unwrap_or(from);
@@ -214,14 +220,14 @@ fn inject_comment(vk: &Vk, owner_id: i64, from: i64, given: &Map<String, Value>)
     check(given, "text", "a string", Value::is_string)?;
     let mut state = locked(&vk.state);
     let newest = state.walls.get(&owner_id).and_then(|wall| wall.order.last()).map(|(_, id)| *id);
-    let post_id = given.get("post_id").and_then(Value::as_i64).or(newest);
+    let post_id = given.get("post_id").and_then(whole).or(newest);
     let exists =
         post_id.filter(|id| state.walls.get(&owner_id).is_some_and(|wall| wall.posts.contains_key(id)));
     let post_id = exists
         .ok_or_else(|| Refusal::not_found(format!("wall {owner_id} has no such post to comment on")))?;
     people::meet(&mut state, from);
     let id = state.wall(owner_id).next_id();
-    let date = given.get("date").and_then(Value::as_i64).unwrap_or_else(|| vk.core.clock.now_s());
+    let date = given.get("date").and_then(whole).unwrap_or_else(|| vk.core.clock.now_s());
     let text = given.get("text").and_then(Value::as_str).unwrap_or_default();
     let object = comments::object(owner_id, post_id, id, from, date, text);
     comments::put(&vk.core, &mut state, owner_id, Comment { id, post_id, object });
@@ -237,7 +243,7 @@ fn inject_other(
     event_id: Option<&str>,
 ) -> Value {
     let mut state = locked(&vk.state);
-    let number = |name: &str| object.get(name).and_then(Value::as_i64);
+    let number = |name: &str| object.get(name).and_then(whole);
     let user_id = number("user_id").or_else(|| number("from_id")).unwrap_or(1);
     people::meet(&mut state, user_id);
     let mut told = Vec::new();
@@ -265,7 +271,7 @@ fn inject_other(
 
 /// Fills in a press and remembers that it waits for an answer.
 fn complete_press(vk: &Vk, state: &mut State, group: i64, user_id: i64, object: &mut Map<String, Value>) {
-    let peer_id = object.get("peer_id").and_then(Value::as_i64).unwrap_or(user_id);
+    let peer_id = object.get("peer_id").and_then(whole).unwrap_or(user_id);
     let number = state.next_number();
     let made_up = format!("{:012x}", vk.core.number_of(&format!("press {number}")) & 0xffff_ffff_ffff);
     object.entry("user_id").or_insert(user_id.into());

@@ -9,7 +9,7 @@ use crate::core::SharedCore;
 use crate::reply::{Reply, Response};
 use crate::updates::UpdateQueue;
 
-use super::args::Args;
+use super::args::{Args, number};
 use super::locked;
 use super::state::State;
 
@@ -65,7 +65,7 @@ pub fn server(core: &SharedCore, group: i64) -> String {
 
 /// The community of such an address.
 pub fn group_of(segment: &str) -> Option<i64> {
-    segment.strip_prefix("wh").and_then(|digits| digits.parse().ok())
+    segment.strip_prefix("wh").and_then(number).filter(|group| *group > 0)
 }
 
 /// `?act=a_check&key=…&ts=…&wait=…`
@@ -85,7 +85,7 @@ impl Poll {
             group: group_of(segment),
             act: args.text("act").unwrap_or_default().to_owned(),
             key: args.text("key").unwrap_or_default().to_owned(),
-            ts: args.text("ts").and_then(|text| text.parse().ok()),
+            ts: args.text("ts").and_then(number),
             wait_s: wait.min(WAIT_S_MAX),
         }
     }

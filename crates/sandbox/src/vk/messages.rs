@@ -389,7 +389,10 @@ pub fn pin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let (key, said) = named(ctx, own)?;
     set_pinned(ctx, key, Some(said.cmid));
-    Ok(Done::visible(dialogs::object(own, key, &said), said.id, Vec::new()))
+    let mut object = dialogs::object(own, key, &said);
+    // Here, and only here, it is a boolean.
+    object["out"] = (said.from_id == own).into();
+    Ok(Done::visible(object, said.id, Vec::new()))
 }
 
 pub fn unpin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {

@@ -9,6 +9,7 @@ use crate::core::SharedCore;
 use crate::registry::Account;
 use crate::reply::Refusal;
 
+use super::args::number;
 use super::dialogs::CHAT_PEER;
 use super::errors::ApiError;
 use super::state::{Access, State};
@@ -130,7 +131,7 @@ pub fn resolve(core: &SharedCore, state: &State, name: &str) -> Option<i64> {
         return Some(*owner);
     }
     for (prefix, sign) in [("club", -1), ("public", -1), ("event", -1), ("id", 1)] {
-        let Some(id) = name.strip_prefix(prefix).and_then(|digits| digits.parse::<i64>().ok()) else {
+        let Some(id) = name.strip_prefix(prefix).and_then(number) else {
             continue;
         };
         let exists = match sign {
@@ -244,10 +245,10 @@ pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
         let own = (ctx.caller.kind != Kind::Community && ctx.caller.user != 0).then_some(ctx.caller.user);
         own.map(|id| user_object(ctx.state, id, &fields)).into_iter().collect()
     } else {
-        let ids = asked.iter().filter_map(|name| match name.parse::<i64>() {
+        let ids = asked.iter().filter_map(|name| match number(name) {
             // Nearly every number is somebody.
-            Ok(id) => (1..CHAT_PEER).contains(&id).then_some(id),
-            Err(_) => resolve(ctx.core, ctx.state, name).filter(|id| *id > 0),
+            Some(id) => (1..CHAT_PEER).contains(&id).then_some(id),
+            None => resolve(ctx.core, ctx.state, name).filter(|id| *id > 0),
         });
         ids.map(|id| user_object(ctx.state, id, &fields)).collect()
     };
@@ -255,7 +256,8 @@ pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 }
 
 pub fn profile(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
-    let object = user_object(ctx.state, ctx.caller.user, &["screen_name", "sex", "status"]);
+    let mut object = user_object(ctx.state, ctx.caller.user, &["screen_name", "sex", "status"]);
+    object["home_town"] = "".into();
     Ok(Done::new(object))
 }
 

@@ -21,7 +21,7 @@ pub enum Source {
     Stored(String),
     /// A sample picture, drawn when somebody asks for it.
     Sample(String),
-    /// An address elsewhere, fetched when somebody asks for it.
+    /// An address of another server on this machine, fetched when somebody asks for it.
     Remote(String),
 }
 

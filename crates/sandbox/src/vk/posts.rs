@@ -83,9 +83,9 @@ pub fn show(core: &SharedCore, state: &State, owner_id: i64, post_id: i64) {
     show_wall(core, state, owner_id, false);
     let object = &post.object;
     let (text, source) = with_reposts(object);
-    let mut message = Message::text(post_id, post.date * 1000, author(state, object), text);
+    let mut message = Message::text(post_id, post.date.saturating_mul(1000), author(state, object), text);
     message.media = attachments::shown(core, &Value::from(source));
-    message.edited_at = object.get("edited").and_then(Value::as_i64).map(|at| at * 1000);
+    message.edited_at = object.get("edited").and_then(Value::as_i64).map(|at| at.saturating_mul(1000));
     message.pinned = wall.pinned == Some(post_id);
     message.note = note(object);
     core.chats.post(Name::Vk, &wall_key(owner_id), message);
@@ -126,13 +126,13 @@ fn note(object: &Map<String, Value>) -> Option<String> {
 /// Shows a comment under its post.
 pub fn show_comment(core: &SharedCore, state: &State, owner_id: i64, comment: &Comment) {
     let object = &comment.object;
-    let at = object.get("date").and_then(Value::as_i64).unwrap_or_default() * 1000;
+    let at = object.get("date").and_then(Value::as_i64).unwrap_or_default().saturating_mul(1000);
     let text = object.get("text").and_then(Value::as_str).unwrap_or_default();
     let mut message = Message::text(comment.id, at, author(state, object), text);
     message.media = attachments::shown(core, object.get("attachments").unwrap_or(&Value::Null));
     let answered = object.get("reply_to_comment").and_then(Value::as_i64);
     message.reply_to = Some(MessageId::Number(answered.unwrap_or(comment.post_id)));
-    message.edited_at = object.get("edited").and_then(Value::as_i64).map(|at| at * 1000);
+    message.edited_at = object.get("edited").and_then(Value::as_i64).map(|at| at.saturating_mul(1000));
     message.note = Some("comment".to_owned());
     core.chats.post(Name::Vk, &wall_key(owner_id), message);
 }

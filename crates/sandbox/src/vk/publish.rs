@@ -183,6 +183,9 @@ fn extra(ctx: &Ctx<'_>, owner_id: i64, from_id: i64) -> Result<Map<String, Value
 /// When the post is to appear, if later.
 fn publish_date(ctx: &mut Ctx<'_>, owner_id: i64) -> Result<Option<i64>, ApiError> {
     let Some(date) = ctx.args.integer("publish_date")? else { return Ok(None) };
+    if date > 100_000_000_000 {
+        return Err(ApiError::parameter("publish_date is invalid"));
+    }
     if date <= ctx.now_s() {
         return Err(ApiError::new(214, "cannot postpone post to the past"));
     }

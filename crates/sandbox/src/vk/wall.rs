@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::args::Version;
+use super::args::{Version, number};
 use super::call::default_owner;
 use super::errors::ApiError;
 use super::state::{Access, Status, Wall};
@@ -65,10 +65,7 @@ pub fn get_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let mut wanted = Vec::new();
     for name in asked {
         let mut parts = name.split('_');
-        let pair = parts
-            .next()
-            .and_then(|text| text.parse().ok())
-            .zip(parts.next().and_then(|text| text.parse().ok()));
+        let pair = parts.next().and_then(number).zip(parts.next().and_then(number));
         let (owner_id, id) = pair.ok_or_else(|| ApiError::parameter("posts is invalid"))?;
         if readable(ctx, owner_id).is_ok() {
             wanted.push((owner_id, id));
