@@ -104,7 +104,7 @@ pub enum Side {
 /// A stretch of formatted text; offsets count UTF-16 units, as browsers do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
-    /// bold, italic, underline, strikethrough, spoiler, code, pre, blockquote, link, mention, hashtag, heading.
+    /// bold, italic, underline, strikethrough, spoiler, code, pre, blockquote, link, mention, hashtag, heading, highlighted.
     pub kind: String,
     pub offset: usize,
     pub length: usize,

@@ -9,7 +9,10 @@
 //! |---|---|
 //! | how the 30/s and 2/s limits differ in the answer | the same `429 too.many.requests` |
 //! | 13 attachments, a keyboard alone, an unknown token | `400 proto.payload` with words of our own |
-//! | status of `access.denied`, `account.blocked`, `upload.error` | 403, 403, 400 |
+//! | status of `access.denied`, of `chat.denied` for a missing right, of `upload.error` | 403, 403, 400 |
+//! | the 4000 of a text | counted as it was sent, before markup is read |
+//! | offsets of markup | UTF-16 units |
+//! | broken Markdown or HTML | read as far as it goes, never an error |
 //! | 405 | a wrong method on `/updates` and `/answers`; elsewhere 404 |
 //! | how long a callback id lives, a second answer | forever; it is applied again |
 //! | an answer with neither message nor notification | is taken and does nothing |

@@ -15,7 +15,8 @@ use crate::registry::Chat;
 use crate::reply::Refusal;
 
 /// What `POST /_/chats` takes beyond the common fields.
-/// `permissions`, `admin`: of every bot in it. `user`: the other side of a dialog. `members`: users. `closed`: nobody may enter.
+/// `permissions`, `admin`: of every bot in it. `user`: the other side of a dialog. `members`: users.
+/// `status`: other than `active`, and no bot may enter; `suspended` is a dialog whose user stopped the bot.
 pub const CHAT_FIELDS: &[&str] = &[
     "permissions",
     "admin",
