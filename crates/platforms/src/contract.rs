@@ -191,3 +191,52 @@ fn the_registry_knows_every_platform_by_its_name() {
     assert_eq!(names, ["telegram", "vk", "max"]);
     assert!(platform("telegram").is_some() && platform("icq").is_none());
 }
+
+/// Files that may name the HTTP client, and files that may look at a secret.
+const MAY_NAME_CLIENT: [&str; 2] = ["transport/", "egress/"];
+const MAY_EXPOSE: [&str; 7] = [
+    "secret.rs",
+    "incoming.rs",
+    "platform.rs",
+    "telegram/send.rs",
+    "transport/mod.rs",
+    "transport/request.rs",
+    "contract.rs",
+];
+
+fn sources(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn only_the_transport_names_the_client_and_only_few_look_at_secrets() {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let (client, exposes) = ("reqwest", ".expose");
+    for path in sources(root) {
+        let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if text.contains(client) && !name.ends_with("tests.rs") && name != "contract.rs" {
+            assert!(
+                MAY_NAME_CLIENT.iter().any(|folder| name.starts_with(folder)),
+                "{name} names the HTTP client"
+            );
+        }
+        if text.contains(exposes) {
+            assert!(MAY_EXPOSE.contains(&name.as_str()), "{name} looks at a secret");
+        }
+    }
+}
+
+#[test]
+fn the_docs_name_every_code_that_an_operator_can_meet() {
+    let docs = include_str!("../../../docs/platforms/outcomes.md");
+    for row in rows::telegram().into_iter().chain(rows::max()) {
+        let Some(code) = row.expected.split(' ').nth(2) else { continue };
+        let invented = ["some.new.code", "method.not.allowed"].contains(&code);
+        assert!(
+            invented || docs.contains(&format!("`{code}`")) || code.starts_with('5'),
+            "{code} is not in the docs"
+        );
+    }
+}

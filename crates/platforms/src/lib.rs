@@ -21,7 +21,13 @@ pub mod max;
 pub mod telegram;
 pub mod vk;
 
+// Fuzz entries are shared with the fuzzer, which sees this crate from outside.
+#[cfg(test)]
+extern crate self as platforms;
+
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod corpus;
 #[cfg(test)]
 mod testing;

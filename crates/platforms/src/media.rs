@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use domain::message::{Media, MediaKind};
-use domain::outcome::{Failure, Scope};
+use domain::outcome::{Category, Failure, Scope};
 use domain::time::Timestamp;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -117,6 +117,20 @@ async fn stored(source: &dyn MediaSource, item: &MediaItem) -> Result<Option<Fil
         Err(MediaError::NotStored) => Ok(None),
         Err(MediaError::Unavailable(reason)) => Err(transient(Scope::Delivery, "media_unavailable", reason)),
     }
+}
+
+/// A medium that will never be had. A picture that is gone must not cost the words: it is left out and noted.
+pub(crate) fn is_lost(failure: &Failure) -> bool {
+    failure.category == Category::Permanent
+        && matches!(
+            failure.code.as_str(),
+            "media_missing" | "media_refused" | "upload_refused" | "upload.error"
+        )
+}
+
+/// What the audit says about it.
+pub(crate) fn left_out(item: &MediaItem, failure: &Failure) -> String {
+    format!("{} left out: {}", item.send_as, failure.message)
 }
 
 fn missing() -> Failure {

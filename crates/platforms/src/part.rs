@@ -334,7 +334,9 @@ pub enum RenderError {
     Empty { platform: &'static str },
     #[error("{platform}: {what} is {length} long, {max} at most")]
     TooLong { platform: &'static str, what: &'static str, length: usize, max: usize },
-    #[error("{platform}: the text needs {parts} messages, {PARTS_MAX} at most: set overflow = \"cut\"")]
+    #[error(
+        "{platform}: the post needs {parts} messages, {PARTS_MAX} at most: set overflow = \"cut\" or a lower max_media"
+    )]
     TooManyParts { platform: &'static str, parts: usize },
     #[error("{platform}: bad target {target:?}: {expected}")]
     BadTarget { platform: &'static str, target: String, expected: &'static str },

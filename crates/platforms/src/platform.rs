@@ -18,7 +18,7 @@ use crate::egress::Egress;
 use crate::incoming::{Batch, HookCall, HookError, HookSettings, Hooked};
 use crate::media::{MediaHandle, MediaSource};
 use crate::part::{AccountKind, Action, ChannelSettings, Part, RenderError, Rendered};
-use crate::secret::{Redactor, Token};
+use crate::secret::{REDACTED, Redactor, Token};
 use crate::transport::{Route, Transport};
 use crate::verdict::{Verdict, permanent};
 
@@ -111,7 +111,7 @@ impl Network {
 }
 
 /// What a row says about an account besides its token.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccountSettings {
     /// VK: user, community or service.
@@ -128,6 +128,18 @@ pub struct AccountSettings {
     /// VK: the community of a community key; needed for its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_id: Option<i64>,
+}
+
+impl fmt::Debug for AccountSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountSettings")
+            .field("kind", &self.kind)
+            .field("api_base", &self.api_base)
+            .field("proxy", &self.proxy.as_ref().map(|_| REDACTED))
+            .field("extra_roots", &self.extra_roots)
+            .field("group_id", &self.group_id)
+            .finish()
+    }
 }
 
 /// An account ready for use.
@@ -277,6 +289,15 @@ impl Report {
                 None => Report::failed(account, crate::verdict::shapeless(&result)),
             },
         }
+    }
+
+    /// For requests that create nothing: the outcome names the message they were about.
+    pub(crate) fn about(mut self, id: Option<&String>) -> Report {
+        if let Outcome::Sent(sent) = &mut self.outcome {
+            sent.provider_message_id = id.cloned();
+            self.ids.clear();
+        }
+        self
     }
 
     pub(crate) fn note(mut self, note: impl Into<String>) -> Report {

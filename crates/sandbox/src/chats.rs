@@ -104,7 +104,7 @@ pub enum Side {
 /// A stretch of formatted text; offsets count UTF-16 units, as browsers do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
-    /// bold, italic, underline, strikethrough, spoiler, code, pre, blockquote, link, mention, hashtag, heading.
+    /// bold, italic, underline, strikethrough, spoiler, code, pre, blockquote, link, mention, hashtag, heading, highlighted.
     pub kind: String,
     pub offset: usize,
     pub length: usize,
@@ -296,24 +296,44 @@ impl Chats {
         room.chats.get(chat).map(|shown| shown.by_age.values().cloned().collect()).unwrap_or_default()
     }
 
+    /// Shows the messages of one chat, newest first, until `see` has had enough; says how many there are.
+    /// Reading the end of a long chat costs no more than what is read.
+    pub fn walk_back(&self, platform: Name, chat: &str, mut see: impl FnMut(&Message) -> bool) -> usize {
+        let room = self.room(platform);
+        let Some(shown) = room.chats.get(chat) else { return 0 };
+        for message in shown.by_age.values().rev() {
+            if !see(message) {
+                break;
+            }
+        }
+        shown.by_age.len()
+    }
+
     /// All chats of a platform with their last `last` messages each; empty unregistered ones are left out.
     pub fn visible(&self, platform: Name, only: Option<&str>, last: usize) -> Vec<VisibleChat> {
+        self.visible_latest(platform, only, usize::MAX, last)
+    }
+
+    /// The same for the `most` chats that spoke last.
+    pub fn visible_latest(
+        &self,
+        platform: Name,
+        only: Option<&str>,
+        most: usize,
+        last: usize,
+    ) -> Vec<VisibleChat> {
         let room = self.room(platform);
-        let mut found: Vec<(u64, VisibleChat)> = room
+        let mut found: Vec<(&String, &Shown)> = room
             .chats
             .iter()
             .filter(|(id, shown)| {
                 only.is_none_or(|only| only == *id) && (shown.keep || !shown.by_age.is_empty())
             })
-            .map(|(id, shown)| {
-                (shown.by_age.keys().next_back().copied().unwrap_or(0), shown.listed(id, last))
-            })
             .collect();
         // The chat that spoke last comes first, as in every messenger.
-        found.sort_by(|(a_age, a), (b_age, b)| {
-            b_age.cmp(a_age).then_with(|| a.id.to_string().cmp(&b.id.to_string()))
-        });
-        found.into_iter().map(|(_, chat)| chat).collect()
+        let age = |shown: &Shown| shown.by_age.keys().next_back().copied().unwrap_or(0);
+        found.sort_by(|(a_id, a), (b_id, b)| age(b).cmp(&age(a)).then_with(|| a_id.cmp(b_id)));
+        found.into_iter().take(most).map(|(id, shown)| shown.listed(id, last)).collect()
     }
 
     pub fn n_messages(&self, platform: Name) -> usize {

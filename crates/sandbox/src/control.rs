@@ -1,6 +1,8 @@
 //! The control calls under `/_/` and the page at `/`: what a test or a person does to the sandbox.
 //! Bodies are JSON; unknown fields are refused with a list of the known ones. Nothing here is in the ledger.
 
+use std::sync::Arc;
+
 use axum::body::Body as HttpBody;
 use axum::http::{Method, request::Parts};
 use futures_util::stream;
@@ -109,25 +111,23 @@ impl Call<'_> {
     }
 
     fn chats(&self) -> Result<Response, Refusal> {
-        self.known_query(&["platform", "chat", "last"])?;
+        self.known_query(&["platform", "chat", "chats", "last"])?;
         let last = self.query_number("last")?.unwrap_or(usize::MAX);
+        let most = self.query_number("chats")?.unwrap_or(usize::MAX);
         let only = self.query_platform()?;
         let chat = self.query_text("chat");
         let mut listing = Map::new();
         for name in Name::ALL.into_iter().filter(|name| only.is_none_or(|only| only == *name)) {
-            listing.insert(name.as_str().to_owned(), json!(self.app.core.chats.visible(name, chat, last)));
+            listing.insert(
+                name.as_str().to_owned(),
+                json!(self.app.core.chats.visible_latest(name, chat, most, last)),
+            );
         }
         Ok(Response::json(200, &listing))
     }
 
     fn add_account(&self) -> Result<Response, Refusal> {
-        let body = self.object()?;
-        let account = match platform_of(&body)? {
-            Name::Telegram => completed_account(&self.app.telegram, &body),
-            Name::Vk => completed_account(&self.app.vk, &body),
-            Name::Max => completed_account(&self.app.max, &body),
-        }?;
-        Ok(Response::json(200, &*self.app.core.registry.add_account(account)?))
+        Ok(Response::json(200, &*self.app.add_account(&self.object()?)?))
     }
 
     fn accounts(&self) -> Result<Response, Refusal> {
@@ -143,13 +143,7 @@ impl Call<'_> {
     }
 
     fn add_chat(&self) -> Result<Response, Refusal> {
-        let body = self.object()?;
-        let chat = match platform_of(&body)? {
-            Name::Telegram => completed_chat(&self.app.telegram, &body),
-            Name::Vk => completed_chat(&self.app.vk, &body),
-            Name::Max => completed_chat(&self.app.max, &body),
-        }?;
-        Ok(Response::json(200, &*self.app.add_chat(chat)?))
+        Ok(Response::json(200, &*self.app.add_chat(&self.object()?)?))
     }
 
     fn wall(&self, owner: &str, post: Option<&str>) -> Result<Response, Refusal> {
@@ -272,8 +266,23 @@ impl Call<'_> {
 }
 
 impl App {
-    /// Registers a chat and shows it, even while it is empty.
-    pub fn add_chat(&self, chat: Chat) -> Result<std::sync::Arc<Chat>, Refusal> {
+    /// Registers an account, completed by its platform.
+    pub fn add_account(&self, body: &Map<String, Value>) -> Result<Arc<Account>, Refusal> {
+        let account = match platform_of(body)? {
+            Name::Telegram => completed_account(&self.telegram, body),
+            Name::Vk => completed_account(&self.vk, body),
+            Name::Max => completed_account(&self.max, body),
+        }?;
+        self.core.registry.add_account(account)
+    }
+
+    /// Registers a chat, completed by its platform, and shows it even while it is empty.
+    pub fn add_chat(&self, body: &Map<String, Value>) -> Result<Arc<Chat>, Refusal> {
+        let chat = match platform_of(body)? {
+            Name::Telegram => completed_chat(&self.telegram, body),
+            Name::Vk => completed_chat(&self.vk, body),
+            Name::Max => completed_chat(&self.max, body),
+        }?;
         let chat = self.core.registry.add_chat(chat)?;
         let username = Some(chat.username.as_str()).filter(|name| !name.is_empty());
         let face = crate::chats::Face { kind: &chat.kind, title: &chat.title, username };

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body as HttpBody;
+use axum::body::{Body as HttpBody, BodyDataStream};
 use axum::http::{self, HeaderValue, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use flate2::Compression;
@@ -76,7 +76,7 @@ fn route(path: &str) -> Route<'_> {
     for name in Name::ALL {
         let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(name.as_str()));
         if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-            return Route::Platform(name, rest);
+            return Route::Platform(name, without_doubled_slash(rest));
         }
     }
     if path.starts_with("/bot") || path.starts_with("/file/bot") {
@@ -86,6 +86,12 @@ fn route(path: &str) -> Route<'_> {
         return Route::Platform(Name::Vk, path);
     }
     Route::Platform(Name::Max, path)
+}
+
+/// A base with a slash at its end makes `//bot1:x/getMe` in clients that only join texts.
+fn without_doubled_slash(path: &str) -> &str {
+    let doubled = path.len() - path.trim_start_matches('/').len();
+    &path[doubled.saturating_sub(1)..]
 }
 
 /// One request on its way through a platform.
@@ -225,10 +231,10 @@ fn takes_effect(kind: Kind) -> bool {
 /// A client that goes away in the middle of its request is cut: there is nobody to answer.
 async fn read_body(head: &Head, body: HttpBody, bytes_max: usize) -> Result<Body, Cut> {
     let announced: usize = head.header("content-length").parse().unwrap_or(0);
-    if announced > bytes_max {
-        return Ok(Body::TooLarge);
-    }
     let mut stream = body.into_data_stream();
+    if announced > bytes_max {
+        return Ok(discarded(stream).await);
+    }
     let Some(first) = stream.next().await else { return Ok(Body::Whole(Bytes::new())) };
     let first = first.map_err(|_| Cut)?;
     let mut whole: Option<BytesMut> = None;
@@ -236,10 +242,25 @@ async fn read_body(head: &Head, body: HttpBody, bytes_max: usize) -> Result<Body
         let whole = whole.get_or_insert_with(|| BytesMut::from(&first[..]));
         whole.extend_from_slice(&chunk.map_err(|_| Cut)?);
         if whole.len() > bytes_max {
-            return Ok(Body::TooLarge);
+            return Ok(discarded(stream).await);
         }
     }
     Ok(Body::Whole(whole.map_or(first, BytesMut::freeze)))
+}
+
+/// Throws the rest of a body away for as long as it keeps coming, up to a bound:
+/// a client that is still writing when the connection closes would see a reset in place of the answer.
+async fn discarded(mut stream: BodyDataStream) -> Body {
+    const DISCARDED_BYTES_MAX: usize = 512 << 20;
+    const SILENCE: Duration = Duration::from_millis(500);
+    let mut n_bytes = 0;
+    while n_bytes < DISCARDED_BYTES_MAX {
+        match tokio::time::timeout(SILENCE, stream.next()).await {
+            Ok(Some(Ok(chunk))) => n_bytes += chunk.len(),
+            _ => break,
+        }
+    }
+    Body::TooLarge
 }
 
 pub fn http_response(response: Response) -> HttpResponse {

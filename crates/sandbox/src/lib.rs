@@ -168,28 +168,12 @@ impl Sandbox {
 
     /// As `POST /_/accounts`.
     pub fn add_account(&self, body: &Value) -> Result<Arc<Account>, Refusal> {
-        let body = object(body)?;
-        let account = match Name::parse(&faults::required_text(body, "platform")?)? {
-            Name::Telegram => {
-                self.app.telegram.complete_account(Account::parse(body, telegram::Telegram::ACCOUNT_FIELDS)?)
-            }
-            Name::Vk => self.app.vk.complete_account(Account::parse(body, vk::Vk::ACCOUNT_FIELDS)?),
-            Name::Max => self.app.max.complete_account(Account::parse(body, max::Max::ACCOUNT_FIELDS)?),
-        }?;
-        self.app.core.registry.add_account(account)
+        self.app.add_account(object(body)?)
     }
 
     /// As `POST /_/chats`.
     pub fn add_chat(&self, body: &Value) -> Result<Arc<Chat>, Refusal> {
-        let body = object(body)?;
-        let chat = match Name::parse(&faults::required_text(body, "platform")?)? {
-            Name::Telegram => {
-                self.app.telegram.complete_chat(Chat::parse(body, telegram::Telegram::CHAT_FIELDS)?)
-            }
-            Name::Vk => self.app.vk.complete_chat(Chat::parse(body, vk::Vk::CHAT_FIELDS)?),
-            Name::Max => self.app.max.complete_chat(Chat::parse(body, max::Max::CHAT_FIELDS)?),
-        }?;
-        self.app.add_chat(chat)
+        self.app.add_chat(object(body)?)
     }
 
     /// As `POST /_/faults`.

@@ -89,3 +89,45 @@ fn wait_ms(past: Option<&Seen>, window: &Window, now_ms: i64) -> i64 {
     let Some(oldest) = past.at_ms.front() else { return 0 };
     (oldest + window.window_ms - now_ms).max(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_slides_with_the_clock() {
+        let limits = Limits::new(LimitsMode::Real);
+        let take = |now_ms| limits.take(&[Window::new("bot", 2, 1000)], now_ms);
+        assert_eq!((take(0), take(400), take(500)), (Ok(()), Ok(()), Err(500)));
+        assert_eq!((take(1000), take(1000), take(1400)), (Ok(()), Err(400), Ok(())));
+    }
+
+    #[test]
+    fn a_request_counts_in_all_its_windows_or_in_none() {
+        let limits = Limits::new(LimitsMode::Real);
+        let both = |now_ms| limits.take(&[Window::new("bot", 5, 1000), Window::new("chat", 1, 1000)], now_ms);
+        assert_eq!((both(0), both(1)), (Ok(()), Err(999)));
+        for _ in 0..4 {
+            assert_eq!(limits.take(&[Window::new("bot", 5, 1000)], 2), Ok(()));
+        }
+        assert_eq!(limits.take(&[Window::new("bot", 5, 1000)], 2), Err(998));
+    }
+
+    #[test]
+    fn quiet_keys_are_forgotten() {
+        let limits = Limits::new(LimitsMode::Real);
+        for chat in 0..KEYS_MAX * 3 {
+            let now_ms = chat as i64;
+            assert_eq!(limits.take(&[Window::new(format!("chat {chat}"), 1, 1000)], now_ms), Ok(()));
+        }
+        assert!(limits.seen.lock().expect("not poisoned").len() <= KEYS_MAX + 1);
+    }
+
+    #[test]
+    fn with_limits_off_nothing_counts() {
+        let limits = Limits::new(LimitsMode::Off);
+        for _ in 0..100 {
+            assert_eq!(limits.take(&[Window::new("bot", 1, 1000)], 0), Ok(()));
+        }
+    }
+}

@@ -86,64 +86,118 @@ fn drawn(seed: u64, name: &str) -> RgbImage {
 
 type Colour = [f32; 3];
 
-fn colour(chance: &mut StdRng, low: f32, high: f32) -> Colour {
-    [chance.random_range(low..high), chance.random_range(low..high), chance.random_range(low..high)]
+const SKIES: &[Colour] = &[
+    [120.0, 175.0, 230.0],
+    [190.0, 205.0, 215.0],
+    [238.0, 190.0, 150.0],
+    [96.0, 118.0, 150.0],
+    [205.0, 225.0, 240.0],
+];
+const GROUNDS: &[Colour] = &[
+    [110.0, 150.0, 80.0],
+    [150.0, 125.0, 90.0],
+    [232.0, 236.0, 240.0],
+    [120.0, 120.0, 122.0],
+    [190.0, 160.0, 100.0],
+    [70.0, 100.0, 60.0],
+];
+const THINGS: &[Colour] = &[
+    [170.0, 90.0, 70.0],
+    [90.0, 130.0, 70.0],
+    [200.0, 190.0, 170.0],
+    [90.0, 100.0, 115.0],
+    [60.0, 90.0, 140.0],
+    [140.0, 110.0, 80.0],
+];
+const FURS: &[Colour] = &[
+    [205.0, 125.0, 60.0],
+    [60.0, 52.0, 48.0],
+    [235.0, 228.0, 215.0],
+    [125.0, 118.0, 112.0],
+    [150.0, 105.0, 70.0],
+    [222.0, 185.0, 135.0],
+];
+
+/// One of the palette, a little changed.
+fn colour(chance: &mut StdRng, palette: &[Colour]) -> Colour {
+    let base = palette[chance.random_range(0..palette.len())];
+    base.map(|channel| channel + chance.random_range(-22.0..22.0f32))
 }
 
 fn mixed(a: Colour, b: Colour, share: f32) -> Colour {
     std::array::from_fn(|i| a[i] + (b[i] - a[i]) * share)
 }
 
+fn pixel(tone: Colour) -> Rgb<u8> {
+    Rgb(tone.map(|channel| channel.clamp(0.0, 255.0) as u8))
+}
+
 /// Sky above a tilted horizon, ground with stripes below.
 fn background(chance: &mut StdRng) -> RgbImage {
-    let (sky, haze) = (colour(chance, 90.0, 235.0), colour(chance, 130.0, 255.0));
-    let (near, far) = (colour(chance, 30.0, 170.0), colour(chance, 60.0, 200.0));
-    let level = chance.random_range(0.25..0.7f32);
+    let sky = colour(chance, SKIES);
+    let haze = mixed(sky, [250.0, 246.0, 238.0], 0.6);
+    let far = colour(chance, GROUNDS);
+    let near = mixed(far, [30.0, 26.0, 22.0], chance.random_range(0.1..0.5f32));
+    let level = chance.random_range(0.25..0.65f32);
     let tilt = chance.random_range(-0.25..0.25f32);
     let stripes = chance.random_range(4.0..24.0f32);
     RgbImage::from_fn(WIDTH, HEIGHT, |x, y| {
         let (u, v) = (x as f32 / WIDTH as f32, y as f32 / HEIGHT as f32);
         let horizon = level + tilt * (u - 0.5);
-        let tone = if v < horizon {
-            mixed(sky, haze, v / horizon)
-        } else {
-            let depth = (v - horizon) / (1.0 - horizon);
-            let wave = ((depth * stripes).sin() * 0.5 + 0.5) * 0.25;
-            mixed(far, near, (depth * 0.75 + wave).min(1.0))
-        };
-        Rgb(tone.map(|channel| channel.clamp(0.0, 255.0) as u8))
+        if v < horizon {
+            return pixel(mixed(sky, haze, v / horizon));
+        }
+        let depth = (v - horizon) / (1.0 - horizon);
+        let wave = ((depth * stripes).sin() * 0.5 + 0.5) * 0.25;
+        pixel(mixed(far, near, (depth * 0.75 + wave).min(1.0)))
     })
+}
+
+fn round(u: f32, v: f32) -> f32 {
+    u.hypot(v)
+}
+
+fn square(u: f32, v: f32) -> f32 {
+    u.abs().max(v.abs())
 }
 
 /// A house, a bush or a stone: a box or an ellipse with its own shade.
 fn thing(picture: &mut RgbImage, chance: &mut StdRng) {
-    let tone = colour(chance, 20.0, 230.0);
-    let centre = (chance.random_range(0.0..1.0f32), chance.random_range(0.15..0.9f32));
+    let tone = colour(chance, THINGS);
+    let centre = (chance.random_range(0.0..1.0f32), chance.random_range(0.15..0.8f32));
     let radius = (chance.random_range(0.04..0.2f32), chance.random_range(0.05..0.22f32));
-    let square = chance.random_bool(0.5);
-    paint(picture, centre, radius, tone, |u, v| if square { u.abs().max(v.abs()) } else { u.hypot(v) });
+    let shape = if chance.random_bool(0.5) { square } else { round };
+    paint(picture, centre, radius, tone, shape);
 }
 
-/// Body, head, two ears, tail and eyes, somewhere near the middle.
+/// A cat with pointed ears or a dog with hanging ones, somewhere near the middle.
 fn animal(picture: &mut RgbImage, chance: &mut StdRng) {
-    let fur = colour(chance, 15.0, 245.0);
-    let dark = fur.map(|channel| channel * 0.55);
-    let (x, y) = (chance.random_range(0.3..0.7f32), chance.random_range(0.5..0.75f32));
-    let size = chance.random_range(0.11..0.2f32);
+    let fur = colour(chance, FURS);
+    let dark = fur.map(|channel| channel * 0.62);
+    let light = mixed(fur, [255.0, 250.0, 240.0], 0.45);
+    let (x, y) = (chance.random_range(0.32..0.68f32), chance.random_range(0.52..0.7f32));
+    let size = chance.random_range(0.12..0.19f32);
     let facing = if chance.random_bool(0.5) { 1.0 } else { -1.0 };
-    let round = |u: f32, v: f32| u.hypot(v);
-    let (head_x, head_y) = (x + facing * size * 1.1, y - size * 0.9);
-    paint(picture, (x - facing * size * 1.3, y - size * 0.3), (size * 0.6, size * 0.16), dark, round);
-    paint(picture, (x, y), (size * 1.2, size * 0.75), fur, round);
-    for ear in [-0.4, 0.4] {
-        paint(picture, (head_x + size * ear, head_y - size * 0.6), (size * 0.17, size * 0.4), dark, round);
+    let is_dog = chance.random_bool(0.5);
+    let at = |dx: f32, dy: f32| (x + facing * size * dx, y + size * dy);
+    let by = |rx: f32, ry: f32| (size * rx, size * ry);
+    paint(picture, at(-1.35, -0.45), by(0.5, 0.14), dark, round);
+    for leg in [-0.75, -0.4, 0.35, 0.7] {
+        paint(picture, at(leg, 0.85), by(0.14, 0.65), dark, square);
     }
-    paint(picture, (head_x, head_y), (size * 0.55, size * 0.6), mixed(fur, [255.0; 3], 0.12), round);
-    for eye in [-0.2, 0.2] {
-        let at = (head_x + size * eye, head_y - size * 0.08);
-        paint(picture, at, (size * 0.07, size * 0.09), [18.0, 16.0, 14.0], round);
+    paint(picture, at(0.0, 0.0), by(1.15, 0.68), fur, round);
+    let patch = chance.random_range(-0.5..0.4f32);
+    paint(picture, at(patch, -0.1), by(0.38, 0.36), light, round);
+    paint(picture, at(1.1, -0.85), by(0.55, 0.56), mixed(fur, light, 0.25), round);
+    let (spread, lift, ear) =
+        if is_dog { (0.52, -0.8, by(0.16, 0.45)) } else { (0.34, -1.4, by(0.17, 0.34)) };
+    paint(picture, at(1.1 - spread, lift), ear, dark, round);
+    paint(picture, at(1.1 + spread, lift), ear, dark, round);
+    paint(picture, at(1.18, -0.65), by(0.3, 0.24), light, round);
+    for eye in [0.92, 1.3] {
+        paint(picture, at(eye, -0.98), by(0.07, 0.09), [18.0, 16.0, 14.0], round);
     }
-    paint(picture, (head_x, head_y + size * 0.22), (size * 0.1, size * 0.07), [40.0, 24.0, 24.0], round);
+    paint(picture, at(1.18, -0.74), by(0.1, 0.08), [36.0, 24.0, 24.0], round);
 }
 
 /// Paints where `distance` of the scaled offset from the centre is below one, lighter towards the top.
@@ -163,7 +217,7 @@ fn paint(
             let (u, v) = ((x as f32 / w - centre.0) / radius.0, (y as f32 / h - centre.1) / radius.1);
             if distance(u, v) < 1.0 {
                 let lit = mixed(tone, [255.0; 3], (0.18 - v * 0.18).clamp(0.0, 0.36));
-                picture.put_pixel(x, y, Rgb(lit.map(|channel| channel.clamp(0.0, 255.0) as u8)));
+                picture.put_pixel(x, y, pixel(lit));
             }
         }
     }

@@ -106,7 +106,13 @@ impl Parameters {
 
     fn read_multipart(&mut self, body: &Bytes, boundary: &str) {
         let delimiter = format!("--{boundary}");
-        let starts: Vec<usize> = memmem::find_iter(body, delimiter.as_bytes()).collect();
+        // A delimiter stands at the start of a line and fills it, so a file may hold its letters elsewhere.
+        let stands_alone = |at: &usize| {
+            let after = &body[at + delimiter.len()..];
+            (*at == 0 || body[..*at].ends_with(b"\r\n"))
+                && (after.starts_with(b"\r\n") || after.starts_with(b"--"))
+        };
+        let starts: Vec<usize> = memmem::find_iter(body, delimiter.as_bytes()).filter(stands_alone).collect();
         for pair in starts.windows(2) {
             let from = pair[0] + delimiter.len();
             // Each part ends with the line break that belongs to the next delimiter.
@@ -203,4 +209,46 @@ fn attribute(header: &str, name: &str) -> Option<String> {
 fn closing_quote(text: &str) -> usize {
     let bytes = text.as_bytes();
     (0..bytes.len()).find(|&i| bytes[i] == b'"' && (i == 0 || bytes[i - 1] != b'\\')).unwrap_or(bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn multipart(body: &str, boundary: &str) -> Parameters {
+        let mut parameters = Parameters::default();
+        parameters.read_multipart(&Bytes::copy_from_slice(body.as_bytes()), boundary);
+        parameters
+    }
+
+    #[test]
+    fn multipart_parts_become_texts_and_files() {
+        let body = "--B\r\nContent-Disposition: form-data; name=\"text\"\r\n\r\nпривет\r\n\
+                    --B\r\ncontent-disposition: form-data; name=\"f\"; filename=\"a \\\"b\\\".txt\"\r\nContent-Type: text/plain\r\n\r\n\
+                    one --B two\r\n--Bx\r\n\r\n--B--\r\n";
+        let parameters = multipart(body, "B");
+        assert_eq!(parameters.text("text"), Some("привет"));
+        let file = parameters.file("f").expect("the file");
+        assert_eq!((file.file_name.as_str(), file.content_type.as_str()), ("a \"b\".txt", "text/plain"));
+        assert_eq!(&file.bytes[..], b"one --B two\r\n--Bx\r\n");
+    }
+
+    #[test]
+    fn file_names_may_be_written_in_the_extended_form() {
+        let body = "--B\r\nContent-Disposition: form-data; name=f; filename*=UTF-8''%D0%BA%D0%BE%D1%82.jpg\r\n\r\nx\r\n--B--";
+        assert_eq!(multipart(body, "B").file("f").map(|file| file.file_name.as_str()), Some("кот.jpg"));
+    }
+
+    #[test]
+    fn broken_multipart_bodies_are_empty() {
+        for body in ["", "--B", "--B\r\n", "--B--", "--B\r\n\r\n--B--", "no border at all"] {
+            let parameters = multipart(body, "B");
+            assert!(parameters.texts.is_empty() && parameters.files.is_empty(), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn percent_encoding_of_a_path_keeps_plus_signs() {
+        assert_eq!(percent_decoded("a%3Ab+c%20d&e=f"), "a:b+c d&e=f");
+    }
 }

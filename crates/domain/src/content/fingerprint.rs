@@ -39,9 +39,9 @@ pub fn fingerprint(facts: &Facts, cleaned: &Cleaned, strict_no_phone: bool) -> O
 
 /// SHA-1 of the sorted unique tokens of the first characters, joined by one space.
 fn token_hash(cleaned: &Cleaned) -> String {
-    let end =
-        cleaned.text.char_indices().nth(CLEANED_CHARACTERS).map_or(cleaned.text.len(), |(index, _)| index);
-    let mut tokens: Vec<&str> = cleaned.text[..end].split(' ').filter(|token| !token.is_empty()).collect();
+    let text = &cleaned.letters;
+    let end = text.char_indices().nth(CLEANED_CHARACTERS).map_or(text.len(), |(index, _)| index);
+    let mut tokens: Vec<&str> = text[..end].split(' ').filter(|token| !token.is_empty()).collect();
     tokens.sort_unstable();
     tokens.dedup();
     hex_sha1(tokens.join(" ").as_bytes())

@@ -126,18 +126,20 @@ impl<'a> Writer<'a> {
         let original = self.original;
         let mut at = 0;
         while let Some(character) = original[at..].chars().next() {
-            if character == '[' {
-                if let Some((label, account)) = mention_at(&original[at..]) {
-                    self.close_word();
-                    self.close_mention();
-                    at += label;
-                    self.open_mention = Some((self.out.text.len(), account));
-                    continue;
-                }
+            if character == '['
+                && let Some((label, account)) = mention_at(&original[at..])
+            {
+                self.close_word();
+                self.close_mention();
+                self.part(at, label);
+                at += label;
+                self.open_mention = Some((self.out.text.len(), account));
+                continue;
             }
             if character == ']' && self.open_mention.is_some() {
                 self.close_word();
                 self.close_mention();
+                self.part(at, 1);
                 at += 1;
                 continue;
             }
@@ -147,6 +149,13 @@ impl<'a> Writer<'a> {
         }
         self.close_word();
         self.close_mention();
+    }
+
+    /// A bracket of a mention parts words; as a space, so that reading the result again changes nothing.
+    fn part(&mut self, at: usize, length: usize) {
+        if self.last_break == LastBreak::None {
+            self.space(at, length, ' ');
+        }
     }
 
     /// A base character with the marks that follow it.
@@ -256,15 +265,7 @@ impl<'a> Writer<'a> {
         let (original, original_len) = (at as u32, length as u32);
         let verbatim = seen == written;
         self.out.text.push(written);
-        if verbatim {
-            if let Some(last) = self.out.runs.last_mut() {
-                if last.verbatim && last.original + (normal - last.normal) == original {
-                    last.original_len = original + original_len - last.original;
-                    return;
-                }
-            }
-        }
-        self.out.runs.push(Run { normal, original, original_len, verbatim });
+        append_run(&mut self.out.runs, Run { normal, original, original_len, verbatim });
     }
 
     fn close_word(&mut self) {
@@ -340,13 +341,13 @@ impl<'a> Writer<'a> {
 }
 
 fn append_run(runs: &mut Vec<Run>, run: Run) {
-    if let Some(last) = runs.last_mut() {
-        if run.verbatim && last.verbatim && last.original + (run.normal - last.normal) == run.original {
-            last.original_len = run.original + run.original_len - last.original;
-            return;
-        }
+    let follows = |last: &Run| {
+        run.verbatim && last.verbatim && last.original + (run.normal - last.normal) == run.original
+    };
+    match runs.last_mut() {
+        Some(last) if follows(last) => last.original_len = run.original + run.original_len - last.original,
+        _ => runs.push(run),
     }
-    runs.push(run);
 }
 
 /// `[id1|`, `[club1|`, `[public1|`, `[event1|`: the length up to the label, and who is meant.
@@ -419,6 +420,17 @@ fn look_alike(character: char) -> Option<char> {
         'Y' => 'У',
         _ => return None,
     })
+}
+
+/// Nothing in the text that normalising would repair, so it can be shown as the user wrote it.
+pub fn is_plain(text: &str) -> bool {
+    let odd = |character: char| {
+        character.is_ascii_alphabetic()
+            || is_mark(character)
+            || is_invisible(character)
+            || is_emoji(character)
+    };
+    !text.chars().any(odd)
 }
 
 pub fn is_cyrillic(character: char) -> bool {

@@ -163,6 +163,7 @@ impl Matcher {
 
     fn attempt(&self, reading: &Reading<'_>, index: usize, pattern: u16, from: usize, hits: &mut Vec<Hit>) {
         let rule = usize::from(pattern);
+        reading.count(1 + hits.len() - from);
         if hits[from..].iter().any(|hit| hit.rule == rule) {
             return;
         }

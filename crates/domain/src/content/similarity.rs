@@ -97,8 +97,16 @@ pub fn stem(word: &str) -> String {
     if word.len() > WORD_BYTES_MAX {
         return word.to_owned();
     }
-    STEMMER.stem(word).into_owned()
+    let mut stem = STEMMER.stem(word).into_owned();
+    // "галерея" and "галереи" keep a different last letter.
+    if stem.chars().count() >= SOFT_STEM_LETTERS && stem.ends_with(['е', 'и', 'й', 'ь', 'ю']) {
+        stem.pop();
+    }
+    stem
 }
+
+/// Shorter stems may be names that differ in just that letter.
+const SOFT_STEM_LETTERS: usize = 6;
 
 const WORD_BYTES_MAX: usize = 80;
 

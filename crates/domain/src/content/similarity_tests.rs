@@ -15,6 +15,7 @@ fn inflected_words_have_one_stem() {
     assert_eq!(stem("лесобазе"), stem("лесобазы"));
     assert_eq!(stem("широтная"), stem("широтной"));
     assert_eq!(stem("ошейник"), stem("ошейником"));
+    assert_eq!(stem("галерея"), stem("галереи"));
 }
 
 #[test]

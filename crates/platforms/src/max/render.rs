@@ -92,7 +92,7 @@ fn send(
         draft.buttons = buttons;
     }
     let first = publish::options(settings, reply_to);
-    let mut parts = publish::parts(target, drafts, &first, &publish::following(&first));
+    let mut parts = publish::parts(PLATFORM, target, drafts, &first, &publish::following(&first))?;
     let mut notes = picked.notes;
     match (settings.pin, settings.chat_kind) {
         (true, ChatKind::Private) => notes.push("pin left out: MAX pins nothing in dialogues".to_owned()),

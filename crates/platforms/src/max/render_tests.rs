@@ -269,6 +269,27 @@ fn follow_ups_go_message_by_message() {
 }
 
 #[test]
+fn a_post_of_too_many_messages_is_refused() {
+    let settings = ChannelSettings { max_media: 1000, ..channel() };
+    let message = post("x", media(MediaKind::Document, 1..=101));
+    check(
+        &message,
+        &settings,
+        &expect![[r#"
+        error: max: the post needs 101 messages, 100 at most: set overflow = "cut" or a lower max_media
+    "#]],
+    );
+    let long = ChannelSettings { overflow: Overflow::Split, ..channel() };
+    check(
+        &Message::text("слово ".repeat(100_000)),
+        &long,
+        &expect![[r#"
+        error: max: the post needs 150 messages, 100 at most: set overflow = "cut" or a lower max_media
+    "#]],
+    );
+}
+
+#[test]
 fn targets_are_checked() {
     assert_eq!(target("-70000000000001").ok(), Some(Target::Chat(-70_000_000_000_001)));
     assert_eq!(target("user:55").ok(), Some(Target::User(55)));

@@ -11,7 +11,7 @@ use super::errors::classify;
 use super::wire::{self, Call};
 use super::{Max, NAME};
 use crate::incoming::Callback;
-use crate::media::{File, MediaHandle, Supply, file_of, supply};
+use crate::media::{File, MediaHandle, Supply, file_of, is_lost, left_out, supply};
 use crate::part::{MediaItem, Part, Target};
 use crate::platform::{Account, Deadlines, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
@@ -36,32 +36,39 @@ impl Max {
             }
             Part::Media(part) => match out.attach(&part.items).await {
                 Err(report) => report,
-                Ok(attached) => {
+                Ok(attached) if attached.entries.is_empty() && part.caption.is_none() => {
+                    attached.nothing(account)
+                }
+                Ok(mut attached) => {
                     let text = part.caption.as_ref();
-                    let call =
-                        wire::publish(&part.target, text, attached.entries, &part.buttons, &part.options);
-                    Report { handles: attached.handles, ..out.finish(Purpose::Send, call).await }
+                    let entries = std::mem::take(&mut attached.entries);
+                    let call = wire::publish(&part.target, text, entries, &part.buttons, &part.options);
+                    attached.onto(out.finish(Purpose::Send, call).await)
                 }
             },
             Part::Edit(part) if part.buttons.is_empty() => {
-                out.finish(Purpose::Edit, wire::edit(&part.id, &part.text, None, &part.buttons)).await
+                let call = wire::edit(&part.id, &part.text, None, &part.buttons);
+                out.finish(Purpose::Edit, call).await.about(Some(&part.id))
             }
             Part::Edit(part) => match out.attach(&part.media).await {
                 Err(report) => report,
-                Ok(attached) => {
-                    let call = wire::edit(&part.id, &part.text, Some(attached.entries), &part.buttons);
-                    Report { handles: attached.handles, ..out.finish(Purpose::Edit, call).await }
+                Ok(mut attached) => {
+                    let entries = std::mem::take(&mut attached.entries);
+                    let call = wire::edit(&part.id, &part.text, Some(entries), &part.buttons);
+                    let report = out.finish(Purpose::Edit, call).await.about(Some(&part.id));
+                    attached.onto(report)
                 }
             },
             Part::Delete(part) => match part.ids.as_slice() {
-                [id] => out.finish(Purpose::Delete, wire::delete(id)).await,
+                [id] => out.finish(Purpose::Delete, wire::delete(id)).await.about(Some(id)),
                 _ => Report::failed(account, misfit(NAME, "one message is deleted at a time")),
             },
             Part::Pin(part) => {
                 let id = sending.earlier.get(part.of_part).and_then(|ids| ids.first());
                 match (id, &part.target) {
                     (Some(id), Target::Chat(chat)) => {
-                        out.finish(Purpose::Pin, wire::pin(*chat, id, part.options.silent)).await
+                        let call = wire::pin(*chat, id, part.options.silent);
+                        out.finish(Purpose::Pin, call).await.about(Some(id))
                     }
                     _ => Report::failed(account, misfit(NAME, "the message to pin has no known id or chat")),
                 }
@@ -91,6 +98,23 @@ impl Max {
 struct Attached {
     entries: Vec<Value>,
     handles: Vec<(usize, MediaHandle)>,
+    notes: Vec<String>,
+    /// Why the last of those left out was.
+    lost: Option<Failure>,
+}
+
+impl Attached {
+    /// Nothing is left to send: the reason of the last one is the reason of all.
+    fn nothing(mut self, account: &Account) -> Report {
+        let reason = self.lost.take().unwrap_or_else(|| misfit(NAME, "none of the media can be uploaded"));
+        self.onto(Report::failed(account, reason))
+    }
+
+    fn onto(self, mut report: Report) -> Report {
+        report.handles = self.handles;
+        report.notes.extend(self.notes);
+        report
+    }
 }
 
 struct Out<'a> {
@@ -114,12 +138,11 @@ impl Out<'_> {
                     attached.entries.push(entry);
                     attached.handles.extend(handle.map(|handle| (n, handle)));
                 }
-                Err(failure) => {
-                    return Err(Report {
-                        handles: attached.handles,
-                        ..Report::failed(self.account, failure)
-                    });
+                Err(failure) if is_lost(&failure) => {
+                    attached.notes.push(left_out(item, &failure));
+                    attached.lost = Some(failure);
                 }
+                Err(failure) => return Err(attached.onto(Report::failed(self.account, failure))),
             }
         }
         Ok(attached)

@@ -211,7 +211,8 @@ async fn a_refused_upload_is_certain_and_nothing_is_sent() {
         (400, r#"{"code":"upload.error","message":"File extension is forbidden"}"#),
     ])
     .await;
-    let report = send(&server, &gallery(vec![item(MediaKind::Document, "a")])).await;
+    let Part::Media(part) = gallery(vec![item(MediaKind::Document, "a")]) else { panic!() };
+    let report = send(&server, &Part::Media(MediaPart { caption: None, ..part })).await;
     let Outcome::Failed(failure) = &report.outcome else { panic!() };
     assert_eq!((failure.code.as_str(), failure.certainty), ("upload.error", Certainty::NotSent));
     assert_eq!(server.requests().len(), 2);

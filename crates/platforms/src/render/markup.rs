@@ -54,7 +54,7 @@ pub struct Style {
 pub struct Href(Arc<str>);
 
 /// What links may begin with: the web, and the addresses that only the operator's template can hold.
-const SCHEMES: [&str; 3] = ["tg://", "max://", "mailto:"];
+const SCHEMES: [&str; 2] = ["tg://", "max://"];
 
 impl Href {
     pub fn new(address: &str) -> Option<Href> {

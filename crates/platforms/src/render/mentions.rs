@@ -36,10 +36,14 @@ pub fn body_runs(message: &Message, text: &str) -> Vec<Run> {
 
 /// `[id1|Анна]` at the start of a text, and where it ends.
 fn mention(text: &str) -> Option<(Run, usize)> {
-    let end = text.bytes().take(MENTION_BYTES_MAX).position(|byte| byte == b']')?;
+    // Another bracket ends the search: a wall of brackets is read once, not once per bracket.
+    let end = text.bytes().take(MENTION_BYTES_MAX).skip(1).position(|byte| b"[]\n".contains(&byte))? + 1;
+    if text.as_bytes()[end] != b']' {
+        return None;
+    }
     let (target, words) = text.get(1..end)?.split_once('|')?;
     let words = words.trim();
-    if words.is_empty() || words.contains(['[', '\n']) {
+    if words.is_empty() {
         return None;
     }
     let page = ["id", "club", "public", "event"].iter().find_map(|kind| target.strip_prefix(kind));

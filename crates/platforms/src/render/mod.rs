@@ -14,11 +14,17 @@ pub mod tags;
 pub mod template;
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod docs_tests;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 pub(crate) mod reader;
 #[cfg(test)]
 pub(crate) mod samples;
+#[cfg(test)]
+mod sandbox_tests;
 #[cfg(test)]
 mod template_tests;
 
@@ -116,6 +122,13 @@ pub fn messages(
 ) -> Result<Vec<Vec<Run>>, RenderError> {
     if is_blank(&words(&runs)) {
         return Ok(Vec::new());
+    }
+    if settings.overflow == Overflow::Split {
+        // A text that cannot fit is not taken apart first.
+        let parts = ruler.visible.unit.count(&words(&runs)).div_ceil(ruler.visible.max);
+        if parts > PARTS_MAX {
+            return Err(RenderError::TooManyParts { platform, parts });
+        }
     }
     let pieces = match settings.overflow {
         Overflow::Cut => vec![cut(platform, fit::cut_body(runs, settings.body_max), ruler)?],

@@ -395,3 +395,28 @@ fn any_template() -> impl Strategy<Value = String> {
     ];
     prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..12).prop_map(|pieces| pieces.concat())
 }
+
+#[test]
+fn every_post_of_the_corpus_renders_everywhere() {
+    let corpus = include_str!("../../../domain/testdata/pets-dev.jsonl");
+    let posts: Vec<serde_json::Value> =
+        corpus.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(posts.len() >= 100, "the corpus is gone");
+    for post in posts {
+        let origin = Origin {
+            source: "vk".into(),
+            owner_id: post["owner_id"].as_i64(),
+            post_id: post["post_id"].as_i64(),
+            ..Origin::default()
+        };
+        let text = post["text"].as_str().unwrap_or_default();
+        let message = Message { origin: Some(origin), ..Message::text(text) };
+        let link = message.source_link().unwrap();
+        for voice in voices() {
+            let settings = settings(&voice, Overflow::Cut, 3500);
+            let parts = (voice.render)(&Action::Send, &message, &settings).unwrap().parts;
+            parts.iter().for_each(|part| check_limits(&voice, part));
+            assert!(seen(&parts)[0].contains(&link), "{text}");
+        }
+    }
+}

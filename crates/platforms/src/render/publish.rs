@@ -1,8 +1,8 @@
 //! Requests made of fitted words, media and buttons: new ones, and those that change what is published.
 
 use crate::part::{
-    ChannelSettings, DeletePart, EditPart, Fitted, Keyboard, MediaItem, MediaPart, Overflow, Part, PinPart,
-    Published, RenderError, SendOptions, Shape, Target, TextPart,
+    ChannelSettings, DeletePart, EditPart, Fitted, Keyboard, MediaItem, MediaPart, Overflow, PARTS_MAX, Part,
+    PinPart, Published, RenderError, SendOptions, Shape, Target, TextPart,
 };
 use crate::render::fit::{self, Ruler};
 use crate::render::markup::{Role, Run, write};
@@ -51,7 +51,16 @@ pub fn empty(platform: &'static str, notes: &[String]) -> RenderError {
 }
 
 /// The drafts as requests, in order. A draft without words and media is none.
-pub fn parts(target: &Target, drafts: Vec<Draft>, first: &SendOptions, next: &SendOptions) -> Vec<Part> {
+pub fn parts(
+    platform: &'static str,
+    target: &Target,
+    drafts: Vec<Draft>,
+    first: &SendOptions,
+    next: &SendOptions,
+) -> Result<Vec<Part>, RenderError> {
+    if drafts.len() > PARTS_MAX {
+        return Err(RenderError::TooManyParts { platform, parts: drafts.len() });
+    }
     let mut parts = Vec::with_capacity(drafts.len());
     for Draft { words, items, buttons } in drafts {
         let (target, options) = (target.clone(), if parts.is_empty() { first.clone() } else { next.clone() });
@@ -63,7 +72,7 @@ pub fn parts(target: &Target, drafts: Vec<Draft>, first: &SendOptions, next: &Se
             (None, true) => {}
         }
     }
-    parts
+    Ok(parts)
 }
 
 /// The pin of a delivery's first part.

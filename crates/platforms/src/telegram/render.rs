@@ -96,7 +96,7 @@ fn send(
         picked.notes.push("buttons left out: an album without words cannot have any".to_owned());
     }
     let first = publish::options(settings, reply_to);
-    let mut parts = publish::parts(target, drafts, &first, &publish::following(&first));
+    let mut parts = publish::parts(PLATFORM, target, drafts, &first, &publish::following(&first))?;
     if settings.pin {
         parts.push(publish::pin(target, &first));
     }

@@ -1,19 +1,19 @@
 //! Sending to Telegram: one part, one request, one outcome.
 
 use domain::message::MediaKind;
-use domain::outcome::{Failure, Outcome, Sent};
+use domain::outcome::{Failure, Outcome, Scope, Sent};
 use serde_json::{Map, Value, json};
 
 use super::errors::classify;
 use super::wire::{self, Call};
 use super::{NAME, Telegram};
 use crate::incoming::Callback;
-use crate::media::supply;
-use crate::part::{MediaPart, Part, Target};
+use crate::media::{is_lost, left_out, supply};
+use crate::part::{Fitted, MediaPart, Part, Target, TextPart};
 use crate::platform::{Account, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
 use crate::transport::{Exchange, Method, Payload, Request, Trouble, TroubleKind};
-use crate::verdict::{Purpose, Verdict};
+use crate::verdict::{Purpose, Verdict, permanent};
 
 impl Telegram {
     pub(super) async fn send_part(
@@ -31,7 +31,9 @@ impl Telegram {
             Part::Edit(part) => match part.id.parse() {
                 Ok(id) => {
                     let call = wire::edit(part, id);
-                    finish(network, account, sending, Purpose::Edit, call, &part.target, &[]).await
+                    let report =
+                        finish(network, account, sending, Purpose::Edit, call, &part.target, &[]).await;
+                    report.about(Some(&part.id))
                 }
                 Err(_) => {
                     Report::failed(account, misfit(NAME, "the id of the message to edit is not a number"))
@@ -42,7 +44,9 @@ impl Telegram {
                 match ids {
                     Ok(ids) => {
                         let call = wire::delete(part, &ids);
-                        finish(network, account, sending, Purpose::Delete, call, &part.target, &[]).await
+                        let report =
+                            finish(network, account, sending, Purpose::Delete, call, &part.target, &[]).await;
+                        report.about(part.ids.first())
                     }
                     Err(_) => {
                         Report::failed(account, misfit(NAME, "an id of a message to delete is not a number"))
@@ -50,15 +54,13 @@ impl Telegram {
                 }
             }
             Part::Pin(part) => {
-                let id = sending
-                    .earlier
-                    .get(part.of_part)
-                    .and_then(|ids| ids.first())
-                    .and_then(|id| id.parse().ok());
-                match id {
+                let named = sending.earlier.get(part.of_part).and_then(|ids| ids.first());
+                match named.and_then(|id| id.parse().ok()) {
                     Some(id) => {
                         let call = wire::pin(part, id);
-                        finish(network, account, sending, Purpose::Pin, call, &part.target, &[]).await
+                        let report =
+                            finish(network, account, sending, Purpose::Pin, call, &part.target, &[]).await;
+                        report.about(named)
                     }
                     None => Report::failed(account, misfit(NAME, "the message to pin has no known id")),
                 }
@@ -89,16 +91,45 @@ impl Telegram {
 }
 
 async fn send_media(network: &Network, account: &Account, sending: Sending<'_>, part: &MediaPart) -> Report {
+    let mut notes = Vec::new();
     let mut supplies = Vec::with_capacity(part.items.len());
-    for item in &part.items {
+    let mut kept = MediaPart { items: Vec::new(), ..part.clone() };
+    let mut indices = Vec::new();
+    for (n, item) in part.items.iter().enumerate() {
         match supply(sending.media, item).await {
-            Ok(supply) => supplies.push(supply),
+            Ok(supply) => {
+                supplies.push(supply);
+                kept.items.push(item.clone());
+                indices.push(n);
+            }
+            Err(failure) if is_lost(&failure) => notes.push(left_out(item, &failure)),
             Err(failure) => return Report::failed(account, failure),
         }
     }
-    let kinds: Vec<MediaKind> = part.items.iter().map(|item| item.send_as).collect();
-    let call = wire::media(part, supplies);
-    finish(network, account, sending, Purpose::Send, call, &part.target, &kinds).await
+    let call = match (kept.items.is_empty(), &part.caption) {
+        (false, _) => wire::media(&kept, supplies),
+        (true, Some(caption)) => wire::text(&words_alone(part, caption)),
+        (true, None) => {
+            let failure = permanent(Scope::Delivery, "media_missing", "none of the media can be had");
+            return Report { notes, ..Report::failed(account, failure) };
+        }
+    };
+    let kinds: Vec<MediaKind> = kept.items.iter().map(|item| item.send_as).collect();
+    let mut report = finish(network, account, sending, Purpose::Send, call, &part.target, &kinds).await;
+    // Handles are told by the index in the part as it was given.
+    report.handles.iter_mut().for_each(|(n, _)| *n = indices[*n]);
+    report.notes.extend(notes);
+    report
+}
+
+/// A caption whose media are all lost still fits a message: captions are shorter.
+fn words_alone(part: &MediaPart, caption: &Fitted) -> TextPart {
+    TextPart {
+        target: part.target.clone(),
+        text: caption.clone(),
+        buttons: part.buttons.clone(),
+        options: part.options.clone(),
+    }
 }
 
 async fn finish(

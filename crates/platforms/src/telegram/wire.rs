@@ -25,7 +25,7 @@ impl Call {
 pub(super) fn text(part: &TextPart) -> Call {
     let mut fields = message_fields(&part.target, &part.options, &part.buttons);
     put_text(&mut fields, "text", &part.text);
-    fields.insert("link_preview_options".into(), json!({ "is_disabled": !part.options.preview }));
+    put_preview(&mut fields, &part.options);
     Call::json("sendMessage", fields)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn edit(part: &EditPart, message_id: i64) -> Call {
     match part.shape {
         Shape::Text => {
             put_text(&mut fields, "text", &part.text);
-            fields.insert("link_preview_options".into(), json!({ "is_disabled": !part.options.preview }));
+            put_preview(&mut fields, &part.options);
             Call::json("editMessageText", fields)
         }
         Shape::Caption | Shape::Media => {
@@ -151,6 +151,13 @@ fn message_fields(target: &Target, options: &SendOptions, buttons: &Keyboard) ->
     }
     put_keyboard(&mut fields, buttons);
     fields
+}
+
+/// Previews are on unless they are switched off.
+fn put_preview(fields: &mut Map<String, Value>, options: &SendOptions) {
+    if !options.preview {
+        fields.insert("link_preview_options".into(), json!({ "is_disabled": true }));
+    }
 }
 
 fn chat_id(target: &Target) -> Value {

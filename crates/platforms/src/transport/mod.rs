@@ -67,7 +67,7 @@ impl Route {
 
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let proxy = self.proxy.as_ref().map(|_| "[secret]");
+        let proxy = self.proxy.as_ref().map(|_| crate::secret::REDACTED);
         f.debug_struct("Route").field("proxy", &proxy).field("extra_roots", &self.extra_roots).finish()
     }
 }

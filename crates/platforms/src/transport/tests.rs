@@ -237,3 +237,34 @@ async fn neither_trouble_nor_request_nor_route_prints_an_address() {
     let printed = format!("{trouble} {trouble:?} {request:?} {route:?} {:?}", Transport::new());
     assert!(!printed.contains("canary") && !printed.contains("7700000001"), "{printed}");
 }
+
+#[tokio::test]
+async fn a_stray_second_answer_never_becomes_the_answer_of_the_next_request() {
+    let mine = http(200, "application/json", r#"{"answer":1}"#);
+    let stray = http(200, "application/json", r#"{"answer":"stray"}"#);
+    let other = http(200, "application/json", r#"{"answer":2}"#);
+    let server = RawServer::start(vec![Act::BytesThenHang([mine, stray].concat()), Act::Bytes(other)]).await;
+    let transport = Transport::new();
+    let first = transport.send(&Route::default(), post(&server.url("/1"), PATIENT)).await.unwrap();
+    assert_eq!(first.bytes(), br#"{"answer":1}"#);
+    match transport.send(&Route::default(), post(&server.url("/2"), PATIENT)).await {
+        Ok(second) => assert_eq!(second.bytes(), br#"{"answer":2}"#),
+        Err(trouble) => assert_eq!(trouble.certainty, Certainty::Unknown),
+    }
+}
+
+#[tokio::test]
+async fn odd_http_is_read_or_ambiguous_but_never_believed_half() {
+    let old = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"ok\":true}".to_vec();
+    let answer = exchange_with(vec![Act::Bytes(old)], PATIENT).await.unwrap();
+    assert_eq!(answer.body, Body::Whole(Bytes::from_static(b"{\"ok\":true}")));
+
+    let bad_chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ok\"\r\nZZ\r\n".to_vec();
+    let answer = exchange_with(vec![Act::Bytes(bad_chunk)], PATIENT).await.unwrap();
+    assert!(matches!(answer.body, Body::Cut { why: Cut::Broken, .. }));
+
+    let headers: String = (0..10_000).map(|n| format!("X-{n}: 1\r\n")).collect();
+    let many = format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 2\r\n\r\n{{}}").into_bytes();
+    let trouble = exchange_with(vec![Act::Bytes(many)], PATIENT).await.unwrap_err();
+    assert_eq!(trouble.certainty, Certainty::Unknown);
+}

@@ -106,7 +106,7 @@ fn send(
         drafts.iter_mut().for_each(|draft| name_file(draft, message));
     }
     let first = publish::options(settings, reply_to);
-    let parts = publish::parts(target, drafts, &first, &following(target, &first));
+    let parts = publish::parts(PLATFORM, target, drafts, &first, &following(target, &first))?;
     Ok(pinned(Rendered { parts, notes }, settings, target, &first))
 }
 

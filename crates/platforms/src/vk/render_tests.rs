@@ -51,6 +51,20 @@ fn a_post_is_plain_text_whose_mentions_are_disarmed() {
 }
 
 #[test]
+fn a_break_inside_a_word_bares_no_mention() {
+    let settings = ChannelSettings {
+        template: Some("{{ body }}".into()),
+        body_max: 10_000,
+        overflow: Overflow::Split,
+        ..conversation()
+    };
+    let message = Message::text(format!("{}@all", "я".repeat(MESSAGE_MAX - 1)));
+    let Ok(rendered) = render(&Action::Send, &message, &settings) else { panic!("not rendered") };
+    let Some(Part::Text(last)) = rendered.parts.last() else { panic!("{rendered:?}") };
+    assert_eq!(last.text.as_str(), "@\u{2060}all");
+}
+
+#[test]
 fn twelve_pictures_with_a_long_text_are_two_posts() {
     let message = post(&russian(3000), media(MediaKind::Photo, 1..=12));
     check_outline(

@@ -11,7 +11,7 @@ use super::upload::{Place, upload};
 use super::wire::{self, Call, Content};
 use super::{NAME, Vk};
 use crate::incoming::Callback;
-use crate::media::MediaHandle;
+use crate::media::{MediaHandle, is_lost, left_out};
 use crate::part::{Fitted, Keyboard, MediaItem, Part, SendOptions, Target};
 use crate::platform::{Account, Deadlines, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
@@ -33,8 +33,9 @@ impl Vk {
             }
             Part::Media(part) => match out.attach(&part.target, &part.items).await {
                 Err(report) => report,
-                Ok(attached) if attached.names.is_empty() && part.caption.is_none() => attached
-                    .onto(Report::failed(account, misfit(NAME, "this token can upload none of the media"))),
+                Ok(attached) if attached.names.is_empty() && part.caption.is_none() => {
+                    attached.nothing(account)
+                }
                 Ok(attached) => {
                     out.publish(&part.target, part.caption.as_ref(), &part.buttons, &part.options, attached)
                         .await
@@ -44,16 +45,18 @@ impl Vk {
                 Err(report) => report,
                 Ok(attached) => {
                     let call = wire::edit(part, &attached.names);
-                    attached.onto(out.finish(Purpose::Edit, call).await)
+                    attached.onto(out.finish(Purpose::Edit, call).await.about(Some(&part.id)))
                 }
             },
-            Part::Delete(part) => out.finish(Purpose::Delete, wire::delete(part)).await,
+            Part::Delete(part) => {
+                out.finish(Purpose::Delete, wire::delete(part)).await.about(part.ids.first())
+            }
             Part::Pin(part) => {
                 let id = sending.earlier.get(part.of_part).and_then(|ids| ids.first());
                 match (id, &part.target) {
                     (Some(id), Target::Wall(owner)) => {
                         let call = Call::new("wall.pin").with("owner_id", owner).with("post_id", id);
-                        out.finish(Purpose::Pin, call).await
+                        out.finish(Purpose::Pin, call).await.about(Some(id))
                     }
                     _ => Report::failed(account, misfit(NAME, "the post to pin has no known id")),
                 }
@@ -88,9 +91,17 @@ struct Attached {
     names: Vec<String>,
     handles: Vec<(usize, MediaHandle)>,
     notes: Vec<String>,
+    /// Why the last of those left out was.
+    lost: Option<Failure>,
 }
 
 impl Attached {
+    /// Nothing is left to send: the reason of the last one is the reason of all.
+    fn nothing(mut self, account: &Account) -> Report {
+        let reason = self.lost.take().unwrap_or_else(|| misfit(NAME, "none of the media can be uploaded"));
+        self.onto(Report::failed(account, reason))
+    }
+
     fn onto(self, mut report: Report) -> Report {
         report.handles = self.handles;
         report.notes.extend(self.notes);
@@ -153,6 +164,10 @@ impl Out<'_> {
                 Err(failure) if is_wrong_token_kind(&failure) => {
                     let note = format!("{} left out: this kind of VK token cannot upload it", item.send_as);
                     attached.notes.push(note);
+                }
+                Err(failure) if is_lost(&failure) => {
+                    attached.notes.push(left_out(item, &failure));
+                    attached.lost = Some(failure);
                 }
                 Err(failure) => return Err(attached.onto(Report::failed(self.account, failure))),
             }

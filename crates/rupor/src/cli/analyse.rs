@@ -78,7 +78,7 @@ fn one_text(command: &Analyse, text: &str, out: &mut impl Write) -> anyhow::Resu
         writeln!(out)?;
         return Ok(());
     }
-    show(&post, &analysis.facts, command.date != 0, out)
+    show(&analysis, command.date != 0, out)
 }
 
 fn whole_file(command: &Analyse, file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
@@ -193,6 +193,7 @@ fn evidence(facts: &Facts, decision: Option<&CaseDecision>) -> Value {
         "pet_name": names,
         "when": first(facts.when.as_ref().map(|fact| fact.evidence.as_slice())),
         "case": decision.map(|decision| &decision.reasons),
+        "related": decision.map(|decision| &decision.related).filter(|related| !related.is_empty()),
     })
 }
 
@@ -202,7 +203,8 @@ const WORDS: Style = AnsiColor::Yellow.on_default();
 const RULE: Style = Style::new().dimmed();
 
 /// Facts for people: a line each, with the words they came from and the rule that read them.
-fn show(post: &Post, facts: &Facts, dated: bool, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(analysis: &Analysis, dated: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    let facts = &analysis.facts;
     let mut row = |name: &str, value: &str, evidence: &[Evidence]| -> io::Result<()> {
         write!(out, "{NAME}{name:<10}{NAME:#} {VALUE}{value}{VALUE:#}")?;
         for item in evidence {
@@ -251,7 +253,7 @@ fn show(post: &Post, facts: &Facts, dated: bool, out: &mut impl Write) -> anyhow
         let name = serde_json::to_value(flag.value).context("naming a flag")?;
         row("flag", name.as_str().unwrap_or_default(), &flag.evidence)?;
     }
-    let print = content::fingerprint::fingerprint(facts, &content::analyse(post).cleaned, false);
+    let print = content::fingerprint::fingerprint(facts, &analysis.cleaned, false);
     row("print", print.as_deref().unwrap_or("none"), &[])?;
     Ok(())
 }

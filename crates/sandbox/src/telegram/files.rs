@@ -301,9 +301,27 @@ fn stored(core: &Core, bytes: &Bytes, name: &str, kind: FileKind, bot: i64) -> R
         height,
         duration: 0,
         name: name.rsplit(['/', '\\']).next().unwrap_or_default().chars().take(60).collect(),
-        mime: stored.mime.to_owned(),
+        mime: mime(stored.mime, name).to_owned(),
         url: String::new(),
     })
+}
+
+/// The type by the bytes, or, where they tell nothing, by the name.
+fn mime(sniffed: &'static str, name: &str) -> &'static str {
+    if sniffed != "application/octet-stream" {
+        return sniffed;
+    }
+    match name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).as_deref() {
+        Some("txt" | "log") => "text/plain",
+        Some("csv") => "text/csv",
+        Some("html" | "htm") => "text/html",
+        Some("json") => "application/json",
+        Some("mp3") => "audio/mpeg",
+        Some("mp4") => "video/mp4",
+        Some("doc") => "application/msword",
+        Some("docx") => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        _ => sniffed,
+    }
 }
 
 fn check_picture(width: u32, height: u32) -> Result<(), ApiError> {
@@ -325,13 +343,14 @@ pub fn get_file(core: &Core, id: &str, bot: i64) -> Result<Value, ApiError> {
     if file.bytes > 20 << 20 {
         return Err(ApiError::bad("file is too big"));
     }
-    if core.media.get(&file.sha256).is_none() {
+    let Some(stored) = core.media.get(&file.sha256) else {
         return Err(ApiError::bad("wrong file_id or the file is temporarily unavailable"));
-    }
+    };
     Ok(serde_json::json!({
         "file_id": id,
         "file_unique_id": file.unique_id(),
-        "file_size": file.bytes,
+        // All sizes of a photo are the one file that was uploaded.
+        "file_size": stored.bytes.len(),
         "file_path": file.path(),
     }))
 }

@@ -306,6 +306,7 @@ fn rights() -> Value {
         "can_post_stories",
         "can_edit_stories",
         "can_delete_stories",
+        "can_send_welcome_messages",
     ];
     names
         .iter()

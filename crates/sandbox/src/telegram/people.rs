@@ -348,6 +348,7 @@ fn administrator(place: &Place) -> Value {
         "can_post_stories",
         "can_edit_stories",
         "can_delete_stories",
+        "can_send_welcome_messages",
     ] {
         rights[right] = true.into();
     }
@@ -375,6 +376,8 @@ pub fn permissions(allowed: bool) -> Value {
         "can_send_polls",
         "can_send_other_messages",
         "can_add_web_page_previews",
+        "can_react_to_messages",
+        "can_edit_tag",
         "can_change_info",
         "can_invite_users",
         "can_pin_messages",

@@ -1,74 +1,231 @@
-//! Vk is not built yet: every request is answered honestly with 501.
+//! VK: walls, messages, uploads, the Bots Long Poll and the Callback API, as the platform sheet describes them.
+//!
+//! `call` reads a request, `methods` lists what can be called and by which kind of token, and one file per
+//! subject does the work. Everything that VK remembers is in `state`, behind one lock that is never held
+//! across an await. Events leave through `events` for `longpoll` and `callback`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 
-use crate::core::Core;
+use crate::core::{Core, SharedCore};
 use crate::faults::{Fault, Kind};
 use crate::platform::{Name, Platform, Target};
 use crate::registry::{Account, Chat};
-use crate::reply::{Refusal, Reply, Response};
+use crate::reply::{Effect, Refusal, Reply, Response};
 use crate::request::{Head, Request};
+
+mod args;
+mod attachments;
+mod call;
+mod callback;
+mod comments;
+mod control;
+mod dialogs;
+mod errors;
+mod events;
+mod execute;
+mod groups;
+mod history;
+mod inject;
+mod keyboard;
+mod longpoll;
+mod messages;
+mod methods;
+mod people;
+mod photos;
+mod posts;
+mod publish;
+mod script;
+mod state;
+mod tokens;
+mod trouble;
+mod uploads;
+mod wall;
+
+use args::{Args, Version};
+use call::Call;
+use errors::ApiError;
+use state::State;
+use tokens::Caller;
 
 /// The platform.
 #[derive(Debug)]
 pub struct Vk {
-    #[expect(dead_code, reason = "everything that will be built here needs it")]
-    core: Arc<Core>,
+    core: SharedCore,
+    state: Arc<Mutex<State>>,
+}
+
+/// One method call on its way.
+#[derive(Debug)]
+pub struct Ctx<'a> {
+    pub core: &'a SharedCore,
+    pub state: &'a mut State,
+    /// For what happens later, such as a postponed post.
+    pub shared: &'a Arc<Mutex<State>>,
+    pub caller: &'a Caller,
+    pub args: &'a Args,
+    pub version: Version,
+    pub now_ms: i64,
+}
+
+impl Ctx<'_> {
+    pub fn now_s(&self) -> i64 {
+        self.now_ms.div_euclid(1000)
+    }
+}
+
+/// What a method call came to.
+#[derive(Clone, Debug)]
+pub struct Done {
+    pub response: Value,
+    pub effect: Effect,
+}
+
+impl Done {
+    /// An answer without anything new for readers.
+    pub fn new(response: impl Into<Value>) -> Done {
+        Done { response: response.into(), effect: Effect::done() }
+    }
+
+    /// An answer and what readers see because of it.
+    pub fn visible(response: impl Into<Value>, visible_id: impl Into<Value>, media: Vec<Value>) -> Done {
+        Done { response: response.into(), effect: Effect { media, ..Effect::visible(visible_id) } }
+    }
+}
+
+pub fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Vk {
+    fn account(&self, token: &str) -> Option<Arc<Account>> {
+        self.core.registry.account(Name::Vk, token, |blank| self.complete_account(blank))
+    }
+
+    /// Runs one method call and words its answer.
+    fn method(&self, call: &call::MethodCall) -> Reply {
+        match self.run(call) {
+            Ok(done) => {
+                let body = match call.name.as_str() {
+                    // A script brings its own envelope, with the errors of its calls.
+                    "execute" => done.response,
+                    _ => serde_json::json!({ "response": done.response }),
+                };
+                Reply { response: Response::json(200, &body), effect: done.effect }
+            }
+            Err(error) => Reply::refused(error.response(&call.name, &call.args.texts)),
+        }
+    }
+
+    fn run(&self, call: &call::MethodCall) -> Result<Done, ApiError> {
+        if !matches!(call.verb.as_str(), "GET" | "POST") {
+            return Err(ApiError::plain(9999));
+        }
+        let entry = methods::find(&call.name).ok_or_else(|| ApiError::plain(3))?;
+        let v = call.args.text("v").ok_or_else(|| ApiError::new(8, "v (version) is required"))?;
+        let version = Version::parse(v).ok_or_else(|| ApiError::new(8, "v (version) is incorrect"))?;
+        let token = call.token.as_deref().ok_or_else(|| ApiError::new(5, "no access_token passed."))?;
+        let account = self.account(token).ok_or_else(|| ApiError::new(5, "invalid access_token (4)."))?;
+        let mut caller = Caller::new(account);
+        methods::admit(entry, &caller)?;
+        let now_ms = self.core.clock.now_ms();
+        methods::throttle(&self.core, entry, &caller, now_ms)?;
+        let mut state = locked(&self.state);
+        if let (tokens::Kind::Full, Some(group)) = (caller.kind, state.bound.get(token)) {
+            caller.group = *group;
+        }
+        publish::publish_due(&self.core, &mut state, now_ms.div_euclid(1000));
+        (entry.run)(&mut Ctx {
+            core: &self.core,
+            state: &mut state,
+            shared: &self.state,
+            caller: &caller,
+            args: &call.args,
+            version,
+            now_ms,
+        })
+    }
 }
 
 impl Platform for Vk {
-    type Call = ();
+    type Call = Call;
 
     const NAME: Name = Name::Vk;
-    const BODY_BYTES_MAX: usize = 64 << 20;
-    const ACCOUNT_FIELDS: &'static [&'static str] = &[];
-    const CHAT_FIELDS: &'static [&'static str] = &[];
+    /// Documents may have 200 MB.
+    const BODY_BYTES_MAX: usize = 201 << 20;
+    const ACCOUNT_FIELDS: &'static [&'static str] = tokens::ACCOUNT_FIELDS;
+    const CHAT_FIELDS: &'static [&'static str] = control::CHAT_FIELDS;
 
     fn new(core: Arc<Core>) -> Vk {
-        Vk { core }
+        Vk { core, state: Arc::default() }
     }
 
     fn target(&self, head: &Head) -> Target {
-        Target { method: format!("{} {}", head.method, head.path), ..Target::default() }
+        call::target(self, head)
     }
 
-    fn read(&self, request: Request) -> (Target, ()) {
-        (self.target(&request.head), ())
+    fn read(&self, request: Request) -> (Target, Call) {
+        call::read(self, request)
     }
 
-    async fn handle(&self, (): ()) -> Reply {
-        Reply::refused(Response::text(501, "the sandbox does not speak vk yet"))
+    async fn handle(&self, call: Call) -> Reply {
+        match call {
+            Call::Method(call) => self.method(&call),
+            Call::Upload(upload) => uploads::receive(&self.core, &self.state, &upload),
+            Call::Poll(poll) => longpoll::check(&self.core, &self.state, &poll).await,
+            Call::Photo { head, reference } => {
+                let response = photos::serve(&self.core, &head, &reference).await;
+                Reply { effect: Effect { accepted: response.status == 200, ..Effect::default() }, response }
+            }
+            Call::Doc { sha256 } => uploads::download(&self.core, &sha256),
+            Call::Captcha { sid } => {
+                Reply::done(Response::file("image/jpeg", self.core.pictures.jpeg(&format!("captcha{sid}"))))
+            }
+            Call::TooLarge => Reply::refused(Response::text(413, "Request Entity Too Large")),
+            Call::Unknown => Reply::refused(Response::text(404, "Not Found")),
+        }
     }
 
-    fn fault_answer(&self, _fault: &Fault, _target: &Target) -> Option<Response> {
-        None
+    fn fault_answer(&self, fault: &Fault, target: &Target) -> Option<Response> {
+        trouble::answer(&self.core, fault, target)
     }
 
     fn knows_update_fault(&self, _kind: Kind) -> bool {
-        false
+        true
     }
 
-    fn inject(&self, _update: Map<String, Value>, _account: Option<&str>) -> Result<Value, Refusal> {
-        Err(Refusal::bad("the sandbox does not speak vk yet"))
+    fn inject(&self, update: Map<String, Value>, account: Option<&str>) -> Result<Value, Refusal> {
+        inject::inject(self, update, account)
     }
 
     fn complete_account(&self, account: Account) -> Result<Account, Refusal> {
-        Ok(account)
+        let account = tokens::complete(&self.core, account)?;
+        people::introduce(&self.core, &self.state, account)
     }
 
     fn complete_chat(&self, chat: Chat) -> Result<Chat, Refusal> {
-        Ok(chat)
+        control::complete_chat(self, chat)
     }
 
     fn canonical_chat(&self, chat: &Value) -> Value {
-        chat.clone()
+        control::canonical_chat(self, chat)
+    }
+
+    fn walls(&self, method: &str, owner: &str, post: Option<&str>, body: Value) -> Result<Value, Refusal> {
+        control::walls(self, method, owner, post, body)
     }
 
     fn stats(&self) -> Map<String, Value> {
-        Map::new()
+        let state = locked(&self.state);
+        let mut stats = Map::new();
+        stats.insert("walls".into(), state.walls.len().into());
+        stats.insert("photos".into(), state.files.photos.len().into());
+        stats.insert("communities".into(), state.groups.len().into());
+        stats
     }
 
-    fn reset(&self) {}
+    fn reset(&self) {
+        locked(&self.state).reset();
+    }
 }

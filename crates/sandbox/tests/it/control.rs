@@ -69,3 +69,14 @@ async fn a_second_sandbox_on_the_same_address_does_not_start() {
     let error = sandbox::Sandbox::start(options).await.expect_err("the address is taken");
     assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
 }
+
+#[test]
+fn the_manual_tells_of_every_fault_kind_and_field() {
+    let manual = include_str!("../../../../docs/sandbox.md");
+    for (kind, _, _) in sandbox::faults::KINDS {
+        assert!(manual.contains(&format!("`{kind}`")), "{kind} is missing in docs/sandbox.md");
+    }
+    for field in sandbox::faults::FIELDS {
+        assert!(manual.contains(&format!("`{field}`")), "{field} is missing in docs/sandbox.md");
+    }
+}

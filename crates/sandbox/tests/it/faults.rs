@@ -17,7 +17,7 @@ fn hello() -> Value {
 }
 
 /// Arms a Telegram fault with further fields.
-fn arm(sandbox: &Sandbox, kind: &str, more: Value) {
+fn arm(sandbox: &Sandbox, kind: &str, more: &Value) {
     let mut body = json!({"platform": "telegram", "kind": kind, "times": 1});
     for (field, value) in more.as_object().expect("an object") {
         body[field] = value.clone();
@@ -70,7 +70,7 @@ async fn faults_that_are_answers_use_the_platforms_words() {
     ];
     for (kind, status, description) in table {
         let sandbox = any_token().await;
-        arm(&sandbox, kind, json!({}));
+        arm(&sandbox, kind, &json!({}));
         let answer = send(&sandbox).await;
         assert_eq!(answer.status, status, "{kind}");
         let expected = json!({"ok": false, "error_code": status, "description": description});
@@ -84,7 +84,7 @@ async fn faults_that_are_answers_use_the_platforms_words() {
 async fn gateway_errors_are_pages() {
     for (kind, status) in [("502", 502), ("503", 503), ("504", 504)] {
         let sandbox = any_token().await;
-        arm(&sandbox, kind, json!({"retry_after": 3}));
+        arm(&sandbox, kind, &json!({"retry_after": 3}));
         let answer = send(&sandbox).await;
         assert_eq!(answer.status, status);
         assert!(answer.head.contains("content-type: text/html"), "{}", answer.head);
@@ -97,7 +97,7 @@ async fn gateway_errors_are_pages() {
 async fn a_flood_answer_carries_whatever_wait_was_asked_for() {
     for wait in [json!(0), json!(37), json!(1_000_000_000), json!(-1), json!("12"), json!(1.5)] {
         let sandbox = any_token().await;
-        arm(&sandbox, "429", json!({"retry_after": wait}));
+        arm(&sandbox, "429", &json!({"retry_after": wait}));
         let answer = send(&sandbox).await;
         let text = wait.as_str().map_or_else(|| wait.to_string(), str::to_owned);
         assert_eq!(answer.json()["parameters"]["retry_after"], wait);
@@ -120,7 +120,7 @@ async fn kinds_of_other_platforms_are_refused_with_those_known_here() {
 #[tokio::test]
 async fn refuse_resets_before_any_of_the_body_came() {
     let sandbox = any_token().await;
-    arm(&sandbox, "refuse", json!({"method": "sendMessage"}));
+    arm(&sandbox, "refuse", &json!({"method": "sendMessage"}));
     let head = format!("POST {SEND} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n");
     assert_eq!(raw(&sandbox, head.as_bytes()).await, (vec![], End::Reset));
     check_not_accepted(&sandbox, "refuse");
@@ -129,7 +129,7 @@ async fn refuse_resets_before_any_of_the_body_came() {
 #[tokio::test]
 async fn refuse_with_a_chat_reads_the_body_to_know_it() {
     let sandbox = any_token().await;
-    arm(&sandbox, "refuse", json!({"chat": 5}));
+    arm(&sandbox, "refuse", &json!({"chat": 5}));
     let other = call(&sandbox, "POST", SEND, &json!({"chat_id": 6, "text": "x"})).await;
     assert_eq!(other.status, 200);
     assert_eq!(send_raw(&sandbox).await, (vec![], End::Reset));
@@ -139,7 +139,7 @@ async fn refuse_with_a_chat_reads_the_body_to_know_it() {
 #[tokio::test]
 async fn reset_before_read_leaves_the_rest_of_the_body_unread() {
     let sandbox = any_token().await;
-    arm(&sandbox, "reset_before_read", json!({}));
+    arm(&sandbox, "reset_before_read", &json!({}));
     // The body never becomes whole, so only a server that does not wait for it can reset.
     let part = format!("POST {SEND} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{{\"chat_id\"");
     assert_eq!(raw(&sandbox, part.as_bytes()).await, (vec![], End::Reset));
@@ -150,7 +150,7 @@ async fn reset_before_read_leaves_the_rest_of_the_body_unread() {
 #[tokio::test]
 async fn reset_after_read_reads_everything_and_does_nothing() {
     let sandbox = any_token().await;
-    arm(&sandbox, "reset_after_read", json!({}));
+    arm(&sandbox, "reset_after_read", &json!({}));
     assert_eq!(send_raw(&sandbox).await, (vec![], End::Reset));
     check_not_accepted(&sandbox, "reset_after_read");
     assert_eq!(only_row(&sandbox).text.as_deref(), Some("привет"));
@@ -159,7 +159,7 @@ async fn reset_after_read_reads_everything_and_does_nothing() {
 #[tokio::test]
 async fn hang_answers_nothing() {
     let sandbox = any_token().await;
-    arm(&sandbox, "hang", json!({"delay_ms": 20}));
+    arm(&sandbox, "hang", &json!({"delay_ms": 20}));
     assert_eq!(send_raw(&sandbox).await, (vec![], End::Closed));
     check_not_accepted(&sandbox, "hang");
 }
@@ -167,7 +167,7 @@ async fn hang_answers_nothing() {
 #[tokio::test]
 async fn a_hang_without_end_lasts_until_the_sandbox_stops() {
     let sandbox = any_token().await;
-    arm(&sandbox, "hang", json!({}));
+    arm(&sandbox, "hang", &json!({}));
     let mut socket = TcpStream::connect(sandbox.address()).await.expect("connects");
     socket.write_all(&request("POST", SEND, &hello())).await.expect("writes");
     while sandbox.core().ledger.rows(Name::Telegram).iter().all(|row| row.fault.is_none()) {
@@ -180,7 +180,7 @@ async fn a_hang_without_end_lasts_until_the_sandbox_stops() {
 #[tokio::test]
 async fn accept_then_reset_takes_effect_without_an_answer() {
     let sandbox = any_token().await;
-    arm(&sandbox, "accept_then_reset", json!({}));
+    arm(&sandbox, "accept_then_reset", &json!({}));
     assert_eq!(send_raw(&sandbox).await, (vec![], End::Reset));
     check_accepted(&sandbox, "accept_then_reset");
 }
@@ -188,7 +188,7 @@ async fn accept_then_reset_takes_effect_without_an_answer() {
 #[tokio::test]
 async fn accept_then_hang_takes_effect_without_an_answer() {
     let sandbox = any_token().await;
-    arm(&sandbox, "accept_then_hang", json!({"delay_ms": 20}));
+    arm(&sandbox, "accept_then_hang", &json!({"delay_ms": 20}));
     assert_eq!(send_raw(&sandbox).await, (vec![], End::Closed));
     check_accepted(&sandbox, "accept_then_hang");
 }
@@ -196,7 +196,7 @@ async fn accept_then_hang_takes_effect_without_an_answer() {
 #[tokio::test]
 async fn accept_then_500_takes_effect_and_says_it_failed() {
     let sandbox = any_token().await;
-    arm(&sandbox, "accept_then_500", json!({}));
+    arm(&sandbox, "accept_then_500", &json!({}));
     let answer = send(&sandbox).await;
     assert_eq!(
         (answer.status, answer.json()["description"].as_str()),
@@ -208,7 +208,7 @@ async fn accept_then_500_takes_effect_and_says_it_failed() {
 #[tokio::test]
 async fn half_body_promises_more_than_it_sends() {
     let sandbox = any_token().await;
-    arm(&sandbox, "half_body", json!({}));
+    arm(&sandbox, "half_body", &json!({}));
     let (bytes, end) = send_raw(&sandbox).await;
     let answer = parsed(&bytes);
     let promised = answer.head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
@@ -221,7 +221,7 @@ async fn half_body_promises_more_than_it_sends() {
 #[tokio::test]
 async fn slow_drip_sends_a_byte_and_then_waits() {
     let sandbox = any_token().await;
-    arm(&sandbox, "slow_drip", json!({"delay_ms": 3_600_000}));
+    arm(&sandbox, "slow_drip", &json!({"delay_ms": 3_600_000}));
     let mut socket = TcpStream::connect(sandbox.address()).await.expect("connects");
     socket.write_all(&request("POST", SEND, &hello())).await.expect("writes");
     let mut first = [0];
@@ -235,7 +235,7 @@ async fn slow_drip_sends_a_byte_and_then_waits() {
 #[tokio::test]
 async fn slow_drip_ends_with_the_whole_answer() {
     let sandbox = any_token().await;
-    arm(&sandbox, "slow_drip", json!({"delay_ms": 0}));
+    arm(&sandbox, "slow_drip", &json!({"delay_ms": 0}));
     let answer = send(&sandbox).await;
     assert_eq!((answer.status, answer.json()["result"]["text"].as_str()), (200, Some("привет")));
 }
@@ -243,7 +243,7 @@ async fn slow_drip_ends_with_the_whole_answer() {
 #[tokio::test]
 async fn garbage_is_not_http() {
     let sandbox = any_token().await;
-    arm(&sandbox, "garbage", json!({}));
+    arm(&sandbox, "garbage", &json!({}));
     let (bytes, end) = send_raw(&sandbox).await;
     assert_eq!((bytes.len(), end), (256, End::Closed));
     assert!(bytes.iter().all(|byte| *byte >= 0x80));
@@ -253,7 +253,7 @@ async fn garbage_is_not_http() {
 #[tokio::test]
 async fn wrong_shape_is_valid_json_that_means_nothing() {
     let sandbox = any_token().await;
-    arm(&sandbox, "wrong_shape", json!({}));
+    arm(&sandbox, "wrong_shape", &json!({}));
     let answer = send(&sandbox).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json().get("ok"), None);
@@ -263,7 +263,7 @@ async fn wrong_shape_is_valid_json_that_means_nothing() {
 #[tokio::test]
 async fn wrong_content_type_is_a_page_with_status_200() {
     let sandbox = any_token().await;
-    arm(&sandbox, "wrong_content_type", json!({}));
+    arm(&sandbox, "wrong_content_type", &json!({}));
     let answer = send(&sandbox).await;
     assert_eq!(answer.status, 200);
     assert!(answer.head.contains("content-type: text/html") && answer.body.starts_with(b"<html>"));
@@ -273,7 +273,7 @@ async fn wrong_content_type_is_a_page_with_status_200() {
 #[tokio::test]
 async fn truncated_gzip_cannot_be_unpacked() {
     let sandbox = any_token().await;
-    arm(&sandbox, "truncated_gzip", json!({}));
+    arm(&sandbox, "truncated_gzip", &json!({}));
     let answer = send(&sandbox).await;
     assert!(answer.head.contains("content-encoding: gzip"), "{}", answer.head);
     assert_eq!(&answer.body[..2], &[0x1f, 0x8b]);
@@ -286,7 +286,7 @@ async fn truncated_gzip_cannot_be_unpacked() {
 #[tokio::test]
 async fn whoever_follows_a_redirect_is_seen_in_the_ledger() {
     let sandbox = any_token().await;
-    arm(&sandbox, "redirect", json!({"code": 307}));
+    arm(&sandbox, "redirect", &json!({"code": 307}));
     let answer = send(&sandbox).await;
     let place = format!("http://localhost:{}/_/followed/telegram", sandbox.address().port());
     assert_eq!(answer.status, 307);
@@ -300,7 +300,7 @@ async fn whoever_follows_a_redirect_is_seen_in_the_ledger() {
 #[tokio::test]
 async fn duplicate_update_comes_twice_under_one_number() {
     let sandbox = any_token().await;
-    arm(&sandbox, "duplicate_update", json!({}));
+    arm(&sandbox, "duplicate_update", &json!({}));
     let update = json!({"account": "1:token", "chat": 5, "text": "привет"});
     sandbox.inject(Name::Telegram, &update).expect("queued");
     sandbox.inject(Name::Telegram, &update).expect("queued");
@@ -321,7 +321,7 @@ async fn wrong_secret_is_sent_once_and_then_the_right_one() {
     let url = format!("http://{}/hook", bot.local_addr().expect("an address"));
     let set = json!({"url": url, "secret_token": "s3cret"});
     assert_eq!(call(&sandbox, "POST", "/telegram/bot1:token/setWebhook", &set).await.status, 200);
-    arm(&sandbox, "wrong_secret", json!({}));
+    arm(&sandbox, "wrong_secret", &json!({}));
     sandbox
         .inject(Name::Telegram, &json!({"account": "1:token", "chat": 5, "text": "привет"}))
         .expect("queued");

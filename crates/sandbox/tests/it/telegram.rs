@@ -104,6 +104,8 @@ async fn every_way_of_writing_arguments_is_read() {
     assert_eq!(named.json()["result"]["id"], 1);
     let at_root = call(&sandbox, "POST", "/bot1:token/getMe", &Value::Null).await;
     assert_eq!(at_root.json()["result"]["is_bot"], true);
+    let doubled = call(&sandbox, "POST", "/telegram//bot1:token/GetMe", &Value::Null).await;
+    assert_eq!(doubled.json()["result"]["id"], 1);
     let encoded = call(&sandbox, "GET", "/telegram/bot1%3Atoken/test/getMe", &Value::Null).await;
     assert_eq!(encoded.json()["result"]["username"], "sandbox_1_bot");
 }

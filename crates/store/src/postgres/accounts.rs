@@ -70,8 +70,17 @@ SELECT account_id FROM found";
 const RESUME: &str = "SELECT resume_account($1, $2)";
 const RESERVE: &str = "SELECT reserve_slots($1, $2, $3)";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[DRAW_ID, INSERT_ACCOUNT, CHANGE_ACCOUNT, SET_TOKEN, SELECT_ACCOUNTS, SELECT_TOKEN, PAUSE, RESUME, RESERVE];
+pub(super) const STATEMENTS: &[&str] = &[
+    DRAW_ID,
+    INSERT_ACCOUNT,
+    CHANGE_ACCOUNT,
+    SET_TOKEN,
+    SELECT_ACCOUNTS,
+    SELECT_TOKEN,
+    PAUSE,
+    RESUME,
+    RESERVE,
+];
 
 impl Postgres {
     pub async fn create_account(&self, workspace: WorkspaceId, new: NewAccount) -> Result<AccountId> {
@@ -150,7 +159,8 @@ impl Postgres {
         require_token(&token)?;
         let sealed = self.keyring.seal_token(workspace, id, &token);
         let fingerprint = self.keyring.fingerprint(&token);
-        let changed = self.scoped(workspace, SET_TOKEN, &[&workspace.0, &id.0, &sealed, &fingerprint]).await?;
+        let changed =
+            self.scoped(workspace, SET_TOKEN, &[&workspace.0, &id.0, &sealed, &fingerprint]).await?;
         changed.map(drop).ok_or_else(|| StoreError::unknown_account(id))
     }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime,
+};
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -81,7 +83,9 @@ impl Pool {
     /// The first words of every transaction: who acts, and for whom. Everything is local to the transaction.
     pub(super) fn setup(&self, who: As) -> String {
         match (who, self.roles) {
-            (As::App(id), true) => format!("BEGIN; SET LOCAL ROLE rupor_app; SET LOCAL rupor.workspace = '{id}'"),
+            (As::App(id), true) => {
+                format!("BEGIN; SET LOCAL ROLE rupor_app; SET LOCAL rupor.workspace = '{id}'")
+            }
             (As::App(id), false) => format!("BEGIN; SET LOCAL rupor.workspace = '{id}'"),
             (As::Dispatcher, true) => "BEGIN; SET LOCAL ROLE rupor_dispatcher".to_owned(),
             // Without the roles we are the owner, whose policy asks for this word.
@@ -90,12 +94,12 @@ impl Pool {
     }
 
     /// A connection outside the pool, for listening.
-    pub(super) async fn listener(
-        &self,
-    ) -> Result<(Client, Box<dyn Messages>)> {
+    pub(super) async fn listener(&self) -> Result<(Client, Box<dyn Messages>)> {
         let config = config(&self.url)?;
-        let unreachable =
-            |error: tokio_postgres::Error| StoreError::Unreachable { address: self.address.clone(), problem: told(&error) };
+        let unreachable = |error: tokio_postgres::Error| StoreError::Unreachable {
+            address: self.address.clone(),
+            problem: told(&error),
+        };
         match tls(&config) {
             Some(tls) => {
                 let (client, connection) = config.connect(tls).await.map_err(unreachable)?;
@@ -154,7 +158,8 @@ where
     fn poll_message(
         &mut self,
         cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<std::result::Result<tokio_postgres::AsyncMessage, tokio_postgres::Error>>> {
+    ) -> std::task::Poll<Option<std::result::Result<tokio_postgres::AsyncMessage, tokio_postgres::Error>>>
+    {
         Connection::poll_message(self, cx)
     }
 }
@@ -162,8 +167,10 @@ where
 /// One connection of its own, for migrations.
 pub(super) async fn connect(url: &PostgresUrl) -> Result<Client> {
     let config = config(url)?;
-    let unreachable =
-        |error: tokio_postgres::Error| StoreError::Unreachable { address: url.to_string(), problem: told(&error) };
+    let unreachable = |error: tokio_postgres::Error| StoreError::Unreachable {
+        address: url.to_string(),
+        problem: told(&error),
+    };
     let client = match tls(&config) {
         Some(tls) => {
             let (client, connection) = config.connect(tls).await.map_err(unreachable)?;
@@ -181,7 +188,8 @@ pub(super) async fn connect(url: &PostgresUrl) -> Result<Client> {
 
 fn config(url: &PostgresUrl) -> Result<Config> {
     let bad = |problem: String| StoreError::BadAddress { address: url.to_string(), problem };
-    let mut config: Config = url.expose().parse().map_err(|_| bad("it is not a well-formed PostgreSQL address".into()))?;
+    let mut config: Config =
+        url.expose().parse().map_err(|_| bad("it is not a well-formed PostgreSQL address".into()))?;
     if config.get_application_name().is_none() {
         config.application_name("rupor");
     }
@@ -194,7 +202,9 @@ fn config(url: &PostgresUrl) -> Result<Config> {
 /// On this machine the wire needs no encryption; elsewhere it is asked for, and the certificate is checked.
 fn tls(config: &Config) -> Option<MakeRustlsConnect> {
     let local = config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        }
         #[cfg(unix)]
         Host::Unix(_) => true,
     });

@@ -27,7 +27,10 @@ impl Postgres {
         check(&batch)?;
         let item = |message| Item { message, request_hash: NewMessage::request_hash(message) };
         let items = Json(batch.iter().map(item).collect::<Vec<_>>());
-        let row = self.one(As::App(workspace), Again::Safe, ENQUEUE, &[&workspace.0, &items]).await.map_err(named)?;
+        let row = self
+            .one(As::App(workspace), Again::Safe, ENQUEUE, &[&workspace.0, &items])
+            .await
+            .map_err(named)?;
         let Json(enqueued) = row.get(0);
         self.ring();
         Ok(enqueued)

@@ -122,10 +122,6 @@ async fn read(client: &impl GenericClient) -> std::result::Result<Vec<Applied>, 
 }
 
 fn failed(migration: &Migration, error: &tokio_postgres::Error) -> StoreError {
-    SchemaError::Failed {
-        version: migration.version,
-        name: migration.name.to_owned(),
-        problem: told(error),
-    }
-    .into()
+    SchemaError::Failed { version: migration.version, name: migration.name.to_owned(), problem: told(error) }
+        .into()
 }

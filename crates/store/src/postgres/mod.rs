@@ -130,12 +130,14 @@ impl Postgres {
     }
 
     async fn fit_key(&self) -> Result<()> {
-        let check: Option<Vec<u8>> = self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
+        let check: Option<Vec<u8>> =
+            self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
         let Some(sealed) = self.keyring.verify(check.as_deref())? else {
             return Ok(());
         };
         self.all(As::Dispatcher, Again::Safe, SET_KEY_CHECK, &[&sealed]).await?;
-        let check: Option<Vec<u8>> = self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
+        let check: Option<Vec<u8>> =
+            self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
         self.keyring.verify(check.as_deref()).map(drop)
     }
 
@@ -210,7 +212,8 @@ impl Postgres {
         session.begin();
         let setup = self.pool.setup(who);
         let client = session.client();
-        let work = queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, query.params));
+        let work =
+            queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, query.params));
         let (begun, results, ended) =
             join3(client.batch_execute(&setup), join_all(work), end_at_once(client, again)).await;
         begun?;

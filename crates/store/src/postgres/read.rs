@@ -45,7 +45,8 @@ pub(super) const STATEMENTS: &[&str] =
 
 impl Postgres {
     pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
-        let row = self.first(As::App(workspace), Again::Safe, SELECT_DELIVERY, &[&workspace.0, &id.0]).await?;
+        let row =
+            self.first(As::App(workspace), Again::Safe, SELECT_DELIVERY, &[&workspace.0, &id.0]).await?;
         rows::delivery(&row.ok_or_else(|| StoreError::unknown_delivery(id))?)
     }
 

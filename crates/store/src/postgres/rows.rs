@@ -3,7 +3,8 @@
 use bytes::BytesMut;
 use domain::delivery::{Action, AmbiguityPolicy, Counters, Priority, Status};
 use domain::ids::{
-    AccountId, CampaignId, ChannelId, ClaimToken, DeliveryId, EndpointId, LaneId, MessageId, RecipientId, WorkspaceId,
+    AccountId, CampaignId, ChannelId, ClaimToken, DeliveryId, EndpointId, LaneId, MessageId, RecipientId,
+    WorkspaceId,
 };
 use domain::time::{Span, Timestamp};
 use serde_json::Value;
@@ -22,7 +23,10 @@ pub(super) struct Time(pub Timestamp);
 const EPOCH_SHIFT: i64 = 946_684_800_000_000;
 
 impl<'a> FromSql<'a> for Time {
-    fn from_sql(ty: &Type, raw: &'a [u8]) -> std::result::Result<Time, Box<dyn std::error::Error + Sync + Send>> {
+    fn from_sql(
+        ty: &Type,
+        raw: &'a [u8],
+    ) -> std::result::Result<Time, Box<dyn std::error::Error + Sync + Send>> {
         let at = match i64::from_sql(ty, raw)? {
             i64::MAX => Timestamp::NEVER,
             i64::MIN => Timestamp(i64::MIN),

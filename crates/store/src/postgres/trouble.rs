@@ -39,7 +39,9 @@ impl From<tokio_postgres::Error> for Trouble {
 impl From<deadpool_postgres::PoolError> for Trouble {
     fn from(error: deadpool_postgres::PoolError) -> Trouble {
         match error {
-            deadpool_postgres::PoolError::Backend(error) if error.as_db_error().is_some() => Trouble::Database(error),
+            deadpool_postgres::PoolError::Backend(error) if error.as_db_error().is_some() => {
+                Trouble::Database(error)
+            }
             error => Trouble::Pool(error),
         }
     }
@@ -119,7 +121,9 @@ fn of_database(db: &DbError, address: String) -> StoreError {
     let problem = db.message().to_owned();
     match db.code().code() {
         // Ours, raised by the functions.
-        "RU001" => StoreError::NotFound { what: thing(db.detail()), name: db.hint().unwrap_or_default().to_owned() },
+        "RU001" => {
+            StoreError::NotFound { what: thing(db.detail()), name: db.hint().unwrap_or_default().to_owned() }
+        }
         "RU002" => StoreError::KeyConflict { key: db.detail().unwrap_or_default().to_owned() },
         "RU003" => illegal(db, "only dead and failed_permanent deliveries can be requeued"),
         "RU004" => invalid(&problem),
@@ -128,7 +132,9 @@ fn of_database(db: &DbError, address: String) -> StoreError {
         "25006" | "42501" => StoreError::ReadOnly { address, problem },
         "53100" => StoreError::DiskFull { address },
         "40001" | "40P01" | "55P03" | "57014" | "53200" | "53300" => StoreError::Busy { address, problem },
-        "57P01" | "57P02" | "57P03" | "28000" | "28P01" | "3D000" => StoreError::Unreachable { address, problem },
+        "57P01" | "57P02" | "57P03" | "28000" | "28P01" | "3D000" => {
+            StoreError::Unreachable { address, problem }
+        }
         "22021" | "22P05" => StoreError::invalid("text", "a NUL character cannot be stored"),
         "XX001" | "XX002" => StoreError::Corrupt { address, problem },
         code if code.starts_with("08") => StoreError::Unreachable { address, problem },
@@ -209,7 +215,10 @@ mod tests {
 
     #[test]
     fn the_functions_own_words_become_typed_errors() {
-        assert_eq!(invalid("claim: the lease must be positive").to_string(), "claim: the lease must be positive");
+        assert_eq!(
+            invalid("claim: the lease must be positive").to_string(),
+            "claim: the lease must be positive"
+        );
         assert_eq!(invalid("odd").to_string(), "input: odd");
     }
 

@@ -45,6 +45,7 @@ impl Herald {
     }
 
     /// Starts listening, once, and returns when it does or when it takes too long.
+    #[expect(clippy::async_yields_async, reason = "the task is kept to be aborted, not to be awaited")]
     pub(super) async fn listen(&self) {
         self.listener
             .get_or_init(|| async {

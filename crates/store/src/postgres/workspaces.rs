@@ -7,8 +7,7 @@ use super::{Again, As, Postgres, rows};
 use crate::config::{Endpoint, NewEndpoint, Workspace, secret_hash};
 use crate::error::{Result, StoreError};
 
-const INSERT_WORKSPACE: &str =
-    "INSERT INTO workspaces (name, created_at) VALUES ($1, rupor_now()) ON CONFLICT DO NOTHING RETURNING workspace_id";
+const INSERT_WORKSPACE: &str = "INSERT INTO workspaces (name, created_at) VALUES ($1, rupor_now()) ON CONFLICT DO NOTHING RETURNING workspace_id";
 const SELECT_WORKSPACES: &str = "SELECT workspace_id, name, held FROM workspaces ORDER BY workspace_id";
 /// The heads follow by trigger: a held workspace shows none, so a claim does not even see it.
 const HOLD_WORKSPACE: &str = "
@@ -37,7 +36,8 @@ const SELECT_ENDPOINTS: &str = concat!(
     rows::endpoint_columns!(),
     " FROM workspace_endpoints WHERE workspace_id = $1 ORDER BY endpoint_id"
 );
-const ENDPOINT_BY_SECRET: &str = concat!("SELECT ", rows::endpoint_columns!(), " FROM endpoint_by_secret($1)");
+const ENDPOINT_BY_SECRET: &str =
+    concat!("SELECT ", rows::endpoint_columns!(), " FROM endpoint_by_secret($1)");
 const ENABLE_ENDPOINT: &str = "
 WITH changed AS (
     UPDATE workspace_endpoints SET enabled = $3 WHERE workspace_id = $1 AND endpoint_id = $2 RETURNING endpoint_id

@@ -3,6 +3,8 @@
 //! Each case is written once, in a file named for its subject, and run on SQLite and on PostgreSQL. After every
 //! case the audit compares the narrow tables, the counters and the heads with the rows people read.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 mod world;
 
 mod claiming;

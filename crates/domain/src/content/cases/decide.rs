@@ -8,7 +8,7 @@ use super::index::{CaseIndex, CaseRecord, candidates};
 use super::reference::Closing;
 use super::sketch::Sketch;
 use super::weigh::{Crowd, Reason, Weighing, weigh};
-use super::weights::RELATED_SCORE;
+use super::weights::CLAIM_SCORE;
 use crate::content::{Animal, CaseDecision, Kind, RelatedCase, Sex, Verdict};
 use crate::ids::CaseId;
 
@@ -94,7 +94,7 @@ fn told_by_another(sketch: &Sketch, best: &Weighing, weighed: &[(CaseId, Weighin
     let unclear = best.other_voice || (sketch.closing == Closing::Unsaid && !best.same_source);
     let claims = |other: &Weighing| {
         let own_voice = if best.other_voice { !other.other_voice } else { other.same_source };
-        own_voice && other.vetoes.is_empty() && other.score >= RELATED_SCORE
+        own_voice && other.vetoes.is_empty() && other.score >= CLAIM_SCORE
     };
     unclear && !best.reposted && weighed.iter().any(|(_, other)| !std::ptr::eq(other, best) && claims(other))
 }

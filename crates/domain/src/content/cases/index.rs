@@ -42,6 +42,8 @@ pub enum KeyKind {
     Text,
     /// A word of a place within one town.
     Place,
+    /// A breed within one town.
+    Breed,
     /// The latest cases of one source and species: for posts that only describe.
     Recent,
 }
@@ -67,6 +69,9 @@ pub fn lookup_keys(sketch: &Sketch) -> Vec<CaseKey> {
     keys.origins(std::iter::once(&sketch.origin).chain(&sketch.refers).chain(&sketch.links));
     keys.contents(sketch);
     keys.recent(sketch);
+    for side in other_sides(sketch.kind) {
+        keys.recent_of(sketch, *side);
+    }
     keys.done()
 }
 
@@ -78,7 +83,21 @@ pub fn picture_keys(picture: PictureHash) -> [CaseKey; PICTURE_BANDS] {
 
 /// Everything that leads to the case of a post from now on.
 pub fn stored_keys(sketch: &Sketch) -> Vec<CaseKey> {
-    lookup_keys(sketch)
+    let mut keys = KeyWriter::default();
+    keys.origins(std::iter::once(&sketch.origin).chain(&sketch.refers).chain(&sketch.links));
+    keys.contents(sketch);
+    keys.recent(sketch);
+    keys.recent_of(sketch, sketch.kind);
+    keys.done()
+}
+
+/// The kinds that may tell the other side of a story: whoever found an animal wants to know who lost one.
+fn other_sides(kind: Kind) -> &'static [Kind] {
+    match kind {
+        Kind::Lost => &[Kind::Found, Kind::Sighting],
+        Kind::Found | Kind::Sighting => &[Kind::Lost],
+        _ => &[],
+    }
 }
 
 #[derive(Default)]
@@ -119,6 +138,9 @@ impl KeyWriter {
     /// Names and places repeat from town to town, so they are looked up within one.
     fn named(&mut self, sketch: &Sketch) {
         for scope in scopes(sketch) {
+            if let Some(breed) = &sketch.breed {
+                self.add(KeyKind::Breed, &[scope.as_bytes(), breed.as_bytes()]);
+            }
             for word in sketch.names.iter().flat_map(|name| &name.stems) {
                 self.add(KeyKind::Name, &[scope.as_bytes(), word.as_bytes()]);
             }
@@ -130,13 +152,20 @@ impl KeyWriter {
 
     fn recent(&mut self, sketch: &Sketch) {
         let owner = sketch.origin.owner_id.to_le_bytes();
-        match sketch.animal {
-            Animal::Unknown | Animal::Several => {
-                for animal in [Animal::Dog, Animal::Cat] {
-                    self.add(KeyKind::Recent, &[&owner, animal.name().as_bytes()]);
-                }
+        for animal in likely_animals(sketch) {
+            self.add(KeyKind::Recent, &[&owner, animal.name().as_bytes()]);
+        }
+    }
+
+    /// The latest cases of one town, species and kind.
+    fn recent_of(&mut self, sketch: &Sketch, kind: Kind) {
+        for town in scopes(sketch) {
+            for animal in likely_animals(sketch) {
+                self.add(
+                    KeyKind::Recent,
+                    &[town.as_bytes(), animal.name().as_bytes(), kind.name().as_bytes()],
+                );
             }
-            animal => self.add(KeyKind::Recent, &[&owner, animal.name().as_bytes()]),
         }
     }
 
@@ -144,6 +173,16 @@ impl KeyWriter {
         self.keys.sort_by_key(|key| key.kind);
         self.keys
     }
+}
+
+/// What is not said, or only guessed, is most likely a dog or a cat.
+fn likely_animals(sketch: &Sketch) -> Vec<Animal> {
+    let known = !matches!(sketch.animal, Animal::Unknown | Animal::Several);
+    let mut animals = if known { vec![sketch.animal] } else { Vec::new() };
+    if !known || !sketch.animal_sure {
+        animals.extend([Animal::Dog, Animal::Cat].into_iter().filter(|animal| *animal != sketch.animal));
+    }
+    animals
 }
 
 /// The towns a post may be looked for in: the one it names, its source's home, or else the source itself.

@@ -39,6 +39,8 @@ pub fn invented(number: u64) -> Sketch {
         kind,
         animal: if dice.below(2) == 0 { Animal::Dog } else { Animal::Cat },
         sex: [Sex::M, Sex::F, Sex::Unknown][dice.below(3) as usize],
+        animal_sure: true,
+        sex_sure: true,
         phones: phones(&mut dice, number),
         accounts: Vec::new(),
         people: vec![2_100_000_000 + dice.below(1 << 30)],

@@ -24,3 +24,6 @@ pub use sketch::{Origin, Sketch};
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod corpus_tests;

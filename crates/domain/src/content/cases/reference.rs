@@ -39,7 +39,9 @@ pub fn closing(kind: Kind, words: &[&str]) -> Closing {
     let handed_over = near(words, &tables.masters, &tables.turned_up);
     if turned_out || handed_over || near(words, &tables.keep, &tables.ourselves) {
         Closing::Finder
-    } else if near(words, &tables.settled, &tables.home) {
+    } else if near(words, &tables.settled, &tables.home)
+        || words.iter().any(|word| word.starts_with("пристроен"))
+    {
         Closing::Home
     } else if words.iter().any(|word| tables.came_back.contains(*word)) {
         Closing::Owner
@@ -57,7 +59,7 @@ fn near(words: &[&str], heads: &BTreeSet<&str>, tails: &BTreeSet<&str>) -> bool 
 
 const NEAR_WORDS: usize = 4;
 
-/// Stems after "с" or "из" at the beginning of a text, before anything has happened in it.
+/// Stems after "с", "из" or "от" at the beginning of a text, before anything has happened in it.
 pub fn referred_places(words: &[&str]) -> Vec<String> {
     let mut referred = Vec::new();
     let mut words = words.iter().take(REFERENCE_WORDS);
@@ -65,7 +67,7 @@ pub fn referred_places(words: &[&str]) -> Vec<String> {
         if happens(word) {
             break;
         }
-        if matches!(*word, "с" | "со" | "из") {
+        if matches!(*word, "с" | "со" | "из" | "от") {
             let after = words.clone().take(3).filter(|word| !is_stop(&stem(word)) && !happens(word));
             referred.extend(after.map(|word| stem(word)));
         }
@@ -90,7 +92,7 @@ pub fn continues(words: &[&str]) -> bool {
 
 /// A verb that begins a story of its own: what follows is not a reference.
 fn happens(word: &str) -> bool {
-    Phrases::get().happens.contains(&stem(word))
+    Phrases::get().happens.contains(word)
 }
 
 struct Phrases {
@@ -101,7 +103,7 @@ struct Phrases {
     settled: BTreeSet<&'static str>,
     home: BTreeSet<&'static str>,
     came_back: BTreeSet<&'static str>,
-    happens: BTreeSet<String>,
+    happens: BTreeSet<&'static str>,
     animals: BTreeSet<String>,
 }
 
@@ -109,7 +111,7 @@ impl Phrases {
     fn get() -> &'static Phrases {
         static PHRASES: LazyLock<Phrases> = LazyLock::new(|| Phrases {
             masters: words(
-                "хозяин хозяева хозяйка хозяину хозяевам хозяев хозяина владелец владельцы владельцу родители",
+                "хозяин хозяева хозяйка хозяйке хозяйку хозяйки хозяину хозяевам хозяев хозяина владелец владельцы владельцу родители",
             ),
             turned_up: words(
                 "нашлись нашелся нашлась нашли объявились объявился объявилась отозвались отозвался забрали забрал забрала \
@@ -124,7 +126,7 @@ impl Phrases {
             came_back: words(
                 "вернулся вернулась вернулись нашелся нашлась нашлись нашли пришел пришла дома отбой",
             ),
-            happens: stems_of(
+            happens: words(
                 "пропал пропала пропали потерялся потерялась потерялись убежал убежала сбежал сбежала ушел ушла исчез \
                  исчезла найден найдена найдены нашел нашла подобрал подобрала подобрали выпал выпала выпрыгнул сорвался \
                  сорвалась вылетел вылетела вышел вышла выбежал выбежала",
@@ -165,6 +167,7 @@ mod tests {
         check_closing("байкал вернулся своим ходом", Closing::Owner);
         check_closing("жужа дома нашли рабочие на стройке", Closing::Owner);
         check_closing("пушок нашел дом", Closing::Home);
+        check_closing("барсик пристроен живет теперь в сарапуле", Closing::Home);
         check_closing("бигль оказался бубликом", Closing::Finder);
         check_closing("отбой тревоги", Closing::Owner);
         check_closing("ура всем спасибо", Closing::Unsaid);
@@ -188,6 +191,7 @@ mod tests {
         let referred = |text: &str| referred_places(&text.split_whitespace().collect::<Vec<_>>());
         assert!(referred("котенок с мельникайте 97 теперь у меня").contains(&stem("мельникайте")));
         assert!(referred("рыжая с веревкой с лесобазы поймана").contains(&stem("лесобазы")));
+        assert!(referred("хозяин нашелся песель с закиева уже дома").contains(&stem("закиева")));
         assert!(referred("пропал кот с балкона на широтной").is_empty());
     }
 }

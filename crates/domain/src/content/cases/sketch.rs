@@ -1,6 +1,7 @@
 //! What is kept of a post for telling cases apart: small, comparable, storable as JSON beside the case.
 //! Built from the post and its facts; must not know other posts.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use crate::content::picture::PictureHash;
 use crate::content::similarity::{
     TextSketch, WORDS_MAX, is_stop, is_telling, stable_hash, stem, stems, word_hash,
 };
-use crate::content::{Animal, Cleaned, Facts, Flag, Kind, Post, Sex, VkAccount};
+use crate::content::{Animal, Cleaned, Evidence, Fact, Facts, Flag, Kind, Post, Sex, TextRef, VkAccount};
 
 /// Pictures kept of one post; an album has ten.
 pub const SKETCH_PICTURES_MAX: usize = 10;
@@ -33,6 +34,10 @@ pub struct Sketch {
     pub kind: Kind,
     pub animal: Animal,
     pub sex: Sex,
+    /// The species is read from a word for it, not from a hint or a usual name.
+    pub animal_sure: bool,
+    /// The sex is read from a word for it, not from a name or an ending.
+    pub sex_sure: bool,
     pub phones: Vec<String>,
     /// Bank cards and other long numbers, hashed: never shown.
     pub accounts: Vec<u64>,
@@ -85,9 +90,10 @@ pub struct PlaceSketch {
 impl Sketch {
     /// Sketches a post; `pictures` are the looks of its photos.
     pub fn new(post: &Post, facts: &Facts, cleaned: &Cleaned, pictures: &[PictureHash]) -> Sketch {
+        let own = &own_facts(facts);
         let words = words_without_tags(post, cleaned);
         let stems = stems(words.iter().copied());
-        let places = places(facts);
+        let places = places(own);
         Sketch {
             origin: Origin { owner_id: post.owner_id, post_id: post.post_id },
             date: post.date,
@@ -96,10 +102,12 @@ impl Sketch {
             kind: facts.kind.value,
             animal: facts.animal.value,
             sex: facts.sex.value,
-            phones: facts.phone_numbers().take(SKETCH_ITEMS_MAX).map(str::to_owned).collect(),
+            animal_sure: !guessed(&facts.animal, &["animal.hint", "animal.usual_name"]),
+            sex_sure: !guessed(&facts.sex, &["sex.name", "sex.verb", "sex.adjective"]),
+            phones: own.phone_numbers().take(SKETCH_ITEMS_MAX).map(str::to_owned).collect(),
             accounts: accounts(post, facts),
             people: people(facts),
-            names: names(facts),
+            names: names(own),
             breed: facts.breed.as_ref().map(|breed| fold(&breed.value)),
             age_months: facts.age.as_ref().map(|age| (age.value.from_months, age.value.to_months)),
             coat: coat(&stems),
@@ -134,6 +142,29 @@ impl Sketch {
     pub fn is_generic(&self) -> bool {
         self.text.is_generic() && self.phones.is_empty() && self.names.is_empty() && self.accounts.is_empty()
     }
+}
+
+/// A finder who reposts somebody's search speaks of another case: the number, the name and the place of the search are
+/// not the finder's.
+fn own_facts(facts: &Facts) -> Cow<'_, Facts> {
+    let copied = |evidence: &[Evidence]| {
+        !evidence.is_empty() && evidence.iter().all(|evidence| matches!(evidence.span.text, TextRef::Copy(_)))
+    };
+    let told_here = facts.kind.evidence.first().is_some_and(|evidence| evidence.span.text == TextRef::Own);
+    if facts.kind.value != Kind::Found || !told_here {
+        return Cow::Borrowed(facts);
+    }
+    let mut own = facts.clone();
+    own.phones.retain(|phone| !copied(&phone.evidence));
+    own.pet_names.retain(|name| !copied(&name.evidence));
+    own.other_places.retain(|place| !copied(&place.evidence));
+    own.place = own.place.filter(|place| !copied(&place.evidence));
+    Cow::Owned(own)
+}
+
+/// The strongest rule that speaks for a fact is one of those that may err.
+fn guessed<T>(fact: &Fact<T>, rules: &[&str]) -> bool {
+    fact.evidence.first().is_some_and(|evidence| rules.contains(&evidence.rule.as_ref()))
 }
 
 /// Lower case with `ё` folded, so that spellings compare equal.
@@ -231,13 +262,12 @@ fn people(facts: &Facts) -> Vec<u64> {
 }
 
 fn names(facts: &Facts) -> Vec<NameSketch> {
+    let breed = facts.breed.as_ref().map(|breed| fold(&breed.value));
     let mut names: Vec<NameSketch> = Vec::new();
     for name in facts.pet_names.iter().flat_map(|name| name.value.split(',')).map(NameSketch::new) {
-        if !name.stems.is_empty()
-            && !is_endearment(&name)
-            && !names.contains(&name)
-            && names.len() < SKETCH_ITEMS_MAX
-        {
+        // "Лайка" and "Малыш" are what people call any such animal.
+        let personal = !is_endearment(&name) && breed.as_ref() != Some(&name.name);
+        if personal && !name.stems.is_empty() && !names.contains(&name) && names.len() < SKETCH_ITEMS_MAX {
             names.push(name);
         }
     }

@@ -46,7 +46,7 @@ prop_compose! {
             origin: Origin { owner_id, post_id },
             date: date * 86_400,
             refers: refers.into_iter().map(|post_id| Origin { owner_id: -1, post_id }).collect(),
-            links: Vec::new(), kind, animal, sex, phones, accounts,
+            links: Vec::new(), kind, animal, sex, animal_sure: true, sex_sure: true, phones, accounts,
             names: names.iter().map(|name| NameSketch::new(name)).collect(),
             people: Vec::new(), breed: None, age_months: None, coat: Coat(0), marks: Vec::new(),
             city: None, home_city: None, places: Vec::new(), referred: Vec::new(), when_day: None,
@@ -190,6 +190,32 @@ proptest! {
         let record = case_of(1, posts);
         let json = serde_json::to_string(&record).unwrap();
         prop_assert_eq!(serde_json::from_str::<CaseRecord>(&json).unwrap(), record);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_words_make_a_bounded_sketch(
+        text in "(\\PC{0,40}|#[а-я_]{1,9} |wall-?[0-9]{1,22}_[0-9]{0,22} |[0-9 ()-]{8,24}| с | из ){0,40}",
+        copied in "\\PC{0,200}",
+        owner_id: i64,
+        post_id: i64,
+        date: i64,
+        other_date: i64,
+    ) {
+        use crate::content::{Copied, Post, analyse};
+        let copy = Copied { owner_id: post_id, post_id: owner_id, date: 0, text: copied };
+        let post = Post { owner_id, post_id, date, text, copy_history: vec![copy], ..Post::default() };
+        let analysis = analyse(&post);
+        let sketch = Sketch::new(&post, &analysis.facts, &analysis.cleaned, &[]);
+        prop_assert_eq!(&sketch, &Sketch::new(&post, &analysis.facts, &analysis.cleaned, &[]));
+        let bounded = [sketch.refers.len(), sketch.links.len(), sketch.phones.len(), sketch.names.len(), sketch.places.len()];
+        prop_assert!(bounded.iter().all(|count| *count <= super::sketch::SKETCH_ITEMS_MAX));
+        let mut book = CaseBook::new();
+        book.take_in(sketch.clone());
+        book.take_in(Sketch { date: other_date, ..sketch });
     }
 }
 

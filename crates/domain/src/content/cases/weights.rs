@@ -6,7 +6,9 @@ pub const SAME_SCORE: i32 = 60;
 /// A post without words says all it can by its picture.
 pub const SAME_SCORE_WORDLESS: i32 = 50;
 /// From here on a lost and a found post may be about one animal: a suggestion, never a merge.
-pub const RELATED_SCORE: i32 = 38;
+pub const RELATED_SCORE: i32 = 28;
+/// From here on the other side of a story may claim a happy end that does not say whose it is.
+pub const CLAIM_SCORE: i32 = 38;
 /// Two cases that fit equally well, closer than this: neither is taken.
 pub const AMBIGUOUS_MARGIN: i32 = 10;
 
@@ -65,9 +67,9 @@ pub const ACCOUNT: i32 = 18;
 pub const PERSON: i32 = 12;
 /// A person named in more cases than this is the group's editor.
 pub const PERSON_CASES_MAX: usize = 2;
-pub const MARK: i32 = 14;
+pub const MARK: i32 = 15;
 pub const MARKS_COUNTED: usize = 3;
-pub const BREED: i32 = 10;
+pub const BREED: i32 = 12;
 pub const ANIMAL: i32 = 6;
 pub const COAT: i32 = 5;
 pub const SEX: i32 = 4;
@@ -79,6 +81,8 @@ pub const SAME_TOWN: i32 = 3;
 pub const SAME_CITY: i32 = 3;
 /// The post itself says that it continues something.
 pub const FOLLOW_UP: i32 = 8;
+/// A sighting that calls the animal by name knows that it is looked for.
+pub const SIGHTED: i32 = 12;
 /// A happy end for a case that is still open, told from its own side.
 pub const CLOSES: i32 = 16;
 /// … that does not say whose.
@@ -91,6 +95,8 @@ pub const RECENT_S: i64 = 14 * 86_400;
 pub const RECENT: i32 = 3;
 pub const OLD_S: i64 = 60 * 86_400;
 pub const OLD: i32 = -10;
+/// A new search or find after so long is more likely another animal of the same people.
+pub const OLD_INCIDENT: i32 = -18;
 pub const STALE_S: i64 = 150 * 86_400;
 pub const STALE: i32 = -25;
 
@@ -110,6 +116,10 @@ pub const OTHER_AGE: i32 = -22;
 /// Months between two ages from which they are two animals.
 pub const OTHER_AGE_MONTHS: i32 = 18;
 pub const OTHER_COUNT: i32 = -12;
+/// Another species, of which one is only guessed from a hint.
+pub const OTHER_SPECIES_GUESS: i32 = -12;
+/// Another sex, of which one is read from a name or an ending.
+pub const OTHER_SEX_GUESS: i32 = -25;
 /// A finder's name gives way to the owner's.
 pub const RENAMED: i32 = -14;
 /// The group's home towns differ and neither post names one.

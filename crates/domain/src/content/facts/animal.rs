@@ -1,9 +1,9 @@
 //! The species the post is about: nouns and breeds vote, other animals that are only mentioned do not.
 //! It must not know the name or the sex.
 
-use crate::content::lexicon::{Species, case};
+use crate::content::lexicon::{Species, case, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
-use crate::content::{Animal, Fact, Kind, Sex};
+use crate::content::{Animal, Colour, Fact, Kind, Sex};
 
 /// A noun for the animal.
 const NOUN: f32 = 4.0;
@@ -48,7 +48,7 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
     if mentions.iter().all(|mention| mention.weight < USUAL_NAME)
         && !matches!(kind, Kind::News | Kind::Other | Kind::Ad)
     {
-        mentions.extend(usual_name(reading));
+        mentions.extend(usual_name(reading).or_else(|| usual_colour(reading)));
     }
     let mut totals = [0.0_f32; 5];
     for mention in &mentions {
@@ -56,7 +56,7 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
     }
     cap_repeats(&mentions, &mut totals);
     let noun = strongest(&mentions, |mention| mention.species.noun);
-    let value = decide(&totals, &mentions, kind);
+    let value = decide(&totals, &mentions, kind, plural_event(reading, event));
     let mut evidence = Vec::new();
     let shown = match value {
         Animal::Several => {
@@ -68,7 +68,7 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
         let rule = match (mention.species.noun, mention.species.breed.is_some()) {
             (true, true) => "animal.breed",
             (true, false) => "animal.noun",
-            (false, _) if mention.weight == USUAL_NAME => "animal.usual_name",
+            (false, _) if mention.weight == USUAL_NAME => "animal.usual",
             (false, _) => "animal.hint",
         };
         evidence.push(reading.evidence(rule, mention.index, mention.index));
@@ -77,7 +77,7 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
     Subject { animal: Fact { value, evidence }, noun: noun.map(|mention| (mention.index, mention.species)) }
 }
 
-fn strongest<'m>(mentions: &'m [Mention], fits: impl Fn(&Mention) -> bool) -> Option<&'m Mention> {
+fn strongest(mentions: &[Mention], fits: impl Fn(&Mention) -> bool) -> Option<&Mention> {
     let mut best: Option<&Mention> = None;
     for mention in mentions.iter().filter(|mention| fits(mention)) {
         if best.is_none_or(|best| mention.weight > best.weight) {
@@ -95,8 +95,11 @@ fn mentions(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Vec<Mention> {
         if token.mention || (token.quoted && species.noun && token.capital()) {
             continue;
         }
-        // `Белка`, `Лис`: a hint with a capital inside a sentence is a name.
-        if !species.noun && token.capital() && !token.tag && token.gap < Gap::Stop {
+        // `Белка`, `Лис`: a hint with a capital is a name; in public posts a hint says nothing.
+        let public = matches!(kind, Kind::News | Kind::Ad | Kind::Other);
+        let name =
+            token.capital() && !token.tag && (token.gap < Gap::Emoji || species.animal == Animal::Other);
+        if !species.noun && (name || public) {
             continue;
         }
         let mut weight = weigh(reading, index, token, species, kind);
@@ -121,6 +124,7 @@ fn usual_name(reading: &Reading<'_>) -> Option<Mention> {
         let usual = entry.pet_animal != Animal::Unknown
             && token.capital()
             && !token.mention
+            && !token.quoted
             && entry.person.is_none();
         let species = Species {
             animal: entry.pet_animal,
@@ -132,6 +136,16 @@ fn usual_name(reading: &Reading<'_>) -> Option<Mention> {
         };
         usual.then_some(Mention { index, species, weight: USUAL_NAME })
     })
+}
+
+/// `трёхцветная`, said of cats far more often than of dogs.
+fn usual_colour(reading: &Reading<'_>) -> Option<Mention> {
+    let index = reading.tokens.iter().position(|token| {
+        !token.tag && token.entry().is_some_and(|entry| entry.colour == Some(Colour::Tricolour))
+    })?;
+    let (sex, gender) = (Sex::Unknown, Sex::Unknown);
+    let species = Species { animal: Animal::Cat, noun: false, sex, gender, breed: None, young: false };
+    Some(Mention { index, species, weight: USUAL_NAME })
 }
 
 fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, kind: Kind) -> f32 {
@@ -150,6 +164,9 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     if plural && !species.young {
         weight *= PLURAL;
     }
+    if token.quoted && kind == Kind::Other {
+        return weight * COMPANY * 0.5;
+    }
     if !species.noun {
         return weight;
     }
@@ -159,7 +176,7 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     let counted = before.is_some_and(|before| {
         before.is_number() || before.entry().is_some_and(|entry| entry.number.is_some())
     });
-    let crowd = !public && !counted && !(species.young && kind == Kind::Adoption);
+    let crowd = !(public || counted || species.young && kind == Kind::Adoption);
     if crowd && is_company(word_before, cases, plural) || compares(reading, index) {
         return weight * COMPANY;
     }
@@ -178,6 +195,10 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
             | "мои"
             | "моих"
     );
+    let after = reading.tokens.get(index + 1).filter(|next| next.gap <= Gap::Space);
+    let own = own
+        || after
+            .is_some_and(|next| matches!(reading.word(next), "мой" | "моя" | "мои") && !reading.opens(index));
     if stranger && own {
         return weight * AUTHORS_OWN;
     }
@@ -237,7 +258,19 @@ fn cap_repeats(mentions: &[Mention], totals: &mut [f32; 5]) {
     }
 }
 
-fn decide(totals: &[f32; 5], mentions: &[Mention], kind: Kind) -> Animal {
+/// `ушли пёс и кошка`: the verb of the event is in the plural.
+fn plural_event(reading: &Reading<'_>, event: &[u32]) -> bool {
+    let groups = ["lost_v", "escape_v", "leave_v"].map(|name| lexicon().group(name));
+    reading.tokens.iter().any(|token| {
+        let word = reading.word(token);
+        let plural = word.ends_with("ли") || word.ends_with("лись");
+        plural
+            && event.binary_search(&token.sentence).is_ok()
+            && groups.iter().flatten().any(|group| token.is(*group))
+    })
+}
+
+fn decide(totals: &[f32; 5], mentions: &[Mention], kind: Kind, plural: bool) -> Animal {
     let mut order: Vec<usize> = (0..totals.len()).collect();
     order.sort_by(|left, right| totals[*right].total_cmp(&totals[*left]));
     let (first, second) = (order[0], order[1]);
@@ -245,7 +278,7 @@ fn decide(totals: &[f32; 5], mentions: &[Mention], kind: Kind) -> Animal {
         return Animal::Unknown;
     }
     let public = matches!(kind, Kind::Ad | Kind::News | Kind::Other);
-    let needed = if public { SECOND_AD } else { SECOND };
+    let needed = if public || plural { SECOND_AD } else { SECOND };
     let named = |slot: usize| {
         mentions.iter().any(|mention| {
             mention.species.animal as usize == slot

@@ -97,12 +97,13 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
     let word_before = near.map_or("", |before| reading.word(before));
     let marker =
         matches!(word_before, "г" | "гор" | "город" | "города" | "городе" | "городу" | "м" | "місто");
-    if is_street(reading, near, last) || word_before == "тц" {
+    if is_street(reading, near, last) || near.is_some_and(|before| is_smaller(reading, before)) {
         return None;
     }
     let tagged = start.tag && tag_alone(reading, first, last);
     let person = end.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
-    if known.needs_marker && !marker && !is_home && !(tagged && !person) {
+    let sure = marker || is_home || tagged && !person;
+    if known.needs_marker && !sure {
         return None;
     }
     let mut score = NAMED;
@@ -121,6 +122,13 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
         score += HOME;
     }
     Some(score)
+}
+
+/// `посёлок Сосновый Бор`, `ЖК Москва`: something smaller that bears the name of a town.
+fn is_smaller(reading: &Reading<'_>, before: &Token) -> bool {
+    let group = |name: &str| lexicon().group(name).is_some_and(|group| before.is(group));
+    let one_letter = reading.word(before).chars().count() < 2;
+    !one_letter && (group("settlement") || group("garden") || group("district") || group("organisation"))
 }
 
 fn is_street(reading: &Reading<'_>, before: Option<&Token>, last: usize) -> bool {
@@ -176,16 +184,18 @@ fn ends_in_o(reading: &Reading<'_>, index: usize) -> bool {
 }
 
 pub fn city(reading: &Reading<'_>, mentions: &[Mention]) -> Option<Fact<String>> {
+    let name = |mention: &Mention| lexicon().cities[usize::from(mention.city)].name;
     let mut best: Option<(i32, &Mention)> = None;
     for mention in mentions {
-        let same = mentions.iter().filter(|other| other.city == mention.city && other.first != mention.first);
+        let same =
+            mentions.iter().filter(|other| name(other) == name(mention) && other.first != mention.first);
         let total = mention.score + same.take(2).count() as i32 * AGAIN;
         if mention.score >= ENOUGH - 1 && total >= ENOUGH && best.is_none_or(|(score, _)| total > score) {
             best = Some((total, mention));
         }
     }
     let (_, mention) = best?;
-    let name = lexicon().cities[usize::from(mention.city)].name.to_owned();
+    let name = name(mention).to_owned();
     let rule = if reading.tokens[mention.first].tag { "city.hashtag" } else { "city.name" };
     Some(Fact::new(name, reading.evidence(rule, mention.first, mention.last)))
 }

@@ -181,7 +181,8 @@ fn weigh(reading: &Reading<'_>, hit: &Hit) -> f32 {
     } else if reading.opens(hit.first) {
         weight *= FIRST_SENTENCE;
     }
-    if rule.value == Is(Lost) && reading.asks(hit.first) && rule.name != "kind.lost.help_find" {
+    let spared = matches!(rule.name, "kind.lost.help_find" | "kind.lost.noun");
+    if matches!(rule.value, Is(Lost | Reunited)) && reading.asks(hit.first) && !spared {
         weight *= QUESTION;
     }
     if rule.value == Is(Sighting) && reading.asks(hit.first) && rule.name.contains("roam") {
@@ -223,6 +224,8 @@ fn settle(votes: &Votes, words: usize, linked: bool, shape: &Shape) -> (Kind, f3
 #[derive(Debug, Default)]
 struct Shape {
     animal: bool,
+    /// Kittens, puppies.
+    young: bool,
     /// A usual name of a pet with a capital.
     name: bool,
     phone: bool,
@@ -235,7 +238,7 @@ struct Shape {
 impl Shape {
     fn of(reading: &Reading<'_>, numbers: &Numbers) -> Shape {
         let group = |name: &str| lexicon().group(name);
-        let (places, persons) = (["street", "avenue", "landmark", "near_prep"].map(group), group("personal"));
+        let (places, persons) = (["street", "avenue", "landmark", "district"].map(group), group("personal"));
         let mut shape = Shape { phone: !numbers.phones.is_empty(), ..Shape::default() };
         for token in reading.tokens.iter().filter(|token| !token.tag && !token.mention) {
             let Some(entry) = token.entry() else {
@@ -244,6 +247,7 @@ impl Shape {
                 continue;
             };
             shape.animal |= entry.species.is_some_and(|species| species.noun);
+            shape.young |= entry.species.is_some_and(|species| species.noun && species.young);
             shape.name |= entry.pet.is_some() && token.capital();
             shape.place |= places.iter().flatten().any(|group| entry.has(*group));
             shape.personal |= persons.is_some_and(|group| entry.has(group));
@@ -254,7 +258,8 @@ impl Shape {
 
     fn guess(&self, words: usize) -> Kind {
         match self {
-            Shape { asks: true, .. } => Other,
+            Shape { asks: true, name: false, .. } | Shape { asks: true, animal: false, .. } => Other,
+            Shape { young: true, name: false, place: false, .. } => Adoption,
             Shape { animal: true, name: true, phone: true, .. } => Lost,
             Shape { animal: true, name: false, place: true, phone: false, .. } if words <= 30 => Sighting,
             Shape { animal: true, name: false, phone: true, .. } => Found,
@@ -360,11 +365,14 @@ fn evidence(reading: &Reading<'_>, hits: &[Hit], kind: Kind, own: bool) -> Vec<E
 
 /// The sentences whose words made the kind: the event is told there.
 fn events(reading: &Reading<'_>, hits: &[Hit], kind: Kind) -> Vec<u32> {
-    let tells = |sign: Sign| match (sign, kind) {
-        (Is(Lost), Lost | Reunited) | (Is(Found), Found | Reunited) => true,
-        (Is(Sighting), Sighting | Found) => true,
-        (Is(Reunited), Reunited) => true,
-        _ => false,
+    let tells = |sign: Sign| {
+        matches!(
+            (sign, kind),
+            (Is(Lost | Found | Reunited), Reunited)
+                | (Is(Lost), Lost)
+                | (Is(Found | Sighting), Found)
+                | (Is(Sighting), Sighting)
+        )
     };
     let mut sentences: Vec<u32> = hits
         .iter()

@@ -59,8 +59,7 @@ fn item_at(reading: &Reading<'_>, index: usize) -> Option<Item> {
         return None;
     }
     if token.is_number() {
-        let digits = reading.text(token).to_owned();
-        return Some(Item { first: index, last: index, digits, worded: false });
+        return Some(with_letters(reading, index));
     }
     let value = token.entry()?.number?;
     let mut total = value;
@@ -77,6 +76,28 @@ fn item_at(reading: &Reading<'_>, index: usize) -> Option<Item> {
         room = magnitude(value);
     }
     Some(Item { first: index, last, digits: total.to_string(), worded: true })
+}
+
+/// Digits, with letters that stand for digits inside them: `44-1О`, `8 9З5`.
+fn with_letters(reading: &Reading<'_>, index: usize) -> Item {
+    let mut digits = reading.text(&reading.tokens[index]).to_owned();
+    let mut last = index;
+    while let Some(next) = reading.tokens.get(last + 1).filter(|next| next.gap == Gap::Joined) {
+        let touching = next.start == reading.tokens[last].end && digits.len() < 12;
+        let digit = match reading.word(next) {
+            "о" | "o" => "0",
+            "з" => "3",
+            "оо" | "oo" => "00",
+            _ if next.is_number() => reading.text(next),
+            _ => break,
+        };
+        if !touching {
+            break;
+        }
+        digits.push_str(digit);
+        last += 1;
+    }
+    Item { first: index, last, digits, worded: false }
 }
 
 /// What may still be added below a numeral: units after tens, both after hundreds.
@@ -221,15 +242,16 @@ fn is_purse(reading: &Reading<'_>, words: &Words, first: usize, last: usize) -> 
         }
         (has(words.purse) || has(words.transfer)).then_some(true)
     };
-    let mut seen_line = reading.tokens[first].gap == Gap::Line;
+    // A number that opens its sentence may belong to the one before; any other keeps to its own.
+    let opens = reading.tokens[first].gap == Gap::Stop;
     for index in (first.saturating_sub(CONTEXT_WORDS)..first).rev() {
-        if reading.tokens[index].text != text || seen_line {
+        let token = &reading.tokens[index];
+        if token.text != text || reading.tokens[index + 1].gap >= if opens { Gap::Line } else { Gap::Stop } {
             break;
         }
         if let Some(purse) = tell(index) {
             return purse;
         }
-        seen_line = reading.tokens[index].gap == Gap::Line;
     }
     let after = (last + 1..reading.tokens.len()).take(3);
     let mut after = after.take_while(|index| reading.tokens[*index].gap < Gap::Stop);

@@ -16,6 +16,8 @@ pub type Spans = [(usize, usize)];
 pub struct Analysis {
     pub facts: Facts,
     pub cleaned: Cleaned,
+    /// Tokens looked at by the rules: what the reading cost.
+    pub steps: u64,
 }
 
 /// Everything that can be known from the post alone.
@@ -30,7 +32,7 @@ pub fn analyse(post: &Post) -> Analysis {
     let subject = animal::subject(&reading, kind, &verdict.event);
     let cities = city::mentions(&reading, home);
     let named = names::names(&reading, kind, subject.noun, &cities, &numbers.spans);
-    let sex = sex::sex(&reading, subject.animal.value, subject.noun, &named.genders);
+    let sex = sex::sex(&reading, kind, subject.animal.value, subject.noun, &named.genders);
     let places = place::places(&reading, kind, &verdict.event, &cities, &named.taken, &numbers.spans);
     let cleaned = clean(&reading, &numbers.spans);
     let animal = subject.animal.value;
@@ -54,7 +56,7 @@ pub fn analyse(post: &Post) -> Analysis {
         animal: subject.animal,
         sex,
     };
-    Analysis { facts, cleaned }
+    Analysis { facts, cleaned, steps: reading.steps() }
 }
 
 fn texts(post: &Post) -> (Vec<&str>, Vec<crate::content::normalise::Normal>) {

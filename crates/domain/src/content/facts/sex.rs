@@ -3,7 +3,7 @@
 
 use crate::content::lexicon::{Group, Species, case, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
-use crate::content::{Animal, Evidence, Fact, Sex};
+use crate::content::{Animal, Evidence, Fact, Kind, Sex};
 
 const EXPLICIT: f32 = 6.0;
 const NEUTERED: f32 = 5.0;
@@ -23,6 +23,8 @@ struct Votes {
     female: f32,
     best: [Option<(f32, &'static str, usize)>; 2],
     explicit: [bool; 2],
+    /// `два мальчика`, `две девочки`: counted, so there are several.
+    litter: [bool; 2],
     /// How often a rule has spoken for a sex: repeats add less and less.
     counted: Vec<(&'static str, usize, usize)>,
 }
@@ -81,6 +83,7 @@ pub struct NameGender {
 
 pub fn sex(
     reading: &Reading<'_>,
+    kind: Kind,
     animal: Animal,
     noun: Option<(usize, Species)>,
     names: &[NameGender],
@@ -99,8 +102,12 @@ pub fn sex(
         if token.mention || token.entry().is_none() {
             continue;
         }
-        explicit(reading, index, token, animal, &groups, &mut votes);
-        agreement(reading, index, token, noun, &groups, &mut votes);
+        let mother = noun.is_some_and(|(at, species)| species.young && at != index);
+        explicit(reading, index, token, animal, mother, &groups, &mut votes);
+        // Public posts speak of animals in general, not of one that a verb could agree with.
+        if !matches!(kind, Kind::Other | Kind::News | Kind::Ad) {
+            agreement(reading, index, token, noun, &groups, &mut votes);
+        }
     }
     for name in names {
         votes.add(name.sex, if name.known { NAME } else { NAME_GUESS }, "sex.name", name.index);
@@ -115,6 +122,7 @@ fn decide(reading: &Reading<'_>, animal: Animal, votes: &Votes, names: &[NameGen
     let mixed = names.len() > 1
         && names.iter().any(|name| name.sex == Sex::M)
         && names.iter().any(|name| name.sex == Sex::F);
+    let mixed = mixed || votes.litter[0] && votes.litter[1];
     if mixed
         || (votes.explicit[0]
             && votes.explicit[1]
@@ -145,13 +153,18 @@ fn explicit(
     index: usize,
     token: &Token,
     animal: Animal,
+    mother: bool,
     groups: &Groups,
     votes: &mut Votes,
 ) {
     let Some(entry) = token.entry() else { return };
     if let Some(species) = entry.species.filter(|species| species.sex != Sex::Unknown) {
         let same = animal == Animal::Unknown || species.animal == animal;
-        let weight = noun_weight(reading, index, token, species, entry.cases);
+        let mut weight = noun_weight(reading, index, token, species, entry.cases);
+        // `котята от домашней кошки`: the mother, not the subject.
+        if mother && (entry.cases & case::NOM == 0 || entry.cases & case::PLURAL != 0) {
+            weight = 0.0;
+        }
         if same {
             votes.add(species.sex, weight, "sex.noun", index);
         }
@@ -162,6 +175,7 @@ fn explicit(
     for (group, sex) in [(groups.male, Sex::M), (groups.female, Sex::F)] {
         if is(token, group) {
             votes.add(sex, word_weight(reading, index, token), "sex.word", index);
+            votes.litter[usize::from(sex == Sex::F)] |= is_counted(reading, index);
         }
     }
     if is(token, groups.castrated) {
@@ -179,15 +193,18 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
     let before = (index > 0 && token.gap < Gap::Comma).then(|| reading.word(&reading.tokens[index - 1]));
     let before = before.unwrap_or("");
     let aside = matches!(before, "моя" | "мой" | "свой" | "своя" | "как" | "других") && !reading.opens(index);
-    if token.quoted || aside {
+    let after = reading.tokens.get(index + 1).filter(|next| next.gap <= Gap::Space);
+    let mine = after.is_some_and(|next| matches!(reading.word(next), "мой" | "моя" | "наш" | "наша"));
+    if token.quoted || aside || mine && !reading.opens(index) {
         return 0.5;
     }
     let plural =
         cases & case::PLURAL != 0 && cases & (case::NOM | case::ACC | case::INS | case::DAT | case::LOC) != 0;
     if plural {
         // `кошки` may be the genitive of one; without a preposition before it, it is a crowd.
+        let described = before.ends_with("ой") || before.ends_with("ей");
         let one = cases & case::GEN != 0
-            && matches!(before, "от" | "у" | "нет" | "для" | "хозяев" | "хозяина" | "без");
+            && (described || matches!(before, "от" | "у" | "нет" | "для" | "хозяев" | "хозяина" | "без"));
         return if one { 2.0 } else { 0.0 };
     }
     if matches!(before, "с" | "на" | "к" | "про" | "под") && cases & (case::NOM) == 0 && !reading.opens(index)
@@ -205,11 +222,19 @@ fn noun_weight(reading: &Reading<'_>, index: usize, token: &Token, species: Spec
 fn word_weight(reading: &Reading<'_>, index: usize, token: &Token) -> f32 {
     let next = reading.tokens.get(index + 1).filter(|next| next.sentence == token.sentence);
     let word = reading.word(token);
-    let crowd = matches!(word, "девочки" | "мальчики" | "девчонки");
-    let counted = index > 0
-        && (reading.tokens[index - 1].is_number()
-            || reading.tokens[index - 1].entry().is_some_and(|entry| entry.number.is_some()));
-    if crowd && !counted {
+    let crowd = matches!(
+        word,
+        "девочки"
+            | "мальчики"
+            | "девчонки"
+            | "мальчишки"
+            | "девочкам"
+            | "мальчишкам"
+            | "мальчишек"
+            | "мальчиков"
+            | "девочек"
+    );
+    if crowd && !is_counted(reading, index) {
         return 0.0;
     }
     let child = next.is_some_and(|next| {
@@ -219,6 +244,14 @@ fn word_weight(reading: &Reading<'_>, index: usize, token: &Token) -> f32 {
             && reading.tokens.get(index + 2).is_some_and(|age| age.is_number())
     });
     if child { 0.3 } else { EXPLICIT }
+}
+
+/// A numeral stands right before.
+fn is_counted(reading: &Reading<'_>, index: usize) -> bool {
+    let before = index.checked_sub(1).map(|before| &reading.tokens[before]);
+    before.is_some_and(|before| {
+        before.is_number() || before.entry().is_some_and(|entry| entry.number.is_some())
+    })
 }
 
 fn agreement(

@@ -55,11 +55,12 @@ pub fn breed(reading: &Reading<'_>, noun: Option<(usize, Species)>, animal: Anim
     let lemma = lexicon().breeds.get(usize::from(breed))?;
     let mut start = index;
     let mut name = (*lemma).to_owned();
-    if index > 0 && reading.tokens[index].gap <= Gap::Space {
-        if let Some(stem) = narrowing(reading.word(&reading.tokens[index - 1])) {
-            start = index - 1;
-            name = format!("{stem} {lemma}");
-        }
+    if index > 0
+        && reading.tokens[index].gap <= Gap::Space
+        && let Some(stem) = narrowing(reading.word(&reading.tokens[index - 1]))
+    {
+        start = index - 1;
+        name = format!("{stem} {lemma}");
     }
     Some(Fact::new(name, reading.evidence("breed.noun", start, index)))
 }
@@ -119,12 +120,9 @@ pub fn age(reading: &Reading<'_>) -> Option<Fact<Age>> {
         }
         let mut from_months = value * months + if half { 6 } else { 0 };
         let before = index.checked_sub(1).map(|before| &reading.tokens[before]);
-        if let Some(whole) =
-            before.filter(|before| before.is_number() && token.gap == Gap::Comma && value == 5)
-        {
-            if let Ok(years) = reading.text(whole).parse::<u16>() {
-                from_months = years.min(30) * months + months / 2;
-            }
+        let whole = before.filter(|before| before.is_number() && token.gap == Gap::Comma && value == 5);
+        if let Some(years) = whole.and_then(|whole| reading.text(whole).parse::<u16>().ok()) {
+            from_months = years.min(30) * months + months / 2;
         }
         let age = Age { from_months, to_months: from_months + if months == 12 { 11 } else { 0 } };
         return Some(Fact::new(age, reading.evidence("age.number", index, index + 1)));
@@ -187,13 +185,10 @@ pub fn reward(reading: &Reading<'_>) -> Option<Fact<Option<u64>>> {
         }
         let mut digits = reading.text(token).to_owned();
         last = at;
-        if let Some(next) =
-            reading.tokens.get(at + 1).filter(|next| next.is_number() && next.gap <= Gap::Space)
-        {
-            if reading.text(next).len() == 3 {
-                digits.push_str(reading.text(next));
-                last = at + 1;
-            }
+        let next = reading.tokens.get(at + 1).filter(|next| next.is_number() && next.gap <= Gap::Space);
+        if let Some(thousands) = next.map(|next| reading.text(next)).filter(|digits| digits.len() == 3) {
+            digits.push_str(thousands);
+            last = at + 1;
         }
         let thousand = reading
             .tokens

@@ -5,7 +5,7 @@ use jiff::civil::{Date, Weekday};
 use jiff::{Span as TimeSpan, Timestamp, tz};
 
 use crate::content::lexicon::{Group, lexicon};
-use crate::content::tokens::{Gap, Reading, Token};
+use crate::content::tokens::{Gap, Letters, Reading, Token};
 use crate::content::{Fact, Kind};
 
 /// A date this far ahead of the post belongs to the year before.
@@ -159,6 +159,9 @@ fn numeric(reading: &Reading<'_>, index: usize, today: Date) -> Option<Candidate
         return None;
     }
     let day: i8 = text.parse().ok().filter(|day| (1..=31).contains(day))?;
+    if memorial(reading, index) {
+        return None;
+    }
     if let Some(found) = dotted(reading, index, day, today) {
         return Some(found);
     }
@@ -186,6 +189,14 @@ fn numeric(reading: &Reading<'_>, index: usize, today: Date) -> Option<Candidate
     None
 }
 
+/// `9-е Января`: a street named after a day.
+fn memorial(reading: &Reading<'_>, index: usize) -> bool {
+    (index + 1..=index + 2).any(|at| {
+        let month = reading.tokens.get(at).filter(|token| token.letters == Letters::Title);
+        month.and_then(Token::entry).is_some_and(|entry| entry.month.is_some())
+    })
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Night {
     /// `в ночь на 9-е`: the evening before.
@@ -209,11 +220,12 @@ fn month_after(reading: &Reading<'_>, index: usize) -> (Option<(usize, i8)>, boo
     let month = |at: usize| {
         let token =
             reading.tokens.get(at).filter(|token| token.sentence == reading.tokens[index].sentence)?;
-        token.entry()?.month.map(|month| (at, month as i8))
+        // `8 Марта`, `9-е Января`: with a capital it is a street, unless everything is shouted.
+        let street = token.letters == Letters::Title;
+        token.entry()?.month.filter(|_| !street).map(|month| (at, month as i8))
     };
-    let mut at = index + 1;
     let mut ranged = false;
-    for _ in 0..5 {
+    for at in index + 1..index + 6 {
         if let Some(found) = month(at) {
             return (Some(found), ranged);
         }
@@ -224,7 +236,6 @@ fn month_after(reading: &Reading<'_>, index: usize) -> (Option<(usize, i8)>, boo
         } else if !matches!(word, "го" | "е" | "ого" | "ое" | "и" | "-го") {
             break;
         }
-        at += 1;
     }
     (None, false)
 }
@@ -432,6 +443,11 @@ fn context(reading: &Reading<'_>, candidate: &Candidate, kind: Kind, event: &[u3
         }
         let at = sentence.start + offset;
         seen |= is(other, groups.see) && !(at > 0 && reading.word(&reading.tokens[at - 1]) == "не");
+    }
+    // `со вчерашнего вечера`: since then, so the event itself.
+    let since = candidate.first.checked_sub(1).map_or("", |at| reading.word(&reading.tokens[at]));
+    if matches!(since, "с" | "со") {
+        score += 4;
     }
     if told {
         score += 3 + i32::from(nearest <= 4);

@@ -33,10 +33,10 @@ const WEEKDAYS: [&str; 7] =
 pub fn load() -> Lexicon {
     let mut builder = Builder::default();
     builder.words();
+    builder.numbers();
     builder.species();
     builder.colours();
     builder.traits();
-    builder.numbers();
     builder.calendar();
     builder.people();
     builder.pets();
@@ -190,7 +190,16 @@ impl Builder {
         for (form, cases) in forms {
             let form = fold(&form);
             let (entry, index) = self.entry(&form);
-            if entry.species.is_none_or(|known| !known.noun && noun) {
+            // `сорок` is a number long before it is a crowd of magpies.
+            if entry.number.is_some() {
+                continue;
+            }
+            // One animal in the nominative wins over a crowd in the genitive: `такс`, `пёс`.
+            let one = |cases: u8| cases & inflect::case::NOM != 0 && cases & inflect::case::PLURAL == 0;
+            let crowd = entry.species.is_some_and(|known| known.animal == animal && noun)
+                && one(cases)
+                && !one(entry.cases);
+            if crowd || entry.species.is_none_or(|known| !known.noun && noun) {
                 entry.species = Some(species);
                 entry.cases = cases;
             } else if entry.species == Some(species) {
@@ -302,14 +311,17 @@ impl Builder {
             if text.ends_with("_h") {
                 continue;
             }
+            let (text, alias_of) =
+                text.split_once('=').map_or((text, None), |(text, name)| (text, Some(name)));
             let needs_marker = text.ends_with('!');
-            self.city(&item(text.trim_end_matches('!')), needs_marker);
+            self.city(&item(text.trim_end_matches('!')), alias_of, needs_marker);
         }
     }
 
-    fn city(&mut self, item: &Item<'_>, needs_marker: bool) {
-        let name: &'static str = Box::leak(item.lemma.replace('_', " ").into_boxed_str());
-        if self.lexicon.cities.iter().any(|city| city.name == name) {
+    fn city(&mut self, item: &Item<'_>, alias_of: Option<&str>, needs_marker: bool) {
+        let shown = alias_of.unwrap_or(item.lemma).replace('_', " ");
+        let name: &'static str = Box::leak(shown.into_boxed_str());
+        if alias_of.is_none() && self.lexicon.cities.iter().any(|city| city.name == name) {
             return;
         }
         let words: Vec<&str> = item.lemma.split('_').collect();

@@ -5,19 +5,23 @@
 pub fn sound(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut before = ' ';
-    for letter in word.chars() {
+    let mut letters = word.chars().peekable();
+    while let Some(letter) = letters.next() {
+        // A voiced consonant sounds voiceless only at the end and before a voiceless one.
+        let muted = letters.peek().is_none_or(|next| "пткфсшщхцч".contains(*next));
         let heard = match letter {
-            'о' if matches!(before, 'ш' | 'ч') => 'и',
+            'о' if matches!(before, 'ж' | 'ш' | 'ч') => 'и',
             'а' | 'о' => 'а',
             'е' | 'и' | 'ы' | 'я' | 'э' => 'и',
             'ю' => 'у',
             'ь' | 'ъ' => continue,
-            'б' => 'п',
-            'д' => 'т',
-            'г' => 'к',
-            'з' => 'с',
-            'в' => 'ф',
-            'щ' | 'ж' => 'ш',
+            'б' if muted => 'п',
+            'д' if muted => 'т',
+            'г' if muted => 'к',
+            'з' if muted => 'с',
+            'в' if muted => 'ф',
+            'ж' if muted => 'ш',
+            'щ' => 'ш',
             other => other,
         };
         if heard == before {

@@ -1,5 +1,7 @@
 //! `rupor bench`: figures of this machine, as ratios wherever a ratio is possible.
 
+mod cases;
+mod content;
 mod queue;
 
 use clap::{Args, Subcommand};
@@ -15,11 +17,13 @@ pub struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Content(content::Content),
     Queue(queue::Queue),
 }
 
 pub fn run(args: &Bench) -> anyhow::Result<()> {
     match &args.what {
+        What::Content(args) => content::run(args),
         What::Queue(args) => queue::run(args),
     }
 }

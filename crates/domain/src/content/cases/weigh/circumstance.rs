@@ -22,14 +22,20 @@ pub(super) fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'
         weighing.add(ground, points, words);
     } else if let Some(word) = &mentioned {
         weighing.add(Ground::Place, PLACE_MENTIONED, format!("mentions the place «{word}»"));
-    } else if !sketch.places.is_empty() && case.any(|member| !member.places.is_empty()) && !weighing.reposted
-    {
+    } else if told_elsewhere(sketch, case) && !weighing.reposted {
         weighing.add(Ground::Place, OTHER_PLACE, "another place");
     }
     if points >= PLACE_EXACT && !case.announced(sketch.kind) {
         weighing.identified = true;
     }
     weigh_reference(weighing, sketch, case);
+}
+
+/// Both name places; a sighting may lie anywhere, because animals walk.
+fn told_elsewhere(sketch: &Sketch, case: Case<'_>) -> bool {
+    sketch.kind != Kind::Sighting
+        && !sketch.places.is_empty()
+        && case.any(|member| !member.places.is_empty() && member.kind != Kind::Sighting)
 }
 
 pub(super) fn weigh_reference(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
@@ -94,12 +100,14 @@ const DISTRICT_WORDS: &str = "
 ";
 
 pub(super) fn weigh_time(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
-    let gap = sketch.date - case.record.last_seen_at;
+    let gap = sketch.date.saturating_sub(case.record.last_seen_at).saturating_abs();
+    let again = matches!(sketch.kind, Kind::Lost | Kind::Found | Kind::Sighting);
     if !weighing.reposted {
-        let (points, words) = match gap.abs() {
+        let (points, words) = match gap {
             gap if gap <= FRESH_S => (FRESH, "seen in the last days"),
             gap if gap <= RECENT_S => (RECENT, "seen in the last weeks"),
             gap if gap <= OLD_S => (0, ""),
+            gap if gap <= STALE_S && again => (OLD_INCIDENT, "not seen for two months"),
             gap if gap <= STALE_S => (OLD, "not seen for two months"),
             _ => (STALE, "not seen for half a year"),
         };
@@ -129,7 +137,9 @@ pub(super) fn weigh_town(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_
     if case.any(|member| sketch.city.is_some() && member.city == sketch.city) {
         weighing.add(Ground::Town, SAME_CITY, "both name the town");
     }
-    if weighing.reposted {
+    // A happy end may name the town of the new home.
+    let moved = sketch.kind == Kind::Reunited && weighing.same_source;
+    if weighing.reposted || moved {
         return;
     }
     let relations = case.members().map(|member| town_points(sketch, member));

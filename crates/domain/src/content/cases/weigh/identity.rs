@@ -88,7 +88,7 @@ pub(super) fn weigh_names(weighing: &mut Weighing, sketch: &Sketch, case: Case<'
     let named = case.any(|member| !member.names.is_empty());
     if named && !sketch.names.is_empty() {
         weigh_other_name(weighing, sketch, case);
-    } else if named && sketch.names.is_empty() && case.any(|member| mentions_name(sketch, member)) {
+    } else if case.any(|member| mentions_name(sketch, member) || mentions_name(member, sketch)) {
         weighing.add(Ground::Name, NAME_MENTIONED, "its name is mentioned");
     }
 }
@@ -110,9 +110,10 @@ pub(super) fn shared_name<'a>(sketch: &'a Sketch, member: &Sketch) -> Option<&'a
     shared.map(|name| name.name.as_str())
 }
 
-fn mentions_name(sketch: &Sketch, member: &Sketch) -> bool {
-    let stems = member.names.iter().flat_map(|name| &name.stems);
-    stems.filter(|stem| stem.chars().count() >= 3).any(|stem| sketch.text.tells(stem_hash(stem)))
+/// The name of `named` stands in the words of a post that has none.
+fn mentions_name(post: &Sketch, named: &Sketch) -> bool {
+    let stems = named.names.iter().flat_map(|name| &name.stems);
+    stems.filter(|stem| stem.chars().count() >= 3).any(|stem| post.text.tells(stem_hash(stem)))
 }
 
 pub(super) fn weigh_text(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {

@@ -53,20 +53,28 @@ fn ages_apart(one: (u16, u16), other: (u16, u16)) -> i32 {
 }
 
 pub(super) fn weigh_species(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
-    match (sketch.animal, case.animal()) {
-        (Animal::Unknown, _) | (_, Animal::Unknown) => {}
-        (own, known) if own == known => weighing.add(Ground::Look, ANIMAL, format!("both {}", own.name())),
-        (Animal::Several, _) | (_, Animal::Several) => {
+    if let Some(known) = case.animal().filter(|_| sketch.animal != Animal::Unknown) {
+        let several = sketch.animal == Animal::Several || known.animal == Animal::Several;
+        if sketch.animal == known.animal {
+            weighing.add(Ground::Look, ANIMAL, format!("both {}", sketch.animal.name()));
+        } else if several {
             weighing.add(Ground::Look, OTHER_COUNT, "one species against several");
+        } else if sketch.animal_sure && known.animal_sure && !weighing.reposted {
+            weighing.forbid(format!("{} against {}", sketch.animal.name(), known.animal.name()));
+        } else {
+            weighing.guessed += OTHER_SPECIES_GUESS;
+            weighing.add(Ground::Look, OTHER_SPECIES_GUESS, "probably another species");
         }
-        _ if weighing.reposted => {}
-        (own, known) => weighing.forbid(format!("{} against {}", own.name(), known.name())),
     }
-    match (sketch.sex, case.sex()) {
-        (Sex::Unknown, _) | (_, Sex::Unknown) => {}
-        (own, known) if own == known => weighing.add(Ground::Look, SEX, "same sex"),
-        _ if weighing.reposted => {}
-        _ => weighing.forbid(OTHER_SEX),
+    if let Some(known) = case.sex().filter(|_| sketch.sex != Sex::Unknown) {
+        if sketch.sex == known.sex {
+            weighing.add(Ground::Look, SEX, "same sex");
+        } else if sketch.sex_sure && known.sex_sure && !weighing.reposted {
+            weighing.forbid(OTHER_SEX);
+        } else {
+            weighing.guessed += OTHER_SEX_GUESS;
+            weighing.add(Ground::Look, OTHER_SEX_GUESS, "probably another sex");
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use self::identity::{
 use self::look::weigh_look;
 use super::index::CaseRecord;
 use super::reference::Closing;
-use super::sketch::Sketch;
+use super::sketch::{NameSketch, Sketch, stem_hash};
 use super::weights::*;
 use crate::content::{Animal, Kind, Sex};
 use crate::ids::CaseId;
@@ -67,9 +67,11 @@ pub struct Weighing {
     pub identified: bool,
     /// The post is, or points at, a post that the case holds.
     pub reposted: bool,
+    /// Points taken off for what was only guessed.
+    pub guessed: i32,
     /// A post of the case came from the same source.
     pub same_source: bool,
-    /// A finder's happy end for an owner's case: right only if no finder's case claims it.
+    /// A finder's happy end for an owner's case, or the other way: right only if no case of its own side claims it.
     pub other_voice: bool,
     /// Lost against found: at best the other side of one story.
     pub opposed: bool,
@@ -102,11 +104,11 @@ impl Weighing {
         self.vetoes.is_empty() && !self.opposed && self.identified && self.score >= enough
     }
 
-    /// Fits nearly as well as the best one, so that neither can be taken.
+    /// Fits nearly as well as the best one, so that neither can be taken; a guess does not decide between two.
     pub fn rivals(&self, best: &Weighing) -> bool {
         self.reposted == best.reposted
             && self.other_voice == best.other_voice
-            && best.score - self.score < AMBIGUOUS_MARGIN
+            && best.score - (self.score - self.guessed) < AMBIGUOUS_MARGIN
     }
 
     pub fn is_related(&self) -> bool {
@@ -120,7 +122,7 @@ pub struct Crowd {
     pub phones: Vec<(String, usize)>,
     pub people: Vec<(u64, usize)>,
     pub names: usize,
-    /// Several numbers, each known from another case: a list of other people's stories.
+    /// Several numbers or names, each known from another case: a list of stories.
     pub is_list: bool,
 }
 
@@ -147,11 +149,33 @@ impl Crowd {
         alone.dedup();
         Crowd {
             people: people.collect(),
-            names: holding(&|member| shared_name(sketch, member).is_some()).len(),
-            is_list: alone.len() > 1,
+            names: namesakes(sketch, records),
+            is_list: alone.len() > 1 || tells_of_several(sketch, records),
             phones: phones.into_iter().map(|(phone, cases)| (phone, cases.len())).collect(),
         }
     }
+}
+
+/// The words name animals of several cases that share a number with the post: "один уехал домой, другая ждёт".
+fn tells_of_several(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> bool {
+    let ours = |member: &Sketch| member.phones.iter().any(|phone| sketch.phones.contains(phone));
+    let told = |name: &&NameSketch| {
+        sketch.names.iter().any(|own| own.is_like(name))
+            || name.stems.iter().any(|stem| stem.chars().count() >= 4 && sketch.text.tells(stem_hash(stem)))
+    };
+    let members =
+        records.iter().flat_map(|record| record.borrow().members.iter()).filter(|member| ours(member));
+    let mut names = members.flat_map(|member| &member.names).filter(told);
+    let first = names.next();
+    first.is_some_and(|first| names.any(|name| !name.is_like(first)))
+}
+
+/// Cases of an animal of the same name; a happy end can only mean those that are still open.
+fn namesakes(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> usize {
+    let waiting = |record: &CaseRecord| sketch.kind != Kind::Reunited || record.closed_at.is_none();
+    let named =
+        |record: &CaseRecord| record.members.iter().any(|member| shared_name(sketch, member).is_some());
+    records.iter().map(Borrow::borrow).filter(|record| waiting(record) && named(record)).count()
 }
 
 /// Weighs a post against a case.
@@ -199,15 +223,16 @@ impl<'a> Case<'a> {
         !matches!(kind, Kind::Sighting | Kind::Reunited) && self.has_kind(kind)
     }
 
-    fn animal(self) -> Animal {
-        self.members()
-            .map(|member| member.animal)
-            .find(|animal| *animal != Animal::Unknown)
-            .unwrap_or_default()
+    /// The member that says best which species it is.
+    fn animal(self) -> Option<&'a Sketch> {
+        let known = |member: &&Sketch| member.animal != Animal::Unknown;
+        self.members().filter(known).find(|member| member.animal_sure).or_else(|| self.members().find(known))
     }
 
-    fn sex(self) -> Sex {
-        self.members().map(|member| member.sex).find(|sex| *sex != Sex::Unknown).unwrap_or_default()
+    /// The member that says best which sex it is.
+    fn sex(self) -> Option<&'a Sketch> {
+        let known = |member: &&Sketch| member.sex != Sex::Unknown;
+        self.members().filter(known).find(|member| member.sex_sure).or_else(|| self.members().find(known))
     }
 }
 
@@ -223,11 +248,18 @@ fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
         Kind::Adoption => owner,
         _ => false,
     };
-    weighing.other_voice =
-        matches!(sketch.closing, Closing::Finder | Closing::Home) && owner && !weighing.reposted;
+    let other_voice = match sketch.closing {
+        Closing::Finder | Closing::Home => owner,
+        Closing::Owner => finder && !case.has_kind(Kind::Adoption),
+        Closing::None | Closing::Unsaid => false,
+    };
+    weighing.other_voice = other_voice && !weighing.reposted;
     if sketch.kind == Kind::Reunited && case.record.closed_at.is_none() {
         let points = if sketch.closing == Closing::Unsaid { CLOSES_UNSAID } else { CLOSES };
         weighing.add(Ground::Story, points, "ends an open case");
+    }
+    if sketch.kind == Kind::Sighting && owner && weighing.has(Ground::Name) {
+        weighing.add(Ground::Story, SIGHTED, "seen, and called by its name");
     }
     if (sketch.follow_up || sketch.repeat) && !weighing.opposed {
         weighing.add(Ground::Story, FOLLOW_UP, "says that it continues a story");

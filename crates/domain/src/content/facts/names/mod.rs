@@ -2,6 +2,13 @@
 //! A pet's name needs a reason: a naming word, a noun before it, or a sentence that is about it.
 //! Streets, towns and people are not pets; with doubt there is no name.
 
+mod forms;
+mod people;
+
+use forms::{
+    ends_like_adjective, fold, guess_gender, is_preposition, looks_inflected, straighten, title_case,
+};
+
 use super::city;
 use super::read::Spans;
 use super::sex::NameGender;
@@ -49,11 +56,12 @@ struct Groups {
     our: Option<Group>,
     meet: Option<Group>,
     owner: Option<Group>,
+    organisation: Option<Group>,
     male: Option<Group>,
     female: Option<Group>,
     agreeing: Option<Group>,
-    streets: [Option<Group>; 4],
-    verbs: [Option<Group>; 8],
+    streets: [Option<Group>; 3],
+    verbs: [Option<Group>; 9],
 }
 
 pub fn names(
@@ -90,12 +98,23 @@ fn groups() -> Groups {
         our: group("our"),
         meet: group("meet"),
         owner: group("owner"),
+        organisation: group("organisation"),
         male: group("male"),
         female: group("female"),
         agreeing: group("agreeing"),
-        streets: ["street", "avenue", "district", "settlement"].map(group),
-        verbs: ["lost_v", "escape_v", "leave_v", "returned_v", "adopted_p", "went_home", "stray_v", "keep_v"]
-            .map(group),
+        streets: ["street", "avenue", "district"].map(group),
+        verbs: [
+            "lost_v",
+            "escape_v",
+            "leave_v",
+            "returned_v",
+            "adopted_p",
+            "went_home",
+            "stray_v",
+            "keep_v",
+            "see_v",
+        ]
+        .map(group),
     }
 }
 
@@ -137,7 +156,7 @@ impl Finder<'_, '_> {
             return false;
         }
         let word = self.reading.word(token);
-        if word.chars().count() < 2 || word.is_ascii() {
+        if word.chars().count() < 2 || word.is_ascii() || self.house_name(index) {
             return false;
         }
         token.entry().is_none_or(|entry| {
@@ -148,6 +167,12 @@ impl Finder<'_, '_> {
                     && entry.month.is_none()
                     && entry.species.is_none_or(|species| !species.noun))
         })
+    }
+
+    /// `приют «Верный»`: the name of a house.
+    fn house_name(&self, index: usize) -> bool {
+        let before = self.before(index).filter(|_| self.reading.tokens[index].quoted);
+        before.is_some_and(|before| is(before, self.groups.organisation))
     }
 
     fn is_pet(&self, index: usize) -> bool {
@@ -253,7 +278,8 @@ impl Finder<'_, '_> {
         if self.word_before_is(index, &["меня", "мене"]) {
             return;
         }
-        let temporary = matches!(self.word(index), "назвали" | "назвала" | "зовем" | "зову" | "прозвали");
+        let temporary =
+            matches!(self.word(index), "назвали" | "назвала" | "зовем" | "зову" | "прозвали" | "зовет");
         if self.word(index).starts_with("звал") {
             return self.after_word(index, 2, 4.0, "names.was_called", out);
         }
@@ -275,7 +301,9 @@ impl Finder<'_, '_> {
             }
             let onto = at > index && matches!(self.word(at - 1), "на" | "кличку" | "имя" | "имена");
             if onto && self.could_be_name(at) {
-                self.push(at, 8.0, "names.answers", out);
+                // A quoted sound («Плю») is what it answers to, not always what it is called.
+                let sound = self.reading.tokens[at].quoted && !self.is_pet(at);
+                self.push(at, if sound { 4.0 } else { 8.0 }, "names.answers", out);
             }
             return;
         }
@@ -360,11 +388,13 @@ impl Finder<'_, '_> {
             token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
         if !(opens || listed)
             || self.person_speaks(index)
-            || !pet && looks_inflected(self.reading.word(token))
+            || !pet && looks_inflected(self.reading.word(token)) && !self.tells_age(index)
         {
             return;
         }
         let last = self.last_of_name(index);
+        let paired = self.word(last + 1) == "и" && self.could_be_name(last + 2);
+        let last = if paired { last + 2 } else { last };
         let Some(next) = self.after(last) else {
             return self.heading(index, pet, out);
         };
@@ -387,7 +417,8 @@ impl Finder<'_, '_> {
                     | "остался"
                     | "у"
             );
-        let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost);
+        let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost)
+            || pet && self.kind == Kind::Sighting;
         let close = next.gap <= Gap::Space || next.gap == Gap::Dash || pet && next.gap <= Gap::Dash;
         if close && verb && told {
             return self.push(index, if pet { 7.0 } else { 5.0 }, "names.opening", out);
@@ -398,6 +429,12 @@ impl Finder<'_, '_> {
         if pet && told && !self.is_person(index) && opens {
             self.push(index, 4.0, "names.usual", out);
         }
+    }
+
+    /// `Канноли, 5 месяцев`.
+    fn tells_age(&self, index: usize) -> bool {
+        let number = self.after(index).filter(|next| next.is_number() && next.gap == Gap::Comma);
+        number.is_some() && self.counts_years(index + 1)
     }
 
     /// `Наталья, 8 946 …`: a person beside a telephone is no pet.
@@ -449,8 +486,9 @@ impl Finder<'_, '_> {
             Kind::Reunited | Kind::Sighting | Kind::Lost | Kind::Adoption | Kind::Fundraising
         );
         let pet = self.is_pet(index);
-        if told && (before == "это" || before == "не" && second == "это") {
-            return self.push(index, 5.0, "names.this_is", out);
+        let this = before == "это" || before == "не" && second == "это";
+        if this && (told || pet) {
+            return self.push(index, if pet { 6.0 } else { 5.0 }, "names.this_is", out);
         }
         if told && matches!(before, "оказался" | "оказалась" | "оказалось") {
             return self.push(index, 5.0, "names.turned_out", out);
@@ -523,7 +561,27 @@ impl Finder<'_, '_> {
         if joined && titled && self.could_be_name(next) { next } else { index }
     }
 
+    /// A name, and the one joined to it: `братья Тим и Том`, `Чук и Гек`.
     fn push(&self, index: usize, weight: f32, rule: &'static str, out: &mut Vec<Candidate>) {
+        self.push_one(index, weight, rule, out);
+        let last = self.last_of_name(index);
+        let second = last + 2;
+        let joined = self.word(last + 1) == "и"
+            && self.token(second).is_some_and(|token| {
+                token.gap <= Gap::Space
+                    && token.letters == Letters::Title
+                    && token.sentence == self.reading.tokens[index].sentence
+            });
+        let paired = matches!(
+            rule,
+            "names.after_noun" | "names.opening" | "names.nickname" | "names.called" | "names.our"
+        );
+        if joined && paired && self.could_be_name(second) && !self.street_like(second) {
+            self.push_one(second, weight, "names.joined", out);
+        }
+    }
+
+    fn push_one(&self, index: usize, weight: f32, rule: &'static str, out: &mut Vec<Candidate>) {
         let last = self.last_of_name(index);
         let (mut name, sex, known) = self.nominative(last, rule);
         if last > index {
@@ -544,7 +602,23 @@ impl Finder<'_, '_> {
     fn nominative(&self, index: usize, rule: &str) -> (String, Sex, bool) {
         let token = &self.reading.tokens[index];
         let shown = title_case(&self.shown(index));
+        // After a naming word the name stands in the nominative, whatever else its form could be.
+        let naming = matches!(
+            rule,
+            "names.nickname"
+                | "names.by_name"
+                | "names.heading"
+                | "names.meet"
+                | "names.described"
+                | "names.called"
+        );
+        let stated = naming && !self.renamed(index);
         if let Some(entry) = token.entry() {
+            let other = entry.pet.is_some_and(|(name, _)| fold(name) != fold(&shown));
+            if stated && other {
+                let sex = guess_gender(&shown);
+                return (shown, sex, false);
+            }
             if let Some((name, sex)) = entry.pet {
                 let name = if fold(name) == fold(&shown) { shown } else { name.to_owned() };
                 return (name, sex, true);
@@ -559,15 +633,22 @@ impl Finder<'_, '_> {
                 self.before(index).is_some_and(|before| self.is_oblique(before))
             }
             "names.answers" | "names.about" | "names.turned_out" => true,
-            "names.called" => {
-                self.before(index).is_some_and(|before| self.reading.word(before).starts_with("назвал"))
-            }
+            "names.called" => self.renamed(index),
             _ => false,
         };
         let male = self.noun.is_some_and(|(_, species)| species.sex == Sex::M || species.gender == Sex::M);
         let name = if oblique { straighten(&shown, male) } else { shown };
         let sex = guess_gender(&name);
         (name, sex, false)
+    }
+
+    /// `назвали Угольком`: the instrumental.
+    fn renamed(&self, index: usize) -> bool {
+        let named = |at: usize| {
+            let word = self.word(at);
+            word.starts_with("назвал") || word.starts_with("прозвал")
+        };
+        (1..=2).any(|back| index.checked_sub(back).is_some_and(named))
     }
 
     fn is_oblique(&self, token: &Token) -> bool {
@@ -609,7 +690,7 @@ impl Finder<'_, '_> {
             let same = chosen.iter().any(|other| other.key == candidate.key);
             let strong = matches!(
                 candidate.rule,
-                "names.after_noun" | "names.nickname" | "names.described" | "names.called"
+                "names.after_noun" | "names.joined" | "names.nickname" | "names.described" | "names.called"
             );
             let with_best = candidate.key == best.key
                 || (strong && candidate.weight >= SECOND)
@@ -642,133 +723,5 @@ impl Finder<'_, '_> {
                 && candidate.known
                 && best.known
                 && candidate.weight >= ENOUGH
-    }
-
-    /// People named beside a telephone, or after a word for the owner or the keeper.
-    fn people(&self, phones: &Spans) -> Vec<usize> {
-        let mut people = Vec::new();
-        for (first, last) in phones {
-            let after = (last + 1..=last + 3).filter(|at| {
-                self.token(*at).is_some_and(|token| {
-                    token.gap <= Gap::Emoji && token.text == self.reading.tokens[*first].text
-                })
-            });
-            let before = (first.saturating_sub(3)..*first)
-                .rev()
-                .filter(|at| self.reading.tokens[*at].text == self.reading.tokens[*first].text);
-            for at in before.chain(after) {
-                if self.is_contact(at) {
-                    people.push(at);
-                }
-            }
-        }
-        for index in 1..self.reading.tokens.len() {
-            let token = &self.reading.tokens[index];
-            let Some(before) = self.before(index).filter(|_| token.gap <= Gap::Space) else { continue };
-            let keeper = is(before, self.groups.owner)
-                || matches!(
-                    self.reading.word(before),
-                    "куратор"
-                        | "куратору"
-                        | "волонтер"
-                        | "волонтеру"
-                        | "звонить"
-                        | "звоните"
-                        | "муж"
-                        | "сын"
-                        | "дочь"
-                        | "администратор"
-                        | "пристраивает"
-                        | "меня"
-                );
-            let called_me =
-                self.reading.word(before) == "зовут" && index >= 2 && self.word(index - 2) == "меня";
-            if (keeper || called_me) && self.is_contact(index) {
-                people.push(index);
-            }
-        }
-        people.sort_unstable();
-        people.dedup();
-        people
-    }
-
-    fn is_contact(&self, index: usize) -> bool {
-        let Some(token) = self.token(index) else { return false };
-        let named = self.before(index).is_some_and(|before| {
-            is(before, self.groups.named)
-                || is(before, self.groups.called)
-                    && index.checked_sub(2).is_none_or(|at| self.word(at) != "меня")
-        });
-        token.is_word() && !token.tag && self.is_person(index) && token.capital() && !named
-    }
-
-    fn contacts(&self, phones: &Spans) -> Vec<Fact<String>> {
-        let mut contacts: Vec<Fact<String>> = Vec::new();
-        for index in self.people(phones) {
-            let Some((name, _)) = self.reading.tokens[index].entry().and_then(|entry| entry.person) else {
-                continue;
-            };
-            let patronymic = self.after(index).filter(|next| {
-                let word = self.reading.word(next);
-                next.gap <= Gap::Space
-                    && next.capital()
-                    && ["вна", "вич", "вны", "вне", "ична", "вича"]
-                        .iter()
-                        .any(|ending| word.ends_with(ending))
-            });
-            let (value, last) = match patronymic {
-                Some(_) => (format!("{name} {}", title_case(&self.shown(index + 1))), index + 1),
-                None => (name.to_owned(), index),
-            };
-            if contacts.len() < CONTACTS_MAX && !contacts.iter().any(|fact| fact.value == value) {
-                contacts.push(Fact::new(value, self.reading.evidence("names.contact", index, last)));
-            }
-        }
-        contacts
-    }
-}
-
-fn is_preposition(word: &str) -> bool {
-    matches!(word, "в" | "во" | "на" | "по" | "у" | "с" | "со" | "из" | "к" | "от" | "до" | "за" | "под")
-}
-
-/// Verbs, adjectives and abstract nouns open sentences too; names of pets do not end like them.
-fn looks_inflected(word: &str) -> bool {
-    const ENDINGS: &[&str] = &[
-        "ть", "ться", "ем", "им", "ите", "ете", "йте", "ют", "ят", "ет", "ит", "аю", "яю", "ую", "ого",
-        "ому", "ые", "ие", "ых", "их", "ами", "ями", "ение", "ание", "ость", "ство", "тся", "ся", "сь",
-        "ишь", "ешь", "ний", "ный", "ный", "ная", "ное", "ой", "ском", "еро", "ждый", "ский", "ская", "ли",
-        "лись", "ла", "лась", "ло", "лось", "но", "то",
-    ];
-    ENDINGS.iter().any(|ending| word.ends_with(ending))
-}
-
-fn ends_like_adjective(word: &str) -> bool {
-    ["ая", "яя", "ой", "ого", "ую", "ские", "ский"].iter().any(|ending| word.ends_with(ending))
-}
-
-fn fold(name: &str) -> String {
-    name.to_lowercase().replace('ё', "е")
-}
-
-fn title_case(word: &str) -> String {
-    let mut letters = word.chars();
-    let Some(first) = letters.next() else { return String::new() };
-    first.to_uppercase().chain(letters.flat_map(char::to_lowercase)).collect()
-}
-
-/// The nominative of a name that stands in another case.
-fn straighten(name: &str, male: bool) -> String {
-    let end = |ending: &str, instead: &str| name.strip_suffix(ending).map(|stem| format!("{stem}{instead}"));
-    let fixed = end("у", "а").or_else(|| end("ю", "я")).or_else(|| end("ом", "")).or_else(|| end("ой", "а"));
-    let fixed = fixed.or_else(|| if male { end("а", "") } else { end("и", "а").or_else(|| end("ы", "а")) });
-    fixed.filter(|fixed| fixed.chars().count() >= 2).unwrap_or_else(|| name.to_owned())
-}
-
-fn guess_gender(name: &str) -> Sex {
-    match name.chars().last() {
-        Some('а' | 'я') => Sex::F,
-        Some(letter) if "бвгджзйклмнпрстфхцчшщ".contains(letter) => Sex::M,
-        _ => Sex::Unknown,
     }
 }

@@ -1,182 +1,11 @@
-//! Cuts normalised texts into words, numbers and links, and marks what stands between them.
-//!
-//! One pass, one dictionary look-up a word. Rules read the result and never the text itself.
-//! It must not know what any word means for a post; only which dictionary entry it is.
+//! The one pass over a normalised text: words, numbers, hashtags and links, and the gaps between them.
 
-use super::lexicon::{self, Entry, Lexicon};
-use super::normalise::{EMOJI, Normal, account_of};
-use super::{Evidence, Span, VkAccount};
+use super::{Gap, Letters, Reading, SENTENCE_TOKENS_MAX, Token, TokenKind};
+use crate::content::VkAccount;
+use crate::content::lexicon::{self, Lexicon};
+use crate::content::normalise::{EMOJI, Normal, account_of};
 
-/// Texts of a post that are read; deeper reposts add nothing but time.
-pub const TEXTS_MAX: usize = 8;
-
-/// Longer sentences are cut: rules look at whole sentences, and must stay linear on texts without full stops.
-pub const SENTENCE_TOKENS_MAX: u32 = 80;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenKind {
-    Word,
-    Number,
-    /// A web address or an `@name`.
-    Link,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Letters {
-    Lower,
-    Title,
-    Upper,
-    None,
-}
-
-/// The strongest thing between a token and the one before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gap {
-    /// Nothing but a hyphen, a camel-case border or a letter–digit border.
-    Joined,
-    Space,
-    Slash,
-    Quote,
-    Comma,
-    Bracket,
-    Colon,
-    Dash,
-    Emoji,
-    Stop,
-    Line,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct Token {
-    pub kind: TokenKind,
-    pub letters: Letters,
-    pub gap: Gap,
-    /// Index of the text in the reading.
-    pub text: u8,
-    /// Sentences never cross texts, lines or hashtags.
-    pub sentence: u32,
-    pub quoted: bool,
-    pub tag: bool,
-    pub mention: bool,
-    pub start: u32,
-    pub end: u32,
-    lower: (u32, u32),
-    entry: Option<&'static Entry>,
-}
-
-impl Token {
-    pub fn is_word(&self) -> bool {
-        self.kind == TokenKind::Word
-    }
-
-    pub fn is_number(&self) -> bool {
-        self.kind == TokenKind::Number
-    }
-
-    pub fn capital(&self) -> bool {
-        matches!(self.letters, Letters::Title | Letters::Upper)
-    }
-
-    pub fn entry(&self) -> Option<&'static Entry> {
-        self.entry
-    }
-
-    pub fn is(&self, group: lexicon::Group) -> bool {
-        self.entry.is_some_and(|entry| entry.has(group))
-    }
-}
-
-/// Whether one of the ranges, sorted and apart, covers the token.
-pub fn within<T>(ranges: &[T], index: usize, range: impl Fn(&T) -> (usize, usize)) -> bool {
-    let after = ranges.partition_point(|item| range(item).0 <= index);
-    after.checked_sub(1).is_some_and(|at| range(&ranges[at]).1 >= index)
-}
-
-/// A post cut into tokens: what every rule family reads.
-#[derive(Debug)]
-pub struct Reading<'a> {
-    pub originals: Vec<&'a str>,
-    pub normals: Vec<Normal>,
-    pub tokens: Vec<Token>,
-    /// Accounts named by links and mentions, with the range in the normalised text.
-    pub accounts: Vec<(VkAccount, u8, u32, u32)>,
-    /// Sentences that end with a question mark.
-    pub questions: Vec<bool>,
-    /// The first sentence of every text that is not a hashtag.
-    pub openings: Vec<u32>,
-    lower: String,
-}
-
-impl<'a> Reading<'a> {
-    pub fn new(originals: Vec<&'a str>, normals: Vec<Normal>) -> Reading<'a> {
-        let bytes: usize = normals.iter().map(|normal| normal.text.len()).sum();
-        let mut reading = Reading {
-            originals,
-            normals: Vec::new(),
-            tokens: Vec::with_capacity(bytes / 9 + 4),
-            accounts: Vec::new(),
-            questions: Vec::new(),
-            openings: Vec::new(),
-            lower: String::with_capacity(bytes),
-        };
-        for (index, normal) in normals.iter().enumerate().take(TEXTS_MAX) {
-            Cutter::new(&mut reading, normal, index as u8).cut();
-            let opening = reading.tokens.iter().find(|token| token.text == index as u8 && !token.tag);
-            let opening = opening.map_or(0, |token| token.sentence);
-            reading.openings.push(opening);
-        }
-        reading.normals = normals;
-        reading
-    }
-
-    /// The token in lower case.
-    pub fn word(&self, token: &Token) -> &str {
-        &self.lower[token.lower.0 as usize..token.lower.1 as usize]
-    }
-
-    /// The token as normalised, case kept.
-    pub fn text(&self, token: &Token) -> &str {
-        &self.normals[usize::from(token.text)].text[token.start as usize..token.end as usize]
-    }
-
-    /// Evidence for a rule that fired on the tokens `first..=last` of one text.
-    pub fn evidence(&self, rule: &'static str, first: usize, last: usize) -> Evidence {
-        let (from, to) = (&self.tokens[first], &self.tokens[last]);
-        self.evidence_range(rule, from.text, from.start as usize, to.end as usize)
-    }
-
-    pub fn evidence_range(&self, rule: &'static str, text: u8, start: usize, end: usize) -> Evidence {
-        let normal = &self.normals[usize::from(text)];
-        let (start, end) = normal.original(start, end);
-        let words = self.originals[usize::from(text)].get(start as usize..end as usize).unwrap_or_default();
-        Evidence {
-            rule: rule.into(),
-            span: Span { text: normal.source, start, end },
-            words: words.to_owned(),
-        }
-    }
-
-    /// The indices of the tokens of the sentence around `index`.
-    pub fn sentence(&self, index: usize) -> std::ops::Range<usize> {
-        let sentence = self.tokens[index].sentence;
-        let start = self.tokens[..index].iter().rev().take_while(|token| token.sentence == sentence).count();
-        let end = self.tokens[index..].iter().take_while(|token| token.sentence == sentence).count();
-        index - start..index + end
-    }
-
-    /// The first two sentences of a text: people open with what matters.
-    pub fn opens(&self, index: usize) -> bool {
-        let token = &self.tokens[index];
-        let opening = self.openings.get(usize::from(token.text)).copied().unwrap_or(0);
-        token.sentence <= opening + 1
-    }
-
-    pub fn asks(&self, index: usize) -> bool {
-        self.questions.get(self.tokens[index].sentence as usize).copied().unwrap_or(false)
-    }
-}
-
-struct Cutter<'r, 'a, 'n> {
+pub(super) struct Cutter<'r, 'a, 'n> {
     reading: &'r mut Reading<'a>,
     text: &'n str,
     normal: &'n Normal,
@@ -190,7 +19,7 @@ struct Cutter<'r, 'a, 'n> {
 }
 
 impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
-    fn new(reading: &'r mut Reading<'a>, normal: &'n Normal, index: u8) -> Cutter<'r, 'a, 'n> {
+    pub(super) fn new(reading: &'r mut Reading<'a>, normal: &'n Normal, index: u8) -> Cutter<'r, 'a, 'n> {
         reading.questions.push(false);
         Cutter {
             reading,
@@ -206,7 +35,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         }
     }
 
-    fn cut(mut self) {
+    pub(super) fn cut(mut self) {
         while let Some(character) = self.text[self.at..].chars().next() {
             if character.is_alphabetic() {
                 self.word();
@@ -281,7 +110,9 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         let one_letter = last.is_word() && last.end - last.start <= 2;
         let upper_next =
             self.text[self.at..].chars().skip(1).find(|c| !c.is_whitespace()).is_some_and(char::is_uppercase);
-        let unit = last.is(lexicon::UNIT) && upper_next;
+        let counted =
+            self.reading.tokens.len() >= 2 && self.reading.tokens[self.reading.tokens.len() - 2].is_number();
+        let unit = last.is(lexicon::UNIT) && upper_next && counted;
         if (last.is(lexicon::ABBREVIATION) || one_letter) && !unit {
             return self.widen(Gap::Space);
         }
@@ -342,10 +173,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
             if to > from {
                 self.emit(TokenKind::Word, from, to, tag);
                 if from == start {
-                    if let Some(first) = self.reading.tokens.last_mut() {
-                        first.gap = whole.gap;
-                        first.sentence = whole.sentence;
-                    }
+                    self.stand_in_for(&whole);
                 }
             }
             from = to + 1;
@@ -375,13 +203,18 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
             }
             self.emit(TokenKind::Word, from, cut, tag);
             if from == start {
-                if let Some(first) = self.reading.tokens.last_mut() {
-                    first.gap = whole.gap;
-                    first.sentence = whole.sentence;
-                }
+                self.stand_in_for(&whole);
             }
             from = cut;
             self.gap = Gap::Joined;
+        }
+    }
+
+    /// The first part of a word that was cut keeps the place of the whole.
+    fn stand_in_for(&mut self, whole: &Token) {
+        if let Some(first) = self.reading.tokens.last_mut() {
+            first.gap = whole.gap;
+            first.sentence = whole.sentence;
         }
     }
 

@@ -1,0 +1,8 @@
+//! What a post says: the corpora with their floors, the tables of rules, and what holds for any text.
+
+mod corpus;
+mod documents;
+mod fingerprint;
+mod properties;
+mod rules;
+mod score;

@@ -1,0 +1,94 @@
+//! `rupor bench content`: posts a second on one core for normalise, facts and fingerprint, and what a case lookup costs.
+
+use std::hint::black_box;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use domain::content::fingerprint::fingerprint;
+use domain::content::{Home, Post, analyse};
+use serde_json::json;
+
+use super::cases;
+
+/// The development corpus: invented posts in the style of the walls that Rupor reads.
+const CORPUS: &str = include_str!("../../../../domain/testdata/pets-dev.jsonl");
+
+/// Reads the development corpus over and over on one core
+#[derive(Debug, Args)]
+pub struct Content {
+    /// How long to measure, in seconds
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    #[command(flatten)]
+    lookups: cases::Lookups,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Accepted like in every bench; this one uses no database
+    #[arg(long, value_name = "URL", hide = true)]
+    db: Option<String>,
+}
+
+pub fn run(command: &Content) -> anyhow::Result<()> {
+    let posts = corpus()?;
+    ensure!(!posts.is_empty(), "the corpus holds no posts");
+    // The first round builds the dictionary and fills the caches; it is not measured.
+    posts.iter().for_each(read);
+    let mut times = measure(&posts, Duration::from_secs(command.seconds));
+    times.sort_unstable();
+    let total: Duration = times.iter().sum();
+    let per_second = times.len() as f64 / total.as_secs_f64();
+    let percentile = |share: f64| {
+        let index = ((times.len() - 1) as f64 * share) as usize;
+        times[index].as_secs_f64() * 1e6
+    };
+    let lookups = cases::figures(&command.lookups)?;
+    let mut out = anstream::stdout();
+    if command.json {
+        let figures = json!({
+            "bench": "content",
+            "posts": times.len(),
+            "corpus_posts": posts.len(),
+            "seconds": total.as_secs_f64(),
+            "posts_per_second_per_core": per_second.round(),
+            "post_us_mean": total.as_secs_f64() * 1e6 / times.len() as f64,
+            "post_us_p50": percentile(0.50),
+            "post_us_p99": percentile(0.99),
+            "cases": lookups,
+        });
+        return writeln!(out, "{figures}").context("writing the figures");
+    }
+    writeln!(out, "{per_second:.0} posts a second on one core, {} posts read", times.len())?;
+    writeln!(out, "one post: median {:.0} µs, 99 % within {:.0} µs", percentile(0.50), percentile(0.99))?;
+    cases::write(&lookups, &mut out).context("writing the figures")
+}
+
+fn corpus() -> anyhow::Result<Vec<Post>> {
+    let mut posts = Vec::new();
+    for line in CORPUS.lines() {
+        let mut post: Post = serde_json::from_str(line).context("reading the corpus")?;
+        post.home = Home { city: Some("Пермь".to_owned()), utc_offset_minutes: 300 };
+        posts.push(post);
+    }
+    Ok(posts)
+}
+
+fn read(post: &Post) {
+    let analysis = analyse(black_box(post));
+    black_box(fingerprint(&analysis.facts, &analysis.cleaned, false));
+}
+
+fn measure(posts: &[Post], at_least: Duration) -> Vec<Duration> {
+    let begun = Instant::now();
+    let mut times = Vec::new();
+    while begun.elapsed() < at_least {
+        for post in posts {
+            let start = Instant::now();
+            read(post);
+            times.push(start.elapsed());
+        }
+    }
+    times
+}
