@@ -105,7 +105,7 @@ pub struct Lexicon {
     sounds: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     slips: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     entries: Vec<Entry>,
-    group_names: HashMap<String, Group>,
+    group_names: HashMap<String, Group, BuildHasherDefault<WordHasher>>,
     pub breeds: Vec<&'static str>,
     pub cities: Vec<City>,
 }
