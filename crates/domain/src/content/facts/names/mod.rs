@@ -72,8 +72,8 @@ pub fn names(
     phones: &Spans,
 ) -> Named {
     let finder = Finder { reading, kind, noun, cities, groups: groups() };
-    let mut named = Named { contacts: finder.contacts(phones), ..Named::default() };
     let people: Vec<usize> = finder.people(phones);
+    let mut named = Named { contacts: finder.contacts(&people), ..Named::default() };
     let mut candidates = Vec::new();
     for index in 0..reading.tokens.len() {
         if reading.tokens[index].tag || reading.tokens[index].mention {

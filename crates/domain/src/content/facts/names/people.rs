@@ -68,9 +68,9 @@ impl Finder<'_, '_> {
         token.is_word() && !token.tag && self.is_person(index) && token.capital() && !named && !street
     }
 
-    pub(super) fn contacts(&self, phones: &Spans) -> Vec<Fact<String>> {
+    pub(super) fn contacts(&self, people: &[usize]) -> Vec<Fact<String>> {
         let mut contacts: Vec<Fact<String>> = Vec::new();
-        for index in self.people(phones) {
+        for index in people.iter().copied() {
             let Some((name, _)) = self.reading.tokens[index].entry().and_then(|entry| entry.person) else {
                 continue;
             };
