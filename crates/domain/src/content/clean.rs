@@ -6,8 +6,8 @@ use super::letters::{is_letter_or_digit, is_plain_lower, push_lower};
 use super::normalise::EMOJI;
 use super::tokens::{Reading, TokenKind};
 
-/// More than the fingerprint ever looks at: its four hundred characters take four bytes each at most.
-const LETTERS_BYTES: usize = 400 * 4;
+/// Characters of the cleaned letters: the fingerprint looks at no more.
+pub const LETTERS_MAX: usize = 400;
 
 /// Lower case, `ё`→`е`, look-alikes folded; links, mentions and telephone numbers left out.
 pub fn clean(reading: &Reading<'_>, phones: &Spans) -> Cleaned {
@@ -41,43 +41,65 @@ pub fn clean(reading: &Reading<'_>, phones: &Spans) -> Cleaned {
 /// Every text in turn, without the removed tokens: letters and digits kept, white space and emoji part, the rest
 /// is dropped.
 fn letters(reading: &Reading<'_>, removed: &[(u8, u32, u32)]) -> String {
-    let mut out = String::new();
+    let mut letters = Letters { out: String::with_capacity(LETTERS_MAX * 2), left: LETTERS_MAX };
     let mut removed = removed.iter().copied().peekable();
     for (index, normal) in reading.normals.iter().enumerate() {
-        push_space(&mut out);
+        letters.space();
         let mut at = 0;
         while let Some((_, start, end)) = removed.next_if(|cut| usize::from(cut.0) == index) {
-            push_letters(&mut out, normal.text.get(at..start as usize).unwrap_or_default());
-            if out.len() > LETTERS_BYTES {
-                return out;
-            }
+            letters.add(normal.text.get(at..start as usize).unwrap_or_default());
             at = end as usize;
         }
-        push_letters(&mut out, normal.text.get(at..).unwrap_or_default());
+        letters.add(normal.text.get(at..).unwrap_or_default());
     }
-    out.truncate(out.trim_end().len());
-    out
+    letters.out.truncate(letters.out.trim_end().len());
+    letters.out
 }
 
-fn push_letters(out: &mut String, text: &str) {
-    let mut community = false;
-    for character in text.chars() {
-        if out.len() > LETTERS_BYTES {
-            return;
-        }
-        // What follows `@` in a hashtag names a community, as a mention does.
-        community = character == '@' || community && (character.is_ascii_alphanumeric() || character == '_');
-        if character.is_whitespace() || matches!(character, EMOJI | '_') {
-            push_space(out);
-        } else if !community {
-            push_folded(out, character);
-        }
-    }
+struct Letters {
+    out: String,
+    /// Characters that may still be written.
+    left: usize,
 }
 
-fn push_space(out: &mut String) {
-    if !out.is_empty() && !out.ends_with(' ') {
-        out.push(' ');
+impl Letters {
+    fn add(&mut self, text: &str) {
+        let mut community = false;
+        for character in text.chars() {
+            if self.left == 0 {
+                return;
+            }
+            match character {
+                'а'..='я' => {
+                    self.out.push(character);
+                    self.left -= 1;
+                    community = false;
+                    continue;
+                }
+                ' ' => {
+                    self.space();
+                    community = false;
+                    continue;
+                }
+                _ => {}
+            }
+            // What follows `@` in a hashtag names a community, as a mention does.
+            community =
+                character == '@' || community && (character.is_ascii_alphanumeric() || character == '_');
+            if character.is_whitespace() || matches!(character, EMOJI | '_') {
+                self.space();
+            } else if !community && is_letter_or_digit(character) {
+                push_folded(&mut self.out, character);
+                self.left -= 1;
+            }
+        }
+    }
+
+    fn space(&mut self) {
+        if !self.out.is_empty() && !self.out.ends_with(' ') && self.left > 0 {
+            self.out.push(' ');
+            self.left -= 1;
+        }
     }
 }
 
