@@ -188,6 +188,9 @@ impl Finder<'_, '_> {
 
     fn at(&self, index: usize, people: &[usize], out: &mut Vec<Candidate>) {
         let token = &self.reading.tokens[index];
+        if token.entry().is_none() && !token.capital() {
+            return;
+        }
         if is(token, self.groups.named) {
             self.after_word(index, 3, 10.0, "names.nickname", out);
         } else if is(token, self.groups.answers) {

@@ -26,6 +26,9 @@ impl Finder<'_, '_> {
             }
         }
         for index in 1..self.reading.tokens.len() {
+            if !self.is_person(index) {
+                continue;
+            }
             let token = &self.reading.tokens[index];
             let Some(before) = self.before(index).filter(|_| token.gap <= Gap::Space) else { continue };
             let keeper = is(before, self.groups.owner)
