@@ -5,10 +5,8 @@
 
 use sha1::{Digest, Sha1};
 
+use super::clean::LETTERS_MAX;
 use super::{Animal, Cleaned, Facts, Sex};
-
-/// Characters of the cleaned text that are looked at.
-const CLEANED_CHARACTERS: usize = 400;
 
 /// The string that is hashed, or `None` where the post must never be suppressed by it.
 ///
@@ -40,7 +38,7 @@ pub fn fingerprint(facts: &Facts, cleaned: &Cleaned, strict_no_phone: bool) -> O
 /// SHA-1 of the sorted unique tokens of the first characters, joined by one space.
 fn token_hash(cleaned: &Cleaned) -> String {
     let text = &cleaned.letters;
-    let end = text.char_indices().nth(CLEANED_CHARACTERS).map_or(text.len(), |(index, _)| index);
+    let end = text.char_indices().nth(LETTERS_MAX).map_or(text.len(), |(index, _)| index);
     let mut tokens: Vec<&str> = text[..end].split(' ').filter(|token| !token.is_empty()).collect();
     tokens.sort_unstable();
     tokens.dedup();

@@ -8,6 +8,7 @@ pub mod cases;
 pub mod clean;
 pub mod facts;
 pub mod fingerprint;
+mod letters;
 pub mod lexicon;
 pub mod normalise;
 pub mod pattern;

@@ -6,6 +6,7 @@
 
 use unicode_normalization::UnicodeNormalization;
 
+use super::letters::is_letter;
 use super::{TextRef, VkAccount};
 
 /// What every run of emoji becomes: one character that no rule takes for a letter.
@@ -129,7 +130,7 @@ impl<'a> Writer<'a> {
             if character == '['
                 && let Some((label, account)) = mention_at(&original[at..])
             {
-                self.close_word();
+                self.close_word(self.out.text.len());
                 self.close_mention();
                 self.part(at, label);
                 at += label;
@@ -137,18 +138,76 @@ impl<'a> Writer<'a> {
                 continue;
             }
             if character == ']' && self.open_mention.is_some() {
-                self.close_word();
+                self.close_word(self.out.text.len());
                 self.close_mention();
                 self.part(at, 1);
                 at += 1;
+                continue;
+            }
+            let plain = self.plain_run(at);
+            if plain > 0 {
+                at += plain;
                 continue;
             }
             let length = self.cluster_len(at, character);
             self.cluster(at, length, character);
             at += length;
         }
-        self.close_word();
+        self.close_word(self.out.text.len());
         self.close_mention();
+    }
+
+    /// Copies a stretch in which nothing needs repair: the short way for nearly all text. Gives its length.
+    fn plain_run(&mut self, at: usize) -> usize {
+        let base = self.out.text.len();
+        let mut length = 0;
+        let mut last = 0;
+        for (offset, character) in self.original[at..].char_indices() {
+            match character {
+                'а'..='я' | 'А'..='Я' | 'a'..='z' | 'A'..='Z' => {
+                    note_letter(&mut self.word, base + offset, character);
+                }
+                '0'..='9'
+                | '.'
+                | ','
+                | '!'
+                | '?'
+                | ':'
+                | ';'
+                | '('
+                | ')'
+                | '-'
+                | '«'
+                | '»'
+                | '"'
+                | '#'
+                | '/'
+                | '+'
+                | '—' => {
+                    self.close_word(base + offset);
+                }
+                ' ' if self.last_break == LastBreak::None => {
+                    self.close_word(base + offset);
+                    self.last_break = LastBreak::Space;
+                    (last, length) = (offset, offset + 1);
+                    continue;
+                }
+                // The mark belongs to the character before it, which goes the long way.
+                mark if is_mark(mark) && self.last_break == LastBreak::None => {
+                    length = last;
+                    break;
+                }
+                _ => break,
+            }
+            self.last_break = LastBreak::None;
+            (last, length) = (offset, offset + character.len_utf8());
+        }
+        if length > 0 {
+            self.out.text.push_str(&self.original[at..at + length]);
+            let (normal, original, original_len) = (base as u32, at as u32, length as u32);
+            append_run(&mut self.out.runs, Run { normal, original, original_len, verbatim: true });
+        }
+        length
     }
 
     /// A bracket of a mention parts words; as a space, so that reading the result again changes nothing.
@@ -161,6 +220,10 @@ impl<'a> Writer<'a> {
     /// A base character with the marks that follow it.
     fn cluster_len(&self, at: usize, base: char) -> usize {
         let rest = &self.original[at + base.len_utf8()..];
+        // No mark is written below U+0300, and none of those bytes begins one.
+        if rest.as_bytes().first().is_none_or(|byte| *byte < 0xcc || matches!(byte, 0xd0 | 0xd1)) {
+            return base.len_utf8();
+        }
         let marks: usize = rest.chars().take_while(|mark| is_mark(*mark)).map(char::len_utf8).sum();
         base.len_utf8() + marks
     }
@@ -194,19 +257,12 @@ impl<'a> Writer<'a> {
             return;
         }
         self.last_break = LastBreak::None;
-        let written = if character.is_alphabetic() { self.letter(character) } else { self.other(character) };
+        let written = if is_letter(character) { self.letter(character) } else { self.other(character) };
         self.push(at, length, seen, written);
     }
 
     fn letter(&mut self, character: char) -> char {
-        let start = self.out.text.len();
-        let word = self.word.get_or_insert(Word { start, cyrillic: false, latin: false, foldable: true });
-        if is_cyrillic(character) {
-            word.cyrillic = true;
-        } else {
-            word.latin = true;
-            word.foldable &= look_alike(character).is_some();
-        }
+        note_letter(&mut self.word, self.out.text.len(), character);
         match character {
             'ё' => 'е',
             'Ё' => 'Е',
@@ -215,12 +271,12 @@ impl<'a> Writer<'a> {
     }
 
     fn other(&mut self, character: char) -> char {
-        self.close_word();
+        self.close_word(self.out.text.len());
         character
     }
 
     fn line_break(&mut self, at: usize, length: usize) {
-        self.close_word();
+        self.close_word(self.out.text.len());
         match self.last_break {
             LastBreak::Line => {}
             LastBreak::Space if self.out.text.ends_with(' ') => {
@@ -234,7 +290,7 @@ impl<'a> Writer<'a> {
 
     /// A space, or the emoji marker, which swallows the spaces and markers around it.
     fn space(&mut self, at: usize, length: usize, written: char) {
-        self.close_word();
+        self.close_word(self.out.text.len());
         if written == ' ' {
             if self.last_break == LastBreak::None {
                 self.push(at, length, '\0', ' ');
@@ -268,12 +324,11 @@ impl<'a> Writer<'a> {
         append_run(&mut self.out.runs, Run { normal, original, original_len, verbatim });
     }
 
-    fn close_word(&mut self) {
+    fn close_word(&mut self, end: usize) {
         let Some(word) = self.word.take() else { return };
         if !word.latin || !word.foldable {
             return;
         }
-        let end = self.out.text.len();
         if word.cyrillic {
             self.mixed_seen = true;
             self.doubtful.push((word.start, end));
@@ -337,6 +392,17 @@ impl<'a> Writer<'a> {
             .map(|mention| Mention { start: moved(mention.start), end: moved(mention.end), ..mention })
             .collect();
         self.out = Normal { source: old.source, text, mentions, runs };
+    }
+}
+
+/// Opens a word or adds to the open one what its alphabets are.
+fn note_letter(word: &mut Option<Word>, start: usize, character: char) {
+    let word = word.get_or_insert(Word { start, cyrillic: false, latin: false, foldable: true });
+    if is_cyrillic(character) {
+        word.cyrillic = true;
+    } else {
+        word.latin = true;
+        word.foldable &= look_alike(character).is_some();
     }
 }
 

@@ -64,13 +64,57 @@ pub struct Hit {
     pub last: usize,
 }
 
+/// Shapes of a token that a pattern can ask for, as bits.
+mod shape {
+    pub const ANIMAL: u8 = 1;
+    pub const NUMBER: u8 = 2;
+    pub const CAPITAL: u8 = 4;
+    pub const NAME: u8 = 8;
+    pub const NEGATION: u8 = 16;
+    /// Shapes that a pattern can begin with.
+    pub const LEADING: [u8; 4] = [ANIMAL, NUMBER, CAPITAL, NAME];
+}
+
+/// What a pattern sees of a token: asked thousands of times a post, so it is worked out once.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    groups: &'static [Group],
+    shape: u8,
+    gap: Gap,
+    sentence: u32,
+}
+
 #[derive(Debug, Default, Clone)]
 struct Alternatives {
-    groups: Vec<Group>,
-    animal: bool,
-    number: bool,
-    capital: bool,
-    name: bool,
+    /// A bit per group.
+    mask: Vec<u64>,
+    shape: u8,
+}
+
+impl Alternatives {
+    fn add(&mut self, group: Group) {
+        let word = usize::from(group.0) / 64;
+        if self.mask.len() <= word {
+            self.mask.resize(word + 1, 0);
+        }
+        self.mask[word] |= 1 << (group.0 % 64);
+    }
+
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        let set = |index: &u16| self.mask[usize::from(*index) / 64] >> (index % 64) & 1 == 1;
+        (0..self.mask.len() as u16 * 64).filter(set).map(Group)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shape == 0 && self.mask.is_empty()
+    }
+
+    fn fit(&self, seen: &Seen) -> bool {
+        self.shape & seen.shape != 0
+            || seen.groups.iter().any(|group| {
+                self.mask.get(usize::from(group.0) / 64).is_some_and(|word| word >> (group.0 % 64) & 1 == 1)
+            })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -99,8 +143,8 @@ pub struct Matcher {
     patterns: Vec<Pattern>,
     /// Patterns by a group of their first element.
     by_group: Vec<Vec<u16>>,
-    /// Patterns that begin with `@animal`, `@number` or `@capital`.
-    by_shape: Vec<u16>,
+    /// Patterns by the shape that they begin with, in the order of `shape::LEADING`.
+    by_shape: [Vec<u16>; 4],
     negations: Alternatives,
 }
 
@@ -109,7 +153,7 @@ impl Matcher {
         let mut matcher = Matcher {
             patterns: Vec::with_capacity(rules.len()),
             by_group: Vec::new(),
-            by_shape: Vec::new(),
+            by_shape: Default::default(),
             negations: alternatives(lexicon, NEGATIONS),
         };
         for rule in rules {
@@ -121,19 +165,17 @@ impl Matcher {
     fn add(&mut self, pattern: Pattern) {
         let index = self.patterns.len() as u16;
         if let Some(first) = pattern.elements.first() {
-            for group in &first.alternatives.groups {
+            for group in first.alternatives.groups() {
                 let group = usize::from(group.0);
                 if self.by_group.len() <= group {
                     self.by_group.resize(group + 1, Vec::new());
                 }
                 self.by_group[group].push(index);
             }
-            if first.alternatives.animal
-                || first.alternatives.number
-                || first.alternatives.capital
-                || first.alternatives.name
-            {
-                self.by_shape.push(index);
+            for (list, shape) in self.by_shape.iter_mut().zip(shape::LEADING) {
+                if first.alternatives.shape & shape != 0 {
+                    list.push(index);
+                }
             }
         }
         self.patterns.push(pattern);
@@ -141,97 +183,104 @@ impl Matcher {
 
     /// Every match in the order of the text. Hashtags are read like sentences of their own.
     pub fn hits(&self, reading: &Reading<'_>) -> Vec<Hit> {
+        let seen: Vec<Seen> = reading.tokens.iter().map(|token| self.see(token)).collect();
         let mut hits: Vec<Hit> = Vec::new();
-        for (index, token) in reading.tokens.iter().enumerate() {
+        let mut steps = 0;
+        for (index, token) in seen.iter().enumerate() {
             let from = hits.len();
-            if let Some(entry) = token.entry() {
-                for group in entry.groups() {
-                    for pattern in self.by_group.get(usize::from(group.0)).into_iter().flatten() {
-                        self.attempt(reading, index, *pattern, from, &mut hits);
-                    }
-                }
+            for group in token.groups {
+                let Some(patterns) = self.by_group.get(usize::from(group.0)) else { continue };
+                steps += patterns.len();
+                patterns.iter().for_each(|pattern| self.attempt(&seen, index, *pattern, from, &mut hits));
             }
-            for pattern in &self.by_shape {
-                let first = &self.patterns[usize::from(*pattern)].elements[0];
-                if matches(token, &first.alternatives) {
-                    self.attempt(reading, index, *pattern, from, &mut hits);
+            for (patterns, shape) in self.by_shape.iter().zip(shape::LEADING) {
+                if token.shape & shape != 0 {
+                    steps += patterns.len();
+                    patterns.iter().for_each(|pattern| self.attempt(&seen, index, *pattern, from, &mut hits));
                 }
             }
         }
+        reading.count(steps);
         hits
     }
 
-    fn attempt(&self, reading: &Reading<'_>, index: usize, pattern: u16, from: usize, hits: &mut Vec<Hit>) {
-        let rule = usize::from(pattern);
-        reading.count(1 + hits.len() - from);
-        if hits[from..].iter().any(|hit| hit.rule == rule) {
-            return;
+    fn see(&self, token: &Token) -> Seen {
+        let entry = token.entry();
+        let groups = entry.map_or(&[][..], |entry| entry.groups());
+        let mut seen = Seen { groups, shape: 0, gap: token.gap, sentence: token.sentence };
+        let animal = entry.is_some_and(|entry| entry.species.is_some_and(|species| species.noun));
+        for (is, shape) in [
+            (animal, shape::ANIMAL),
+            (token.is_number(), shape::NUMBER),
+            (token.is_word() && token.capital(), shape::CAPITAL),
+            (can_be_name(token), shape::NAME),
+            (self.negations.fit(&seen), shape::NEGATION),
+        ] {
+            seen.shape |= if is { shape } else { 0 };
         }
-        if let Some(last) = self.match_at(&reading.tokens, index, &self.patterns[rule]) {
+        seen
+    }
+
+    fn attempt(&self, seen: &[Seen], index: usize, pattern: u16, from: usize, hits: &mut Vec<Hit>) {
+        let rule = usize::from(pattern);
+        if let Some(last) = match_at(seen, index, &self.patterns[rule])
+            && !hits[from..].iter().any(|hit| hit.rule == rule)
+        {
             hits.push(Hit { rule, first: index, last });
         }
     }
+}
 
-    fn match_at(&self, tokens: &[Token], first: usize, pattern: &Pattern) -> Option<usize> {
-        let before = first.checked_sub(1).and_then(|before| tokens.get(before));
-        let before = before.filter(|before| before.sentence == tokens[first].sentence);
-        if pattern.opens_sentence && before.is_some() {
-            return None;
-        }
-        let touching = before.filter(|_| tokens[first].gap < Gap::Comma);
-        if touching.is_some_and(|before| !pattern.negation_allowed && matches(before, &self.negations)) {
-            return None;
-        }
-        let (back, forbidden) = (pattern.not_before.0, &pattern.not_before.1);
-        let lead = tokens[first.saturating_sub(back)..first].iter();
-        if lead
-            .filter(|token| token.sentence == tokens[first].sentence)
-            .any(|token| matches(token, forbidden))
-        {
-            return None;
-        }
-        let mut at = first;
-        for element in &pattern.elements[1..] {
-            at = self.next(tokens, at, element, pattern.negation_allowed)?;
-        }
-        let (within, forbidden) = match &pattern.not_after {
-            Some((within, forbidden)) => (*within, forbidden),
-            None => return Some(at),
-        };
-        let sentence = tokens[at].sentence;
-        let follows = tokens[at + 1..].iter().take(within).take_while(|token| token.sentence == sentence);
-        (!follows.into_iter().any(|token| matches(token, forbidden))).then_some(at)
+/// The last token of a match that begins at `first`. Most attempts end at the second element, so it is asked first.
+fn match_at(seen: &[Seen], first: usize, pattern: &Pattern) -> Option<usize> {
+    let mut last = first;
+    for element in &pattern.elements[1..] {
+        last = next(seen, last, element, pattern.negation_allowed)?;
     }
+    let sentence = seen[first].sentence;
+    let before =
+        first.checked_sub(1).map(|before| &seen[before]).filter(|before| before.sentence == sentence);
+    if pattern.opens_sentence && before.is_some() {
+        return None;
+    }
+    let touching = before.filter(|_| seen[first].gap < Gap::Comma);
+    if touching.is_some_and(|before| !pattern.negation_allowed && before.shape & shape::NEGATION != 0) {
+        return None;
+    }
+    let (back, forbidden) = (pattern.not_before.0, &pattern.not_before.1);
+    let mut lead = seen[first.saturating_sub(back)..first].iter().filter(|token| token.sentence == sentence);
+    if !forbidden.is_empty() && lead.any(|token| forbidden.fit(token)) {
+        return None;
+    }
+    if let Some((within, forbidden)) = &pattern.not_after {
+        let mut follows =
+            seen[last + 1..].iter().take(*within).take_while(|token| token.sentence == sentence);
+        if follows.any(|token| forbidden.fit(token)) {
+            return None;
+        }
+    }
+    Some(last)
+}
 
-    fn next(&self, tokens: &[Token], at: usize, element: &Element, negation: bool) -> Option<usize> {
-        let sentence = tokens[at].sentence;
-        let window = tokens.iter().enumerate().skip(at + 1).take(element.gap + 1);
-        window
-            .take_while(|(_, token)| token.sentence == sentence && token.gap < Gap::Stop)
-            .take_while(|(_, token)| {
-                let barred = matches(token, &element.barred) || !negation && matches(token, &self.negations);
-                matches(token, &element.alternatives) || !barred
-            })
-            .find(|(_, token)| matches(token, &element.alternatives))
-            .map(|(index, _)| index)
+fn next(seen: &[Seen], at: usize, element: &Element, negation: bool) -> Option<usize> {
+    let sentence = seen[at].sentence;
+    let window = seen[at + 1..].iter().take(element.gap + 1);
+    for (step, token) in window.enumerate() {
+        if token.sentence != sentence || token.gap >= Gap::Stop {
+            return None;
+        }
+        if element.alternatives.fit(token) {
+            return Some(at + 1 + step);
+        }
+        let denied = !negation && token.shape & shape::NEGATION != 0;
+        if denied || !element.barred.is_empty() && element.barred.fit(token) {
+            return None;
+        }
     }
+    None
 }
 
 const NEGATIONS: &str = "не|ни|нет|без";
-
-fn matches(token: &Token, alternatives: &Alternatives) -> bool {
-    if let Some(entry) = token.entry() {
-        if alternatives.groups.iter().any(|group| entry.has(*group)) {
-            return true;
-        }
-        if alternatives.animal && entry.species.is_some_and(|species| species.noun) {
-            return true;
-        }
-    }
-    (alternatives.number && token.is_number())
-        || (alternatives.capital && token.is_word() && token.capital())
-        || (alternatives.name && can_be_name(token))
-}
 
 fn can_be_name(token: &Token) -> bool {
     let usual = token.entry().is_none_or(|entry| entry.pet.is_some() || entry.person.is_some());
@@ -269,12 +318,12 @@ fn alternatives(lexicon: &Lexicon, text: &str) -> Alternatives {
     let mut found = Alternatives::default();
     for word in text.split('|') {
         match word.strip_prefix('@') {
-            Some("animal") => found.animal = true,
-            Some("number") => found.number = true,
-            Some("capital") => found.capital = true,
-            Some("name") => found.name = true,
-            Some(group) => found.groups.extend(lexicon.group(group)),
-            None => found.groups.extend(lexicon.group(&format!("'{word}"))),
+            Some("animal") => found.shape |= shape::ANIMAL,
+            Some("number") => found.shape |= shape::NUMBER,
+            Some("capital") => found.shape |= shape::CAPITAL,
+            Some("name") => found.shape |= shape::NAME,
+            Some(group) => lexicon.group(group).into_iter().for_each(|group| found.add(group)),
+            None => lexicon.group(&format!("'{word}")).into_iter().for_each(|group| found.add(group)),
         }
     }
     found

@@ -58,6 +58,7 @@ pub struct Cleaned {
     /// Words as the rules see them: punctuation parts words, glued words are apart.
     pub text: String,
     /// Letters as the fingerprint sees them: punctuation is dropped and parts nothing.
+    /// Only as many as it looks at.
     pub letters: String,
 }
 

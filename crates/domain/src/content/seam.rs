@@ -51,7 +51,9 @@ pub fn fill_from_case<'f>(facts: &'f Facts, decision: Option<&CaseDecision>) -> 
     let Some(decision) = decision.filter(|decision| decision.verdict == Verdict::Same) else {
         return Cow::Borrowed(facts);
     };
-    let animal = facts.animal.value == Animal::Unknown && decision.animal != Animal::Unknown;
+    let guessed = facts.animal.evidence.first().is_some_and(|evidence| evidence.rule == "animal.usual");
+    let open = facts.animal.value == Animal::Unknown || guessed;
+    let animal = open && decision.animal != Animal::Unknown;
     let sex = facts.sex.value == Sex::Unknown && decision.sex != Sex::Unknown && animal;
     if !animal && !sex {
         return Cow::Borrowed(facts);

@@ -43,6 +43,7 @@ pub fn load() -> Lexicon {
     builder.cities();
     builder.literals();
     builder.typos();
+    builder.glued_heads();
     builder.lexicon
 }
 
@@ -345,6 +346,13 @@ impl Builder {
             let group = self.group(&name);
             self.entry(word).0.add(group);
         }
+    }
+
+    fn glued_heads(&mut self) {
+        let glued = self.group("glued_start");
+        let forms = self.lexicon.forms.iter();
+        let heads = forms.filter(|form| self.lexicon.entries[*form.1 as usize].has(glued));
+        self.lexicon.glued_heads = heads.map(|form| super::head_of(form.0)).collect();
     }
 
     fn typos(&mut self) {

@@ -3,7 +3,7 @@
 //! The data files beside this module list words in their dictionary form; the forms are made here, once.
 //! What the groups are for is the business of the rules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 
@@ -105,7 +105,9 @@ pub struct Lexicon {
     sounds: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     slips: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     entries: Vec<Entry>,
-    group_names: HashMap<String, Group>,
+    group_names: HashMap<String, Group, BuildHasherDefault<WordHasher>>,
+    /// How the words that people glue to the next one begin.
+    glued_heads: HashSet<u64, BuildHasherDefault<WordHasher>>,
     pub breeds: Vec<&'static str>,
     pub cities: Vec<City>,
 }
@@ -115,6 +117,11 @@ static LEXICON: LazyLock<Lexicon> = LazyLock::new(load::load);
 /// The one dictionary, built on first use.
 pub fn lexicon() -> &'static Lexicon {
     &LEXICON
+}
+
+/// The first three letters of a Russian word as a number.
+fn head_of(word: &str) -> u64 {
+    word.bytes().take(6).fold(0, |head, byte| head << 8 | u64::from(byte))
 }
 
 /// Words shorter than this are taken as written: a slip in them could be anything.
@@ -152,6 +159,9 @@ impl Lexicon {
             return None;
         }
         let glued = self.group("glued_start")?;
+        if !tag && !self.glued_heads.contains(&head_of(word)) {
+            return None;
+        }
         let starts: Vec<usize> =
             word.char_indices().map(|(index, _)| index).filter(|index| *index >= 4).collect();
         for cut in starts.iter().rev() {
@@ -178,24 +188,38 @@ impl Lexicon {
     }
 }
 
-/// FNV-1a: words are short and come from no enemy that could gain by collisions in a read-only table.
-#[derive(Debug)]
+/// Multiply and rotate, eight bytes at a time: words are short, and a read-only table of our own has no enemy that
+/// could gain by collisions.
+#[derive(Debug, Default)]
 pub struct WordHasher(u64);
 
-impl Default for WordHasher {
-    fn default() -> WordHasher {
-        WordHasher(0xcbf2_9ce4_8422_2325)
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl WordHasher {
+    fn mix(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(MULTIPLIER);
     }
 }
 
 impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
-        self.0
+        self.0 ^ (self.0 >> 29)
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(chunk);
+            self.mix(u64::from_le_bytes(eight));
         }
+        let mut tail = [0; 8];
+        let rest = chunks.remainder();
+        tail[..rest.len()].copy_from_slice(rest);
+        self.mix(u64::from_le_bytes(tail) ^ (bytes.len() as u64) << 56);
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.0 ^= u64::from(value);
     }
 }

@@ -8,7 +8,9 @@ pub fn sound(word: &str) -> String {
     let mut letters = word.chars().peekable();
     while let Some(letter) = letters.next() {
         // A voiced consonant sounds voiceless only at the end and before a voiceless one.
-        let muted = letters.peek().is_none_or(|next| "пткфсшщхцч".contains(*next));
+        let muted = letters
+            .peek()
+            .is_none_or(|next| matches!(next, 'п' | 'т' | 'к' | 'ф' | 'с' | 'ш' | 'щ' | 'х' | 'ц' | 'ч'));
         let heard = match letter {
             'о' if matches!(before, 'ж' | 'ш' | 'ч') => 'и',
             'а' | 'о' => 'а',

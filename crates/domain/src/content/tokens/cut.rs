@@ -2,6 +2,9 @@
 
 use super::{Gap, Letters, Reading, SENTENCE_TOKENS_MAX, Token, TokenKind};
 use crate::content::VkAccount;
+use crate::content::letters::{
+    is_letter, is_letter_or_digit, is_lower, is_plain_lower, is_upper, push_lower,
+};
 use crate::content::lexicon::{self, Lexicon};
 use crate::content::normalise::{EMOJI, Normal, account_of};
 
@@ -37,7 +40,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
 
     pub(super) fn cut(mut self) {
         while let Some(character) = self.text[self.at..].chars().next() {
-            if character.is_alphabetic() {
+            if is_letter(character) {
                 self.word();
             } else if character.is_ascii_digit() {
                 self.number();
@@ -92,7 +95,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
     }
 
     fn dash(&mut self, next: Option<char>) {
-        let glued = self.gap == Gap::Joined && next.is_some_and(|next| next.is_alphanumeric());
+        let glued = self.gap == Gap::Joined && next.is_some_and(is_letter_or_digit);
         self.widen(if glued { Gap::Joined } else { Gap::Dash });
     }
 
@@ -109,7 +112,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         }
         let one_letter = last.is_word() && last.end - last.start <= 2;
         let upper_next =
-            self.text[self.at..].chars().skip(1).find(|c| !c.is_whitespace()).is_some_and(char::is_uppercase);
+            self.text[self.at..].chars().skip(1).find(|c| !c.is_whitespace()).is_some_and(is_upper);
         let counted =
             self.reading.tokens.len() >= 2 && self.reading.tokens[self.reading.tokens.len() - 2].is_number();
         let unit = last.is(lexicon::UNIT) && upper_next && counted;
@@ -135,15 +138,15 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         let mut before = ' ';
         while let Some((offset, character)) = characters.next() {
             let here = start + offset;
-            if character.is_alphabetic() {
-                if before.is_lowercase() && character.is_uppercase() {
+            if is_letter(character) {
+                if is_lower(before) && is_upper(character) {
                     return here;
                 }
                 before = character;
                 continue;
             }
             let joins = matches!(character, '-' | '\'' | '’')
-                && characters.peek().is_some_and(|(_, next)| next.is_alphabetic());
+                && characters.peek().is_some_and(|(_, next)| is_letter(*next));
             if !joins {
                 return here;
             }
@@ -230,7 +233,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         let start = self.at + 1;
         let body: usize = self.text[start..]
             .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .take_while(|c| is_letter_or_digit(*c) || *c == '_')
             .map(char::len_utf8)
             .sum();
         if body == 0 {
@@ -243,7 +246,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         let end = start + body;
         while self.at < end {
             let character = self.text[self.at..].chars().next().unwrap_or('_');
-            if character.is_alphabetic() {
+            if is_letter(character) {
                 let from = self.at;
                 let to = self.word_end(from).min(end);
                 self.at = to;
@@ -344,7 +347,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         let mention = self.in_mention(start);
         let text = &self.text[start..end];
         let from = self.reading.lower.len();
-        push_lower(&mut self.reading.lower, text);
+        push_lower_all(&mut self.reading.lower, text);
         let lower = (from as u32, self.reading.lower.len() as u32);
         let letters = letters_of(kind, text);
         // A capital inside a sentence is more likely a name than a misspelled word.
@@ -382,14 +385,11 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
     }
 }
 
-fn push_lower(out: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            'А'..='Я' => out.push(char::from_u32(character as u32 + 32).unwrap_or(character)),
-            'а'..='я' => out.push(character),
-            'ё' | 'Ё' => out.push('е'),
-            other => out.extend(other.to_lowercase()),
-        }
+fn push_lower_all(out: &mut String, text: &str) {
+    if is_plain_lower(text) {
+        out.push_str(text);
+    } else {
+        text.chars().for_each(|character| push_lower(out, character));
     }
 }
 
@@ -397,13 +397,13 @@ fn letters_of(kind: TokenKind, text: &str) -> Letters {
     if kind != TokenKind::Word {
         return Letters::None;
     }
-    let mut letters = text.chars().filter(|character| character.is_alphabetic());
+    let mut letters = text.chars().filter(|character| is_letter(*character));
     let Some(first) = letters.next() else { return Letters::None };
-    if !first.is_uppercase() {
+    if !is_upper(first) {
         return Letters::Lower;
     }
     match letters.next() {
-        Some(second) if second.is_uppercase() => Letters::Upper,
+        Some(second) if is_upper(second) => Letters::Upper,
         _ => Letters::Title,
     }
 }

@@ -26,6 +26,9 @@ impl Finder<'_, '_> {
             }
         }
         for index in 1..self.reading.tokens.len() {
+            if !self.is_person(index) {
+                continue;
+            }
             let token = &self.reading.tokens[index];
             let Some(before) = self.before(index).filter(|_| token.gap <= Gap::Space) else { continue };
             let keeper = is(before, self.groups.owner)
@@ -68,9 +71,9 @@ impl Finder<'_, '_> {
         token.is_word() && !token.tag && self.is_person(index) && token.capital() && !named && !street
     }
 
-    pub(super) fn contacts(&self, phones: &Spans) -> Vec<Fact<String>> {
+    pub(super) fn contacts(&self, people: &[usize]) -> Vec<Fact<String>> {
         let mut contacts: Vec<Fact<String>> = Vec::new();
-        for index in self.people(phones) {
+        for index in people.iter().copied() {
             let Some((name, _)) = self.reading.tokens[index].entry().and_then(|entry| entry.person) else {
                 continue;
             };
