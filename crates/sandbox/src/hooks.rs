@@ -22,6 +22,8 @@ pub struct HookAnswer {
     pub status: u16,
     /// Seconds of a `Retry-After` header.
     pub retry_after_s: Option<u64>,
+    /// The same header as it came: some servers write a date.
+    pub retry_after: Option<String>,
     pub body: Bytes,
 }
 
@@ -56,8 +58,9 @@ impl Hooks {
         }
         let mut answer = request.send().await.map_err(|error| cause(&error))?;
         let status = answer.status().as_u16();
-        let retry_after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let retry_after_s = retry_after.and_then(|text| text.trim().parse().ok());
+        let header = answer.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let retry_after = header.map(|text| text.trim().to_owned());
+        let retry_after_s = retry_after.as_deref().and_then(|text| text.parse().ok());
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| cause(&error))? {
             body.extend_from_slice(&chunk[..chunk.len().min(ANSWER_BYTES_MAX - body.len())]);
@@ -65,7 +68,7 @@ impl Hooks {
                 break;
             }
         }
-        Ok(HookAnswer { status, retry_after_s, body: body.into() })
+        Ok(HookAnswer { status, retry_after_s, retry_after, body: body.into() })
     }
 
     /// Fetches a file, up to `bytes_max`; more than that is an error.

@@ -8,7 +8,7 @@ use crate::core::SharedCore;
 
 use super::args::number;
 use super::errors::ApiError;
-use super::photos::{self, Purpose};
+use super::photos::{self, Purpose, Source};
 use super::state::State;
 
 /// An uploaded document, voice message or graffiti.
@@ -222,14 +222,18 @@ fn shown_one(core: &SharedCore, attachment: &Value) -> Option<Media> {
         _ => return None,
     };
     let url = url.and_then(Value::as_str);
-    let sha256 = url.and_then(|url| photos::stored_hash(url).or_else(|| doc_hash(url)));
-    let stored = sha256.and_then(|sha256| core.media.get(sha256));
+    let source = url.and_then(|url| photos::source_of(url).or_else(|| doc_source(url)));
+    let sha256 = match &source {
+        Some(Source::Stored(sha256)) => Some(sha256.clone()),
+        _ => None,
+    };
+    let stored = sha256.as_ref().and_then(|sha256| core.media.get(sha256));
     let size = photos::largest(object).unwrap_or(object);
     let side = |name: &str| size[name].as_u64().and_then(|side| u32::try_from(side).ok());
     Some(Media {
         kind: page_kind.to_owned(),
-        url: url.map(str::to_owned),
-        sha256: sha256.map(str::to_owned),
+        url: source.map(|source| source.page_url()).or_else(|| url.map(str::to_owned)),
+        sha256,
         bytes: stored.as_ref().map(|stored| stored.bytes.len()),
         mime: stored.map(|stored| stored.mime.to_owned()),
         name: object["title"].as_str().map(str::to_owned),
@@ -239,8 +243,9 @@ fn shown_one(core: &SharedCore, attachment: &Value) -> Option<Media> {
     })
 }
 
-fn doc_hash(url: &str) -> Option<&str> {
-    url.split_once("/vk/cdn/doc/").and_then(|(_, rest)| rest.split('/').next())
+fn doc_source(url: &str) -> Option<Source> {
+    let (_, rest) = url.split_once("/vk/cdn/doc/")?;
+    rest.split('/').next().map(|sha256| Source::Stored(sha256.to_owned()))
 }
 
 /// The media of a request, for the ledger.
@@ -253,11 +258,15 @@ fn listed_one(core: &SharedCore, attachment: &Value) -> Option<Value> {
     let object = &attachment[kind];
     let media = shown_one(core, attachment);
     let id = object["owner_id"].as_i64().zip(object["id"].as_i64());
+    let sha256 = media.as_ref().and_then(|media| media.sha256.clone());
+    // What was uploaded is known by its hash; an address stands for everything else.
+    let elsewhere = || media.as_ref().and_then(|media| media.url.clone());
+    let url = elsewhere().or_else(|| object["url"].as_str().map(str::to_owned));
     Some(json!({
         "kind": kind,
-        "sha256": media.as_ref().and_then(|media| media.sha256.clone()),
         "bytes": media.as_ref().and_then(|media| media.bytes),
-        "url": media.and_then(|media| media.url).or_else(|| object["url"].as_str().map(str::to_owned)),
+        "url": url.filter(|_| sha256.is_none()),
+        "sha256": sha256,
         "id": id.map(|(owner_id, id)| format!("{kind}{owner_id}_{id}")),
     }))
 }

@@ -41,7 +41,7 @@ pub struct Facade {
     pub title: String,
     pub url: String,
     pub secret: String,
-    /// unconfigured, wait, ok or failed.
+    /// unconfigured, wait, ok or failed; `REMOVED` once the server has asked to be forgotten.
     pub status: &'static str,
     pub settings: Settings,
 }
@@ -52,10 +52,14 @@ enum Job {
     Event(Value),
 }
 
+/// The status of a server that answered `remove`.
+const REMOVED: &str = "removed";
 /// Servers of one community.
 pub const SERVERS_MAX: usize = 10;
 /// After so many tries in vain the server counts as failed.
 const TRIES_MAX: u32 = 8;
+/// A server may ask for at most this much patience.
+const RETRY_AFTER_S_MAX: u64 = 3 * 3600;
 /// Confirmation is asked again a few times: the server may just be starting.
 const CONFIRMATIONS_MAX: u32 = 5;
 
@@ -88,8 +92,14 @@ impl Servers {
         self.code.clone().unwrap_or_else(made_up)
     }
 
+    /// Forgets servers that asked for it.
+    pub fn sweep(&mut self) {
+        self.list.retain(|server| server.face().status != REMOVED);
+    }
+
     /// Hands an event to every server that wants it.
-    pub fn deliver(&self, event: &Event) {
+    pub fn deliver(&mut self, event: &Event) {
+        self.sweep();
         for server in &self.list {
             let face = server.face();
             if !face.settings.wants(&event.kind) {
@@ -214,14 +224,33 @@ async fn attempt(core: &Arc<Core>, server: &Server, body: &Value, counter: u32) 
     match core.hooks.post(&url, headers, Bytes::from(body.to_string())).await {
         Ok(answer) if answer.status == 200 && said(&answer).eq_ignore_ascii_case("ok") => Verdict::Done,
         Ok(answer) if answer.status == 200 && said(&answer) == "remove" => {
-            server.face().status = "failed";
+            server.face().status = REMOVED;
             Verdict::Done
         }
         Ok(answer) if matches!(answer.status, 410 | 429 | 503) => {
-            Verdict::Again(answer.retry_after_s.map(|wait_s| Duration::from_secs(wait_s.min(3 * 3600))))
+            let wait_s = answer.retry_after_s.or_else(|| {
+                let at_s = http_date(answer.retry_after.as_deref()?)?;
+                Some(u64::try_from(at_s - core.clock.now_s()).unwrap_or(0))
+            });
+            Verdict::Again(wait_s.map(|wait_s| Duration::from_secs(wait_s.min(RETRY_AFTER_S_MAX))))
         }
         _ => Verdict::Again(None),
     }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` in seconds since the epoch.
+fn http_date(text: &str) -> Option<i64> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let mut parts = text.split_once(", ")?.1.split(' ');
+    let day: i64 = parts.next()?.parse().ok()?;
+    let month = MONTHS.find(parts.next()?)? as i64 / 3 + 1;
+    let year: i64 = parts.next()?.parse().ok().filter(|year| (1970..10_000).contains(year))?;
+    let mut clock = parts.next()?.split(':').map(|part| part.parse::<i64>().ok());
+    let (hours, minutes, seconds) = (clock.next()??, clock.next()??, clock.next()??);
+    // Years that begin in March keep the leap day at the end.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 }
 
 /// Tries again until it works or the server counts as failed.
@@ -234,4 +263,23 @@ async fn retry(core: &Arc<Core>, server: &Server, body: &Value, mut wait: Option
         }
     }
     server.face().status = "failed";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::http_date;
+
+    #[test]
+    fn dates_of_headers_are_read() {
+        for (text, expected) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Thu, 29 Feb 2024 23:59:59 GMT", Some(1_709_251_199)),
+            ("tomorrow", None),
+            ("Sun, 06 Foo 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08", None),
+        ] {
+            assert_eq!(http_date(text), expected, "{text}");
+        }
+    }
 }

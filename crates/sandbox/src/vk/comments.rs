@@ -117,7 +117,7 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let (text, attachments) = content(ctx)?;
     let media = attachments::listed(ctx.core, &attachments);
     let now_s = ctx.now_s();
-    let comment = ctx.state.wall(owner_id).comments.get_mut(&id).ok_or_else(|| ApiError::plain(211))?;
+    let comment = ctx.state.wall(owner_id).comment_mut(id).ok_or_else(|| ApiError::plain(211))?;
     comment.object.insert("text".into(), text.into());
     comment.object.insert("attachments".into(), attachments.into());
     comment.object.insert("edited".into(), now_s.into());
@@ -131,7 +131,7 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 
 pub fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let (owner_id, id) = own_comment(ctx)?;
-    let Some(comment) = ctx.state.wall(owner_id).comments.remove(&id) else {
+    let Some(comment) = ctx.state.wall(owner_id).take_comment(id) else {
         return Err(ApiError::plain(211));
     };
     posts::hide(ctx.core, owner_id, id);
@@ -148,7 +148,7 @@ pub fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 fn own_comment(ctx: &Ctx<'_>) -> Result<(i64, i64), ApiError> {
     let owner_id = wall::owner(ctx)?;
     let id = ctx.args.required_integer("comment_id")?;
-    let comment = ctx.state.walls.get(&owner_id).and_then(|wall| wall.comments.get(&id));
+    let comment = ctx.state.walls.get(&owner_id).and_then(|wall| wall.comment(id));
     let comment = comment.ok_or_else(|| ApiError::plain(211))?;
     let author = comment.object.get("from_id").and_then(Value::as_i64);
     let manager = owner_id < 0 && ctx.caller.manages(-owner_id);
@@ -183,7 +183,7 @@ pub fn get_one(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = wall::owner(ctx)?;
     wall::readable(ctx, owner_id)?;
     let id = ctx.args.required_integer("comment_id")?;
-    let comment = ctx.state.walls.get(&owner_id).and_then(|wall| wall.comments.get(&id));
+    let comment = ctx.state.walls.get(&owner_id).and_then(|wall| wall.comment(id));
     let object = comment.ok_or_else(|| ApiError::plain(211))?.object.clone();
     let mut response = json!({ "can_post": true, "show_reply_button": true, "groups_can_post": true });
     introduce(ctx, &mut response, vec![Value::Object(object)]);

@@ -178,6 +178,7 @@ pub fn confirmation_code(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 pub fn add_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let facade = facade(ctx)?;
+    ctx.state.group(id).servers.sweep();
     if ctx.state.group(id).servers.list.len() >= SERVERS_MAX {
         return Err(ApiError::plain(2000));
     }
@@ -236,6 +237,7 @@ pub fn delete_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 pub fn servers(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let wanted = ctx.args.integers("server_ids")?;
+    ctx.state.group(id).servers.sweep();
     let servers = ctx.state.group(id).servers.list.iter();
     let items: Vec<Value> = servers
         .filter(|server| wanted.is_empty() || wanted.contains(&server.id))

@@ -10,7 +10,7 @@ use image::{DynamicImage, ImageReader, Limits};
 use serde_json::{Value, json};
 
 use crate::core::SharedCore;
-use crate::media::sha256_hex;
+use crate::media::{MediaStore, sha256_hex};
 use crate::reply::Response;
 use crate::request::Head;
 
@@ -58,6 +58,15 @@ impl Source {
             Source::Sample(name) if name.ends_with('~') => Some((640, 480)),
             Source::Sample(_) => Some((800, 600)),
             Source::Remote(_) => Some(REMOTE_SIZE),
+        }
+    }
+
+    /// Where the page loads it, past the ledger: looking at the page is no request to VK.
+    pub fn page_url(&self) -> String {
+        match self {
+            Source::Stored(sha256) => MediaStore::url(sha256),
+            Source::Sample(name) => format!("/_/pictures/{}.jpg", percent_encoded(name)),
+            Source::Remote(url) => url.clone(),
         }
     }
 
@@ -166,10 +175,10 @@ pub fn largest(photo: &Value) -> Option<&Value> {
     photo["sizes"].as_array()?.iter().max_by_key(|size| area(size))
 }
 
-/// The hash of the bytes behind one of our own addresses, when they are stored.
-pub fn stored_hash(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("/vk/cdn/impg/i")?;
-    rest.split('/').next()
+/// The source behind one of our own addresses.
+pub fn source_of(url: &str) -> Option<Source> {
+    let (_, rest) = url.split_once("/vk/cdn/impg/")?;
+    Source::parse(rest.split('/').next()?)
 }
 
 /// Serves `GET /cdn/impg/{reference}/{name}.jpg?size=…&sign=…`.
@@ -214,6 +223,13 @@ fn resized(bytes: &[u8], (width, height): (u32, u32)) -> Option<Bytes> {
     let mut out = Cursor::new(Vec::new());
     JpegEncoder::new_with_quality(&mut out, 90).encode_image(&scaled).ok()?;
     Some(out.into_inner().into())
+}
+
+fn percent_encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 fn hex(text: &str) -> String {

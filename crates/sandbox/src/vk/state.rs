@@ -93,7 +93,10 @@ pub struct Wall {
     pub posts: BTreeMap<i64, Post>,
     /// Published posts by date, then id.
     pub order: BTreeSet<(i64, i64)>,
-    pub comments: BTreeMap<i64, Comment>,
+    /// By post, then by id.
+    comments: BTreeMap<(i64, i64), Comment>,
+    /// Comment to post.
+    commented: HashMap<i64, i64>,
     pub pinned: Option<i64>,
     /// Deleted posts that can be restored.
     pub deleted: BTreeMap<i64, Post>,
@@ -207,7 +210,8 @@ impl State {
         let wall = self.walls.entry(owner_id).or_default();
         wall.counter = wall.counter.max(comment.id);
         let id = comment.id;
-        wall.comments.insert(id, comment);
+        wall.commented.insert(id, comment.post_id);
+        wall.comments.insert((comment.post_id, id), comment);
         self.remember(owner_id, id);
     }
 
@@ -217,7 +221,7 @@ impl State {
             let Some((owner_id, id)) = self.posts.ages.pop_front() else { break };
             if let Some(wall) = self.walls.get_mut(&owner_id) {
                 wall.take_post(id);
-                wall.comments.remove(&id);
+                wall.take_comment(id);
                 wall.deleted.remove(&id);
             }
         }
@@ -241,7 +245,20 @@ impl Wall {
     }
 
     pub fn comments_of(&self, post_id: i64) -> impl DoubleEndedIterator<Item = &Comment> {
-        self.comments.values().filter(move |comment| comment.post_id == post_id)
+        self.comments.range((post_id, 0)..=(post_id, i64::MAX)).map(|(_, comment)| comment)
+    }
+
+    pub fn comment(&self, id: i64) -> Option<&Comment> {
+        self.comments.get(&(*self.commented.get(&id)?, id))
+    }
+
+    pub fn comment_mut(&mut self, id: i64) -> Option<&mut Comment> {
+        self.comments.get_mut(&(*self.commented.get(&id)?, id))
+    }
+
+    pub fn take_comment(&mut self, id: i64) -> Option<Comment> {
+        let post_id = self.commented.remove(&id)?;
+        self.comments.remove(&(post_id, id))
     }
 
     /// What a guid became within the last hour.

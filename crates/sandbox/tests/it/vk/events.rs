@@ -238,6 +238,11 @@ async fn a_server_is_confirmed_and_then_gets_events_with_its_secret() {
     world.sandbox.arm(&json!({"platform": "vk", "kind": "wrong_secret", "times": 1})).expect("a known fault");
     world.inject(&json!({"chat": USER, "from": USER, "text": "подделка"}));
     assert_ne!(hook_call_with_body(&bot, "200 OK", "ok").await.json()["secret"], "s3cret");
+    world.inject(&json!({"chat": USER, "from": USER, "text": "последнее"}));
+    hook_call_with_body(&bot, "200 OK", "remove").await;
+    while status(&world).await != Value::Null {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
