@@ -155,7 +155,7 @@ impl Builder {
                 animal = (found.unwrap_or_default(), hint);
                 continue;
             }
-            for text in line.split_whitespace().filter(|text| !text.contains('_')) {
+            for text in line.split_whitespace() {
                 self.one_species(animal.0, animal.1, &item(text));
             }
         }
@@ -309,9 +309,6 @@ impl Builder {
 
     fn cities(&mut self) {
         for text in lines(CITIES).flat_map(str::split_whitespace) {
-            if text.ends_with("_h") {
-                continue;
-            }
             let (text, alias_of) =
                 text.split_once('=').map_or((text, None), |(text, name)| (text, Some(name)));
             let needs_marker = text.ends_with('!');
@@ -379,9 +376,6 @@ impl Builder {
 
 /// `%word`, `&word`, `~word`, `=word` or the word itself.
 fn expand(word: &str) -> Vec<String> {
-    if word.ends_with("_h") {
-        return Vec::new();
-    }
     let rest = &word[word.chars().next().map_or(0, char::len_utf8)..];
     match word.chars().next() {
         Some('%') => {
