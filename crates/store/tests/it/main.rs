@@ -17,4 +17,5 @@ mod isolation;
 mod maintaining;
 mod model;
 mod pacing;
+mod plain;
 mod recovering;
