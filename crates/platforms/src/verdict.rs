@@ -96,12 +96,13 @@ pub(crate) fn from_trouble(trouble: &Trouble, late: Scope) -> Failure {
 pub(crate) fn from_gateway(answer: &Answer, flood_wait_ms: i64) -> Option<Failure> {
     let status = answer.status;
     let failure = match status {
-        100..=199 | 300..=399 => transient(
+        300..=399 => transient(
             Scope::Platform,
             "redirect",
             format!("status {status}: redirects are not followed; check the API base"),
         ),
-        408 | 500..=599 => {
+        // Numbers that mean nothing refuse nothing either.
+        0..=199 | 408 | 500.. => {
             let failure =
                 transient(Scope::Platform, &status.to_string(), format!("server error {status}")).unknown();
             match header_wait(answer) {

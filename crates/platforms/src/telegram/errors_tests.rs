@@ -26,6 +26,8 @@ fn answers_that_are_not_telegrams_own_never_count_as_sent() {
     check(Answer::new(200, "application/json", r#"{"ok":true}"#), "T D wrong_shape unknown");
     check(Answer::new(200, "application/json", "[]"), "T D wrong_shape unknown");
     check(Answer::new(502, "text/html", "<html>"), "T A 502 unknown");
+    check(Answer::new(628, "text/html", "<html>"), "T A 628 unknown");
+    check(Answer::new(101, "text/html", ""), "T A 101 unknown");
     check(Answer::new(403, "text/html", "<html>blocked by your provider</html>"), "P A 403");
     check(Answer::new(413, "text/html", "<html>"), "P D 413");
     check(Answer::new(429, "text/html", "<html>"), "T C 429 5000");
