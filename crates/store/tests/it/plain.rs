@@ -32,7 +32,8 @@ async fn from_psql_a_delivery_goes_from_enqueue_to_sent() {
     assert!(told.contains("\"status\": \"queued\""), "{told}");
     let claimed = psql(&scratch, CLAIM);
     let (id, token) = claimed.split_once(' ').unwrap_or_else(|| panic!("{claimed}"));
-    let status = |id: &str| psql(&scratch, &format!("SELECT status FROM deliveries WHERE delivery_id = {id}"));
+    let status =
+        |id: &str| psql(&scratch, &format!("SELECT status FROM deliveries WHERE delivery_id = {id}"));
     assert_eq!(status(id), "sending");
 
     let wrong = "00000000-0000-0000-0000-000000000001";
@@ -144,14 +145,21 @@ ORDER BY part, thing COLLATE \"C\", n";
 async fn the_golden_dump_is_todays_schema() {
     let scratch = Scratch::create().await;
     let rows = connect(&scratch.url()).await.query(DUMP, &[]).await.unwrap();
-    let lines: Vec<String> = rows.iter().map(|row| format!("-- {}", row.get::<_, String>(0).replace('\n', " "))).collect();
-    let dump = format!("-- Today's PostgreSQL schema, read from the catalogue of a migrated database.\n-- To renew: RUPOR_RENEW=1 ./test -p store golden\n{}\n", lines.join("\n"));
+    let lines: Vec<String> =
+        rows.iter().map(|row| format!("-- {}", row.get::<_, String>(0).replace('\n', " "))).collect();
+    let dump = format!(
+        "-- Today's PostgreSQL schema, read from the catalogue of a migrated database.\n-- To renew: RUPOR_RENEW=1 ./test -p store golden\n{}\n",
+        lines.join("\n")
+    );
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../db/schema.sql");
     if std::env::var_os("RUPOR_RENEW").is_some() {
         std::fs::write(path, &dump).unwrap();
     }
     let golden = std::fs::read_to_string(path).unwrap_or_default();
     let stale = dump.lines().find(|line| !golden.lines().any(|known| known == *line));
-    assert!(dump == golden, "db/schema.sql is stale, e.g. {stale:?}; renew it with RUPOR_RENEW=1 ./test -p store golden");
+    assert!(
+        dump == golden,
+        "db/schema.sql is stale, e.g. {stale:?}; renew it with RUPOR_RENEW=1 ./test -p store golden"
+    );
     scratch.drop_database().await;
 }

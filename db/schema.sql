@@ -1,0 +1,694 @@
+-- Today's PostgreSQL schema, read from the catalogue of a migrated database.
+-- To renew: RUPOR_RENEW=1 ./test -p store golden
+-- account_heads.account_id bigint NOT NULL
+-- account_heads.workspace_id bigint NOT NULL
+-- account_heads.group_id bigint NOT NULL
+-- account_heads.next_at timestamp with time zone NOT NULL
+-- account_heads.served_at timestamp with time zone NOT NULL
+-- account_heads.open boolean NOT NULL
+-- account_heads.max_parallel integer NOT NULL
+-- account_heads.urgent_run integer NOT NULL
+-- accounts.account_id bigint NOT NULL
+-- accounts.workspace_id bigint NOT NULL
+-- accounts.platform text NOT NULL
+-- accounts.name text NOT NULL
+-- accounts.kind text NOT NULL
+-- accounts.tier text NOT NULL
+-- accounts.token_sealed bytea NOT NULL
+-- accounts.fingerprint text NOT NULL
+-- accounts.group_id bigint NOT NULL
+-- accounts.rate double precision
+-- accounts.burst integer NOT NULL
+-- accounts.max_parallel integer NOT NULL
+-- accounts.retry_parallel integer NOT NULL
+-- accounts.paused boolean NOT NULL
+-- accounts.paused_why text
+-- accounts.paused_at timestamp with time zone
+-- accounts.api_base text
+-- accounts.proxy text
+-- accounts.extra_roots text
+-- accounts.settings jsonb NOT NULL
+-- accounts.created_at timestamp with time zone NOT NULL
+-- attempts.delivery_id bigint NOT NULL
+-- attempts.attempt integer NOT NULL
+-- attempts.workspace_id bigint NOT NULL
+-- attempts.claim_token uuid NOT NULL
+-- attempts.claim_seq bigint NOT NULL
+-- attempts.run_id text NOT NULL
+-- attempts.started_at timestamp with time zone NOT NULL
+-- attempts.slot_at timestamp with time zone
+-- attempts.requested_at timestamp with time zone
+-- attempts.finished_at timestamp with time zone NOT NULL
+-- attempts.outcome text NOT NULL
+-- attempts.error jsonb
+-- attempts.provider_message_id text
+-- bot_inbox.inbox_id bigint NOT NULL
+-- bot_inbox.workspace_id bigint NOT NULL
+-- bot_inbox.account_id bigint NOT NULL
+-- bot_inbox.event_key text NOT NULL
+-- bot_inbox.chat text NOT NULL
+-- bot_inbox.body jsonb NOT NULL
+-- bot_inbox.received_at timestamp with time zone NOT NULL
+-- bot_inbox.done_at timestamp with time zone
+-- bot_logs.log_id bigint NOT NULL
+-- bot_logs.workspace_id bigint NOT NULL
+-- bot_logs.account_id bigint NOT NULL
+-- bot_logs.chat text NOT NULL
+-- bot_logs.at timestamp with time zone NOT NULL
+-- bot_logs.rule text
+-- bot_logs.detail jsonb NOT NULL
+-- bot_outbox.outbox_id bigint NOT NULL
+-- bot_outbox.workspace_id bigint NOT NULL
+-- bot_outbox.account_id bigint NOT NULL
+-- bot_outbox.inbox_id bigint
+-- bot_outbox.chat text NOT NULL
+-- bot_outbox.body jsonb NOT NULL
+-- bot_outbox.status text NOT NULL
+-- bot_outbox.attempt integer NOT NULL
+-- bot_outbox.created_at timestamp with time zone NOT NULL
+-- bot_outbox.ended_at timestamp with time zone
+-- bot_rules.rule_id bigint NOT NULL
+-- bot_rules.workspace_id bigint NOT NULL
+-- bot_rules.account_id bigint NOT NULL
+-- bot_rules.version integer NOT NULL
+-- bot_rules.rules text NOT NULL
+-- bot_rules.created_at timestamp with time zone NOT NULL
+-- bot_state.workspace_id bigint NOT NULL
+-- bot_state.account_id bigint NOT NULL
+-- bot_state.chat text NOT NULL
+-- bot_state.version integer NOT NULL
+-- bot_state.state jsonb NOT NULL
+-- bot_state.updated_at timestamp with time zone NOT NULL
+-- campaigns.campaign_id bigint NOT NULL
+-- campaigns.workspace_id bigint NOT NULL
+-- campaigns.name text NOT NULL
+-- campaigns.message_id bigint
+-- campaigns.status text NOT NULL
+-- campaigns.settings jsonb NOT NULL
+-- campaigns.cursor jsonb NOT NULL
+-- campaigns.created_at timestamp with time zone NOT NULL
+-- cases.case_id bigint NOT NULL
+-- cases.workspace_id bigint NOT NULL
+-- cases.kind text NOT NULL
+-- cases.title text NOT NULL
+-- cases.facts jsonb NOT NULL
+-- cases.opened_at timestamp with time zone NOT NULL
+-- cases.last_seen_at timestamp with time zone NOT NULL
+-- cases.closed_at timestamp with time zone
+-- cases.closed_by bigint
+-- cases.n_messages integer NOT NULL
+-- channels.channel_id bigint NOT NULL
+-- channels.workspace_id bigint NOT NULL
+-- channels.account_id bigint NOT NULL
+-- channels.platform text NOT NULL
+-- channels.name text NOT NULL
+-- channels.target text NOT NULL
+-- channels.chat_kind text NOT NULL
+-- channels.enabled boolean NOT NULL
+-- channels.disabled_by text
+-- channels.removed_at timestamp with time zone
+-- channels.paused_until timestamp with time zone NOT NULL
+-- channels.paused_why text
+-- channels.error_streak integer NOT NULL
+-- channels.rate double precision
+-- channels.max_parallel integer NOT NULL
+-- channels.ambiguity text NOT NULL
+-- channels.dedup text NOT NULL
+-- channels.dedup_ttl_us bigint NOT NULL
+-- channels.max_age_us bigint
+-- channels.template text
+-- channels.parse_mode text
+-- channels.body_max integer NOT NULL
+-- channels.overflow text NOT NULL
+-- channels.max_media integer NOT NULL
+-- channels.route text
+-- channels.quiet_hours text
+-- channels.time_zone text
+-- channels.settings jsonb NOT NULL
+-- channels.created_at timestamp with time zone NOT NULL
+-- control.one integer NOT NULL
+-- control.held boolean NOT NULL
+-- control.held_why text
+-- control.epoch text
+-- control.key_check bytea
+-- dedup_index.workspace_id bigint NOT NULL
+-- dedup_index.channel_id bigint NOT NULL
+-- dedup_index.mode text NOT NULL
+-- dedup_index.version integer NOT NULL
+-- dedup_index.key text NOT NULL
+-- dedup_index.kind text NOT NULL
+-- dedup_index.state text NOT NULL
+-- dedup_index.delivery_id bigint NOT NULL
+-- dedup_index.first_origin jsonb NOT NULL
+-- dedup_index.provider_message_id text
+-- dedup_index.first_sent_at timestamp with time zone
+-- dedup_index.sent_at timestamp with time zone
+-- dedup_index.last_seen_at timestamp with time zone NOT NULL
+-- dedup_index.count bigint NOT NULL
+-- deliveries.delivery_id bigint NOT NULL
+-- deliveries.workspace_id bigint NOT NULL
+-- deliveries.lane_id bigint NOT NULL
+-- deliveries.account_id bigint NOT NULL
+-- deliveries.channel_id bigint
+-- deliveries.recipient_id bigint
+-- deliveries.message_id bigint NOT NULL
+-- deliveries.revision integer NOT NULL
+-- deliveries.action text NOT NULL
+-- deliveries.target_delivery bigint
+-- deliveries.generation integer NOT NULL
+-- deliveries.parent_delivery bigint
+-- deliveries.priority integer NOT NULL
+-- deliveries.status text NOT NULL
+-- deliveries.reason text
+-- deliveries.claim_token uuid
+-- deliveries.claim_seq bigint NOT NULL
+-- deliveries.attempt integer NOT NULL
+-- deliveries.charged integer NOT NULL
+-- deliveries.flood_waits integer NOT NULL
+-- deliveries.not_ready_waits integer NOT NULL
+-- deliveries.unknowns integer NOT NULL
+-- deliveries.lost_claims integer NOT NULL
+-- deliveries.flood_since timestamp with time zone
+-- deliveries.run_at timestamp with time zone
+-- deliveries.position bigint
+-- deliveries.lease_until timestamp with time zone
+-- deliveries.slot_at timestamp with time zone
+-- deliveries.expires_at timestamp with time zone
+-- deliveries.parts jsonb NOT NULL
+-- deliveries.provider_message_id text
+-- deliveries.idempotency_key text NOT NULL
+-- deliveries.last_error jsonb
+-- deliveries.queued_at timestamp with time zone NOT NULL
+-- deliveries.claimed_at timestamp with time zone
+-- deliveries.sending_at timestamp with time zone
+-- deliveries.retry_at timestamp with time zone
+-- deliveries.sent_at timestamp with time zone
+-- deliveries.ended_at timestamp with time zone
+-- events.event_id bigint NOT NULL
+-- events.workspace_id bigint NOT NULL
+-- events.at timestamp with time zone NOT NULL
+-- events.name text NOT NULL
+-- events.message_id bigint
+-- events.delivery_id bigint
+-- events.channel_id bigint
+-- events.account_id bigint
+-- events.detail jsonb NOT NULL
+-- inflight.delivery_id bigint NOT NULL
+-- inflight.workspace_id bigint NOT NULL
+-- inflight.account_id bigint NOT NULL
+-- inflight.lane_id bigint NOT NULL
+-- inflight.claim_token uuid NOT NULL
+-- inflight.claim_seq bigint NOT NULL
+-- inflight.attempt integer NOT NULL
+-- inflight.run_id text NOT NULL
+-- inflight.claimed_at timestamp with time zone NOT NULL
+-- inflight.slot_at timestamp with time zone NOT NULL
+-- inflight.lease_until timestamp with time zone NOT NULL
+-- inflight.requested_at timestamp with time zone
+-- ingest_runs.run_id bigint NOT NULL
+-- ingest_runs.workspace_id bigint NOT NULL
+-- ingest_runs.source text NOT NULL
+-- ingest_runs.started_at timestamp with time zone NOT NULL
+-- ingest_runs.finished_at timestamp with time zone
+-- ingest_runs.seen integer NOT NULL
+-- ingest_runs.stored integer NOT NULL
+-- ingest_runs.skipped integer NOT NULL
+-- ingest_runs.enqueued integer NOT NULL
+-- ingest_runs.error text
+-- ingress_receipts.workspace_id bigint NOT NULL
+-- ingress_receipts.endpoint_id bigint NOT NULL
+-- ingress_receipts.key text NOT NULL
+-- ingress_receipts.request_hash text NOT NULL
+-- ingress_receipts.response jsonb NOT NULL
+-- ingress_receipts.received_at timestamp with time zone NOT NULL
+-- lane_heads.lane_id bigint NOT NULL
+-- lane_heads.workspace_id bigint NOT NULL
+-- lane_heads.account_id bigint NOT NULL
+-- lane_heads.channel_id bigint
+-- lane_heads.campaign_id bigint
+-- lane_heads.next_at timestamp with time zone NOT NULL
+-- lane_heads.served_at timestamp with time zone NOT NULL
+-- lane_heads.head_priority integer NOT NULL
+-- lane_heads.open boolean NOT NULL
+-- lane_heads.blocked_until timestamp with time zone NOT NULL
+-- lane_heads.closed_until timestamp with time zone NOT NULL
+-- lane_heads.max_parallel integer NOT NULL
+-- lane_heads.interval_us bigint NOT NULL
+-- lane_heads.next_slot timestamp with time zone NOT NULL
+-- lane_heads.urgent_run integer NOT NULL
+-- lane_heads.n_queued bigint NOT NULL
+-- lane_heads.n_retry bigint NOT NULL
+-- lane_heads.n_sending bigint NOT NULL
+-- lane_heads.n_sent bigint NOT NULL
+-- lane_heads.n_deduped bigint NOT NULL
+-- lane_heads.n_failed bigint NOT NULL
+-- lane_heads.n_dead bigint NOT NULL
+-- media_blobs.workspace_id bigint NOT NULL
+-- media_blobs.account_id bigint NOT NULL
+-- media_blobs.sha256 text NOT NULL
+-- media_blobs.kind text NOT NULL
+-- media_blobs.handle text NOT NULL
+-- media_blobs.expires_at timestamp with time zone
+-- media_blobs.created_at timestamp with time zone NOT NULL
+-- media_origin.sha256 text NOT NULL
+-- media_origin.workspace_id bigint NOT NULL
+-- media_origin.mime text NOT NULL
+-- media_origin.bytes_count bigint NOT NULL
+-- media_origin.width integer
+-- media_origin.height integer
+-- media_origin.picture_hash text
+-- media_origin.source_url text
+-- media_origin.bytes bytea
+-- media_origin.created_at timestamp with time zone NOT NULL
+-- media_origin.last_used_at timestamp with time zone NOT NULL
+-- messages.message_id bigint NOT NULL
+-- messages.workspace_id bigint NOT NULL
+-- messages.source text NOT NULL
+-- messages.origin_id text NOT NULL
+-- messages.idempotency_key text
+-- messages.request_hash text NOT NULL
+-- messages.payload jsonb NOT NULL
+-- messages.content_hash text NOT NULL
+-- messages.hash_version integer NOT NULL
+-- messages.fingerprint text
+-- messages.kind text NOT NULL
+-- messages.facts jsonb NOT NULL
+-- messages.facts_version integer NOT NULL
+-- messages.tags jsonb NOT NULL
+-- messages.origin jsonb NOT NULL
+-- messages.case_id bigint
+-- messages.revision integer NOT NULL
+-- messages.seen_count integer NOT NULL
+-- messages.last_seen_at timestamp with time zone NOT NULL
+-- messages.skipped text
+-- messages.created_at timestamp with time zone NOT NULL
+-- platform_limits.workspace_id bigint NOT NULL
+-- platform_limits.platform text NOT NULL
+-- platform_limits.group_id bigint NOT NULL
+-- platform_limits.rate double precision
+-- platform_limits.burst integer NOT NULL
+-- pull_cursors.source_id bigint NOT NULL
+-- pull_cursors.workspace_id bigint NOT NULL
+-- pull_cursors.cursor jsonb NOT NULL
+-- pull_cursors.next_poll_at timestamp with time zone NOT NULL
+-- pull_cursors.lease_until timestamp with time zone NOT NULL
+-- pull_cursors.lease_owner text
+-- pull_cursors.failing_since timestamp with time zone
+-- pull_cursors.last_error text
+-- pull_cursors.updated_at timestamp with time zone NOT NULL
+-- pull_sources.source_id bigint NOT NULL
+-- pull_sources.workspace_id bigint NOT NULL
+-- pull_sources.kind text NOT NULL
+-- pull_sources.name text NOT NULL
+-- pull_sources.address text NOT NULL
+-- pull_sources.account_id bigint
+-- pull_sources.enabled boolean NOT NULL
+-- pull_sources.settings jsonb NOT NULL
+-- pull_sources.created_at timestamp with time zone NOT NULL
+-- rate_groups.group_id bigint NOT NULL
+-- rate_groups.platform text NOT NULL
+-- rate_groups.fingerprint text NOT NULL
+-- rate_groups.interval_us bigint NOT NULL
+-- rate_groups.burst integer NOT NULL
+-- rate_groups.next_slot timestamp with time zone NOT NULL
+-- rate_groups.cooldown_until timestamp with time zone NOT NULL
+-- rate_groups.flood_channel bigint
+-- rate_groups.flood_until timestamp with time zone NOT NULL
+-- rate_groups.trouble_streak integer NOT NULL
+-- ready.lane_id bigint NOT NULL
+-- ready.priority integer NOT NULL
+-- ready.position bigint NOT NULL
+-- ready.delivery_id bigint NOT NULL
+-- ready.workspace_id bigint NOT NULL
+-- ready.run_at timestamp with time zone NOT NULL
+-- ready.expires_at timestamp with time zone
+-- ready.suspect boolean NOT NULL
+-- ready.retried boolean NOT NULL
+-- recipients.recipient_id bigint NOT NULL
+-- recipients.workspace_id bigint NOT NULL
+-- recipients.account_id bigint NOT NULL
+-- recipients.address text NOT NULL
+-- recipients.gone_at timestamp with time zone
+-- recipients.settings jsonb NOT NULL
+-- recipients.created_at timestamp with time zone NOT NULL
+-- schema_migrations.version integer NOT NULL
+-- schema_migrations.name text NOT NULL
+-- schema_migrations.checksum text NOT NULL
+-- schema_migrations.applied_at timestamp with time zone NOT NULL
+-- workspace_endpoints.endpoint_id bigint NOT NULL
+-- workspace_endpoints.workspace_id bigint NOT NULL
+-- workspace_endpoints.name text NOT NULL
+-- workspace_endpoints.kind text NOT NULL
+-- workspace_endpoints.secret_hash text NOT NULL
+-- workspace_endpoints.enabled boolean NOT NULL
+-- workspace_endpoints.settings jsonb NOT NULL
+-- workspace_endpoints.created_at timestamp with time zone NOT NULL
+-- workspaces.workspace_id bigint NOT NULL
+-- workspaces.name text NOT NULL
+-- workspaces.held boolean NOT NULL
+-- workspaces.created_at timestamp with time zone NOT NULL
+-- account_heads CONSTRAINT account_heads_pkey PRIMARY KEY (account_id)
+-- accounts CONSTRAINT accounts_burst_check CHECK ((burst >= 1))
+-- accounts CONSTRAINT accounts_group_id_fkey FOREIGN KEY (group_id) REFERENCES rate_groups(group_id)
+-- accounts CONSTRAINT accounts_max_parallel_check CHECK ((max_parallel >= 1))
+-- accounts CONSTRAINT accounts_pkey PRIMARY KEY (account_id)
+-- accounts CONSTRAINT accounts_rate_check CHECK ((rate > (0)::double precision))
+-- accounts CONSTRAINT accounts_retry_parallel_check CHECK ((retry_parallel >= 1))
+-- accounts CONSTRAINT accounts_workspace_id_account_id_key UNIQUE (workspace_id, account_id)
+-- accounts CONSTRAINT accounts_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- accounts CONSTRAINT accounts_workspace_id_name_key UNIQUE (workspace_id, name)
+-- attempts CONSTRAINT attempts_outcome_check CHECK ((outcome = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text, 'released'::text, 'lease_expired'::text, 'late_success'::text])))
+-- attempts CONSTRAINT attempts_pkey PRIMARY KEY (delivery_id, attempt)
+-- bot_inbox CONSTRAINT bot_inbox_pkey PRIMARY KEY (inbox_id)
+-- bot_inbox CONSTRAINT bot_inbox_workspace_id_account_id_event_key_key UNIQUE (workspace_id, account_id, event_key)
+-- bot_inbox CONSTRAINT bot_inbox_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- bot_logs CONSTRAINT bot_logs_pkey PRIMARY KEY (log_id)
+-- bot_outbox CONSTRAINT bot_outbox_pkey PRIMARY KEY (outbox_id)
+-- bot_outbox CONSTRAINT bot_outbox_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'sending'::text, 'sent'::text, 'failed_permanent'::text, 'dead'::text])))
+-- bot_outbox CONSTRAINT bot_outbox_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- bot_rules CONSTRAINT bot_rules_pkey PRIMARY KEY (rule_id)
+-- bot_rules CONSTRAINT bot_rules_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- bot_rules CONSTRAINT bot_rules_workspace_id_account_id_version_key UNIQUE (workspace_id, account_id, version)
+-- bot_state CONSTRAINT bot_state_pkey PRIMARY KEY (workspace_id, account_id, chat)
+-- bot_state CONSTRAINT bot_state_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- campaigns CONSTRAINT campaigns_pkey PRIMARY KEY (campaign_id)
+-- campaigns CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'running'::text, 'paused'::text, 'done'::text, 'cancelled'::text])))
+-- campaigns CONSTRAINT campaigns_workspace_id_campaign_id_key UNIQUE (workspace_id, campaign_id)
+-- campaigns CONSTRAINT campaigns_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- campaigns CONSTRAINT campaigns_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id)
+-- campaigns CONSTRAINT campaigns_workspace_id_name_key UNIQUE (workspace_id, name)
+-- cases CONSTRAINT cases_pkey PRIMARY KEY (case_id)
+-- cases CONSTRAINT cases_workspace_id_case_id_key UNIQUE (workspace_id, case_id)
+-- cases CONSTRAINT cases_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- channels CONSTRAINT channels_ambiguity_check CHECK ((ambiguity = ANY (ARRAY['resend'::text, 'resend_once'::text, 'hold'::text, 'reconcile'::text])))
+-- channels CONSTRAINT channels_body_max_check CHECK ((body_max > 0))
+-- channels CONSTRAINT channels_chat_kind_check CHECK ((chat_kind = ANY (ARRAY['private'::text, 'group'::text, 'channel'::text])))
+-- channels CONSTRAINT channels_check CHECK ((enabled = (disabled_by IS NULL)))
+-- channels CONSTRAINT channels_dedup_check CHECK ((dedup = ANY (ARRAY['content'::text, 'fingerprint'::text, 'case'::text, 'off'::text])))
+-- channels CONSTRAINT channels_dedup_ttl_us_check CHECK ((dedup_ttl_us >= 0))
+-- channels CONSTRAINT channels_disabled_by_check CHECK ((disabled_by = ANY (ARRAY['operator'::text, 'auto'::text])))
+-- channels CONSTRAINT channels_error_streak_check CHECK ((error_streak >= 0))
+-- channels CONSTRAINT channels_max_age_us_check CHECK ((max_age_us > 0))
+-- channels CONSTRAINT channels_max_media_check CHECK ((max_media >= 0))
+-- channels CONSTRAINT channels_max_parallel_check CHECK ((max_parallel >= 1))
+-- channels CONSTRAINT channels_overflow_check CHECK ((overflow = ANY (ARRAY['cut'::text, 'split'::text])))
+-- channels CONSTRAINT channels_pkey PRIMARY KEY (channel_id)
+-- channels CONSTRAINT channels_rate_check CHECK ((rate > (0)::double precision))
+-- channels CONSTRAINT channels_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- channels CONSTRAINT channels_workspace_id_channel_id_key UNIQUE (workspace_id, channel_id)
+-- channels CONSTRAINT channels_workspace_id_name_key UNIQUE (workspace_id, name)
+-- control CONSTRAINT control_one_check CHECK ((one = 1))
+-- control CONSTRAINT control_pkey PRIMARY KEY (one)
+-- dedup_index CONSTRAINT dedup_index_check CHECK (((state = 'sent'::text) = (sent_at IS NOT NULL)))
+-- dedup_index CONSTRAINT dedup_index_pkey PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind)
+-- dedup_index CONSTRAINT dedup_index_state_check CHECK ((state = ANY (ARRAY['in_flight'::text, 'sent'::text])))
+-- deliveries CONSTRAINT deliveries_counters CHECK ((((charged >= 0) AND (charged <= attempt)) AND ((unknowns >= 0) AND (unknowns <= attempt)) AND ((lost_claims >= 0) AND (lost_claims <= attempt)) AND (attempt <= claim_seq) AND (generation >= 0) AND (priority = ANY (ARRAY[0, 1]))))
+-- deliveries CONSTRAINT deliveries_pkey PRIMARY KEY (delivery_id)
+-- deliveries CONSTRAINT deliveries_state CHECK ( CASE     WHEN (status = ANY (ARRAY['sending'::text, 'claimed'::text])) THEN ((claim_token IS NOT NULL) AND (lease_until IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (sent_at IS NULL) AND (ended_at IS NULL))     WHEN (status = 'sent'::text) THEN ((sent_at IS NOT NULL) AND (ended_at IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (claim_token IS NULL) AND (lease_until IS NULL))     WHEN (status = ANY (ARRAY['queued'::text, 'retry'::text])) THEN ((run_at IS NOT NULL) AND ("position" IS NOT NULL) AND (claim_token IS NULL) AND (lease_until IS NULL) AND (sent_at IS NULL) AND (ended_at IS NULL))     WHEN (status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) THEN ((ended_at IS NOT NULL) AND (reason IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (claim_token IS NULL) AND (lease_until IS NULL) AND (sent_at IS NULL))     ELSE false END)
+-- deliveries CONSTRAINT deliveries_target CHECK ((((channel_id IS NULL) <> (recipient_id IS NULL)) AND (action = ANY (ARRAY['send'::text, 'edit'::text, 'reply'::text, 'delete'::text]))))
+-- deliveries CONSTRAINT deliveries_workspace_id_channel_id_fkey FOREIGN KEY (workspace_id, channel_id) REFERENCES channels(workspace_id, channel_id)
+-- deliveries CONSTRAINT deliveries_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id)
+-- events CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'alert'::text])))
+-- events CONSTRAINT events_pkey PRIMARY KEY (event_id)
+-- inflight CONSTRAINT inflight_pkey PRIMARY KEY (account_id, lane_id, delivery_id)
+-- ingest_runs CONSTRAINT ingest_runs_pkey PRIMARY KEY (run_id)
+-- ingest_runs CONSTRAINT ingest_runs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- ingress_receipts CONSTRAINT ingress_receipts_pkey PRIMARY KEY (workspace_id, endpoint_id, key)
+-- ingress_receipts CONSTRAINT ingress_receipts_workspace_id_endpoint_id_fkey FOREIGN KEY (workspace_id, endpoint_id) REFERENCES workspace_endpoints(workspace_id, endpoint_id)
+-- lane_heads CONSTRAINT lane_heads_campaign_id_account_id_key UNIQUE (campaign_id, account_id)
+-- lane_heads CONSTRAINT lane_heads_channel_id_key UNIQUE (channel_id)
+-- lane_heads CONSTRAINT lane_heads_check CHECK (((channel_id IS NULL) <> (campaign_id IS NULL)))
+-- lane_heads CONSTRAINT lane_heads_head_priority_check CHECK ((head_priority = ANY (ARRAY[0, 1])))
+-- lane_heads CONSTRAINT lane_heads_interval_us_check CHECK ((interval_us >= 0))
+-- lane_heads CONSTRAINT lane_heads_pkey PRIMARY KEY (lane_id)
+-- media_blobs CONSTRAINT media_blobs_pkey PRIMARY KEY (workspace_id, account_id, sha256, kind)
+-- media_blobs CONSTRAINT media_blobs_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- media_origin CONSTRAINT media_origin_bytes_count_check CHECK ((bytes_count >= 0))
+-- media_origin CONSTRAINT media_origin_pkey PRIMARY KEY (workspace_id, sha256)
+-- media_origin CONSTRAINT media_origin_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- messages CONSTRAINT messages_pkey PRIMARY KEY (message_id)
+-- messages CONSTRAINT messages_revision_check CHECK ((revision >= 1))
+-- messages CONSTRAINT messages_workspace_id_case_id_fkey FOREIGN KEY (workspace_id, case_id) REFERENCES cases(workspace_id, case_id)
+-- messages CONSTRAINT messages_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- messages CONSTRAINT messages_workspace_id_idempotency_key_key UNIQUE (workspace_id, idempotency_key)
+-- messages CONSTRAINT messages_workspace_id_message_id_key UNIQUE (workspace_id, message_id)
+-- messages CONSTRAINT messages_workspace_id_source_origin_id_key UNIQUE (workspace_id, source, origin_id)
+-- platform_limits CONSTRAINT platform_limits_burst_check CHECK ((burst >= 1))
+-- platform_limits CONSTRAINT platform_limits_group_id_fkey FOREIGN KEY (group_id) REFERENCES rate_groups(group_id)
+-- platform_limits CONSTRAINT platform_limits_pkey PRIMARY KEY (workspace_id, platform, group_id)
+-- platform_limits CONSTRAINT platform_limits_rate_check CHECK ((rate > (0)::double precision))
+-- platform_limits CONSTRAINT platform_limits_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- pull_cursors CONSTRAINT pull_cursors_pkey PRIMARY KEY (source_id)
+-- pull_cursors CONSTRAINT pull_cursors_workspace_id_source_id_fkey FOREIGN KEY (workspace_id, source_id) REFERENCES pull_sources(workspace_id, source_id)
+-- pull_sources CONSTRAINT pull_sources_pkey PRIMARY KEY (source_id)
+-- pull_sources CONSTRAINT pull_sources_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- pull_sources CONSTRAINT pull_sources_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- pull_sources CONSTRAINT pull_sources_workspace_id_name_key UNIQUE (workspace_id, name)
+-- pull_sources CONSTRAINT pull_sources_workspace_id_source_id_key UNIQUE (workspace_id, source_id)
+-- rate_groups CONSTRAINT rate_groups_burst_check CHECK ((burst >= 1))
+-- rate_groups CONSTRAINT rate_groups_interval_us_check CHECK ((interval_us >= 0))
+-- rate_groups CONSTRAINT rate_groups_pkey PRIMARY KEY (group_id)
+-- rate_groups CONSTRAINT rate_groups_platform_fingerprint_key UNIQUE (platform, fingerprint)
+-- ready CONSTRAINT ready_pkey PRIMARY KEY (lane_id, priority, "position", delivery_id)
+-- recipients CONSTRAINT recipients_pkey PRIMARY KEY (recipient_id)
+-- recipients CONSTRAINT recipients_workspace_id_account_id_address_key UNIQUE (workspace_id, account_id, address)
+-- recipients CONSTRAINT recipients_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+-- recipients CONSTRAINT recipients_workspace_id_recipient_id_key UNIQUE (workspace_id, recipient_id)
+-- schema_migrations CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
+-- workspace_endpoints CONSTRAINT workspace_endpoints_pkey PRIMARY KEY (endpoint_id)
+-- workspace_endpoints CONSTRAINT workspace_endpoints_secret_hash_key UNIQUE (secret_hash)
+-- workspace_endpoints CONSTRAINT workspace_endpoints_workspace_id_endpoint_id_key UNIQUE (workspace_id, endpoint_id)
+-- workspace_endpoints CONSTRAINT workspace_endpoints_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+-- workspace_endpoints CONSTRAINT workspace_endpoints_workspace_id_name_key UNIQUE (workspace_id, name)
+-- workspaces CONSTRAINT workspaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200)))
+-- workspaces CONSTRAINT workspaces_name_key UNIQUE (name)
+-- workspaces CONSTRAINT workspaces_pkey PRIMARY KEY (workspace_id)
+-- CREATE INDEX account_heads_due ON public.account_heads USING btree (next_at, account_id);
+-- CREATE INDEX account_heads_due_of_workspace ON public.account_heads USING btree (workspace_id, next_at, account_id);
+-- CREATE INDEX account_heads_of_group ON public.account_heads USING btree (group_id);
+-- CREATE UNIQUE INDEX account_heads_pkey ON public.account_heads USING btree (account_id);
+-- CREATE INDEX accounts_of_group ON public.accounts USING btree (group_id);
+-- CREATE UNIQUE INDEX accounts_pkey ON public.accounts USING btree (account_id);
+-- CREATE UNIQUE INDEX accounts_workspace_id_account_id_key ON public.accounts USING btree (workspace_id, account_id);
+-- CREATE UNIQUE INDEX accounts_workspace_id_name_key ON public.accounts USING btree (workspace_id, name);
+-- CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (delivery_id, attempt);
+-- CREATE UNIQUE INDEX bot_inbox_pkey ON public.bot_inbox USING btree (inbox_id);
+-- CREATE UNIQUE INDEX bot_inbox_workspace_id_account_id_event_key_key ON public.bot_inbox USING btree (workspace_id, account_id, event_key);
+-- CREATE INDEX bot_logs_of_workspace ON public.bot_logs USING btree (workspace_id, log_id);
+-- CREATE UNIQUE INDEX bot_logs_pkey ON public.bot_logs USING btree (log_id);
+-- CREATE UNIQUE INDEX bot_outbox_pkey ON public.bot_outbox USING btree (outbox_id);
+-- CREATE UNIQUE INDEX bot_rules_pkey ON public.bot_rules USING btree (rule_id);
+-- CREATE UNIQUE INDEX bot_rules_workspace_id_account_id_version_key ON public.bot_rules USING btree (workspace_id, account_id, version);
+-- CREATE UNIQUE INDEX bot_state_pkey ON public.bot_state USING btree (workspace_id, account_id, chat);
+-- CREATE UNIQUE INDEX campaigns_pkey ON public.campaigns USING btree (campaign_id);
+-- CREATE UNIQUE INDEX campaigns_workspace_id_campaign_id_key ON public.campaigns USING btree (workspace_id, campaign_id);
+-- CREATE UNIQUE INDEX campaigns_workspace_id_name_key ON public.campaigns USING btree (workspace_id, name);
+-- CREATE UNIQUE INDEX cases_pkey ON public.cases USING btree (case_id);
+-- CREATE UNIQUE INDEX cases_workspace_id_case_id_key ON public.cases USING btree (workspace_id, case_id);
+-- CREATE UNIQUE INDEX channels_pkey ON public.channels USING btree (channel_id);
+-- CREATE UNIQUE INDEX channels_workspace_id_channel_id_key ON public.channels USING btree (workspace_id, channel_id);
+-- CREATE UNIQUE INDEX channels_workspace_id_name_key ON public.channels USING btree (workspace_id, name);
+-- CREATE UNIQUE INDEX control_pkey ON public.control USING btree (one);
+-- CREATE INDEX dedup_index_delivery ON public.dedup_index USING btree (delivery_id);
+-- CREATE UNIQUE INDEX dedup_index_pkey ON public.dedup_index USING btree (workspace_id, channel_id, mode, version, key, kind);
+-- CREATE UNIQUE INDEX deliveries_of_channel ON public.deliveries USING btree (message_id, channel_id, action, revision, generation);
+-- CREATE INDEX deliveries_of_lane ON public.deliveries USING btree (lane_id, delivery_id);
+-- CREATE UNIQUE INDEX deliveries_of_recipient ON public.deliveries USING btree (message_id, recipient_id, action, revision, generation) WHERE (recipient_id IS NOT NULL);
+-- CREATE INDEX deliveries_of_workspace ON public.deliveries USING btree (workspace_id, delivery_id);
+-- CREATE UNIQUE INDEX deliveries_pkey ON public.deliveries USING btree (delivery_id);
+-- CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
+-- CREATE INDEX events_of_workspace ON public.events USING btree (workspace_id, event_id);
+-- CREATE UNIQUE INDEX events_pkey ON public.events USING btree (event_id);
+-- CREATE INDEX inflight_lease ON public.inflight USING btree (lease_until, delivery_id);
+-- CREATE UNIQUE INDEX inflight_pkey ON public.inflight USING btree (account_id, lane_id, delivery_id);
+-- CREATE INDEX ingest_runs_of_workspace ON public.ingest_runs USING btree (workspace_id, run_id);
+-- CREATE UNIQUE INDEX ingest_runs_pkey ON public.ingest_runs USING btree (run_id);
+-- CREATE INDEX ingress_receipts_age ON public.ingress_receipts USING btree (received_at);
+-- CREATE UNIQUE INDEX ingress_receipts_pkey ON public.ingress_receipts USING btree (workspace_id, endpoint_id, key);
+-- CREATE UNIQUE INDEX lane_heads_campaign_id_account_id_key ON public.lane_heads USING btree (campaign_id, account_id);
+-- CREATE UNIQUE INDEX lane_heads_channel_id_key ON public.lane_heads USING btree (channel_id);
+-- CREATE INDEX lane_heads_due ON public.lane_heads USING btree (account_id, head_priority, next_at, lane_id);
+-- CREATE UNIQUE INDEX lane_heads_pkey ON public.lane_heads USING btree (lane_id);
+-- CREATE UNIQUE INDEX media_blobs_pkey ON public.media_blobs USING btree (workspace_id, account_id, sha256, kind);
+-- CREATE UNIQUE INDEX media_origin_pkey ON public.media_origin USING btree (workspace_id, sha256);
+-- CREATE INDEX messages_case ON public.messages USING btree (workspace_id, case_id) WHERE (case_id IS NOT NULL);
+-- CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, fingerprint) WHERE (fingerprint IS NOT NULL);
+-- CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (message_id);
+-- CREATE UNIQUE INDEX messages_workspace_id_idempotency_key_key ON public.messages USING btree (workspace_id, idempotency_key);
+-- CREATE UNIQUE INDEX messages_workspace_id_message_id_key ON public.messages USING btree (workspace_id, message_id);
+-- CREATE UNIQUE INDEX messages_workspace_id_source_origin_id_key ON public.messages USING btree (workspace_id, source, origin_id);
+-- CREATE INDEX platform_limits_of_group ON public.platform_limits USING btree (group_id);
+-- CREATE UNIQUE INDEX platform_limits_pkey ON public.platform_limits USING btree (workspace_id, platform, group_id);
+-- CREATE UNIQUE INDEX pull_cursors_pkey ON public.pull_cursors USING btree (source_id);
+-- CREATE UNIQUE INDEX pull_sources_pkey ON public.pull_sources USING btree (source_id);
+-- CREATE UNIQUE INDEX pull_sources_workspace_id_name_key ON public.pull_sources USING btree (workspace_id, name);
+-- CREATE UNIQUE INDEX pull_sources_workspace_id_source_id_key ON public.pull_sources USING btree (workspace_id, source_id);
+-- CREATE UNIQUE INDEX rate_groups_pkey ON public.rate_groups USING btree (group_id);
+-- CREATE UNIQUE INDEX rate_groups_platform_fingerprint_key ON public.rate_groups USING btree (platform, fingerprint);
+-- CREATE UNIQUE INDEX ready_pkey ON public.ready USING btree (lane_id, priority, "position", delivery_id);
+-- CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (recipient_id);
+-- CREATE UNIQUE INDEX recipients_workspace_id_account_id_address_key ON public.recipients USING btree (workspace_id, account_id, address);
+-- CREATE UNIQUE INDEX recipients_workspace_id_recipient_id_key ON public.recipients USING btree (workspace_id, recipient_id);
+-- CREATE UNIQUE INDEX schema_migrations_pkey ON public.schema_migrations USING btree (version);
+-- CREATE UNIQUE INDEX workspace_endpoints_pkey ON public.workspace_endpoints USING btree (endpoint_id);
+-- CREATE UNIQUE INDEX workspace_endpoints_secret_hash_key ON public.workspace_endpoints USING btree (secret_hash);
+-- CREATE UNIQUE INDEX workspace_endpoints_workspace_id_endpoint_id_key ON public.workspace_endpoints USING btree (workspace_id, endpoint_id);
+-- CREATE UNIQUE INDEX workspace_endpoints_workspace_id_name_key ON public.workspace_endpoints USING btree (workspace_id, name);
+-- CREATE UNIQUE INDEX workspaces_name_key ON public.workspaces USING btree (name);
+-- CREATE UNIQUE INDEX workspaces_pkey ON public.workspaces USING btree (workspace_id);
+-- CREATE TRIGGER accounts_changed AFTER UPDATE ON public.accounts FOR EACH ROW WHEN ((((((old.group_id IS DISTINCT FROM new.group_id) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.burst IS DISTINCT FROM new.burst)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel)) OR (old.paused IS DISTINCT FROM new.paused))) EXECUTE FUNCTION rupor_account_changed();
+-- CREATE TRIGGER accounts_group BEFORE INSERT OR UPDATE OF platform, fingerprint, group_id ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_group();
+-- CREATE TRIGGER accounts_inserted AFTER INSERT ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_changed();
+-- CREATE TRIGGER channels_changed AFTER UPDATE ON public.channels FOR EACH ROW WHEN ((((((((old.workspace_id IS DISTINCT FROM new.workspace_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.enabled IS DISTINCT FROM new.enabled)) OR (old.removed_at IS DISTINCT FROM new.removed_at)) OR (old.paused_until IS DISTINCT FROM new.paused_until)) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel))) EXECUTE FUNCTION rupor_channel_changed();
+-- CREATE TRIGGER channels_inserted AFTER INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_changed();
+-- CREATE TRIGGER channels_platform BEFORE INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_platform();
+-- CREATE TRIGGER deliveries_transition BEFORE UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((old.status <> new.status) AND (NOT (((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'claimed'::text)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1)) AND (new.claim_seq = (old.claim_seq + 1))) OR ((old.status = 'claimed'::text) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1))) OR ((old.status = 'sending'::text) AND (new.status = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)))))) EXECUTE FUNCTION rupor_refuse_transition();
+-- CREATE TRIGGER events_append_only BEFORE UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION rupor_refuse_change();
+-- CREATE TRIGGER platform_limits_changed AFTER INSERT OR DELETE OR UPDATE ON public.platform_limits FOR EACH ROW EXECUTE FUNCTION rupor_limit_changed();
+-- CREATE TRIGGER workspaces_held AFTER UPDATE OF held ON public.workspaces FOR EACH ROW WHEN ((old.held <> new.held)) EXECUTE FUNCTION rupor_workspace_held();
+-- POLICY dispatcher_spans ON account_heads TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON account_heads TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON account_heads TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON accounts TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON accounts TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON accounts TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON attempts TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON attempts TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON attempts TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON bot_inbox TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON bot_inbox TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON bot_logs TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON bot_logs TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON bot_outbox TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON bot_outbox TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON bot_rules TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON bot_rules TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON bot_state TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON bot_state TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON campaigns TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON campaigns TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON cases TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON cases TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON channels TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON channels TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON channels TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON dedup_index TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON dedup_index TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON deliveries TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON deliveries TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON deliveries TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON events TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON events TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON events TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON inflight TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON inflight TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON ingest_runs TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON ingest_runs TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON ingress_receipts TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON ingress_receipts TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON lane_heads TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON lane_heads TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON lane_heads TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON media_blobs TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON media_blobs TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON media_blobs TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON media_origin TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON media_origin TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON media_origin TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON messages TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON messages TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON messages TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON platform_limits TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON platform_limits TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON pull_cursors TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON pull_cursors TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON pull_sources TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON pull_sources TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON rate_groups TO {rupor_dispatcher} USING true
+-- POLICY own_accounts ON rate_groups TO {public} USING (EXISTS ( SELECT    FROM accounts a   WHERE (a.group_id = rate_groups.group_id)))
+-- POLICY owner_spans ON rate_groups TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON ready TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON ready TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON recipients TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON recipients TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON recipients TO {postgres} USING rupor_spans()
+-- POLICY own_workspace ON workspace_endpoints TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON workspace_endpoints TO {postgres} USING rupor_spans()
+-- POLICY dispatcher_spans ON workspaces TO {rupor_dispatcher} USING true
+-- POLICY own_workspace ON workspaces TO {public} USING (workspace_id = rupor_workspace())
+-- POLICY owner_spans ON workspaces TO {postgres} USING rupor_spans()
+-- FUNCTION cancel_deliveries(workspace_id bigint, delivery_ids bigint[]) RETURNS boolean[] SECURITY DEFINER
+-- FUNCTION claim_deliveries(workspace_id bigint, run_id text, "limit" integer, ahead_ms integer DEFAULT 0, marks boolean DEFAULT false, lease_ms bigint DEFAULT 60000) RETURNS SETOF claimed_delivery SECURITY DEFINER
+-- FUNCTION close_channel_until(workspace_id bigint, channel_id bigint, until timestamp with time zone) RETURNS boolean SECURITY DEFINER
+-- FUNCTION commit_outcomes(items jsonb) RETURNS TABLE(result text, status text)
+-- FUNCTION commit_outcomes(workspace_ids bigint[], delivery_ids bigint[], claim_tokens uuid[], provider_message_ids text[], sent_ats timestamp with time zone[], outcomes jsonb[]) RETURNS TABLE(result text, status text) SECURITY DEFINER
+-- FUNCTION endpoint_by_secret(hash text) RETURNS SETOF workspace_endpoints SECURITY DEFINER
+-- FUNCTION enqueue_messages_and_deliveries(workspace_id bigint, items jsonb) RETURNS jsonb SECURITY DEFINER
+-- FUNCTION fail_permanent(workspace_id bigint, delivery_id bigint, claim_token uuid, error_json jsonb) RETURNS text
+-- FUNCTION mark_sent(workspace_id bigint, delivery_id bigint, claim_token uuid, provider_message_id text, sent_at timestamp with time zone DEFAULT NULL::timestamp with time zone, raw_meta jsonb DEFAULT '{}'::jsonb) RETURNS text
+-- FUNCTION next_claim_at(workspace_id bigint) RETURNS timestamp with time zone SECURITY DEFINER
+-- FUNCTION record_parts(items jsonb) RETURNS SETOF boolean SECURITY DEFINER
+-- FUNCTION record_part(workspace_id bigint, delivery_id bigint, claim_token uuid, part integer, provider_message_id text) RETURNS boolean
+-- FUNCTION recover_leases(workspace_id bigint, "limit" integer DEFAULT 1000) RETURNS TABLE(delivery_id bigint, status text) SECURITY DEFINER
+-- FUNCTION remove_channel(workspace_id bigint, channel_id bigint) RETURNS boolean SECURITY DEFINER
+-- FUNCTION renew_leases(items jsonb, lease_ms bigint DEFAULT 60000) RETURNS SETOF boolean SECURITY DEFINER
+-- FUNCTION requeue_deliveries(workspace_id bigint, delivery_ids bigint[]) RETURNS bigint[] SECURITY DEFINER
+-- FUNCTION reserve_slots(workspace_id bigint, account_id bigint, n integer DEFAULT 1) RETURNS timestamp with time zone SECURITY DEFINER
+-- FUNCTION resume_account(workspace_id bigint, account_id bigint) RETURNS boolean SECURITY DEFINER
+-- FUNCTION retain_rows(workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000, OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint) RETURNS record SECURITY DEFINER
+-- FUNCTION rupor_account_changed() RETURNS trigger SECURITY DEFINER
+-- FUNCTION rupor_account_effect(held inflight, channel bigint, s rupor_settlement, grp rate_groups, failure jsonb, why text, at timestamp with time zone) RETURNS void
+-- FUNCTION rupor_account_group() RETURNS trigger SECURITY DEFINER
+-- FUNCTION rupor_among(everybody bigint[], chosen bigint[]) RETURNS boolean[]
+-- FUNCTION rupor_backoff_us(charged integer, chance integer) RETURNS bigint
+-- FUNCTION rupor_channel_changed() RETURNS trigger SECURITY DEFINER
+-- FUNCTION rupor_channel_effect(held inflight, channel bigint, s rupor_settlement, streak integer, why text, at timestamp with time zone) RETURNS void
+-- FUNCTION rupor_channel_platform() RETURNS trigger SECURITY DEFINER
+-- FUNCTION rupor_check_claim(run_id text, wanted integer, ahead_ms integer, lease_ms bigint) RETURNS void
+-- FUNCTION rupor_check_items(items jsonb) RETURNS void
+-- FUNCTION rupor_deal_with_care(accounts bigint[], shares integer[], budget integer, first boolean, at timestamp with time zone, until timestamp with time zone) RETURNS rupor_dealt
+-- FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamp with time zone) RETURNS rupor_dealt
+-- FUNCTION rupor_doubled(base bigint, times integer, cap bigint) RETURNS bigint
+-- FUNCTION rupor_due_accounts(wanted_workspace bigint, until timestamp with time zone, at_most integer) RETURNS TABLE(account_id bigint, workspace_id bigint, next_at timestamp with time zone)
+-- FUNCTION rupor_end_claim(held inflight, ending text, failure jsonb, provider_id text, sent timestamp with time zone, not_before timestamp with time zone, chance integer, at timestamp with time zone) RETURNS text
+-- FUNCTION rupor_end_lease(held inflight, at timestamp with time zone) RETURNS text
+-- FUNCTION rupor_end_sent(ws bigint[], ids bigint[], tokens uuid[], accounts bigint[], lanes bigint[], provider_ids text[], sent timestamp with time zone[], outcomes jsonb[], at timestamp with time zone, OUT plain boolean[], OUT moves rupor_moves) RETURNS record
+-- FUNCTION rupor_expire_heads(lane_ids bigint[], at timestamp with time zone) RETURNS void
+-- FUNCTION rupor_expired(ws bigint, at timestamp with time zone, at_most integer) RETURNS SETOF inflight
+-- FUNCTION rupor_failure(error jsonb, category text) RETURNS jsonb
+-- FUNCTION rupor_finish(ws bigint, id bigint, token uuid, account bigint, lane bigint, item jsonb, at timestamp with time zone, OUT result text, OUT status text, OUT lane_id bigint) RETURNS record
+-- FUNCTION rupor_fit_group(wanted_group bigint) RETURNS void
+-- FUNCTION rupor_guard(workspace_id bigint) RETURNS void
+-- FUNCTION rupor_healthy(lane_ids bigint[]) RETURNS void
+-- FUNCTION rupor_interval_us(rate double precision) RETURNS bigint
+-- FUNCTION rupor_is_flood(failure jsonb) RETURNS boolean
+-- FUNCTION rupor_isolate(IN target regclass) RETURNS nothing
+-- FUNCTION rupor_known_message(ws bigint, item jsonb, hash text) RETURNS bigint
+-- FUNCTION rupor_limit_changed() RETURNS trigger SECURITY DEFINER
+-- FUNCTION rupor_lock_accounts(account_ids bigint[]) RETURNS void
+-- FUNCTION rupor_lock_groups(group_ids bigint[]) RETURNS void
+-- FUNCTION rupor_may_span(caller name) RETURNS boolean
+-- FUNCTION rupor_merge_parts(parts jsonb, done jsonb) RETURNS jsonb
+-- FUNCTION rupor_micros(at timestamp with time zone) RETURNS bigint
+-- FUNCTION rupor_move_accounts(account_ids bigint[], served boolean[], runs integer[], at timestamp with time zone) RETURNS void
+-- FUNCTION rupor_move_lanes(m rupor_moves, at timestamp with time zone) RETURNS void
+-- FUNCTION rupor_now() RETURNS timestamp with time zone
+-- FUNCTION rupor_offers(accounts bigint[], shares integer[], at timestamp with time zone) RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean, nth bigint, due boolean, place tid, priority integer, "position" bigint, delivery_id bigint, run_at timestamp with time zone, expires_at timestamp with time zone, suspect boolean, retried boolean)
+-- FUNCTION rupor_put_deliveries(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_account bigint[], d_lane bigint[], d_ordered boolean[], d_free boolean[], early boolean) RETURNS void
+-- FUNCTION rupor_refresh_accounts(account_ids bigint[]) RETURNS void
+-- FUNCTION rupor_refresh_lanes(lane_ids bigint[]) RETURNS void
+-- FUNCTION rupor_refuse_change() RETURNS trigger
+-- FUNCTION rupor_refuse_transition() RETURNS trigger
+-- FUNCTION rupor_reposition(lane bigint, ordered boolean) RETURNS void
+-- FUNCTION rupor_require_targets(ws bigint, items jsonb) RETURNS void
+-- FUNCTION rupor_settle(s rupor_settlement, policy text, channel_id bigint, error_streak integer, flood_channel bigint, flood_until timestamp with time zone, trouble_streak integer, ending text, failure jsonb, at timestamp with time zone, chance integer) RETURNS rupor_settlement
+-- FUNCTION rupor_span(micros bigint) RETURNS interval
+-- FUNCTION rupor_spans() RETURNS boolean
+-- FUNCTION rupor_take_keys(ws bigint, at timestamp with time zone, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_key text[], d_free boolean[]) RETURNS boolean[]
+-- FUNCTION rupor_tell_enqueued(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], m_made boolean[], d_id bigint[], d_ord integer[], d_channel bigint[], d_free boolean[]) RETURNS void
+-- FUNCTION rupor_time(value jsonb) RETURNS timestamp with time zone
+-- FUNCTION rupor_too_late(ws bigint, id bigint, token uuid, ending text, provider_id text, at timestamp with time zone, OUT result text, OUT status text, OUT lane_id bigint) RETURNS record
+-- FUNCTION rupor_wait_us(failure jsonb) RETURNS bigint
+-- FUNCTION rupor_workspace() RETURNS bigint
+-- FUNCTION rupor_workspace_held() RETURNS trigger SECURITY DEFINER
+-- FUNCTION schedule_retry(workspace_id bigint, delivery_id bigint, claim_token uuid, next_retry_at timestamp with time zone, error_json jsonb) RETURNS text
