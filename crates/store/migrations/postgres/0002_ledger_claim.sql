@@ -83,7 +83,7 @@ DECLARE
     wanted       bigint[];
     wanted_share integer[];
     seen         bigint[] := '{}';           -- accounts that this claim holds
-    paced        boolean;                    -- one of them has a rate
+    paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
     moves        rupor_moves;
     served       boolean[];
@@ -146,8 +146,9 @@ BEGIN
         t := NULL;
         IF NOT paced THEN
             t := rupor_deal(wanted, wanted_share, budget, at);
+            paced := t.odd;
         END IF;
-        IF paced OR t.odd THEN
+        IF paced THEN
             t := rupor_deal_with_care(wanted, wanted_share, budget, budget = "limit", at, until);
         END IF;
         took := coalesce(cardinality(t.id), 0);
@@ -159,18 +160,20 @@ BEGIN
                 RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
                     USING ERRCODE = 'serialization_failure';
             END IF;
+            -- By ANY and not by a join, whose order a planner that thinks a table empty might turn round.
             RETURN QUERY
             WITH marked AS (
                 UPDATE deliveries AS d
                    SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
                        claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
-                       lease_until = k.slot_at + lease, slot_at = k.slot_at, claimed_at = at, sending_at = at
-                  FROM unnest(t.id, t.slot_at) WITH ORDINALITY AS k (delivery_id, slot_at, ord)
-                 WHERE d.delivery_id = k.delivery_id
+                       lease_until = lease + CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
+                       slot_at = CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
+                       claimed_at = at, sending_at = at
+                 WHERE d.delivery_id = ANY (t.id)
                 RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
                           d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
                           d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
-                          d.slot_at, d.lease_until, d.parts, d.idempotency_key, k.ord
+                          d.slot_at, d.lease_until, d.parts, d.idempotency_key
             ), held AS (
                 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
                                       run_id, claimed_at, slot_at, lease_until, requested_at)
@@ -178,12 +181,7 @@ BEGIN
                        claim_deliveries.run_id, at, m.slot_at, m.lease_until, CASE WHEN marks THEN NULL ELSE at END
                   FROM marked AS m
             )
-            SELECT m.delivery_id, m.workspace_id, m.lane_id, m.account_id, m.channel_id, m.recipient_id, m.message_id,
-                   m.revision, m.action, m.target_delivery, m.status, m.claim_token, m.claim_seq, m.attempt,
-                   m.charged, m.flood_waits, m.not_ready_waits, m.unknowns, m.lost_claims, m.flood_since,
-                   m.slot_at, m.lease_until, m.parts, m.idempotency_key
-              FROM marked AS m
-             ORDER BY m.ord;
+            SELECT m.* FROM marked AS m ORDER BY m.slot_at, m.delivery_id;
         END IF;
         IF cardinality(t.old) > 0 THEN
             PERFORM rupor_expire_heads(t.old, at);
@@ -458,20 +456,18 @@ CREATE FUNCTION rupor_expire_heads(lane_ids bigint[], at timestamptz) RETURNS vo
 LANGUAGE plpgsql AS $$
 BEGIN
     WITH front AS (
-        SELECT r.lane_id, r.priority, r.position, r.delivery_id, r.expires_at, r.run_at,
+        SELECT r.place,
                bool_and(coalesce(r.expires_at <= at, false) AND r.run_at <= at)
                    OVER (PARTITION BY r.lane_id ORDER BY r.priority, r.position, r.delivery_id) AS old
           FROM unnest(lane_ids) AS l (lane_id)
-         CROSS JOIN LATERAL (SELECT q.*
+         CROSS JOIN LATERAL (SELECT q.ctid AS place, q.*
                                FROM ready AS q
                               WHERE q.lane_id = l.lane_id
                               ORDER BY q.priority, q.position, q.delivery_id
                               LIMIT 1000) AS r
     ), gone AS (
         DELETE FROM ready AS r
-         USING front AS f
-         WHERE f.old AND r.lane_id = f.lane_id AND r.priority = f.priority AND r.position = f.position
-           AND r.delivery_id = f.delivery_id
+         WHERE r.ctid = ANY (array(SELECT f.place FROM front AS f WHERE f.old))
         RETURNING r.delivery_id, r.expires_at
     ), ended AS (
         UPDATE deliveries AS d

@@ -5,7 +5,7 @@
 
 -- A time in JSON: microseconds since the epoch as a number, or anything PostgreSQL reads as a timestamp.
 CREATE FUNCTION rupor_time(value jsonb) RETURNS timestamptz
-LANGUAGE sql IMMUTABLE AS $$
+LANGUAGE sql STABLE AS $$
     SELECT CASE
         WHEN value IS NULL OR value = 'null' THEN NULL
         WHEN jsonb_typeof(value) = 'number' AND value::text::numeric >= 9223372036854775807 THEN 'infinity'
@@ -141,7 +141,7 @@ BEGIN
                    CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
                                 WHEN 'case' THEN m.case_id::text END AS key
               FROM unnest(m_id, m_made) WITH ORDINALITY AS w (message_id, made, ord)
-              JOIN messages AS m ON m.message_id = w.message_id
+             CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = w.message_id OFFSET 0) AS m
              CROSS JOIN LATERAL (SELECT DISTINCT e::bigint AS channel_id
                                    FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS e) AS wanted
               JOIN channels AS c ON c.workspace_id = ws AND c.channel_id = wanted.channel_id
@@ -158,7 +158,7 @@ BEGIN
                    ws, d.channel_id, c.dedup, m.hash_version, d.key,
                    CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, 'in_flight', d.delivery_id, m.origin, at
               FROM unnest(d_id, d_ord, d_channel, d_key) AS d (delivery_id, ord, channel_id, key)
-              JOIN messages AS m ON m.message_id = m_id[d.ord]
+             CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
               JOIN channels AS c ON c.channel_id = d.channel_id
              WHERE d.key IS NOT NULL
              ORDER BY d.channel_id, c.dedup, m.hash_version, d.key, kind, d.delivery_id
@@ -290,7 +290,7 @@ BEGIN
                CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, m.origin,
                at - rupor_span(c.dedup_ttl_us) AS free_before
           FROM unnest(d_id, d_ord, d_channel, d_key, d_free) AS d (delivery_id, ord, channel_id, key, free)
-          JOIN messages AS m ON m.message_id = m_id[d.ord]
+         CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
           JOIN channels AS c ON c.channel_id = d.channel_id
          WHERE NOT d.free
     ), first AS (

@@ -180,8 +180,13 @@ BEGIN
          WHERE d.delivery_id = w.delivery_id
     ), gone AS (
         DELETE FROM ready AS r
-         USING waiting AS w
-         WHERE r.lane_id = w.lane_id AND r.priority = w.priority AND r.position = w.position AND r.delivery_id = w.delivery_id
+         WHERE r.ctid = ANY (array(
+                   SELECT p.place
+                     FROM waiting AS w
+                    CROSS JOIN LATERAL (SELECT q.ctid AS place FROM ready AS q
+                                         WHERE q.lane_id = w.lane_id AND q.priority = w.priority
+                                           AND q.position = w.position AND q.delivery_id = w.delivery_id
+                                         OFFSET 0) AS p))
     ), forgotten AS (
         DELETE FROM dedup_index AS k USING waiting AS w WHERE k.delivery_id = w.delivery_id AND k.state = 'in_flight'
     ), counted AS (
