@@ -1256,6 +1256,44 @@ AS $function$
 $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.lock_account(workspace_id bigint, account_id bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    grp bigint;
+BEGIN
+    PERFORM rupor_guard(lock_account.workspace_id);
+    SELECT a.group_id INTO grp
+      FROM accounts AS a
+     WHERE a.workspace_id = lock_account.workspace_id AND a.account_id = lock_account.account_id;
+    PERFORM rupor_lock_groups(ARRAY[grp]);
+    RETURN grp IS NOT NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.lock_channel(workspace_id bigint, channel_id bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    account bigint;
+BEGIN
+    PERFORM rupor_guard(lock_channel.workspace_id);
+    SELECT c.account_id INTO account
+      FROM channels AS c
+     WHERE c.workspace_id = lock_channel.workspace_id AND c.channel_id = lock_channel.channel_id;
+    PERFORM rupor_lock_accounts(ARRAY[account]);
+    RETURN account IS NOT NULL;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.mark_sent(workspace_id bigint, delivery_id bigint, claim_token uuid, provider_message_id text, sent_at timestamp with time zone DEFAULT NULL::timestamp with time zone, raw_meta jsonb DEFAULT '{}'::jsonb)
  RETURNS text
  LANGUAGE sql
@@ -3386,6 +3424,10 @@ GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timest
 GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION enqueue_messages_and_deliveries(bigint,jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION lock_account(bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION lock_channel(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_app;
 

@@ -138,7 +138,8 @@ impl Postgres {
         if self.first(As::Dispatcher, Again::Never, SET_KEY_CHECK, &[&sealed]).await?.is_some() {
             return Ok(());
         }
-        let check: Option<Vec<u8>> = self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
+        let check: Option<Vec<u8>> =
+            self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
         self.keyring.verify(check.as_deref()).map(drop)
     }
 

@@ -4,7 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 #[path = "../it/world.rs"]
-#[allow(dead_code, unused_macros, unused_imports, reason = "the world of the contract suite; not all of it is needed here")]
+#[allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    reason = "the world of the contract suite; not all of it is needed here"
+)]
 mod world;
 
 mod migrations;
@@ -14,4 +19,5 @@ mod roles;
 mod schema;
 mod settling;
 mod statements;
+mod storms;
 mod wires;

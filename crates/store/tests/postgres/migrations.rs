@@ -13,7 +13,8 @@ pub(crate) struct Empty {
 
 impl Empty {
     pub(crate) async fn new() -> Empty {
-        let server = std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
+        let server =
+            std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
         let name = format!("rupor_empty_{}", uuid::Uuid::new_v4().simple());
         connect(&server).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
         let address = Address::parse(&with_database(&server, &name)).unwrap();
@@ -53,7 +54,10 @@ async fn a_schema_that_is_not_ours_is_refused() {
     assert!(empty.open().await.unwrap_err().contains("was changed after it was applied"));
     let drift = Store::migrate(&empty.address).await.unwrap_err();
     assert!(matches!(drift, StoreError::Schema(SchemaError::Drift { version: 2, .. })), "{drift}");
-    client.batch_execute("INSERT INTO schema_migrations (version, name, checksum) VALUES (999, 'завтра', '')").await.unwrap();
+    client
+        .batch_execute("INSERT INTO schema_migrations (version, name, checksum) VALUES (999, 'завтра', '')")
+        .await
+        .unwrap();
     let newer = Store::migrate(&empty.address).await.unwrap_err();
     assert!(matches!(newer, StoreError::Schema(SchemaError::Newer { found: 999, .. })), "{newer}");
     assert!(empty.open().await.unwrap_err().contains("install the newer rupor"));

@@ -18,7 +18,8 @@ const LARGE: i64 = 200_000;
 const BATCH: i64 = 50;
 /// More rows than a statement of a batch of 50 has any business with.
 const ROWS_MAX: f64 = 1_000.0;
-const BIG_TABLES: &[&str] = &["deliveries", "ready", "inflight", "messages", "attempts", "dedup_index", "events"];
+const BIG_TABLES: &[&str] =
+    &["deliveries", "ready", "inflight", "messages", "attempts", "dedup_index", "events"];
 
 const FILL: &str = "
 INSERT INTO messages (message_id, workspace_id, source, origin_id, request_hash, payload, content_hash, hash_version, last_seen_at, created_at)
@@ -77,7 +78,8 @@ impl Told {
 fn check(text: &str, node: &Value) {
     let number = |key: &str| node[key].as_f64().unwrap_or(0.0);
     let kind = node["Node Type"].as_str().unwrap_or_default();
-    let touched = (number("Actual Rows") + number("Rows Removed by Filter")) * number("Actual Loops").max(1.0);
+    let touched =
+        (number("Actual Rows") + number("Rows Removed by Filter")) * number("Actual Loops").max(1.0);
     if let Some(table) = node["Relation Name"].as_str().filter(|table| BIG_TABLES.contains(table)) {
         assert_ne!(kind, "Seq Scan", "{table} in {text}");
         assert!(touched <= ROWS_MAX, "{kind} touches {touched} rows of {table} in {text}");
@@ -93,7 +95,10 @@ fn check(text: &str, node: &Value) {
 /// Blocks that a call touches, itself and everything inside it; undone afterwards.
 async fn blocks(client: &Client, call: &str) -> i64 {
     client.batch_execute("BEGIN").await.unwrap();
-    let row = client.query_one(&format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {call}"), &[]).await.unwrap();
+    let row = client
+        .query_one(&format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {call}"), &[])
+        .await
+        .unwrap();
     client.batch_execute("ROLLBACK").await.unwrap();
     let json: Value = row.get(0);
     ["Shared Hit Blocks", "Shared Read Blocks"].iter().filter_map(|key| json[0]["Plan"][*key].as_i64()).sum()
@@ -126,7 +131,8 @@ SELECT enqueue_messages_and_deliveries(1, (
 async fn measure(rows: i64) -> Cost {
     let world = World::postgres().await;
     for _ in 0..10 {
-        let account = world.account_with(AccountSettings { max_parallel: 100, ..AccountSettings::default() }).await;
+        let account =
+            world.account_with(AccountSettings { max_parallel: 100, ..AccountSettings::default() }).await;
         let settings = ChannelSettings { max_parallel: 100, ..ChannelSettings::default() };
         world.channel_with(account, settings).await;
     }
@@ -184,6 +190,10 @@ async fn a_claim_beside_a_cooling_account_says_when_there_is_more() {
     let cool = "UPDATE rate_groups SET cooldown_until = rupor_now() + interval '1 day'";
     admin.batch_execute(cool).await.unwrap();
     let claimed = world.claim_ahead(10, Span::ZERO).await;
-    assert_eq!((claimed.claims.len(), claimed.next_at), (0, Some(until)), "a head that did not know has learnt it");
+    assert_eq!(
+        (claimed.claims.len(), claimed.next_at),
+        (0, Some(until)),
+        "a head that did not know has learnt it"
+    );
     world.drop_database().await;
 }

@@ -51,7 +51,9 @@ async fn a_delivery_goes_from_enqueue_to_sent() {
     let ws = world.ws;
     let claim = psql(
         &world,
-        &format!("SELECT delivery_id, status, attempt, claim_token IS NOT NULL FROM claim_deliveries({ws}, 'psql', 10)"),
+        &format!(
+            "SELECT delivery_id, status, attempt, claim_token IS NOT NULL FROM claim_deliveries({ws}, 'psql', 10)"
+        ),
     );
     assert_eq!(claim.unwrap(), format!("{id}|sending|1|t"));
     let sent = format!(
@@ -74,7 +76,9 @@ async fn failures_are_scheduled_or_final() {
     let retry = |time: &str, error: &str| {
         psql(&world, &format!("SELECT schedule_retry({ws}, {id}, '{token}', {time}, '{error}')"))
     };
-    assert!(retry("NULL", r#"{"scope": "планета"}"#).unwrap_err().contains("scope delivery, channel or platform"));
+    assert!(
+        retry("NULL", r#"{"scope": "планета"}"#).unwrap_err().contains("scope delivery, channel or platform")
+    );
     assert_eq!(retry("NULL", r#"{"code": "500", "message": "занято"}"#).unwrap(), "retry");
     let delivery = world.delivery(domain::ids::DeliveryId(id)).await;
     let wait = delivery.run_at.unwrap() - world.now().await;
@@ -83,7 +87,10 @@ async fn failures_are_scheduled_or_final() {
     let token = psql(&world, &format!("SELECT claim_token FROM claim_deliveries({ws}, 'psql', 10)")).unwrap();
     let failed = format!(r#"SELECT fail_permanent({ws}, {id}, '{token}', '{{"code": "400"}}')"#);
     assert_eq!(psql(&world, &failed).unwrap(), "failed_permanent");
-    assert_eq!(psql(&world, &format!("SELECT requeue_deliveries({ws}, '{{{id}}}')")).unwrap(), format!("{{{}}}", id + 1));
+    assert_eq!(
+        psql(&world, &format!("SELECT requeue_deliveries({ws}, '{{{id}}}')")).unwrap(),
+        format!("{{{}}}", id + 1)
+    );
     world.check().await;
     world.drop_database().await;
 }
@@ -146,7 +153,11 @@ async fn an_illegal_transition_is_refused_by_the_database_itself() {
     let requeue = psql(&world, &format!("SELECT requeue_deliveries({ws}, '{{{id}}}')")).unwrap_err();
     assert!(requeue.contains("is sent: requeue is not allowed"), "{requeue}");
     assert_eq!(psql(&world, &format!("SELECT cancel_deliveries({ws}, '{{{id}}}')")).unwrap(), "{f}");
-    assert_eq!(psql(&world, &format!("SELECT fail_permanent({ws}, {id}, '{token}', '{{}}')")).unwrap(), "sent", "said before");
+    assert_eq!(
+        psql(&world, &format!("SELECT fail_permanent({ws}, {id}, '{token}', '{{}}')")).unwrap(),
+        "sent",
+        "said before"
+    );
     // Even the owner of the tables cannot.
     let owner = connect(&world.url()).await;
     for status in ["queued", "retry", "claimed", "sending", "deduped", "failed_permanent", "dead"] {
@@ -175,11 +186,27 @@ async fn bad_arguments_are_named_and_nothing_is_written() {
         (format!("claim_deliveries({ws}, 'psql', 1, 251)"), "251 ms ahead, at most 250"),
         (format!("claim_deliveries({ws}, 'psql', 1, 0, false, 0)"), "the lease must be positive"),
         (format!("enqueue_messages_and_deliveries({ws}, '{{}}')"), "a JSON array of messages"),
-        (format!("enqueue_messages_and_deliveries({ws}, '[{{{message}}}]')"), "channels must be a list of ids"),
-        (format!(r#"enqueue_messages_and_deliveries({ws}, '[{{{message}, "channels": [999]}}]')"#), "channel 999 is not known"),
-        (format!(r#"enqueue_messages_and_deliveries({ws}, '[{{{message}, "channels": [], "chanels": 1}}]')"#), "unknown field chanels"),
+        (
+            format!("enqueue_messages_and_deliveries({ws}, '[{{{message}}}]')"),
+            "channels must be a list of ids",
+        ),
+        (
+            format!(r#"enqueue_messages_and_deliveries({ws}, '[{{{message}, "channels": [999]}}]')"#),
+            "channel 999 is not known",
+        ),
+        (
+            format!(
+                r#"enqueue_messages_and_deliveries({ws}, '[{{{message}, "channels": [], "chanels": 1}}]')"#
+            ),
+            "unknown field chanels",
+        ),
         (format!("record_part({ws}, 1, gen_random_uuid(), 1000, 'x')"), "part 1000, at most 999"),
-        (format!("commit_outcomes('[{{\"workspace_id\": {ws}, \"delivery_id\": 1, \"claim_token\": \"a38f25dc-7a04-4a8a-9d6b-4f5b6cf2f1c7\"}}]')"), "an outcome says"),
+        (
+            format!(
+                "commit_outcomes('[{{\"workspace_id\": {ws}, \"delivery_id\": 1, \"claim_token\": \"a38f25dc-7a04-4a8a-9d6b-4f5b6cf2f1c7\"}}]')"
+            ),
+            "an outcome says",
+        ),
         (format!("reserve_slots({ws}, 1, 0)"), "1 to 1000 slots"),
     ] {
         let refused = psql(&world, &format!("SELECT {call}")).unwrap_err();
@@ -196,7 +223,15 @@ async fn the_seed_makes_a_workspace_that_works() {
     let seed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../db/seed.sql");
     for _ in 0..2 {
         let output = Command::new("psql")
-            .args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname", &scratch.url(), "--file", seed])
+            .args([
+                "--no-psqlrc",
+                "--quiet",
+                "--set=ON_ERROR_STOP=1",
+                "--dbname",
+                &scratch.url(),
+                "--file",
+                seed,
+            ])
             .output()
             .expect("psql is not installed: run `./test`, which installs it");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -116,7 +116,16 @@ async fn a_set_workspace_shows_its_own_rows_alone() {
     let n = Neighbours::new().await;
     for world in [&n.world, &n.other] {
         let app = n.app(Some(world)).await;
-        for table in ["workspaces", "accounts", "channels", "account_heads", "lane_heads", "messages", "deliveries", "rate_groups"] {
+        for table in [
+            "workspaces",
+            "accounts",
+            "channels",
+            "account_heads",
+            "lane_heads",
+            "messages",
+            "deliveries",
+            "rate_groups",
+        ] {
             assert_eq!(count(&app, table).await, 1, "{table}");
         }
         let foreign = format!("workspace_id <> {}", world.ws);
@@ -139,20 +148,20 @@ async fn nobody_acts_for_another_workspace() {
         format!("SELECT mark_sent({foreign}, {id}, '{token}', '1')"),
         format!("SELECT enqueue_messages_and_deliveries({foreign}, '[]')"),
         format!("SELECT cancel_deliveries({foreign}, '{{{id}}}')"),
-        format!("INSERT INTO channels (workspace_id, account_id, name, target) SELECT {foreign}, 1, 'мой', '@x'"),
+        format!(
+            "INSERT INTO channels (workspace_id, account_id, name, target) SELECT {foreign}, 1, 'мой', '@x'"
+        ),
         format!("INSERT INTO events (workspace_id, name) VALUES ({foreign}, 'alert')"),
         format!("UPDATE workspaces SET held = true, workspace_id = {foreign}"),
     ] {
         assert_eq!(refusal(&app, &call).await, SqlState::INSUFFICIENT_PRIVILEGE, "{call}");
     }
     // In its own name a foreign claim is simply not there.
-    let status: Option<String> = app
-        .query_one(&format!("SELECT mark_sent({mine}, {id}, '{token}', '1')"), &[])
-        .await
-        .unwrap()
-        .get(0);
+    let status: Option<String> =
+        app.query_one(&format!("SELECT mark_sent({mine}, {id}, '{token}', '1')"), &[]).await.unwrap().get(0);
     assert_eq!(status, None);
-    let changed = app.execute("UPDATE channels SET name = 'чужой' WHERE workspace_id <> $1", &[&mine.0]).await.unwrap();
+    let changed =
+        app.execute("UPDATE channels SET name = 'чужой' WHERE workspace_id <> $1", &[&mine.0]).await.unwrap();
     assert_eq!(changed, 0);
     // The word by which the owner's functions look across is no use to others.
     app.batch_execute("SET rupor.span = 'on'").await.unwrap();
@@ -199,7 +208,10 @@ async fn config_rows_written_by_hand_move_the_queue() {
     assert!(due().await);
     for (off, on) in [
         ("UPDATE channels SET paused_until = 'infinity'", "UPDATE channels SET paused_until = 'epoch'"),
-        ("UPDATE channels SET enabled = false, disabled_by = 'operator'", "UPDATE channels SET enabled = true, disabled_by = NULL"),
+        (
+            "UPDATE channels SET enabled = false, disabled_by = 'operator'",
+            "UPDATE channels SET enabled = true, disabled_by = NULL",
+        ),
         ("UPDATE accounts SET paused = true", "UPDATE accounts SET paused = false"),
         ("UPDATE workspaces SET held = true", "UPDATE workspaces SET held = false"),
     ] {
@@ -221,7 +233,8 @@ async fn config_rows_written_by_hand_move_the_queue() {
 async fn the_dispatcher_claims_for_everybody_and_reads_what_a_send_needs() {
     let n = Neighbours::new().await;
     let dispatcher = session(&n.url, "rupor_dispatcher").await;
-    let claimed = dispatcher.query("SELECT workspace_id FROM claim_deliveries(NULL, 'd', 10)", &[]).await.unwrap();
+    let claimed =
+        dispatcher.query("SELECT workspace_id FROM claim_deliveries(NULL, 'd', 10)", &[]).await.unwrap();
     assert_eq!(claimed.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), [n.other.ws.0]);
     assert_eq!(count(&dispatcher, "messages").await, 2);
     assert_eq!(count(&dispatcher, "accounts").await, 2);
@@ -264,7 +277,8 @@ struct Plain {
 
 impl Plain {
     async fn new() -> Plain {
-        let server = std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
+        let server =
+            std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
         let name = format!("rupor_plain_{}", uuid::Uuid::new_v4().simple());
         let admin = connect(&server).await;
         admin.batch_execute(&format!("CREATE ROLE {name} LOGIN PASSWORD 'простой'")).await.unwrap();

@@ -40,27 +40,24 @@ fn standing() -> impl Strategy<Value = Standing> {
         0..LOST_CLAIMS_MAX,
         proptest::option::of(at(-25..1)),
     );
-    let around = (
-        proptest::option::of(channel()),
-        0..4,
-        proptest::option::of((channel(), at(-1..2))),
-        0..8,
-    );
-    (counters, policies, around).prop_map(|(c, policy, (channel, error_streak, flood, trouble_streak))| Standing {
-        counters: Counters {
-            attempt: 100,
-            charged: c.0,
-            flood_waits: c.1,
-            not_ready_waits: c.2,
-            unknowns: c.3,
-            lost_claims: c.4,
-            flood_since: c.5,
-        },
-        policy,
-        channel,
-        error_streak,
-        flood,
-        trouble_streak,
+    let around = (proptest::option::of(channel()), 0..4, proptest::option::of((channel(), at(-1..2))), 0..8);
+    (counters, policies, around).prop_map(|(c, policy, (channel, error_streak, flood, trouble_streak))| {
+        Standing {
+            counters: Counters {
+                attempt: 100,
+                charged: c.0,
+                flood_waits: c.1,
+                not_ready_waits: c.2,
+                unknowns: c.3,
+                lost_claims: c.4,
+                flood_since: c.5,
+            },
+            policy,
+            channel,
+            error_streak,
+            flood,
+            trouble_streak,
+        }
     })
 }
 
@@ -74,12 +71,13 @@ fn ending() -> impl Strategy<Value = Ending> {
         Just(Some(90_000_000)),
         Just(Some(i64::MAX / 2_000))
     ];
-    let failed = (category, scope, code, wait, any::<bool>()).prop_map(|(category, scope, code, wait, unknown)| {
-        let mut failure = Failure::new(category, scope, code, "сбой");
-        failure.retry_after_ms = wait;
-        let failure = if unknown { failure.unknown() } else { failure };
-        Ending::Outcome(Outcome::Failed(failure))
-    });
+    let failed =
+        (category, scope, code, wait, any::<bool>()).prop_map(|(category, scope, code, wait, unknown)| {
+            let mut failure = Failure::new(category, scope, code, "сбой");
+            failure.retry_after_ms = wait;
+            let failure = if unknown { failure.unknown() } else { failure };
+            Ending::Outcome(Outcome::Failed(failure))
+        });
     prop_oneof![
         10 => failed,
         1 => Just(Ending::Outcome(Outcome::Sent(Sent { provider_message_id: None, raw: Value::Null }))),

@@ -113,7 +113,10 @@ async fn a_claim_whose_answer_is_lost_says_so_and_comes_back_when_its_lease_ends
     wire.cut_after_commit();
     let lost = store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap_err();
     assert!(matches!(lost, StoreError::CommitUnknown { .. }), "{lost:?}");
-    assert!(store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap().claims.is_empty(), "it was claimed");
+    assert!(
+        store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap().claims.is_empty(),
+        "it was claimed"
+    );
     world.seconds(60).await;
     let recovered = store.recover(Whose::Everyone, 10).await.unwrap();
     assert_eq!(recovered.iter().map(|r| r.status).collect::<Vec<_>>(), [Status::Retry]);
@@ -185,7 +188,10 @@ async fn a_server_that_may_only_be_read_is_told_apart() {
     let channels = world.channels(1).await;
     let admin = connect(&world.url()).await;
     let name: String = admin.query_one("SELECT current_database()::text", &[]).await.unwrap().get(0);
-    admin.batch_execute(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on")).await.unwrap();
+    admin
+        .batch_execute(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"))
+        .await
+        .unwrap();
     let store = open(&world.url()).await.unwrap();
     let refused = store.enqueue(world.ws, vec![message("раз", &channels)]).await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused:?}");
@@ -207,7 +213,10 @@ async fn a_task_that_is_cancelled_leaves_no_transaction_open() {
     assert!(given_up.is_err(), "{given_up:?}");
     admin.batch_execute("COMMIT").await.unwrap();
     let finished = world.sent(&claim).await;
-    assert!(matches!(finished, Finished::Done(Status::Sent) | Finished::Repeated(Status::Sent)), "{finished:?}");
+    assert!(
+        matches!(finished, Finished::Done(Status::Sent) | Finished::Repeated(Status::Sent)),
+        "{finished:?}"
+    );
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
     assert_eq!(admin.query_one(open, &[]).await.unwrap().get::<_, i64>(0), 0);
     world.check().await;
