@@ -1,694 +1,3563 @@
--- Today's PostgreSQL schema, read from the catalogue of a migrated database.
--- To renew: RUPOR_RENEW=1 ./test -p store golden
--- account_heads.account_id bigint NOT NULL
--- account_heads.workspace_id bigint NOT NULL
--- account_heads.group_id bigint NOT NULL
--- account_heads.next_at timestamp with time zone NOT NULL
--- account_heads.served_at timestamp with time zone NOT NULL
--- account_heads.open boolean NOT NULL
--- account_heads.max_parallel integer NOT NULL
--- account_heads.urgent_run integer NOT NULL
--- accounts.account_id bigint NOT NULL
--- accounts.workspace_id bigint NOT NULL
--- accounts.platform text NOT NULL
--- accounts.name text NOT NULL
--- accounts.kind text NOT NULL
--- accounts.tier text NOT NULL
--- accounts.token_sealed bytea NOT NULL
--- accounts.fingerprint text NOT NULL
--- accounts.group_id bigint NOT NULL
--- accounts.rate double precision
--- accounts.burst integer NOT NULL
--- accounts.max_parallel integer NOT NULL
--- accounts.retry_parallel integer NOT NULL
--- accounts.paused boolean NOT NULL
--- accounts.paused_why text
--- accounts.paused_at timestamp with time zone
--- accounts.api_base text
--- accounts.proxy text
--- accounts.extra_roots text
--- accounts.settings jsonb NOT NULL
--- accounts.created_at timestamp with time zone NOT NULL
--- attempts.delivery_id bigint NOT NULL
--- attempts.attempt integer NOT NULL
--- attempts.workspace_id bigint NOT NULL
--- attempts.claim_token uuid NOT NULL
--- attempts.claim_seq bigint NOT NULL
--- attempts.run_id text NOT NULL
--- attempts.started_at timestamp with time zone NOT NULL
--- attempts.slot_at timestamp with time zone
--- attempts.requested_at timestamp with time zone
--- attempts.finished_at timestamp with time zone NOT NULL
--- attempts.outcome text NOT NULL
--- attempts.error jsonb
--- attempts.provider_message_id text
--- bot_inbox.inbox_id bigint NOT NULL
--- bot_inbox.workspace_id bigint NOT NULL
--- bot_inbox.account_id bigint NOT NULL
--- bot_inbox.event_key text NOT NULL
--- bot_inbox.chat text NOT NULL
--- bot_inbox.body jsonb NOT NULL
--- bot_inbox.received_at timestamp with time zone NOT NULL
--- bot_inbox.done_at timestamp with time zone
--- bot_logs.log_id bigint NOT NULL
--- bot_logs.workspace_id bigint NOT NULL
--- bot_logs.account_id bigint NOT NULL
--- bot_logs.chat text NOT NULL
--- bot_logs.at timestamp with time zone NOT NULL
--- bot_logs.rule text
--- bot_logs.detail jsonb NOT NULL
--- bot_outbox.outbox_id bigint NOT NULL
--- bot_outbox.workspace_id bigint NOT NULL
--- bot_outbox.account_id bigint NOT NULL
--- bot_outbox.inbox_id bigint
--- bot_outbox.chat text NOT NULL
--- bot_outbox.body jsonb NOT NULL
--- bot_outbox.status text NOT NULL
--- bot_outbox.attempt integer NOT NULL
--- bot_outbox.created_at timestamp with time zone NOT NULL
--- bot_outbox.ended_at timestamp with time zone
--- bot_rules.rule_id bigint NOT NULL
--- bot_rules.workspace_id bigint NOT NULL
--- bot_rules.account_id bigint NOT NULL
--- bot_rules.version integer NOT NULL
--- bot_rules.rules text NOT NULL
--- bot_rules.created_at timestamp with time zone NOT NULL
--- bot_state.workspace_id bigint NOT NULL
--- bot_state.account_id bigint NOT NULL
--- bot_state.chat text NOT NULL
--- bot_state.version integer NOT NULL
--- bot_state.state jsonb NOT NULL
--- bot_state.updated_at timestamp with time zone NOT NULL
--- campaigns.campaign_id bigint NOT NULL
--- campaigns.workspace_id bigint NOT NULL
--- campaigns.name text NOT NULL
--- campaigns.message_id bigint
--- campaigns.status text NOT NULL
--- campaigns.settings jsonb NOT NULL
--- campaigns.cursor jsonb NOT NULL
--- campaigns.created_at timestamp with time zone NOT NULL
--- cases.case_id bigint NOT NULL
--- cases.workspace_id bigint NOT NULL
--- cases.kind text NOT NULL
--- cases.title text NOT NULL
--- cases.facts jsonb NOT NULL
--- cases.opened_at timestamp with time zone NOT NULL
--- cases.last_seen_at timestamp with time zone NOT NULL
--- cases.closed_at timestamp with time zone
--- cases.closed_by bigint
--- cases.n_messages integer NOT NULL
--- channels.channel_id bigint NOT NULL
--- channels.workspace_id bigint NOT NULL
--- channels.account_id bigint NOT NULL
--- channels.platform text NOT NULL
--- channels.name text NOT NULL
--- channels.target text NOT NULL
--- channels.chat_kind text NOT NULL
--- channels.enabled boolean NOT NULL
--- channels.disabled_by text
--- channels.removed_at timestamp with time zone
--- channels.paused_until timestamp with time zone NOT NULL
--- channels.paused_why text
--- channels.error_streak integer NOT NULL
--- channels.rate double precision
--- channels.max_parallel integer NOT NULL
--- channels.ambiguity text NOT NULL
--- channels.dedup text NOT NULL
--- channels.dedup_ttl_us bigint NOT NULL
--- channels.max_age_us bigint
--- channels.template text
--- channels.parse_mode text
--- channels.body_max integer NOT NULL
--- channels.overflow text NOT NULL
--- channels.max_media integer NOT NULL
--- channels.route text
--- channels.quiet_hours text
--- channels.time_zone text
--- channels.settings jsonb NOT NULL
--- channels.created_at timestamp with time zone NOT NULL
--- control.one integer NOT NULL
--- control.held boolean NOT NULL
--- control.held_why text
--- control.epoch text
--- control.key_check bytea
--- dedup_index.workspace_id bigint NOT NULL
--- dedup_index.channel_id bigint NOT NULL
--- dedup_index.mode text NOT NULL
--- dedup_index.version integer NOT NULL
--- dedup_index.key text NOT NULL
--- dedup_index.kind text NOT NULL
--- dedup_index.state text NOT NULL
--- dedup_index.delivery_id bigint NOT NULL
--- dedup_index.first_origin jsonb NOT NULL
--- dedup_index.provider_message_id text
--- dedup_index.first_sent_at timestamp with time zone
--- dedup_index.sent_at timestamp with time zone
--- dedup_index.last_seen_at timestamp with time zone NOT NULL
--- dedup_index.count bigint NOT NULL
--- deliveries.delivery_id bigint NOT NULL
--- deliveries.workspace_id bigint NOT NULL
--- deliveries.lane_id bigint NOT NULL
--- deliveries.account_id bigint NOT NULL
--- deliveries.channel_id bigint
--- deliveries.recipient_id bigint
--- deliveries.message_id bigint NOT NULL
--- deliveries.revision integer NOT NULL
--- deliveries.action text NOT NULL
--- deliveries.target_delivery bigint
--- deliveries.generation integer NOT NULL
--- deliveries.parent_delivery bigint
--- deliveries.priority integer NOT NULL
--- deliveries.status text NOT NULL
--- deliveries.reason text
--- deliveries.claim_token uuid
--- deliveries.claim_seq bigint NOT NULL
--- deliveries.attempt integer NOT NULL
--- deliveries.charged integer NOT NULL
--- deliveries.flood_waits integer NOT NULL
--- deliveries.not_ready_waits integer NOT NULL
--- deliveries.unknowns integer NOT NULL
--- deliveries.lost_claims integer NOT NULL
--- deliveries.flood_since timestamp with time zone
--- deliveries.run_at timestamp with time zone
--- deliveries.position bigint
--- deliveries.lease_until timestamp with time zone
--- deliveries.slot_at timestamp with time zone
--- deliveries.expires_at timestamp with time zone
--- deliveries.parts jsonb NOT NULL
--- deliveries.provider_message_id text
--- deliveries.idempotency_key text NOT NULL
--- deliveries.last_error jsonb
--- deliveries.queued_at timestamp with time zone NOT NULL
--- deliveries.claimed_at timestamp with time zone
--- deliveries.sending_at timestamp with time zone
--- deliveries.retry_at timestamp with time zone
--- deliveries.sent_at timestamp with time zone
--- deliveries.ended_at timestamp with time zone
--- events.event_id bigint NOT NULL
--- events.workspace_id bigint NOT NULL
--- events.at timestamp with time zone NOT NULL
--- events.name text NOT NULL
--- events.message_id bigint
--- events.delivery_id bigint
--- events.channel_id bigint
--- events.account_id bigint
--- events.detail jsonb NOT NULL
--- inflight.delivery_id bigint NOT NULL
--- inflight.workspace_id bigint NOT NULL
--- inflight.account_id bigint NOT NULL
--- inflight.lane_id bigint NOT NULL
--- inflight.claim_token uuid NOT NULL
--- inflight.claim_seq bigint NOT NULL
--- inflight.attempt integer NOT NULL
--- inflight.run_id text NOT NULL
--- inflight.claimed_at timestamp with time zone NOT NULL
--- inflight.slot_at timestamp with time zone NOT NULL
--- inflight.lease_until timestamp with time zone NOT NULL
--- inflight.requested_at timestamp with time zone
--- ingest_runs.run_id bigint NOT NULL
--- ingest_runs.workspace_id bigint NOT NULL
--- ingest_runs.source text NOT NULL
--- ingest_runs.started_at timestamp with time zone NOT NULL
--- ingest_runs.finished_at timestamp with time zone
--- ingest_runs.seen integer NOT NULL
--- ingest_runs.stored integer NOT NULL
--- ingest_runs.skipped integer NOT NULL
--- ingest_runs.enqueued integer NOT NULL
--- ingest_runs.error text
--- ingress_receipts.workspace_id bigint NOT NULL
--- ingress_receipts.endpoint_id bigint NOT NULL
--- ingress_receipts.key text NOT NULL
--- ingress_receipts.request_hash text NOT NULL
--- ingress_receipts.response jsonb NOT NULL
--- ingress_receipts.received_at timestamp with time zone NOT NULL
--- lane_heads.lane_id bigint NOT NULL
--- lane_heads.workspace_id bigint NOT NULL
--- lane_heads.account_id bigint NOT NULL
--- lane_heads.channel_id bigint
--- lane_heads.campaign_id bigint
--- lane_heads.next_at timestamp with time zone NOT NULL
--- lane_heads.served_at timestamp with time zone NOT NULL
--- lane_heads.head_priority integer NOT NULL
--- lane_heads.open boolean NOT NULL
--- lane_heads.blocked_until timestamp with time zone NOT NULL
--- lane_heads.closed_until timestamp with time zone NOT NULL
--- lane_heads.max_parallel integer NOT NULL
--- lane_heads.interval_us bigint NOT NULL
--- lane_heads.next_slot timestamp with time zone NOT NULL
--- lane_heads.urgent_run integer NOT NULL
--- lane_heads.n_queued bigint NOT NULL
--- lane_heads.n_retry bigint NOT NULL
--- lane_heads.n_sending bigint NOT NULL
--- lane_heads.n_sent bigint NOT NULL
--- lane_heads.n_deduped bigint NOT NULL
--- lane_heads.n_failed bigint NOT NULL
--- lane_heads.n_dead bigint NOT NULL
--- media_blobs.workspace_id bigint NOT NULL
--- media_blobs.account_id bigint NOT NULL
--- media_blobs.sha256 text NOT NULL
--- media_blobs.kind text NOT NULL
--- media_blobs.handle text NOT NULL
--- media_blobs.expires_at timestamp with time zone
--- media_blobs.created_at timestamp with time zone NOT NULL
--- media_origin.sha256 text NOT NULL
--- media_origin.workspace_id bigint NOT NULL
--- media_origin.mime text NOT NULL
--- media_origin.bytes_count bigint NOT NULL
--- media_origin.width integer
--- media_origin.height integer
--- media_origin.picture_hash text
--- media_origin.source_url text
--- media_origin.bytes bytea
--- media_origin.created_at timestamp with time zone NOT NULL
--- media_origin.last_used_at timestamp with time zone NOT NULL
--- messages.message_id bigint NOT NULL
--- messages.workspace_id bigint NOT NULL
--- messages.source text NOT NULL
--- messages.origin_id text NOT NULL
--- messages.idempotency_key text
--- messages.request_hash text NOT NULL
--- messages.payload jsonb NOT NULL
--- messages.content_hash text NOT NULL
--- messages.hash_version integer NOT NULL
--- messages.fingerprint text
--- messages.kind text NOT NULL
--- messages.facts jsonb NOT NULL
--- messages.facts_version integer NOT NULL
--- messages.tags jsonb NOT NULL
--- messages.origin jsonb NOT NULL
--- messages.case_id bigint
--- messages.revision integer NOT NULL
--- messages.seen_count integer NOT NULL
--- messages.last_seen_at timestamp with time zone NOT NULL
--- messages.skipped text
--- messages.created_at timestamp with time zone NOT NULL
--- platform_limits.workspace_id bigint NOT NULL
--- platform_limits.platform text NOT NULL
--- platform_limits.group_id bigint NOT NULL
--- platform_limits.rate double precision
--- platform_limits.burst integer NOT NULL
--- pull_cursors.source_id bigint NOT NULL
--- pull_cursors.workspace_id bigint NOT NULL
--- pull_cursors.cursor jsonb NOT NULL
--- pull_cursors.next_poll_at timestamp with time zone NOT NULL
--- pull_cursors.lease_until timestamp with time zone NOT NULL
--- pull_cursors.lease_owner text
--- pull_cursors.failing_since timestamp with time zone
--- pull_cursors.last_error text
--- pull_cursors.updated_at timestamp with time zone NOT NULL
--- pull_sources.source_id bigint NOT NULL
--- pull_sources.workspace_id bigint NOT NULL
--- pull_sources.kind text NOT NULL
--- pull_sources.name text NOT NULL
--- pull_sources.address text NOT NULL
--- pull_sources.account_id bigint
--- pull_sources.enabled boolean NOT NULL
--- pull_sources.settings jsonb NOT NULL
--- pull_sources.created_at timestamp with time zone NOT NULL
--- rate_groups.group_id bigint NOT NULL
--- rate_groups.platform text NOT NULL
--- rate_groups.fingerprint text NOT NULL
--- rate_groups.interval_us bigint NOT NULL
--- rate_groups.burst integer NOT NULL
--- rate_groups.next_slot timestamp with time zone NOT NULL
--- rate_groups.cooldown_until timestamp with time zone NOT NULL
--- rate_groups.flood_channel bigint
--- rate_groups.flood_until timestamp with time zone NOT NULL
--- rate_groups.trouble_streak integer NOT NULL
--- ready.lane_id bigint NOT NULL
--- ready.priority integer NOT NULL
--- ready.position bigint NOT NULL
--- ready.delivery_id bigint NOT NULL
--- ready.workspace_id bigint NOT NULL
--- ready.run_at timestamp with time zone NOT NULL
--- ready.expires_at timestamp with time zone
--- ready.suspect boolean NOT NULL
--- ready.retried boolean NOT NULL
--- recipients.recipient_id bigint NOT NULL
--- recipients.workspace_id bigint NOT NULL
--- recipients.account_id bigint NOT NULL
--- recipients.address text NOT NULL
--- recipients.gone_at timestamp with time zone
--- recipients.settings jsonb NOT NULL
--- recipients.created_at timestamp with time zone NOT NULL
--- schema_migrations.version integer NOT NULL
--- schema_migrations.name text NOT NULL
--- schema_migrations.checksum text NOT NULL
--- schema_migrations.applied_at timestamp with time zone NOT NULL
--- workspace_endpoints.endpoint_id bigint NOT NULL
--- workspace_endpoints.workspace_id bigint NOT NULL
--- workspace_endpoints.name text NOT NULL
--- workspace_endpoints.kind text NOT NULL
--- workspace_endpoints.secret_hash text NOT NULL
--- workspace_endpoints.enabled boolean NOT NULL
--- workspace_endpoints.settings jsonb NOT NULL
--- workspace_endpoints.created_at timestamp with time zone NOT NULL
--- workspaces.workspace_id bigint NOT NULL
--- workspaces.name text NOT NULL
--- workspaces.held boolean NOT NULL
--- workspaces.created_at timestamp with time zone NOT NULL
--- account_heads CONSTRAINT account_heads_pkey PRIMARY KEY (account_id)
--- accounts CONSTRAINT accounts_burst_check CHECK ((burst >= 1))
--- accounts CONSTRAINT accounts_group_id_fkey FOREIGN KEY (group_id) REFERENCES rate_groups(group_id)
--- accounts CONSTRAINT accounts_max_parallel_check CHECK ((max_parallel >= 1))
--- accounts CONSTRAINT accounts_pkey PRIMARY KEY (account_id)
--- accounts CONSTRAINT accounts_rate_check CHECK ((rate > (0)::double precision))
--- accounts CONSTRAINT accounts_retry_parallel_check CHECK ((retry_parallel >= 1))
--- accounts CONSTRAINT accounts_workspace_id_account_id_key UNIQUE (workspace_id, account_id)
--- accounts CONSTRAINT accounts_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- accounts CONSTRAINT accounts_workspace_id_name_key UNIQUE (workspace_id, name)
--- attempts CONSTRAINT attempts_outcome_check CHECK ((outcome = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text, 'released'::text, 'lease_expired'::text, 'late_success'::text])))
--- attempts CONSTRAINT attempts_pkey PRIMARY KEY (delivery_id, attempt)
--- bot_inbox CONSTRAINT bot_inbox_pkey PRIMARY KEY (inbox_id)
--- bot_inbox CONSTRAINT bot_inbox_workspace_id_account_id_event_key_key UNIQUE (workspace_id, account_id, event_key)
--- bot_inbox CONSTRAINT bot_inbox_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- bot_logs CONSTRAINT bot_logs_pkey PRIMARY KEY (log_id)
--- bot_outbox CONSTRAINT bot_outbox_pkey PRIMARY KEY (outbox_id)
--- bot_outbox CONSTRAINT bot_outbox_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'sending'::text, 'sent'::text, 'failed_permanent'::text, 'dead'::text])))
--- bot_outbox CONSTRAINT bot_outbox_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- bot_rules CONSTRAINT bot_rules_pkey PRIMARY KEY (rule_id)
--- bot_rules CONSTRAINT bot_rules_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- bot_rules CONSTRAINT bot_rules_workspace_id_account_id_version_key UNIQUE (workspace_id, account_id, version)
--- bot_state CONSTRAINT bot_state_pkey PRIMARY KEY (workspace_id, account_id, chat)
--- bot_state CONSTRAINT bot_state_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- campaigns CONSTRAINT campaigns_pkey PRIMARY KEY (campaign_id)
--- campaigns CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'running'::text, 'paused'::text, 'done'::text, 'cancelled'::text])))
--- campaigns CONSTRAINT campaigns_workspace_id_campaign_id_key UNIQUE (workspace_id, campaign_id)
--- campaigns CONSTRAINT campaigns_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- campaigns CONSTRAINT campaigns_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id)
--- campaigns CONSTRAINT campaigns_workspace_id_name_key UNIQUE (workspace_id, name)
--- cases CONSTRAINT cases_pkey PRIMARY KEY (case_id)
--- cases CONSTRAINT cases_workspace_id_case_id_key UNIQUE (workspace_id, case_id)
--- cases CONSTRAINT cases_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- channels CONSTRAINT channels_ambiguity_check CHECK ((ambiguity = ANY (ARRAY['resend'::text, 'resend_once'::text, 'hold'::text, 'reconcile'::text])))
--- channels CONSTRAINT channels_body_max_check CHECK ((body_max > 0))
--- channels CONSTRAINT channels_chat_kind_check CHECK ((chat_kind = ANY (ARRAY['private'::text, 'group'::text, 'channel'::text])))
--- channels CONSTRAINT channels_check CHECK ((enabled = (disabled_by IS NULL)))
--- channels CONSTRAINT channels_dedup_check CHECK ((dedup = ANY (ARRAY['content'::text, 'fingerprint'::text, 'case'::text, 'off'::text])))
--- channels CONSTRAINT channels_dedup_ttl_us_check CHECK ((dedup_ttl_us >= 0))
--- channels CONSTRAINT channels_disabled_by_check CHECK ((disabled_by = ANY (ARRAY['operator'::text, 'auto'::text])))
--- channels CONSTRAINT channels_error_streak_check CHECK ((error_streak >= 0))
--- channels CONSTRAINT channels_max_age_us_check CHECK ((max_age_us > 0))
--- channels CONSTRAINT channels_max_media_check CHECK ((max_media >= 0))
--- channels CONSTRAINT channels_max_parallel_check CHECK ((max_parallel >= 1))
--- channels CONSTRAINT channels_overflow_check CHECK ((overflow = ANY (ARRAY['cut'::text, 'split'::text])))
--- channels CONSTRAINT channels_pkey PRIMARY KEY (channel_id)
--- channels CONSTRAINT channels_rate_check CHECK ((rate > (0)::double precision))
--- channels CONSTRAINT channels_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- channels CONSTRAINT channels_workspace_id_channel_id_key UNIQUE (workspace_id, channel_id)
--- channels CONSTRAINT channels_workspace_id_name_key UNIQUE (workspace_id, name)
--- control CONSTRAINT control_one_check CHECK ((one = 1))
--- control CONSTRAINT control_pkey PRIMARY KEY (one)
--- dedup_index CONSTRAINT dedup_index_check CHECK (((state = 'sent'::text) = (sent_at IS NOT NULL)))
--- dedup_index CONSTRAINT dedup_index_pkey PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind)
--- dedup_index CONSTRAINT dedup_index_state_check CHECK ((state = ANY (ARRAY['in_flight'::text, 'sent'::text])))
--- deliveries CONSTRAINT deliveries_counters CHECK ((((charged >= 0) AND (charged <= attempt)) AND ((unknowns >= 0) AND (unknowns <= attempt)) AND ((lost_claims >= 0) AND (lost_claims <= attempt)) AND (attempt <= claim_seq) AND (generation >= 0) AND (priority = ANY (ARRAY[0, 1]))))
--- deliveries CONSTRAINT deliveries_pkey PRIMARY KEY (delivery_id)
--- deliveries CONSTRAINT deliveries_state CHECK ( CASE     WHEN (status = ANY (ARRAY['sending'::text, 'claimed'::text])) THEN ((claim_token IS NOT NULL) AND (lease_until IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (sent_at IS NULL) AND (ended_at IS NULL))     WHEN (status = 'sent'::text) THEN ((sent_at IS NOT NULL) AND (ended_at IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (claim_token IS NULL) AND (lease_until IS NULL))     WHEN (status = ANY (ARRAY['queued'::text, 'retry'::text])) THEN ((run_at IS NOT NULL) AND ("position" IS NOT NULL) AND (claim_token IS NULL) AND (lease_until IS NULL) AND (sent_at IS NULL) AND (ended_at IS NULL))     WHEN (status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) THEN ((ended_at IS NOT NULL) AND (reason IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (claim_token IS NULL) AND (lease_until IS NULL) AND (sent_at IS NULL))     ELSE false END)
--- deliveries CONSTRAINT deliveries_target CHECK ((((channel_id IS NULL) <> (recipient_id IS NULL)) AND (action = ANY (ARRAY['send'::text, 'edit'::text, 'reply'::text, 'delete'::text]))))
--- deliveries CONSTRAINT deliveries_workspace_id_channel_id_fkey FOREIGN KEY (workspace_id, channel_id) REFERENCES channels(workspace_id, channel_id)
--- deliveries CONSTRAINT deliveries_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id)
--- events CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'alert'::text])))
--- events CONSTRAINT events_pkey PRIMARY KEY (event_id)
--- inflight CONSTRAINT inflight_pkey PRIMARY KEY (account_id, lane_id, delivery_id)
--- ingest_runs CONSTRAINT ingest_runs_pkey PRIMARY KEY (run_id)
--- ingest_runs CONSTRAINT ingest_runs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- ingress_receipts CONSTRAINT ingress_receipts_pkey PRIMARY KEY (workspace_id, endpoint_id, key)
--- ingress_receipts CONSTRAINT ingress_receipts_workspace_id_endpoint_id_fkey FOREIGN KEY (workspace_id, endpoint_id) REFERENCES workspace_endpoints(workspace_id, endpoint_id)
--- lane_heads CONSTRAINT lane_heads_campaign_id_account_id_key UNIQUE (campaign_id, account_id)
--- lane_heads CONSTRAINT lane_heads_channel_id_key UNIQUE (channel_id)
--- lane_heads CONSTRAINT lane_heads_check CHECK (((channel_id IS NULL) <> (campaign_id IS NULL)))
--- lane_heads CONSTRAINT lane_heads_head_priority_check CHECK ((head_priority = ANY (ARRAY[0, 1])))
--- lane_heads CONSTRAINT lane_heads_interval_us_check CHECK ((interval_us >= 0))
--- lane_heads CONSTRAINT lane_heads_pkey PRIMARY KEY (lane_id)
--- media_blobs CONSTRAINT media_blobs_pkey PRIMARY KEY (workspace_id, account_id, sha256, kind)
--- media_blobs CONSTRAINT media_blobs_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- media_origin CONSTRAINT media_origin_bytes_count_check CHECK ((bytes_count >= 0))
--- media_origin CONSTRAINT media_origin_pkey PRIMARY KEY (workspace_id, sha256)
--- media_origin CONSTRAINT media_origin_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- messages CONSTRAINT messages_pkey PRIMARY KEY (message_id)
--- messages CONSTRAINT messages_revision_check CHECK ((revision >= 1))
--- messages CONSTRAINT messages_workspace_id_case_id_fkey FOREIGN KEY (workspace_id, case_id) REFERENCES cases(workspace_id, case_id)
--- messages CONSTRAINT messages_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- messages CONSTRAINT messages_workspace_id_idempotency_key_key UNIQUE (workspace_id, idempotency_key)
--- messages CONSTRAINT messages_workspace_id_message_id_key UNIQUE (workspace_id, message_id)
--- messages CONSTRAINT messages_workspace_id_source_origin_id_key UNIQUE (workspace_id, source, origin_id)
--- platform_limits CONSTRAINT platform_limits_burst_check CHECK ((burst >= 1))
--- platform_limits CONSTRAINT platform_limits_group_id_fkey FOREIGN KEY (group_id) REFERENCES rate_groups(group_id)
--- platform_limits CONSTRAINT platform_limits_pkey PRIMARY KEY (workspace_id, platform, group_id)
--- platform_limits CONSTRAINT platform_limits_rate_check CHECK ((rate > (0)::double precision))
--- platform_limits CONSTRAINT platform_limits_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- pull_cursors CONSTRAINT pull_cursors_pkey PRIMARY KEY (source_id)
--- pull_cursors CONSTRAINT pull_cursors_workspace_id_source_id_fkey FOREIGN KEY (workspace_id, source_id) REFERENCES pull_sources(workspace_id, source_id)
--- pull_sources CONSTRAINT pull_sources_pkey PRIMARY KEY (source_id)
--- pull_sources CONSTRAINT pull_sources_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- pull_sources CONSTRAINT pull_sources_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- pull_sources CONSTRAINT pull_sources_workspace_id_name_key UNIQUE (workspace_id, name)
--- pull_sources CONSTRAINT pull_sources_workspace_id_source_id_key UNIQUE (workspace_id, source_id)
--- rate_groups CONSTRAINT rate_groups_burst_check CHECK ((burst >= 1))
--- rate_groups CONSTRAINT rate_groups_interval_us_check CHECK ((interval_us >= 0))
--- rate_groups CONSTRAINT rate_groups_pkey PRIMARY KEY (group_id)
--- rate_groups CONSTRAINT rate_groups_platform_fingerprint_key UNIQUE (platform, fingerprint)
--- ready CONSTRAINT ready_pkey PRIMARY KEY (lane_id, priority, "position", delivery_id)
--- recipients CONSTRAINT recipients_pkey PRIMARY KEY (recipient_id)
--- recipients CONSTRAINT recipients_workspace_id_account_id_address_key UNIQUE (workspace_id, account_id, address)
--- recipients CONSTRAINT recipients_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
--- recipients CONSTRAINT recipients_workspace_id_recipient_id_key UNIQUE (workspace_id, recipient_id)
--- schema_migrations CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
--- workspace_endpoints CONSTRAINT workspace_endpoints_pkey PRIMARY KEY (endpoint_id)
--- workspace_endpoints CONSTRAINT workspace_endpoints_secret_hash_key UNIQUE (secret_hash)
--- workspace_endpoints CONSTRAINT workspace_endpoints_workspace_id_endpoint_id_key UNIQUE (workspace_id, endpoint_id)
--- workspace_endpoints CONSTRAINT workspace_endpoints_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
--- workspace_endpoints CONSTRAINT workspace_endpoints_workspace_id_name_key UNIQUE (workspace_id, name)
--- workspaces CONSTRAINT workspaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200)))
--- workspaces CONSTRAINT workspaces_name_key UNIQUE (name)
--- workspaces CONSTRAINT workspaces_pkey PRIMARY KEY (workspace_id)
--- CREATE INDEX account_heads_due ON public.account_heads USING btree (next_at, account_id);
--- CREATE INDEX account_heads_due_of_workspace ON public.account_heads USING btree (workspace_id, next_at, account_id);
--- CREATE INDEX account_heads_of_group ON public.account_heads USING btree (group_id);
--- CREATE UNIQUE INDEX account_heads_pkey ON public.account_heads USING btree (account_id);
--- CREATE INDEX accounts_of_group ON public.accounts USING btree (group_id);
--- CREATE UNIQUE INDEX accounts_pkey ON public.accounts USING btree (account_id);
--- CREATE UNIQUE INDEX accounts_workspace_id_account_id_key ON public.accounts USING btree (workspace_id, account_id);
--- CREATE UNIQUE INDEX accounts_workspace_id_name_key ON public.accounts USING btree (workspace_id, name);
--- CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (delivery_id, attempt);
--- CREATE UNIQUE INDEX bot_inbox_pkey ON public.bot_inbox USING btree (inbox_id);
--- CREATE UNIQUE INDEX bot_inbox_workspace_id_account_id_event_key_key ON public.bot_inbox USING btree (workspace_id, account_id, event_key);
--- CREATE INDEX bot_logs_of_workspace ON public.bot_logs USING btree (workspace_id, log_id);
--- CREATE UNIQUE INDEX bot_logs_pkey ON public.bot_logs USING btree (log_id);
--- CREATE UNIQUE INDEX bot_outbox_pkey ON public.bot_outbox USING btree (outbox_id);
--- CREATE UNIQUE INDEX bot_rules_pkey ON public.bot_rules USING btree (rule_id);
--- CREATE UNIQUE INDEX bot_rules_workspace_id_account_id_version_key ON public.bot_rules USING btree (workspace_id, account_id, version);
--- CREATE UNIQUE INDEX bot_state_pkey ON public.bot_state USING btree (workspace_id, account_id, chat);
--- CREATE UNIQUE INDEX campaigns_pkey ON public.campaigns USING btree (campaign_id);
--- CREATE UNIQUE INDEX campaigns_workspace_id_campaign_id_key ON public.campaigns USING btree (workspace_id, campaign_id);
--- CREATE UNIQUE INDEX campaigns_workspace_id_name_key ON public.campaigns USING btree (workspace_id, name);
--- CREATE UNIQUE INDEX cases_pkey ON public.cases USING btree (case_id);
--- CREATE UNIQUE INDEX cases_workspace_id_case_id_key ON public.cases USING btree (workspace_id, case_id);
--- CREATE UNIQUE INDEX channels_pkey ON public.channels USING btree (channel_id);
--- CREATE UNIQUE INDEX channels_workspace_id_channel_id_key ON public.channels USING btree (workspace_id, channel_id);
--- CREATE UNIQUE INDEX channels_workspace_id_name_key ON public.channels USING btree (workspace_id, name);
--- CREATE UNIQUE INDEX control_pkey ON public.control USING btree (one);
--- CREATE INDEX dedup_index_delivery ON public.dedup_index USING btree (delivery_id);
--- CREATE UNIQUE INDEX dedup_index_pkey ON public.dedup_index USING btree (workspace_id, channel_id, mode, version, key, kind);
--- CREATE UNIQUE INDEX deliveries_of_channel ON public.deliveries USING btree (message_id, channel_id, action, revision, generation);
--- CREATE INDEX deliveries_of_lane ON public.deliveries USING btree (lane_id, delivery_id);
--- CREATE UNIQUE INDEX deliveries_of_recipient ON public.deliveries USING btree (message_id, recipient_id, action, revision, generation) WHERE (recipient_id IS NOT NULL);
--- CREATE INDEX deliveries_of_workspace ON public.deliveries USING btree (workspace_id, delivery_id);
--- CREATE UNIQUE INDEX deliveries_pkey ON public.deliveries USING btree (delivery_id);
--- CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
--- CREATE INDEX events_of_workspace ON public.events USING btree (workspace_id, event_id);
--- CREATE UNIQUE INDEX events_pkey ON public.events USING btree (event_id);
--- CREATE INDEX inflight_lease ON public.inflight USING btree (lease_until, delivery_id);
--- CREATE UNIQUE INDEX inflight_pkey ON public.inflight USING btree (account_id, lane_id, delivery_id);
--- CREATE INDEX ingest_runs_of_workspace ON public.ingest_runs USING btree (workspace_id, run_id);
--- CREATE UNIQUE INDEX ingest_runs_pkey ON public.ingest_runs USING btree (run_id);
--- CREATE INDEX ingress_receipts_age ON public.ingress_receipts USING btree (received_at);
--- CREATE UNIQUE INDEX ingress_receipts_pkey ON public.ingress_receipts USING btree (workspace_id, endpoint_id, key);
--- CREATE UNIQUE INDEX lane_heads_campaign_id_account_id_key ON public.lane_heads USING btree (campaign_id, account_id);
--- CREATE UNIQUE INDEX lane_heads_channel_id_key ON public.lane_heads USING btree (channel_id);
--- CREATE INDEX lane_heads_due ON public.lane_heads USING btree (account_id, head_priority, next_at, lane_id);
--- CREATE UNIQUE INDEX lane_heads_pkey ON public.lane_heads USING btree (lane_id);
--- CREATE UNIQUE INDEX media_blobs_pkey ON public.media_blobs USING btree (workspace_id, account_id, sha256, kind);
--- CREATE UNIQUE INDEX media_origin_pkey ON public.media_origin USING btree (workspace_id, sha256);
--- CREATE INDEX messages_case ON public.messages USING btree (workspace_id, case_id) WHERE (case_id IS NOT NULL);
--- CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, fingerprint) WHERE (fingerprint IS NOT NULL);
--- CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (message_id);
--- CREATE UNIQUE INDEX messages_workspace_id_idempotency_key_key ON public.messages USING btree (workspace_id, idempotency_key);
--- CREATE UNIQUE INDEX messages_workspace_id_message_id_key ON public.messages USING btree (workspace_id, message_id);
--- CREATE UNIQUE INDEX messages_workspace_id_source_origin_id_key ON public.messages USING btree (workspace_id, source, origin_id);
--- CREATE INDEX platform_limits_of_group ON public.platform_limits USING btree (group_id);
--- CREATE UNIQUE INDEX platform_limits_pkey ON public.platform_limits USING btree (workspace_id, platform, group_id);
--- CREATE UNIQUE INDEX pull_cursors_pkey ON public.pull_cursors USING btree (source_id);
--- CREATE UNIQUE INDEX pull_sources_pkey ON public.pull_sources USING btree (source_id);
--- CREATE UNIQUE INDEX pull_sources_workspace_id_name_key ON public.pull_sources USING btree (workspace_id, name);
--- CREATE UNIQUE INDEX pull_sources_workspace_id_source_id_key ON public.pull_sources USING btree (workspace_id, source_id);
--- CREATE UNIQUE INDEX rate_groups_pkey ON public.rate_groups USING btree (group_id);
--- CREATE UNIQUE INDEX rate_groups_platform_fingerprint_key ON public.rate_groups USING btree (platform, fingerprint);
--- CREATE UNIQUE INDEX ready_pkey ON public.ready USING btree (lane_id, priority, "position", delivery_id);
--- CREATE UNIQUE INDEX recipients_pkey ON public.recipients USING btree (recipient_id);
--- CREATE UNIQUE INDEX recipients_workspace_id_account_id_address_key ON public.recipients USING btree (workspace_id, account_id, address);
--- CREATE UNIQUE INDEX recipients_workspace_id_recipient_id_key ON public.recipients USING btree (workspace_id, recipient_id);
--- CREATE UNIQUE INDEX schema_migrations_pkey ON public.schema_migrations USING btree (version);
--- CREATE UNIQUE INDEX workspace_endpoints_pkey ON public.workspace_endpoints USING btree (endpoint_id);
--- CREATE UNIQUE INDEX workspace_endpoints_secret_hash_key ON public.workspace_endpoints USING btree (secret_hash);
--- CREATE UNIQUE INDEX workspace_endpoints_workspace_id_endpoint_id_key ON public.workspace_endpoints USING btree (workspace_id, endpoint_id);
--- CREATE UNIQUE INDEX workspace_endpoints_workspace_id_name_key ON public.workspace_endpoints USING btree (workspace_id, name);
--- CREATE UNIQUE INDEX workspaces_name_key ON public.workspaces USING btree (name);
--- CREATE UNIQUE INDEX workspaces_pkey ON public.workspaces USING btree (workspace_id);
--- CREATE TRIGGER accounts_changed AFTER UPDATE ON public.accounts FOR EACH ROW WHEN ((((((old.group_id IS DISTINCT FROM new.group_id) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.burst IS DISTINCT FROM new.burst)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel)) OR (old.paused IS DISTINCT FROM new.paused))) EXECUTE FUNCTION rupor_account_changed();
--- CREATE TRIGGER accounts_group BEFORE INSERT OR UPDATE OF platform, fingerprint, group_id ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_group();
--- CREATE TRIGGER accounts_inserted AFTER INSERT ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_changed();
--- CREATE TRIGGER channels_changed AFTER UPDATE ON public.channels FOR EACH ROW WHEN ((((((((old.workspace_id IS DISTINCT FROM new.workspace_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.enabled IS DISTINCT FROM new.enabled)) OR (old.removed_at IS DISTINCT FROM new.removed_at)) OR (old.paused_until IS DISTINCT FROM new.paused_until)) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel))) EXECUTE FUNCTION rupor_channel_changed();
--- CREATE TRIGGER channels_inserted AFTER INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_changed();
--- CREATE TRIGGER channels_platform BEFORE INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_platform();
--- CREATE TRIGGER deliveries_transition BEFORE UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((old.status <> new.status) AND (NOT (((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'claimed'::text)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1)) AND (new.claim_seq = (old.claim_seq + 1))) OR ((old.status = 'claimed'::text) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1))) OR ((old.status = 'sending'::text) AND (new.status = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)))))) EXECUTE FUNCTION rupor_refuse_transition();
--- CREATE TRIGGER events_append_only BEFORE UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION rupor_refuse_change();
--- CREATE TRIGGER platform_limits_changed AFTER INSERT OR DELETE OR UPDATE ON public.platform_limits FOR EACH ROW EXECUTE FUNCTION rupor_limit_changed();
--- CREATE TRIGGER workspaces_held AFTER UPDATE OF held ON public.workspaces FOR EACH ROW WHEN ((old.held <> new.held)) EXECUTE FUNCTION rupor_workspace_held();
--- POLICY dispatcher_spans ON account_heads TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON account_heads TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON account_heads TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON accounts TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON accounts TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON accounts TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON attempts TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON attempts TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON attempts TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON bot_inbox TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON bot_inbox TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON bot_logs TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON bot_logs TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON bot_outbox TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON bot_outbox TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON bot_rules TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON bot_rules TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON bot_state TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON bot_state TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON campaigns TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON campaigns TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON cases TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON cases TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON channels TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON channels TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON channels TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON dedup_index TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON dedup_index TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON deliveries TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON deliveries TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON deliveries TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON events TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON events TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON events TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON inflight TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON inflight TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON ingest_runs TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON ingest_runs TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON ingress_receipts TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON ingress_receipts TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON lane_heads TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON lane_heads TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON lane_heads TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON media_blobs TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON media_blobs TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON media_blobs TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON media_origin TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON media_origin TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON media_origin TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON messages TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON messages TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON messages TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON platform_limits TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON platform_limits TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON pull_cursors TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON pull_cursors TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON pull_sources TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON pull_sources TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON rate_groups TO {rupor_dispatcher} USING true
--- POLICY own_accounts ON rate_groups TO {public} USING (EXISTS ( SELECT    FROM accounts a   WHERE (a.group_id = rate_groups.group_id)))
--- POLICY owner_spans ON rate_groups TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON ready TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON ready TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON recipients TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON recipients TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON recipients TO {postgres} USING rupor_spans()
--- POLICY own_workspace ON workspace_endpoints TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON workspace_endpoints TO {postgres} USING rupor_spans()
--- POLICY dispatcher_spans ON workspaces TO {rupor_dispatcher} USING true
--- POLICY own_workspace ON workspaces TO {public} USING (workspace_id = rupor_workspace())
--- POLICY owner_spans ON workspaces TO {postgres} USING rupor_spans()
--- FUNCTION cancel_deliveries(workspace_id bigint, delivery_ids bigint[]) RETURNS boolean[] SECURITY DEFINER
--- FUNCTION claim_deliveries(workspace_id bigint, run_id text, "limit" integer, ahead_ms integer DEFAULT 0, marks boolean DEFAULT false, lease_ms bigint DEFAULT 60000) RETURNS SETOF claimed_delivery SECURITY DEFINER
--- FUNCTION close_channel_until(workspace_id bigint, channel_id bigint, until timestamp with time zone) RETURNS boolean SECURITY DEFINER
--- FUNCTION commit_outcomes(items jsonb) RETURNS TABLE(result text, status text)
--- FUNCTION commit_outcomes(workspace_ids bigint[], delivery_ids bigint[], claim_tokens uuid[], provider_message_ids text[], sent_ats timestamp with time zone[], outcomes jsonb[]) RETURNS TABLE(result text, status text) SECURITY DEFINER
--- FUNCTION endpoint_by_secret(hash text) RETURNS SETOF workspace_endpoints SECURITY DEFINER
--- FUNCTION enqueue_messages_and_deliveries(workspace_id bigint, items jsonb) RETURNS jsonb SECURITY DEFINER
--- FUNCTION fail_permanent(workspace_id bigint, delivery_id bigint, claim_token uuid, error_json jsonb) RETURNS text
--- FUNCTION mark_sent(workspace_id bigint, delivery_id bigint, claim_token uuid, provider_message_id text, sent_at timestamp with time zone DEFAULT NULL::timestamp with time zone, raw_meta jsonb DEFAULT '{}'::jsonb) RETURNS text
--- FUNCTION next_claim_at(workspace_id bigint) RETURNS timestamp with time zone SECURITY DEFINER
--- FUNCTION record_parts(items jsonb) RETURNS SETOF boolean SECURITY DEFINER
--- FUNCTION record_part(workspace_id bigint, delivery_id bigint, claim_token uuid, part integer, provider_message_id text) RETURNS boolean
--- FUNCTION recover_leases(workspace_id bigint, "limit" integer DEFAULT 1000) RETURNS TABLE(delivery_id bigint, status text) SECURITY DEFINER
--- FUNCTION remove_channel(workspace_id bigint, channel_id bigint) RETURNS boolean SECURITY DEFINER
--- FUNCTION renew_leases(items jsonb, lease_ms bigint DEFAULT 60000) RETURNS SETOF boolean SECURITY DEFINER
--- FUNCTION requeue_deliveries(workspace_id bigint, delivery_ids bigint[]) RETURNS bigint[] SECURITY DEFINER
--- FUNCTION reserve_slots(workspace_id bigint, account_id bigint, n integer DEFAULT 1) RETURNS timestamp with time zone SECURITY DEFINER
--- FUNCTION resume_account(workspace_id bigint, account_id bigint) RETURNS boolean SECURITY DEFINER
--- FUNCTION retain_rows(workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000, OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint) RETURNS record SECURITY DEFINER
--- FUNCTION rupor_account_changed() RETURNS trigger SECURITY DEFINER
--- FUNCTION rupor_account_effect(held inflight, channel bigint, s rupor_settlement, grp rate_groups, failure jsonb, why text, at timestamp with time zone) RETURNS void
--- FUNCTION rupor_account_group() RETURNS trigger SECURITY DEFINER
--- FUNCTION rupor_among(everybody bigint[], chosen bigint[]) RETURNS boolean[]
--- FUNCTION rupor_backoff_us(charged integer, chance integer) RETURNS bigint
--- FUNCTION rupor_channel_changed() RETURNS trigger SECURITY DEFINER
--- FUNCTION rupor_channel_effect(held inflight, channel bigint, s rupor_settlement, streak integer, why text, at timestamp with time zone) RETURNS void
--- FUNCTION rupor_channel_platform() RETURNS trigger SECURITY DEFINER
--- FUNCTION rupor_check_claim(run_id text, wanted integer, ahead_ms integer, lease_ms bigint) RETURNS void
--- FUNCTION rupor_check_items(items jsonb) RETURNS void
--- FUNCTION rupor_deal_with_care(accounts bigint[], shares integer[], budget integer, first boolean, at timestamp with time zone, until timestamp with time zone) RETURNS rupor_dealt
--- FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamp with time zone) RETURNS rupor_dealt
--- FUNCTION rupor_doubled(base bigint, times integer, cap bigint) RETURNS bigint
--- FUNCTION rupor_due_accounts(wanted_workspace bigint, until timestamp with time zone, at_most integer) RETURNS TABLE(account_id bigint, workspace_id bigint, next_at timestamp with time zone)
--- FUNCTION rupor_end_claim(held inflight, ending text, failure jsonb, provider_id text, sent timestamp with time zone, not_before timestamp with time zone, chance integer, at timestamp with time zone) RETURNS text
--- FUNCTION rupor_end_lease(held inflight, at timestamp with time zone) RETURNS text
--- FUNCTION rupor_end_sent(ws bigint[], ids bigint[], tokens uuid[], accounts bigint[], lanes bigint[], provider_ids text[], sent timestamp with time zone[], outcomes jsonb[], at timestamp with time zone, OUT plain boolean[], OUT moves rupor_moves) RETURNS record
--- FUNCTION rupor_expire_heads(lane_ids bigint[], at timestamp with time zone) RETURNS void
--- FUNCTION rupor_expired(ws bigint, at timestamp with time zone, at_most integer) RETURNS SETOF inflight
--- FUNCTION rupor_failure(error jsonb, category text) RETURNS jsonb
--- FUNCTION rupor_finish(ws bigint, id bigint, token uuid, account bigint, lane bigint, item jsonb, at timestamp with time zone, OUT result text, OUT status text, OUT lane_id bigint) RETURNS record
--- FUNCTION rupor_fit_group(wanted_group bigint) RETURNS void
--- FUNCTION rupor_guard(workspace_id bigint) RETURNS void
--- FUNCTION rupor_healthy(lane_ids bigint[]) RETURNS void
--- FUNCTION rupor_interval_us(rate double precision) RETURNS bigint
--- FUNCTION rupor_is_flood(failure jsonb) RETURNS boolean
--- FUNCTION rupor_isolate(IN target regclass) RETURNS nothing
--- FUNCTION rupor_known_message(ws bigint, item jsonb, hash text) RETURNS bigint
--- FUNCTION rupor_limit_changed() RETURNS trigger SECURITY DEFINER
--- FUNCTION rupor_lock_accounts(account_ids bigint[]) RETURNS void
--- FUNCTION rupor_lock_groups(group_ids bigint[]) RETURNS void
--- FUNCTION rupor_may_span(caller name) RETURNS boolean
--- FUNCTION rupor_merge_parts(parts jsonb, done jsonb) RETURNS jsonb
--- FUNCTION rupor_micros(at timestamp with time zone) RETURNS bigint
--- FUNCTION rupor_move_accounts(account_ids bigint[], served boolean[], runs integer[], at timestamp with time zone) RETURNS void
--- FUNCTION rupor_move_lanes(m rupor_moves, at timestamp with time zone) RETURNS void
--- FUNCTION rupor_now() RETURNS timestamp with time zone
--- FUNCTION rupor_offers(accounts bigint[], shares integer[], at timestamp with time zone) RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean, nth bigint, due boolean, place tid, priority integer, "position" bigint, delivery_id bigint, run_at timestamp with time zone, expires_at timestamp with time zone, suspect boolean, retried boolean)
--- FUNCTION rupor_put_deliveries(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_account bigint[], d_lane bigint[], d_ordered boolean[], d_free boolean[], early boolean) RETURNS void
--- FUNCTION rupor_refresh_accounts(account_ids bigint[]) RETURNS void
--- FUNCTION rupor_refresh_lanes(lane_ids bigint[]) RETURNS void
--- FUNCTION rupor_refuse_change() RETURNS trigger
--- FUNCTION rupor_refuse_transition() RETURNS trigger
--- FUNCTION rupor_reposition(lane bigint, ordered boolean) RETURNS void
--- FUNCTION rupor_require_targets(ws bigint, items jsonb) RETURNS void
--- FUNCTION rupor_settle(s rupor_settlement, policy text, channel_id bigint, error_streak integer, flood_channel bigint, flood_until timestamp with time zone, trouble_streak integer, ending text, failure jsonb, at timestamp with time zone, chance integer) RETURNS rupor_settlement
--- FUNCTION rupor_span(micros bigint) RETURNS interval
--- FUNCTION rupor_spans() RETURNS boolean
--- FUNCTION rupor_take_keys(ws bigint, at timestamp with time zone, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_key text[], d_free boolean[]) RETURNS boolean[]
--- FUNCTION rupor_tell_enqueued(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], m_made boolean[], d_id bigint[], d_ord integer[], d_channel bigint[], d_free boolean[]) RETURNS void
--- FUNCTION rupor_time(value jsonb) RETURNS timestamp with time zone
--- FUNCTION rupor_too_late(ws bigint, id bigint, token uuid, ending text, provider_id text, at timestamp with time zone, OUT result text, OUT status text, OUT lane_id bigint) RETURNS record
--- FUNCTION rupor_wait_us(failure jsonb) RETURNS bigint
--- FUNCTION rupor_workspace() RETURNS bigint
--- FUNCTION rupor_workspace_held() RETURNS trigger SECURITY DEFINER
--- FUNCTION schedule_retry(workspace_id bigint, delivery_id bigint, claim_token uuid, next_retry_at timestamp with time zone, error_json jsonb) RETURNS text
+-- The schema of Rupor on PostgreSQL, as the catalogue tells it after all migrations. Written by a test
+-- (crates/store/tests/postgres/schema.rs), not by hand: UPDATE_EXPECT=1 ./test -p store --test postgres schema
+
+CREATE TYPE claimed_delivery AS (
+    delivery_id bigint,
+    workspace_id bigint,
+    lane_id bigint,
+    account_id bigint,
+    channel_id bigint,
+    recipient_id bigint,
+    message_id bigint,
+    revision integer,
+    action text,
+    target_delivery bigint,
+    status text,
+    claim_token uuid,
+    claim_seq bigint,
+    attempt integer,
+    charged integer,
+    flood_waits integer,
+    not_ready_waits integer,
+    unknowns integer,
+    lost_claims integer,
+    flood_since timestamp with time zone,
+    slot_at timestamp with time zone,
+    lease_until timestamp with time zone,
+    parts jsonb,
+    idempotency_key text
+);
+
+CREATE TYPE rupor_dealt AS (
+    id bigint[],
+    place tid[],
+    account_id bigint[],
+    turn integer[],
+    lane_id bigint[],
+    retried boolean[],
+    slot_at timestamp with time zone[],
+    run integer[],
+    visited bigint[],
+    old bigint[],
+    odd boolean,
+    closed boolean
+);
+
+CREATE TYPE rupor_moves AS (
+    lane_id bigint[],
+    queued bigint[],
+    retry bigint[],
+    sending bigint[],
+    sent bigint[],
+    deduped bigint[],
+    failed bigint[],
+    dead bigint[],
+    slot_at timestamp with time zone[],
+    run integer[]
+);
+
+CREATE TYPE rupor_settlement AS (
+    status text,
+    reason text,
+    charged integer,
+    flood_waits integer,
+    not_ready_waits integer,
+    unknowns integer,
+    lost_claims integer,
+    flood_since timestamp with time zone,
+    run_at timestamp with time zone,
+    channel_effect text,
+    channel_until timestamp with time zone,
+    error_streak integer,
+    disable boolean,
+    account_effect text,
+    account_until timestamp with time zone
+);
+
+CREATE TABLE account_heads (
+    account_id bigint NOT NULL,
+    workspace_id bigint NOT NULL,
+    group_id bigint NOT NULL,
+    next_at timestamp with time zone NOT NULL DEFAULT 'infinity'::timestamp with time zone,
+    served_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    open boolean NOT NULL DEFAULT true,
+    max_parallel integer NOT NULL,
+    urgent_run integer NOT NULL DEFAULT 0,
+    CONSTRAINT account_heads_pkey PRIMARY KEY (account_id)
+) WITH (fillfactor=50, autovacuum_vacuum_threshold=200, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_cost_delay=0);
+
+CREATE TABLE accounts (
+    account_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    platform text NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL DEFAULT 'bot'::text,
+    tier text NOT NULL DEFAULT 'standard'::text,
+    token_sealed bytea NOT NULL,
+    fingerprint text NOT NULL,
+    group_id bigint NOT NULL,
+    rate double precision,
+    burst integer NOT NULL DEFAULT 1,
+    max_parallel integer NOT NULL DEFAULT 8,
+    retry_parallel integer NOT NULL DEFAULT 2,
+    paused boolean NOT NULL DEFAULT false,
+    paused_why text,
+    paused_at timestamp with time zone,
+    api_base text,
+    proxy text,
+    extra_roots text,
+    settings jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    CONSTRAINT accounts_pkey PRIMARY KEY (account_id),
+    CONSTRAINT accounts_workspace_id_account_id_key UNIQUE (workspace_id, account_id),
+    CONSTRAINT accounts_workspace_id_name_key UNIQUE (workspace_id, name),
+    CONSTRAINT accounts_group_id_fkey FOREIGN KEY (group_id) REFERENCES rate_groups(group_id),
+    CONSTRAINT accounts_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT accounts_burst_check CHECK ((burst >= 1)),
+    CONSTRAINT accounts_max_parallel_check CHECK ((max_parallel >= 1)),
+    CONSTRAINT accounts_rate_check CHECK ((rate > (0)::double precision)),
+    CONSTRAINT accounts_retry_parallel_check CHECK ((retry_parallel >= 1))
+);
+
+CREATE TABLE attempts (
+    delivery_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    workspace_id bigint NOT NULL,
+    claim_token uuid NOT NULL,
+    claim_seq bigint NOT NULL,
+    run_id text NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    slot_at timestamp with time zone,
+    requested_at timestamp with time zone,
+    finished_at timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    error jsonb,
+    provider_message_id text,
+    CONSTRAINT attempts_pkey PRIMARY KEY (delivery_id, attempt),
+    CONSTRAINT attempts_outcome_check CHECK ((outcome = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text, 'released'::text, 'lease_expired'::text, 'late_success'::text])))
+);
+
+CREATE TABLE bot_inbox (
+    inbox_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    event_key text NOT NULL,
+    chat text NOT NULL,
+    body jsonb NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    done_at timestamp with time zone,
+    CONSTRAINT bot_inbox_pkey PRIMARY KEY (inbox_id),
+    CONSTRAINT bot_inbox_workspace_id_account_id_event_key_key UNIQUE (workspace_id, account_id, event_key),
+    CONSTRAINT bot_inbox_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+);
+
+CREATE TABLE bot_logs (
+    log_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    chat text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    rule text,
+    detail jsonb NOT NULL DEFAULT '{}'::jsonb,
+    CONSTRAINT bot_logs_pkey PRIMARY KEY (log_id)
+);
+
+CREATE TABLE bot_outbox (
+    outbox_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    inbox_id bigint,
+    chat text NOT NULL,
+    body jsonb NOT NULL,
+    status text NOT NULL DEFAULT 'queued'::text,
+    attempt integer NOT NULL DEFAULT 0,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT bot_outbox_pkey PRIMARY KEY (outbox_id),
+    CONSTRAINT bot_outbox_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id),
+    CONSTRAINT bot_outbox_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'sending'::text, 'sent'::text, 'failed_permanent'::text, 'dead'::text])))
+);
+
+CREATE TABLE bot_rules (
+    rule_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    version integer NOT NULL,
+    rules text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT bot_rules_pkey PRIMARY KEY (rule_id),
+    CONSTRAINT bot_rules_workspace_id_account_id_version_key UNIQUE (workspace_id, account_id, version),
+    CONSTRAINT bot_rules_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+);
+
+CREATE TABLE bot_state (
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    chat text NOT NULL,
+    version integer NOT NULL DEFAULT 0,
+    state jsonb NOT NULL DEFAULT '{}'::jsonb,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT bot_state_pkey PRIMARY KEY (workspace_id, account_id, chat),
+    CONSTRAINT bot_state_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+);
+
+CREATE TABLE campaigns (
+    campaign_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    name text NOT NULL,
+    message_id bigint,
+    status text NOT NULL DEFAULT 'draft'::text,
+    settings jsonb NOT NULL DEFAULT '{}'::jsonb,
+    cursor jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT campaigns_pkey PRIMARY KEY (campaign_id),
+    CONSTRAINT campaigns_workspace_id_campaign_id_key UNIQUE (workspace_id, campaign_id),
+    CONSTRAINT campaigns_workspace_id_name_key UNIQUE (workspace_id, name),
+    CONSTRAINT campaigns_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT campaigns_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id),
+    CONSTRAINT campaigns_status_check CHECK ((status = ANY (ARRAY['draft'::text, 'running'::text, 'paused'::text, 'done'::text, 'cancelled'::text])))
+);
+
+CREATE TABLE cases (
+    case_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    kind text NOT NULL,
+    title text NOT NULL DEFAULT ''::text,
+    facts jsonb NOT NULL DEFAULT '{}'::jsonb,
+    opened_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    last_seen_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    closed_at timestamp with time zone,
+    closed_by bigint,
+    n_messages integer NOT NULL DEFAULT 0,
+    CONSTRAINT cases_pkey PRIMARY KEY (case_id),
+    CONSTRAINT cases_workspace_id_case_id_key UNIQUE (workspace_id, case_id),
+    CONSTRAINT cases_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+
+CREATE TABLE channels (
+    channel_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    platform text NOT NULL,
+    name text NOT NULL,
+    target text NOT NULL,
+    chat_kind text NOT NULL DEFAULT 'channel'::text,
+    enabled boolean NOT NULL DEFAULT true,
+    disabled_by text,
+    removed_at timestamp with time zone,
+    paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    paused_why text,
+    error_streak integer NOT NULL DEFAULT 0,
+    rate double precision,
+    max_parallel integer NOT NULL DEFAULT 1,
+    ambiguity text NOT NULL DEFAULT 'resend_once'::text,
+    dedup text NOT NULL DEFAULT 'content'::text,
+    dedup_ttl_us bigint NOT NULL DEFAULT '604800000000'::bigint,
+    max_age_us bigint,
+    template text,
+    parse_mode text,
+    body_max integer NOT NULL DEFAULT 3500,
+    overflow text NOT NULL DEFAULT 'cut'::text,
+    max_media integer NOT NULL DEFAULT 10,
+    route text,
+    quiet_hours text,
+    time_zone text,
+    settings jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    CONSTRAINT channels_pkey PRIMARY KEY (channel_id),
+    CONSTRAINT channels_workspace_id_channel_id_key UNIQUE (workspace_id, channel_id),
+    CONSTRAINT channels_workspace_id_name_key UNIQUE (workspace_id, name),
+    CONSTRAINT channels_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id),
+    CONSTRAINT channels_ambiguity_check CHECK ((ambiguity = ANY (ARRAY['resend'::text, 'resend_once'::text, 'hold'::text, 'reconcile'::text]))),
+    CONSTRAINT channels_body_max_check CHECK ((body_max > 0)),
+    CONSTRAINT channels_chat_kind_check CHECK ((chat_kind = ANY (ARRAY['private'::text, 'group'::text, 'channel'::text]))),
+    CONSTRAINT channels_check CHECK ((enabled = (disabled_by IS NULL))),
+    CONSTRAINT channels_dedup_check CHECK ((dedup = ANY (ARRAY['content'::text, 'fingerprint'::text, 'case'::text, 'off'::text]))),
+    CONSTRAINT channels_dedup_ttl_us_check CHECK ((dedup_ttl_us >= 0)),
+    CONSTRAINT channels_disabled_by_check CHECK ((disabled_by = ANY (ARRAY['operator'::text, 'auto'::text]))),
+    CONSTRAINT channels_error_streak_check CHECK ((error_streak >= 0)),
+    CONSTRAINT channels_max_age_us_check CHECK ((max_age_us > 0)),
+    CONSTRAINT channels_max_media_check CHECK ((max_media >= 0)),
+    CONSTRAINT channels_max_parallel_check CHECK ((max_parallel >= 1)),
+    CONSTRAINT channels_overflow_check CHECK ((overflow = ANY (ARRAY['cut'::text, 'split'::text]))),
+    CONSTRAINT channels_rate_check CHECK ((rate > (0)::double precision))
+);
+
+CREATE TABLE control (
+    one integer NOT NULL,
+    held boolean NOT NULL DEFAULT false,
+    held_why text,
+    epoch text,
+    key_check bytea,
+    CONSTRAINT control_pkey PRIMARY KEY (one),
+    CONSTRAINT control_one_check CHECK ((one = 1))
+);
+
+CREATE TABLE dedup_index (
+    workspace_id bigint NOT NULL,
+    channel_id bigint NOT NULL,
+    mode text NOT NULL,
+    version integer NOT NULL,
+    key text NOT NULL,
+    kind text NOT NULL,
+    state text NOT NULL,
+    delivery_id bigint NOT NULL,
+    first_origin jsonb NOT NULL DEFAULT '{}'::jsonb,
+    provider_message_id text,
+    first_sent_at timestamp with time zone,
+    sent_at timestamp with time zone,
+    last_seen_at timestamp with time zone NOT NULL,
+    count bigint NOT NULL DEFAULT 1,
+    CONSTRAINT dedup_index_pkey PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind),
+    CONSTRAINT dedup_index_check CHECK (((state = 'sent'::text) = (sent_at IS NOT NULL))),
+    CONSTRAINT dedup_index_state_check CHECK ((state = ANY (ARRAY['in_flight'::text, 'sent'::text])))
+) WITH (fillfactor=45);
+
+CREATE TABLE deliveries (
+    delivery_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    lane_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    channel_id bigint,
+    recipient_id bigint,
+    message_id bigint NOT NULL,
+    revision integer NOT NULL DEFAULT 1,
+    action text NOT NULL DEFAULT 'send'::text,
+    target_delivery bigint,
+    generation integer NOT NULL DEFAULT 0,
+    parent_delivery bigint,
+    priority integer NOT NULL DEFAULT 0,
+    status text NOT NULL,
+    reason text,
+    claim_token uuid,
+    claim_seq bigint NOT NULL DEFAULT 0,
+    attempt integer NOT NULL DEFAULT 0,
+    charged integer NOT NULL DEFAULT 0,
+    flood_waits integer NOT NULL DEFAULT 0,
+    not_ready_waits integer NOT NULL DEFAULT 0,
+    unknowns integer NOT NULL DEFAULT 0,
+    lost_claims integer NOT NULL DEFAULT 0,
+    flood_since timestamp with time zone,
+    run_at timestamp with time zone,
+    "position" bigint,
+    lease_until timestamp with time zone,
+    slot_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    parts jsonb NOT NULL DEFAULT '[]'::jsonb,
+    provider_message_id text,
+    idempotency_key text NOT NULL,
+    last_error jsonb,
+    queued_at timestamp with time zone NOT NULL,
+    claimed_at timestamp with time zone,
+    sending_at timestamp with time zone,
+    retry_at timestamp with time zone,
+    sent_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    CONSTRAINT deliveries_pkey PRIMARY KEY (delivery_id),
+    CONSTRAINT deliveries_workspace_id_channel_id_fkey FOREIGN KEY (workspace_id, channel_id) REFERENCES channels(workspace_id, channel_id),
+    CONSTRAINT deliveries_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id),
+    CONSTRAINT deliveries_counters CHECK ((((charged >= 0) AND (charged <= attempt)) AND ((unknowns >= 0) AND (unknowns <= attempt)) AND ((lost_claims >= 0) AND (lost_claims <= attempt)) AND (attempt <= claim_seq) AND (generation >= 0) AND (priority = ANY (ARRAY[0, 1])))),
+    CONSTRAINT deliveries_state CHECK (
+CASE
+    WHEN (status = ANY (ARRAY['sending'::text, 'claimed'::text])) THEN ((claim_token IS NOT NULL) AND (lease_until IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (sent_at IS NULL) AND (ended_at IS NULL))
+    WHEN (status = 'sent'::text) THEN ((sent_at IS NOT NULL) AND (ended_at IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (claim_token IS NULL) AND (lease_until IS NULL))
+    WHEN (status = ANY (ARRAY['queued'::text, 'retry'::text])) THEN ((run_at IS NOT NULL) AND ("position" IS NOT NULL) AND (claim_token IS NULL) AND (lease_until IS NULL) AND (sent_at IS NULL) AND (ended_at IS NULL))
+    WHEN (status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) THEN ((ended_at IS NOT NULL) AND (reason IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (claim_token IS NULL) AND (lease_until IS NULL) AND (sent_at IS NULL))
+    ELSE false
+END),
+    CONSTRAINT deliveries_target CHECK ((((channel_id IS NULL) <> (recipient_id IS NULL)) AND (action = ANY (ARRAY['send'::text, 'edit'::text, 'reply'::text, 'delete'::text]))))
+) WITH (fillfactor=45);
+
+CREATE TABLE events (
+    event_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    name text NOT NULL,
+    message_id bigint,
+    delivery_id bigint,
+    channel_id bigint,
+    account_id bigint,
+    detail jsonb NOT NULL DEFAULT '{}'::jsonb,
+    CONSTRAINT events_pkey PRIMARY KEY (event_id),
+    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'alert'::text])))
+);
+
+CREATE TABLE inflight (
+    delivery_id bigint NOT NULL,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    lane_id bigint NOT NULL,
+    claim_token uuid NOT NULL,
+    claim_seq bigint NOT NULL,
+    attempt integer NOT NULL,
+    run_id text NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    slot_at timestamp with time zone NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    requested_at timestamp with time zone,
+    CONSTRAINT inflight_pkey PRIMARY KEY (account_id, lane_id, delivery_id)
+) WITH (fillfactor=60, autovacuum_vacuum_threshold=500, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_cost_delay=0);
+
+CREATE TABLE ingest_runs (
+    run_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    source text NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    seen integer NOT NULL DEFAULT 0,
+    stored integer NOT NULL DEFAULT 0,
+    skipped integer NOT NULL DEFAULT 0,
+    enqueued integer NOT NULL DEFAULT 0,
+    error text,
+    CONSTRAINT ingest_runs_pkey PRIMARY KEY (run_id),
+    CONSTRAINT ingest_runs_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+
+CREATE TABLE ingress_receipts (
+    workspace_id bigint NOT NULL,
+    endpoint_id bigint NOT NULL,
+    key text NOT NULL,
+    request_hash text NOT NULL,
+    response jsonb NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    CONSTRAINT ingress_receipts_pkey PRIMARY KEY (workspace_id, endpoint_id, key),
+    CONSTRAINT ingress_receipts_workspace_id_endpoint_id_fkey FOREIGN KEY (workspace_id, endpoint_id) REFERENCES workspace_endpoints(workspace_id, endpoint_id)
+);
+
+CREATE TABLE lane_heads (
+    lane_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    channel_id bigint,
+    campaign_id bigint,
+    next_at timestamp with time zone NOT NULL DEFAULT 'infinity'::timestamp with time zone,
+    served_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    head_priority integer NOT NULL DEFAULT 0,
+    open boolean NOT NULL DEFAULT true,
+    blocked_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    closed_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    max_parallel integer NOT NULL,
+    interval_us bigint NOT NULL DEFAULT 0,
+    next_slot timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    urgent_run integer NOT NULL DEFAULT 0,
+    n_queued bigint NOT NULL DEFAULT 0,
+    n_retry bigint NOT NULL DEFAULT 0,
+    n_sending bigint NOT NULL DEFAULT 0,
+    n_sent bigint NOT NULL DEFAULT 0,
+    n_deduped bigint NOT NULL DEFAULT 0,
+    n_failed bigint NOT NULL DEFAULT 0,
+    n_dead bigint NOT NULL DEFAULT 0,
+    CONSTRAINT lane_heads_pkey PRIMARY KEY (lane_id),
+    CONSTRAINT lane_heads_campaign_id_account_id_key UNIQUE (campaign_id, account_id),
+    CONSTRAINT lane_heads_channel_id_key UNIQUE (channel_id),
+    CONSTRAINT lane_heads_check CHECK (((channel_id IS NULL) <> (campaign_id IS NULL))),
+    CONSTRAINT lane_heads_head_priority_check CHECK ((head_priority = ANY (ARRAY[0, 1]))),
+    CONSTRAINT lane_heads_interval_us_check CHECK ((interval_us >= 0))
+) WITH (fillfactor=50, autovacuum_vacuum_threshold=200, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_cost_delay=0);
+
+CREATE TABLE media_blobs (
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    sha256 text NOT NULL,
+    kind text NOT NULL,
+    handle text NOT NULL,
+    expires_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT media_blobs_pkey PRIMARY KEY (workspace_id, account_id, sha256, kind),
+    CONSTRAINT media_blobs_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+);
+
+CREATE TABLE media_origin (
+    sha256 text NOT NULL,
+    workspace_id bigint NOT NULL,
+    mime text NOT NULL,
+    bytes_count bigint NOT NULL,
+    width integer,
+    height integer,
+    picture_hash text,
+    source_url text,
+    bytes bytea,
+    created_at timestamp with time zone NOT NULL,
+    last_used_at timestamp with time zone NOT NULL,
+    CONSTRAINT media_origin_pkey PRIMARY KEY (workspace_id, sha256),
+    CONSTRAINT media_origin_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT media_origin_bytes_count_check CHECK ((bytes_count >= 0))
+);
+
+CREATE TABLE messages (
+    message_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    source text NOT NULL,
+    origin_id text NOT NULL,
+    idempotency_key text,
+    request_hash text NOT NULL,
+    payload jsonb NOT NULL,
+    content_hash text NOT NULL,
+    hash_version integer NOT NULL,
+    fingerprint text,
+    kind text NOT NULL DEFAULT 'other'::text,
+    facts jsonb NOT NULL DEFAULT '{}'::jsonb,
+    facts_version integer NOT NULL DEFAULT 0,
+    tags jsonb NOT NULL DEFAULT '[]'::jsonb,
+    origin jsonb NOT NULL DEFAULT '{}'::jsonb,
+    case_id bigint,
+    revision integer NOT NULL DEFAULT 1,
+    seen_count integer NOT NULL DEFAULT 1,
+    last_seen_at timestamp with time zone NOT NULL,
+    skipped text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT messages_pkey PRIMARY KEY (message_id),
+    CONSTRAINT messages_workspace_id_idempotency_key_key UNIQUE (workspace_id, idempotency_key),
+    CONSTRAINT messages_workspace_id_message_id_key UNIQUE (workspace_id, message_id),
+    CONSTRAINT messages_workspace_id_source_origin_id_key UNIQUE (workspace_id, source, origin_id),
+    CONSTRAINT messages_workspace_id_case_id_fkey FOREIGN KEY (workspace_id, case_id) REFERENCES cases(workspace_id, case_id),
+    CONSTRAINT messages_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT messages_revision_check CHECK ((revision >= 1))
+);
+
+CREATE TABLE platform_limits (
+    workspace_id bigint NOT NULL,
+    platform text NOT NULL,
+    group_id bigint NOT NULL,
+    rate double precision,
+    burst integer NOT NULL DEFAULT 1,
+    CONSTRAINT platform_limits_pkey PRIMARY KEY (workspace_id, platform, group_id),
+    CONSTRAINT platform_limits_group_id_fkey FOREIGN KEY (group_id) REFERENCES rate_groups(group_id),
+    CONSTRAINT platform_limits_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT platform_limits_burst_check CHECK ((burst >= 1)),
+    CONSTRAINT platform_limits_rate_check CHECK ((rate > (0)::double precision))
+);
+
+CREATE TABLE pull_cursors (
+    source_id bigint NOT NULL,
+    workspace_id bigint NOT NULL,
+    cursor jsonb NOT NULL DEFAULT '{}'::jsonb,
+    next_poll_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    lease_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    lease_owner text,
+    failing_since timestamp with time zone,
+    last_error text,
+    updated_at timestamp with time zone NOT NULL,
+    CONSTRAINT pull_cursors_pkey PRIMARY KEY (source_id),
+    CONSTRAINT pull_cursors_workspace_id_source_id_fkey FOREIGN KEY (workspace_id, source_id) REFERENCES pull_sources(workspace_id, source_id)
+);
+
+CREATE TABLE pull_sources (
+    source_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    address text NOT NULL,
+    account_id bigint,
+    enabled boolean NOT NULL DEFAULT true,
+    settings jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT pull_sources_pkey PRIMARY KEY (source_id),
+    CONSTRAINT pull_sources_workspace_id_name_key UNIQUE (workspace_id, name),
+    CONSTRAINT pull_sources_workspace_id_source_id_key UNIQUE (workspace_id, source_id),
+    CONSTRAINT pull_sources_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id),
+    CONSTRAINT pull_sources_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+
+CREATE TABLE rate_groups (
+    group_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    platform text NOT NULL,
+    fingerprint text NOT NULL,
+    interval_us bigint NOT NULL DEFAULT 0,
+    burst integer NOT NULL DEFAULT 1,
+    next_slot timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    cooldown_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    flood_channel bigint,
+    flood_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    trouble_streak integer NOT NULL DEFAULT 0,
+    CONSTRAINT rate_groups_pkey PRIMARY KEY (group_id),
+    CONSTRAINT rate_groups_platform_fingerprint_key UNIQUE (platform, fingerprint),
+    CONSTRAINT rate_groups_burst_check CHECK ((burst >= 1)),
+    CONSTRAINT rate_groups_interval_us_check CHECK ((interval_us >= 0))
+) WITH (fillfactor=50);
+
+CREATE TABLE ready (
+    lane_id bigint NOT NULL,
+    priority integer NOT NULL,
+    "position" bigint NOT NULL,
+    delivery_id bigint NOT NULL,
+    workspace_id bigint NOT NULL,
+    run_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    suspect boolean NOT NULL DEFAULT false,
+    retried boolean NOT NULL DEFAULT false,
+    CONSTRAINT ready_pkey PRIMARY KEY (lane_id, priority, "position", delivery_id)
+) WITH (autovacuum_vacuum_threshold=1000, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_insert_scale_factor=0.2);
+
+CREATE TABLE recipients (
+    recipient_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    account_id bigint NOT NULL,
+    address text NOT NULL,
+    gone_at timestamp with time zone,
+    settings jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT recipients_pkey PRIMARY KEY (recipient_id),
+    CONSTRAINT recipients_workspace_id_account_id_address_key UNIQUE (workspace_id, account_id, address),
+    CONSTRAINT recipients_workspace_id_recipient_id_key UNIQUE (workspace_id, recipient_id),
+    CONSTRAINT recipients_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
+);
+
+CREATE TABLE schema_migrations (
+    version integer NOT NULL,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
+);
+
+CREATE TABLE workspace_endpoints (
+    endpoint_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    secret_hash text NOT NULL,
+    enabled boolean NOT NULL DEFAULT true,
+    settings jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    CONSTRAINT workspace_endpoints_pkey PRIMARY KEY (endpoint_id),
+    CONSTRAINT workspace_endpoints_secret_hash_key UNIQUE (secret_hash),
+    CONSTRAINT workspace_endpoints_workspace_id_endpoint_id_key UNIQUE (workspace_id, endpoint_id),
+    CONSTRAINT workspace_endpoints_workspace_id_name_key UNIQUE (workspace_id, name),
+    CONSTRAINT workspace_endpoints_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+
+CREATE TABLE workspaces (
+    workspace_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    name text NOT NULL,
+    held boolean NOT NULL DEFAULT false,
+    created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    CONSTRAINT workspaces_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT workspaces_name_key UNIQUE (name),
+    CONSTRAINT workspaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200)))
+);
+
+CREATE INDEX account_heads_due ON public.account_heads USING btree (next_at, account_id);
+
+CREATE INDEX account_heads_due_of_workspace ON public.account_heads USING btree (workspace_id, next_at, account_id);
+
+CREATE INDEX account_heads_of_group ON public.account_heads USING btree (group_id);
+
+CREATE INDEX accounts_of_group ON public.accounts USING btree (group_id);
+
+CREATE INDEX bot_logs_of_workspace ON public.bot_logs USING btree (workspace_id, log_id);
+
+CREATE INDEX dedup_index_delivery ON public.dedup_index USING btree (delivery_id);
+
+CREATE UNIQUE INDEX deliveries_of_channel ON public.deliveries USING btree (message_id, channel_id, action, revision, generation);
+
+CREATE INDEX deliveries_of_lane ON public.deliveries USING btree (lane_id, delivery_id);
+
+CREATE UNIQUE INDEX deliveries_of_recipient ON public.deliveries USING btree (message_id, recipient_id, action, revision, generation) WHERE (recipient_id IS NOT NULL);
+
+CREATE INDEX deliveries_of_workspace ON public.deliveries USING btree (workspace_id, delivery_id);
+
+CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
+
+CREATE INDEX events_of_workspace ON public.events USING btree (workspace_id, event_id);
+
+CREATE INDEX inflight_lease ON public.inflight USING btree (lease_until, delivery_id);
+
+CREATE INDEX ingest_runs_of_workspace ON public.ingest_runs USING btree (workspace_id, run_id);
+
+CREATE INDEX ingress_receipts_age ON public.ingress_receipts USING btree (received_at);
+
+CREATE INDEX lane_heads_due ON public.lane_heads USING btree (account_id, head_priority, next_at, lane_id);
+
+CREATE INDEX messages_case ON public.messages USING btree (workspace_id, case_id) WHERE (case_id IS NOT NULL);
+
+CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, fingerprint) WHERE (fingerprint IS NOT NULL);
+
+CREATE INDEX platform_limits_of_group ON public.platform_limits USING btree (group_id);
+
+CREATE OR REPLACE FUNCTION public.cancel_deliveries(workspace_id bigint, delivery_ids bigint[])
+ RETURNS boolean[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at       timestamptz := rupor_now();
+    ws       CONSTANT bigint := cancel_deliveries.workspace_id;
+    missing  bigint;
+    accounts bigint[];
+    lanes    bigint[];
+    ended    bigint[];
+BEGIN
+    PERFORM rupor_guard(ws);
+    SELECT w.id INTO missing
+      FROM unnest(delivery_ids) WITH ORDINALITY AS w (id, ord)
+     WHERE NOT EXISTS (SELECT FROM deliveries AS d WHERE d.workspace_id = ws AND d.delivery_id = w.id)
+     ORDER BY w.ord
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'delivery % is not known in this workspace', missing
+            USING ERRCODE = 'RU001', DETAIL = 'delivery', HINT = missing::text;
+    END IF;
+    accounts := array(SELECT DISTINCT d.account_id FROM deliveries AS d WHERE d.delivery_id = ANY (delivery_ids));
+    PERFORM rupor_lock_accounts(accounts);
+    WITH waiting AS (
+        SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.status, d.message_id, d.channel_id
+          FROM deliveries AS d
+         WHERE d.delivery_id = ANY (delivery_ids) AND d.status IN ('queued', 'retry')
+    ), cancelled AS (
+        UPDATE deliveries AS d
+           SET status = 'dead', reason = 'cancelled', run_at = NULL, position = NULL, ended_at = at
+          FROM waiting AS w
+         WHERE d.delivery_id = w.delivery_id
+    ), gone AS (
+        DELETE FROM ready AS r
+         WHERE r.ctid = ANY (array(
+                   SELECT p.place
+                     FROM waiting AS w
+                    CROSS JOIN LATERAL (SELECT q.ctid AS place FROM ready AS q
+                                         WHERE q.lane_id = w.lane_id AND q.priority = w.priority
+                                           AND q.position = w.position AND q.delivery_id = w.delivery_id
+                                         OFFSET 0) AS p))
+    ), forgotten AS (
+        DELETE FROM dedup_index AS k USING waiting AS w WHERE k.delivery_id = w.delivery_id AND k.state = 'in_flight'
+    ), counted AS (
+        UPDATE lane_heads AS h
+           SET n_queued = h.n_queued - c.queued, n_retry = h.n_retry - c.retry, n_dead = h.n_dead + c.queued + c.retry
+          FROM (SELECT w.lane_id, count(*) FILTER (WHERE w.status = 'queued') AS queued,
+                       count(*) FILTER (WHERE w.status = 'retry') AS retry
+                  FROM waiting AS w GROUP BY w.lane_id) AS c
+         WHERE h.lane_id = c.lane_id
+    ), told AS (
+        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id)
+        SELECT ws, at, 'cancelled', w.message_id, w.delivery_id, w.channel_id
+          FROM waiting AS w
+         ORDER BY w.delivery_id
+    )
+    SELECT array_agg(w.delivery_id), array_agg(DISTINCT w.lane_id) INTO ended, lanes FROM waiting AS w;
+    PERFORM rupor_refresh_lanes(lanes);
+    PERFORM rupor_refresh_accounts(accounts);
+    -- The same id twice in one call is cancelled once.
+    RETURN array(SELECT o.ended AND o.nth = 1
+                   FROM (SELECT u.ended, u.ord, row_number() OVER (PARTITION BY u.id ORDER BY u.ord) AS nth
+                           FROM unnest(rupor_among(delivery_ids, ended), delivery_ids) WITH ORDINALITY AS u (ended, id, ord)) AS o
+                  ORDER BY o.ord);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.claim_deliveries(workspace_id bigint, run_id text, "limit" integer, ahead_ms integer DEFAULT 0, marks boolean DEFAULT false, lease_ms bigint DEFAULT 60000)
+ RETURNS SETOF claimed_delivery
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at           timestamptz := rupor_now();
+    until        timestamptz := at + ahead_ms * interval '1 millisecond';
+    lease        interval    := lease_ms * interval '1 millisecond';
+    accounts_max CONSTANT integer := 256;    -- CLAIM_ACCOUNTS_MAX
+    budget       integer := "limit";         -- rows this claim may still take
+    took         integer := 0;               -- rows of the last round
+    rounds_left  integer := 8;               -- of those that hand out the rest
+    -- the candidates in fair order, and how far they were offered their share
+    due          bigint[];
+    shares       integer[];
+    offered      integer := 0;
+    -- one round
+    wanted       bigint[];
+    wanted_share integer[];
+    seen         bigint[] := '{}';           -- accounts that this claim holds
+    paced        boolean;                    -- one of them has a rate, or needs care
+    t            rupor_dealt;
+    moves        rupor_moves;
+    served       boolean[];
+    runs         integer[];
+    n            integer;
+BEGIN
+    PERFORM rupor_guard(claim_deliveries.workspace_id);
+    PERFORM rupor_check_claim(claim_deliveries.run_id, "limit", ahead_ms, lease_ms);
+    IF (SELECT c.held FROM control AS c) THEN
+        RETURN;
+    END IF;
+
+    -- Everyone's longest waiting account, then everyone's second, … each with its part of the workspace's part.
+    SELECT array_agg(c.account_id ORDER BY c.rank, c.next_at, c.account_id),
+           array_agg(greatest(1, ceil(ceil("limit"::numeric / c.n_workspaces) / c.n_accounts))::integer
+                     ORDER BY c.rank, c.next_at, c.account_id)
+      INTO due, shares
+      FROM (SELECT d.*,
+                   row_number() OVER (PARTITION BY d.workspace_id ORDER BY d.next_at, d.account_id) AS rank,
+                   count(*) OVER (PARTITION BY d.workspace_id) AS n_accounts,
+                   max(d.nth_workspace) OVER () AS n_workspaces
+              FROM (SELECT a.*, dense_rank() OVER (ORDER BY a.workspace_id) AS nth_workspace
+                      FROM rupor_due_accounts(claim_deliveries.workspace_id, until, accounts_max) AS a) AS d) AS c;
+
+    WHILE budget > 0 AND NOT coalesce(t.closed, false) LOOP
+        IF offered < coalesce(cardinality(due), 0) THEN
+            -- As many accounts as could use up the budget; the others stay free for other claimers.
+            n := least(budget, cardinality(due) - offered);
+            wanted := due[offered + 1 : offered + n];
+            wanted_share := shares[offered + 1 : offered + n];
+            offered := offered + n;
+        ELSE
+            -- What is left goes in equal parts to those who still have due work.
+            SELECT array_agg(h.account_id ORDER BY o.ord), count(*) INTO wanted, n
+              FROM unnest(due) WITH ORDINALITY AS o (account_id, ord)
+              JOIN account_heads AS h ON h.account_id = o.account_id
+             WHERE h.account_id = ANY (seen) AND h.next_at <= until;
+            -- A round that moved nothing will not move more.
+            EXIT WHEN n = 0 OR rounds_left = 0 OR (took = 0 AND cardinality(t.old) = 0);
+            rounds_left := rounds_left - 1;
+            wanted := wanted[1 : budget];
+            wanted_share := array_fill(greatest(1, ceil(budget::numeric / n))::integer, ARRAY[least(n, budget)]);
+        END IF;
+
+        -- Its result is at the newest version of the heads; the rows below them are read by a later statement,
+        -- whose snapshot is newer than these locks.
+        SELECT array_agg(locked.account_id ORDER BY locked.ord), array_agg(locked.share ORDER BY locked.ord),
+               bool_or(locked.interval_us > 0 OR locked.cooldown_until > at)
+          INTO wanted, wanted_share, paced
+          FROM (SELECT w.ord, w.share, h.account_id, g.interval_us, g.cooldown_until
+                  FROM unnest(wanted, wanted_share) WITH ORDINALITY AS w (account_id, share, ord)
+                  JOIN account_heads AS h ON h.account_id = w.account_id
+                  JOIN rate_groups AS g ON g.group_id = h.group_id
+                 WHERE h.next_at <= until
+                   FOR NO KEY UPDATE OF h, g SKIP LOCKED) AS locked;
+        CONTINUE WHEN wanted IS NULL AND offered < cardinality(due);
+        EXIT WHEN wanted IS NULL;
+        seen := seen || wanted;
+
+        t := NULL;
+        IF NOT paced THEN
+            t := rupor_deal(wanted, wanted_share, budget, at);
+            paced := t.odd;
+        END IF;
+        IF paced THEN
+            t := rupor_deal_with_care(wanted, wanted_share, budget, budget = "limit", at, until);
+        END IF;
+        took := coalesce(cardinality(t.id), 0);
+        budget := budget - took;
+        IF took > 0 THEN
+            DELETE FROM ready AS r WHERE r.ctid = ANY (t.place);
+            GET DIAGNOSTICS n = ROW_COUNT;
+            IF n <> took THEN
+                RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
+                    USING ERRCODE = 'serialization_failure';
+            END IF;
+            -- By ANY and not by a join, whose order a planner that thinks a table empty might turn round.
+            RETURN QUERY
+            WITH marked AS (
+                UPDATE deliveries AS d
+                   SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
+                       claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
+                       lease_until = lease + CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
+                       slot_at = CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
+                       claimed_at = at, sending_at = at
+                 WHERE d.delivery_id = ANY (t.id)
+                RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
+                          d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
+                          d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
+                          d.slot_at, d.lease_until, d.parts, d.idempotency_key
+            ), held AS (
+                INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
+                                      run_id, claimed_at, slot_at, lease_until, requested_at)
+                SELECT m.delivery_id, m.workspace_id, m.account_id, m.lane_id, m.claim_token, m.claim_seq, m.attempt,
+                       claim_deliveries.run_id, at, m.slot_at, m.lease_until, CASE WHEN marks THEN NULL ELSE at END
+                  FROM marked AS m
+            )
+            -- in the order they were dealt, which is the order of each lane
+            SELECT m.* FROM marked AS m ORDER BY array_position(t.id, m.delivery_id);
+        END IF;
+        IF cardinality(t.old) > 0 THEN
+            PERFORM rupor_expire_heads(t.old, at);
+        END IF;
+
+        -- The heads: lanes that were looked at, budgets that were drawn on, accounts.
+        SELECT array_agg(c.lane_id), array_agg(c.retry - c.n), array_agg(-c.retry), array_agg(c.n), array_agg(c.slot_at),
+               array_agg(c.run)
+          INTO moves.lane_id, moves.queued, moves.retry, moves.sending, moves.slot_at, moves.run
+          FROM (SELECT k.lane_id, count(k.slot_at) AS n, count(*) FILTER (WHERE k.retried) AS retry, max(k.slot_at) AS slot_at,
+                       (array_agg(k.run ORDER BY k.ord DESC))[1] AS run
+                  FROM (SELECT u.* FROM unnest(t.lane_id, t.retried, t.slot_at, t.run)
+                               WITH ORDINALITY AS u (lane_id, retried, slot_at, run, ord)
+                        UNION ALL
+                        SELECT v, false, NULL, NULL, 0 FROM unnest(t.visited) AS v) AS k
+                 GROUP BY k.lane_id) AS c;
+        PERFORM rupor_move_lanes(moves, at);
+        IF paced AND took > 0 THEN
+            -- Each row taken moves its budget on by one interval from now, or from where it stood.
+            UPDATE rate_groups AS g
+               SET next_slot = greatest(g.next_slot, at) + rupor_span(c.n * g.interval_us)
+              FROM (SELECT h.group_id, count(*) AS n
+                      FROM unnest(t.account_id) AS k (account_id)
+                      JOIN account_heads AS h ON h.account_id = k.account_id
+                     GROUP BY h.group_id) AS c
+             WHERE g.group_id = c.group_id AND g.interval_us > 0;
+        END IF;
+        SELECT array_agg(c.account_id), array_agg(c.n > 0),
+               array_agg(CASE WHEN c.n = 0 OR c.last_bulk THEN 0 WHEN c.first_bulk THEN c.urgent
+                              ELSE c.urgent + (SELECT h.urgent_run FROM account_heads AS h WHERE h.account_id = c.account_id) END)
+          INTO wanted, served, runs
+          FROM (SELECT k.account_id, count(k.turn) AS n, count(*) FILTER (WHERE k.turn = 1) AS urgent,
+                       bool_or(k.turn = 0) AS first_bulk, bool_or(k.turn = 2) AS last_bulk
+                  FROM (SELECT u.* FROM unnest(t.account_id, t.turn) AS u (account_id, turn)
+                        UNION ALL
+                        SELECT w, NULL FROM unnest(wanted) AS w) AS k
+                 GROUP BY k.account_id) AS c;
+        PERFORM rupor_move_accounts(wanted, served, array(SELECT CASE WHEN u.served THEN u.run END
+                                                            FROM unnest(served, runs) AS u (served, run)), at);
+    END LOOP;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.close_channel_until(workspace_id bigint, channel_id bigint, until timestamp with time zone)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    found_lane    bigint;
+    found_account bigint;
+BEGIN
+    PERFORM rupor_guard(close_channel_until.workspace_id);
+    SELECT h.lane_id, h.account_id INTO found_lane, found_account
+      FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+     WHERE c.workspace_id = close_channel_until.workspace_id
+       AND c.channel_id = close_channel_until.channel_id AND c.removed_at IS NULL;
+    IF found_lane IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[found_account]);
+    UPDATE lane_heads AS h SET closed_until = until WHERE h.lane_id = found_lane;
+    PERFORM rupor_refresh_lanes(ARRAY[found_lane]);
+    PERFORM rupor_refresh_accounts(ARRAY[found_account]);
+    RETURN true;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.commit_outcomes(items jsonb)
+ RETURNS TABLE(result text, status text)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT c.result, c.status
+      FROM (SELECT array_agg(i.workspace_id ORDER BY i.ord) AS workspaces, array_agg(i.delivery_id ORDER BY i.ord) AS deliveries,
+                   array_agg(i.claim_token ORDER BY i.ord) AS tokens,
+                   array_agg(i.provider_message_id ORDER BY i.ord) AS provider_ids,
+                   array_agg(CASE WHEN i.ok THEN rupor_time(i.sent_at) END ORDER BY i.ord) AS sent_ats,
+                   array_agg(CASE WHEN NOT coalesce(i.ok, false) OR i.released THEN items -> (i.ord - 1)::integer END ORDER BY i.ord) AS others
+              FROM ROWS FROM (jsonb_to_recordset(items) AS (
+                       workspace_id bigint, delivery_id bigint, claim_token uuid, ok boolean, released boolean,
+                       provider_message_id text, sent_at jsonb))
+                   WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, ok, released, provider_message_id, sent_at, ord)
+            HAVING count(*) > 0) AS a
+     CROSS JOIN LATERAL commit_outcomes(a.workspaces, a.deliveries, a.tokens, a.provider_ids, a.sent_ats, a.others) AS c;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.commit_outcomes(workspace_ids bigint[], delivery_ids bigint[], claim_tokens uuid[], provider_message_ids text[], sent_ats timestamp with time zone[], outcomes jsonb[])
+ RETURNS TABLE(result text, status text)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at       timestamptz := rupor_now();
+    n        CONSTANT integer := coalesce(cardinality(delivery_ids), 0);
+    -- where each delivery of the batch belongs; NULL for one that is not there
+    c_lane    bigint[];
+    c_account bigint[];
+    accounts bigint[];
+    plain    boolean[];             -- a success behind an unbroken fence: these move together
+    moves    rupor_moves;
+    touched  bigint[] := '{}';
+    answers  text[];
+    statuses text[];
+    item     record;
+    reached  integer := 0;
+    done     record;
+BEGIN
+    IF n = 0 THEN
+        RETURN;
+    END IF;
+    PERFORM rupor_guard(CASE WHEN workspace_ids[1] = ALL (workspace_ids) THEN workspace_ids[1] END);
+    -- A delivery's lane and account never change, so they may be read before the lock.
+    SELECT array_agg(b.lane_id), array_agg(b.account_id)
+      INTO c_lane, c_account
+      FROM (SELECT d.lane_id, d.account_id
+              FROM unnest(delivery_ids, workspace_ids) WITH ORDINALITY AS c (delivery_id, workspace_id, ord)
+              LEFT JOIN LATERAL (SELECT x.lane_id, x.account_id FROM deliveries AS x
+                                  WHERE x.delivery_id = c.delivery_id AND x.workspace_id = c.workspace_id
+                                  OFFSET 0) AS d ON true
+             ORDER BY c.ord) AS b;
+    accounts := array(SELECT DISTINCT a FROM unnest(c_account) AS a WHERE a IS NOT NULL);
+    PERFORM rupor_lock_accounts(accounts);
+
+    answers := array_fill('done'::text, ARRAY[n]);
+    statuses := array_fill('sent'::text, ARRAY[n]);
+    -- The first of several endings of one claim counts, whatever it is; then all go one by one.
+    IF n > 1 AND n > (SELECT count(DISTINCT u) FROM unnest(delivery_ids) AS u) THEN
+        plain := array_fill(false, ARRAY[n]);
+    ELSE
+        SELECT e.plain, e.moves INTO done
+          FROM rupor_end_sent(workspace_ids, delivery_ids, claim_tokens, c_account, c_lane, provider_message_ids, sent_ats,
+                              outcomes, at) AS e;
+        plain := done.plain;
+        moves := done.moves;
+    END IF;
+    IF true = ALL (plain) THEN
+        PERFORM rupor_healthy(moves.lane_id);
+    ELSE
+        FOR item IN
+            SELECT p.ord::integer AS ord
+              FROM unnest(plain) WITH ORDINALITY AS p (plain, ord)
+             WHERE NOT p.plain
+             ORDER BY p.ord
+        LOOP
+            -- Successes and failures of one channel count in the order of the batch.
+            PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
+                                          FROM unnest(c_lane[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
+                                               AS l (lane_id, plain)
+                                         WHERE l.plain));
+            reached := item.ord;
+            SELECT f.result, f.status, f.lane_id INTO done
+              FROM rupor_finish(workspace_ids[item.ord], delivery_ids[item.ord], claim_tokens[item.ord],
+                                c_account[item.ord], c_lane[item.ord],
+                                coalesce(outcomes[item.ord], jsonb_build_object(
+                                    'ok', true, 'provider_message_id', provider_message_ids[item.ord],
+                                    'sent_at', sent_ats[item.ord])), at) AS f;
+            answers[item.ord] := done.result;
+            statuses[item.ord] := done.status;
+            touched := touched || done.lane_id;
+        END LOOP;
+        PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
+                                      FROM unnest(c_lane[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
+                                     WHERE l.plain));
+        PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l));
+    END IF;
+    PERFORM rupor_move_lanes(moves, at);
+    PERFORM rupor_refresh_accounts(accounts);
+    RETURN QUERY SELECT a.result, a.status FROM unnest(answers, statuses) AS a (result, status);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.endpoint_by_secret(hash text)
+ RETURNS SETOF workspace_endpoints
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    RETURN QUERY SELECT e.* FROM workspace_endpoints AS e WHERE e.secret_hash = hash AND e.enabled;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.enqueue_messages_and_deliveries(workspace_id bigint, items jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws        CONSTANT bigint := enqueue_messages_and_deliveries.workspace_id;
+    at        timestamptz := rupor_now();
+    bad       record;
+    -- messages, by their place in the call
+    m_id      bigint[];
+    m_made    boolean[];
+    m_hash    text[];
+    -- new deliveries, in the order of their ids
+    d_id      bigint[];
+    d_ord     integer[];
+    d_channel bigint[];
+    d_account bigint[];
+    d_lane    bigint[];
+    d_ordered boolean[];
+    d_key     text[];
+    d_free    boolean[];
+    accounts  bigint[];
+    lanes     bigint[];
+    answer    jsonb;
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM rupor_check_items(items);
+    PERFORM FROM workspaces AS w WHERE w.workspace_id = ws;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'workspace % is not known', ws USING ERRCODE = 'RU001', DETAIL = 'workspace', HINT = ws::text;
+    END IF;
+    PERFORM rupor_require_targets(ws, items);
+
+    -- -- phase one: rows of our own
+
+    -- The ids are drawn in the order of the call, the rows go in by key, so that two callers meet in one order.
+    SELECT array_agg(coalesce(i.value ->> 'request_hash', encode(sha256(convert_to(i.value::text, 'UTF8')), 'hex')) ORDER BY i.ord)
+      INTO m_hash
+      FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord);
+    IF m_hash IS NULL THEN
+        RETURN '[]';
+    END IF;
+    m_id := array(SELECT nextval('messages_message_id_seq') FROM generate_series(1, cardinality(m_hash)));
+    WITH made AS (
+        INSERT INTO messages (message_id, workspace_id, source, origin_id, idempotency_key, request_hash, payload,
+                              content_hash, hash_version, fingerprint, kind, facts, facts_version, tags, origin, case_id,
+                              skipped, last_seen_at, created_at)
+        SELECT m_id[i.ord], ws, i.source, i.origin_id, i.idempotency_key, m_hash[i.ord], i.payload,
+               i.content_hash, coalesce(i.hash_version, 1), i.fingerprint, coalesce(i.kind, 'other'),
+               coalesce(i.facts, '{}'), coalesce(i.facts_version, 0), coalesce(i.tags, '[]'), coalesce(i.origin, '{}'),
+               i.case_id, i.skipped, at, at
+          FROM ROWS FROM (jsonb_to_recordset(items) AS (
+                   source text, origin_id text, idempotency_key text, payload jsonb, content_hash text,
+                   hash_version integer, fingerprint text, kind text, facts jsonb, facts_version integer, tags jsonb,
+                   origin jsonb, case_id bigint, skipped text)) WITH ORDINALITY
+               AS i (source, origin_id, idempotency_key, payload, content_hash, hash_version, fingerprint, kind, facts,
+                     facts_version, tags, origin, case_id, skipped, ord)
+         ORDER BY i.source, i.origin_id, i.ord
+        ON CONFLICT DO NOTHING
+        RETURNING message_id
+    )
+    SELECT rupor_among(m_id, array_agg(made.message_id)) INTO m_made FROM made;
+    IF NOT (true = ALL (m_made)) THEN
+        -- Somebody was here before: another call (seen now, after waiting for it), or an earlier item of this one.
+        SELECT array_agg(coalesce(known.message_id, w.message_id) ORDER BY w.ord) INTO m_id
+          FROM unnest(m_id, m_made) WITH ORDINALITY AS w (message_id, made, ord)
+          LEFT JOIN LATERAL rupor_known_message(ws, items -> (w.ord - 1)::integer, m_hash[w.ord]) AS known (message_id)
+            ON NOT w.made;
+        UPDATE messages AS m
+           SET seen_count = m.seen_count + again.n, last_seen_at = at
+          FROM (SELECT w.message_id, count(*) AS n
+                  FROM unnest(m_id, m_made) AS w (message_id, made)
+                 WHERE NOT w.made
+                 GROUP BY w.message_id
+                 ORDER BY w.message_id) AS again
+         WHERE m.message_id = again.message_id;
+    END IF;
+
+    -- Who should hear the new ones. Channels an operator has disabled are not eligible.
+    SELECT array_agg(t.ord ORDER BY t.ord, t.channel_id), array_agg(t.channel_id ORDER BY t.ord, t.channel_id),
+           array_agg(t.account_id ORDER BY t.ord, t.channel_id), array_agg(t.lane_id ORDER BY t.ord, t.channel_id),
+           array_agg(t.ordered ORDER BY t.ord, t.channel_id), array_agg(t.key ORDER BY t.ord, t.channel_id)
+      INTO d_ord, d_channel, d_account, d_lane, d_ordered, d_key
+      FROM (SELECT w.ord::integer, c.channel_id, h.account_id, h.lane_id, h.max_parallel = 1 AS ordered,
+                   CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                                WHEN 'case' THEN m.case_id::text END AS key
+              FROM unnest(m_id, m_made) WITH ORDINALITY AS w (message_id, made, ord)
+             CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = w.message_id OFFSET 0) AS m
+             CROSS JOIN LATERAL (SELECT DISTINCT e::bigint AS channel_id
+                                   FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS e) AS wanted
+              JOIN channels AS c ON c.workspace_id = ws AND c.channel_id = wanted.channel_id
+              JOIN lane_heads AS h ON h.channel_id = c.channel_id
+             WHERE w.made
+               AND c.disabled_by IS DISTINCT FROM 'operator') AS t;
+
+    IF d_ord IS NOT NULL THEN
+        d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));
+        -- The first of each key takes it if it is free; whom it meets is settled in phase two.
+        WITH taken AS (
+            INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
+            SELECT DISTINCT ON (d.channel_id, c.dedup, m.hash_version, d.key, kind)
+                   ws, d.channel_id, c.dedup, m.hash_version, d.key,
+                   CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, 'in_flight', d.delivery_id, m.origin, at
+              FROM unnest(d_id, d_ord, d_channel, d_key) AS d (delivery_id, ord, channel_id, key)
+             CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
+              JOIN channels AS c ON c.channel_id = d.channel_id
+             WHERE d.key IS NOT NULL
+             ORDER BY d.channel_id, c.dedup, m.hash_version, d.key, kind, d.delivery_id
+            ON CONFLICT DO NOTHING
+            RETURNING delivery_id
+        )
+        SELECT rupor_among(d_id, array_agg(taken.delivery_id)) INTO d_free FROM taken;
+        d_free := array(SELECT d.free OR d.key IS NULL FROM unnest(d_free, d_key) AS d (free, key));
+        PERFORM rupor_put_deliveries(ws, at, items, m_id, d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free, true);
+
+        -- -- phase two: the heads
+
+        accounts := array(SELECT DISTINCT a FROM unnest(d_account) AS a ORDER BY a);
+        lanes := array(SELECT DISTINCT l FROM unnest(d_lane) AS l ORDER BY l);
+        PERFORM FROM account_heads AS h WHERE h.account_id = ANY (accounts) ORDER BY h.account_id FOR NO KEY UPDATE;
+        -- The channels as they are now that nobody can change them.
+        PERFORM rupor_require_targets(ws, items);
+        PERFORM rupor_reposition(h.lane_id, h.max_parallel = 1)
+           FROM (SELECT DISTINCT d.lane_id, d.ordered FROM unnest(d_lane, d_ordered) AS d (lane_id, ordered)) AS d
+           JOIN lane_heads AS h ON h.lane_id = d.lane_id
+          WHERE (h.max_parallel = 1) <> d.ordered;
+        IF NOT (true = ALL (d_free)) THEN
+            d_free := rupor_take_keys(ws, at, m_id, d_id, d_ord, d_channel, d_key, d_free);
+            PERFORM rupor_put_deliveries(ws, at, items, m_id, d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free, false);
+        END IF;
+        UPDATE lane_heads AS h
+           SET n_queued = h.n_queued + c.queued, n_deduped = h.n_deduped + c.deduped
+          FROM (SELECT d.lane_id, count(*) FILTER (WHERE d.free) AS queued, count(*) FILTER (WHERE NOT d.free) AS deduped
+                  FROM unnest(d_lane, d_free) AS d (lane_id, free)
+                 GROUP BY d.lane_id) AS c
+         WHERE h.lane_id = c.lane_id;
+        PERFORM rupor_refresh_lanes(lanes);
+        PERFORM rupor_refresh_accounts(accounts);
+        -- Our own driver merges its wake-ups and switches this one off.
+        IF coalesce(current_setting('rupor.quiet', true), '') <> 'on' THEN
+            PERFORM pg_notify('rupor_ready', ws::text);
+        END IF;
+    END IF;
+
+    PERFORM rupor_tell_enqueued(ws, at, items, m_id, m_made, d_id, d_ord, d_channel, d_free);
+    SELECT jsonb_agg(jsonb_build_object('message_id', w.message_id, 'created', w.made,
+                                        'deliveries', coalesce(s.deliveries, '[]'), 'skipped', coalesce(k.skipped, '[]'))
+                     ORDER BY w.ord)
+      INTO answer
+      FROM unnest(m_id, m_made) WITH ORDINALITY AS w (message_id, made, ord)
+      LEFT JOIN LATERAL (SELECT jsonb_agg(jsonb_build_object('delivery_id', d.delivery_id, 'channel_id', d.channel_id,
+                                                             'status', d.status) ORDER BY d.delivery_id) AS deliveries
+                           FROM deliveries AS d
+                          WHERE d.message_id = w.message_id AND d.action = 'send' AND d.generation = 0
+                            AND d.channel_id IS NOT NULL) AS s ON true
+      LEFT JOIN LATERAL (SELECT jsonb_agg(e.channel ORDER BY e.channel) AS skipped
+                           FROM (SELECT DISTINCT c::bigint AS channel
+                                   FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS c) AS e
+                          WHERE NOT EXISTS (SELECT FROM deliveries AS d
+                                             WHERE d.message_id = w.message_id AND d.channel_id = e.channel
+                                               AND d.action = 'send' AND d.generation = 0)) AS k ON true;
+    RETURN answer;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.fail_permanent(workspace_id bigint, delivery_id bigint, claim_token uuid, error_json jsonb)
+ RETURNS text
+ LANGUAGE sql
+AS $function$
+    SELECT c.status
+      FROM commit_outcomes(jsonb_build_array(jsonb_build_object(
+               'workspace_id', workspace_id, 'delivery_id', delivery_id, 'claim_token', claim_token, 'ok', false,
+               'error', rupor_failure(error_json, 'PERMANENT')))) AS c
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.lock_account(workspace_id bigint, account_id bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    grp bigint;
+BEGIN
+    PERFORM rupor_guard(lock_account.workspace_id);
+    SELECT a.group_id INTO grp
+      FROM accounts AS a
+     WHERE a.workspace_id = lock_account.workspace_id AND a.account_id = lock_account.account_id;
+    PERFORM rupor_lock_groups(ARRAY[grp]);
+    RETURN grp IS NOT NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.lock_channel(workspace_id bigint, channel_id bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    account bigint;
+BEGIN
+    PERFORM rupor_guard(lock_channel.workspace_id);
+    SELECT c.account_id INTO account
+      FROM channels AS c
+     WHERE c.workspace_id = lock_channel.workspace_id AND c.channel_id = lock_channel.channel_id;
+    PERFORM rupor_lock_accounts(ARRAY[account]);
+    RETURN account IS NOT NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.mark_sent(workspace_id bigint, delivery_id bigint, claim_token uuid, provider_message_id text, sent_at timestamp with time zone DEFAULT NULL::timestamp with time zone, raw_meta jsonb DEFAULT '{}'::jsonb)
+ RETURNS text
+ LANGUAGE sql
+AS $function$
+    SELECT c.status
+      FROM commit_outcomes(jsonb_build_array(jsonb_build_object(
+               'workspace_id', workspace_id, 'delivery_id', delivery_id, 'claim_token', claim_token, 'ok', true,
+               'provider_message_id', provider_message_id, 'sent_at', sent_at))) AS c
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.next_claim_at(workspace_id bigint)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at timestamptz;
+BEGIN
+    PERFORM rupor_guard(next_claim_at.workspace_id);
+    IF (SELECT c.held FROM control AS c) THEN
+        RETURN NULL;
+    END IF;
+    IF next_claim_at.workspace_id IS NULL THEN
+        SELECT h.next_at INTO at
+          FROM account_heads AS h
+         ORDER BY h.next_at, h.account_id
+         LIMIT 1;
+    ELSE
+        SELECT h.next_at INTO at
+          FROM account_heads AS h
+         WHERE h.workspace_id = next_claim_at.workspace_id
+         ORDER BY h.next_at, h.account_id
+         LIMIT 1;
+    END IF;
+    RETURN nullif(at, 'infinity');
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.record_part(workspace_id bigint, delivery_id bigint, claim_token uuid, part integer, provider_message_id text)
+ RETURNS boolean
+ LANGUAGE sql
+AS $function$
+    SELECT r
+      FROM record_parts(jsonb_build_array(jsonb_build_object(
+               'workspace_id', workspace_id, 'delivery_id', delivery_id, 'claim_token', claim_token, 'part', part,
+               'provider_message_id', provider_message_id))) AS r
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.record_parts(items jsonb)
+ RETURNS SETOF boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at   timestamptz := rupor_now();
+    c_ws bigint[];
+    bad  integer;
+    ids  bigint[];
+    ours bigint[];
+BEGIN
+    SELECT array_agg(i.workspace_id ORDER BY i.ord), array_agg(i.ord ORDER BY i.ord), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND 999)
+      INTO c_ws, ids, bad
+      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, part integer)) WITH ORDINALITY
+           AS i (workspace_id, part, ord);
+    IF c_ws IS NULL THEN
+        RETURN;
+    ELSIF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'record_part: part %, at most 999', bad USING ERRCODE = 'RU004';
+    END IF;
+    PERFORM rupor_guard(CASE WHEN c_ws[1] = ALL (c_ws) THEN c_ws[1] END);
+    -- The claims that are still theirs, held until we are done.
+    SELECT array_agg(l.ord) INTO ours
+      FROM (SELECT c.ord
+              FROM (SELECT i.ord, i.claim_token, d.workspace_id, d.account_id, d.lane_id, d.delivery_id
+                      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid))
+                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, ord)
+                      JOIN deliveries AS d ON d.delivery_id = i.delivery_id AND d.workspace_id = i.workspace_id
+                     ORDER BY d.delivery_id) AS c
+              JOIN inflight AS i
+                ON i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+               AND i.claim_token = c.claim_token
+             WHERE i.lease_until > at
+               FOR NO KEY UPDATE OF i) AS l;
+    UPDATE inflight AS i
+       SET requested_at = at
+      FROM (SELECT DISTINCT d.account_id, d.lane_id, d.delivery_id
+              FROM unnest(ours) AS o (ord)
+             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer)
+              JOIN deliveries AS d ON d.delivery_id = c.delivery_id
+             WHERE c.part IS NULL) AS c
+     WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+       AND i.requested_at IS NULL;
+    UPDATE deliveries AS d
+       SET parts = rupor_merge_parts(d.parts, c.done)
+      FROM (SELECT p.delivery_id, jsonb_object_agg(p.part, p.provider_message_id ORDER BY o.ord) AS done
+              FROM unnest(ours) AS o (ord)
+             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer)
+                   AS p (delivery_id bigint, part integer, provider_message_id text)
+             WHERE p.part IS NOT NULL
+             GROUP BY p.delivery_id) AS c
+     WHERE d.delivery_id = c.delivery_id;
+    RETURN QUERY SELECT unnest(rupor_among(ids, ours));
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.recover_leases(workspace_id bigint, "limit" integer DEFAULT 1000)
+ RETURNS TABLE(delivery_id bigint, status text)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at       timestamptz := rupor_now();
+    accounts bigint[];
+    lanes    bigint[] := '{}';
+    held     inflight;
+BEGIN
+    PERFORM rupor_guard(recover_leases.workspace_id);
+    SELECT array_agg(DISTINCT e.account_id) INTO accounts
+      FROM rupor_expired(recover_leases.workspace_id, at, "limit") AS e;
+    IF accounts IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM rupor_lock_accounts(accounts);
+    -- What is still over now that nobody else can end it.
+    FOR held IN
+        SELECT e.* FROM rupor_expired(recover_leases.workspace_id, at, "limit") AS e WHERE e.account_id = ANY (accounts)
+    LOOP
+        delivery_id := held.delivery_id;
+        status := rupor_end_lease(held, at);
+        lanes := lanes || held.lane_id;
+        RETURN NEXT;
+    END LOOP;
+    PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l ORDER BY l));
+    PERFORM rupor_refresh_accounts(accounts);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.remove_channel(workspace_id bigint, channel_id bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at     timestamptz := rupor_now();
+    lane   lane_heads;
+    n      bigint;
+BEGIN
+    PERFORM rupor_guard(remove_channel.workspace_id);
+    SELECT h.* INTO lane
+      FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+     WHERE c.workspace_id = remove_channel.workspace_id AND c.channel_id = remove_channel.channel_id
+       AND c.removed_at IS NULL;
+    IF lane.lane_id IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[lane.account_id]);
+    SELECT h.n_queued + h.n_retry INTO n FROM lane_heads AS h WHERE h.lane_id = lane.lane_id;
+    WITH gone AS (
+        DELETE FROM ready AS r WHERE r.lane_id = lane.lane_id RETURNING r.delivery_id
+    ), forgotten AS (
+        DELETE FROM dedup_index AS k USING gone AS g WHERE k.delivery_id = g.delivery_id AND k.state = 'in_flight'
+    )
+    UPDATE deliveries AS d
+       SET status = 'failed_permanent', reason = 'channel_removed', run_at = NULL, position = NULL, ended_at = at
+      FROM gone AS g
+     WHERE d.delivery_id = g.delivery_id;
+    UPDATE lane_heads AS h
+       SET n_queued = 0, n_retry = 0, n_failed = h.n_failed + n
+     WHERE h.lane_id = lane.lane_id;
+    -- The name is free again; the trigger shuts the lane.
+    UPDATE channels AS c
+       SET removed_at = at, enabled = false, disabled_by = 'operator', name = format('%s (removed %s)', c.name, c.channel_id)
+     WHERE c.channel_id = remove_channel.channel_id;
+    INSERT INTO events (workspace_id, at, name, channel_id, detail)
+    VALUES (remove_channel.workspace_id, at, 'channel_removed', remove_channel.channel_id, jsonb_build_object('failed', n));
+    RETURN true;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.renew_leases(items jsonb, lease_ms bigint DEFAULT 60000)
+ RETURNS SETOF boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at    timestamptz := rupor_now();
+    until timestamptz := at + lease_ms * interval '1 millisecond';
+    c_ws  bigint[];
+    c_id  bigint[];
+    c_tok uuid[];
+    ours  bigint[];
+BEGIN
+    IF lease_ms IS NULL OR lease_ms <= 0 THEN
+        RAISE EXCEPTION 'renew: the lease must be positive' USING ERRCODE = 'RU004';
+    END IF;
+    SELECT array_agg(i.workspace_id ORDER BY i.ord), array_agg(i.delivery_id ORDER BY i.ord), array_agg(i.claim_token ORDER BY i.ord)
+      INTO c_ws, c_id, c_tok
+      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid))
+           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, ord);
+    IF c_id IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM rupor_guard(CASE WHEN c_ws[1] = ALL (c_ws) THEN c_ws[1] END);
+    WITH renewed AS (
+        UPDATE inflight AS i
+           SET lease_until = until
+          FROM (SELECT d.account_id, d.lane_id, d.delivery_id, u.claim_token, u.ord
+                  FROM unnest(c_ws, c_id, c_tok) WITH ORDINALITY AS u (workspace_id, delivery_id, claim_token, ord)
+                  JOIN deliveries AS d ON d.delivery_id = u.delivery_id AND d.workspace_id = u.workspace_id
+                 ORDER BY d.delivery_id) AS c
+         WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+           AND i.claim_token = c.claim_token AND i.lease_until > at
+        RETURNING i.delivery_id
+    ), told AS (
+        UPDATE deliveries AS d SET lease_until = until FROM renewed AS r WHERE d.delivery_id = r.delivery_id
+    )
+    SELECT array_agg(r.delivery_id) INTO ours FROM renewed AS r;
+    -- The same delivery may be named twice, with the right token and with a wrong one.
+    RETURN QUERY
+    SELECT o.ours AND EXISTS (SELECT FROM deliveries AS d
+                               WHERE d.delivery_id = o.delivery_id AND d.workspace_id = o.workspace_id AND d.claim_token = o.claim_token)
+      FROM unnest(rupor_among(c_id, ours), c_ws, c_id, c_tok) AS o (ours, workspace_id, delivery_id, claim_token);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.requeue_deliveries(workspace_id bigint, delivery_ids bigint[])
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at       timestamptz := rupor_now();
+    ws       CONSTANT bigint := requeue_deliveries.workspace_id;
+    wanted   bigint;
+    old      record;
+    made     bigint;
+    answer   bigint[] := '{}';
+    accounts bigint[];
+    lanes    bigint[] := '{}';
+BEGIN
+    PERFORM rupor_guard(ws);
+    accounts := array(SELECT DISTINCT d.account_id FROM deliveries AS d
+                       WHERE d.workspace_id = ws AND d.delivery_id = ANY (delivery_ids));
+    PERFORM rupor_lock_accounts(accounts);
+    FOREACH wanted IN ARRAY delivery_ids LOOP
+        SELECT d.*, h.max_parallel = 1 AS ordered, c.removed_at INTO old
+          FROM deliveries AS d
+          JOIN lane_heads AS h ON h.lane_id = d.lane_id
+          LEFT JOIN channels AS c ON c.channel_id = d.channel_id
+         WHERE d.workspace_id = ws AND d.delivery_id = wanted;
+        IF old.delivery_id IS NULL THEN
+            RAISE EXCEPTION 'delivery % is not known in this workspace', wanted
+                USING ERRCODE = 'RU001', DETAIL = 'delivery', HINT = wanted::text;
+        ELSIF old.status NOT IN ('dead', 'failed_permanent') THEN
+            RAISE EXCEPTION 'delivery % is %: requeue is not allowed', wanted, old.status
+                USING ERRCODE = 'RU003', DETAIL = wanted::text, HINT = old.status;
+        ELSIF old.removed_at IS NOT NULL THEN
+            RAISE EXCEPTION 'delivery % is %: its channel was removed', wanted, old.status
+                USING ERRCODE = 'RU005', DETAIL = wanted::text, HINT = old.status;
+        END IF;
+        made := nextval('deliveries_delivery_id_seq');
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision,
+                                action, target_delivery, generation, parent_delivery, priority, status, run_at, position,
+                                idempotency_key, queued_at)
+        VALUES (made, ws, old.lane_id, old.account_id, old.channel_id, old.recipient_id, old.message_id, old.revision,
+                old.action, old.target_delivery,
+                1 + (SELECT max(s.generation) FROM deliveries AS s
+                      WHERE s.message_id = old.message_id AND s.channel_id IS NOT DISTINCT FROM old.channel_id
+                        AND s.recipient_id IS NOT DISTINCT FROM old.recipient_id
+                        AND s.action = old.action AND s.revision = old.revision),
+                wanted, old.priority, 'queued', at, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END,
+                concat('d', made), at);
+        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+        VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
+        -- The old delivery's key, if nobody took it since.
+        INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
+        SELECT ws, c.channel_id, c.dedup, m.hash_version, k.key, CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END,
+               'in_flight', made, m.origin, at
+          FROM messages AS m
+          JOIN channels AS c ON c.channel_id = old.channel_id
+         CROSS JOIN LATERAL (SELECT CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                                                 WHEN 'case' THEN m.case_id::text END AS key) AS k
+         WHERE m.message_id = old.message_id AND k.key IS NOT NULL
+        ON CONFLICT DO NOTHING;
+        UPDATE lane_heads AS h SET n_queued = h.n_queued + 1 WHERE h.lane_id = old.lane_id;
+        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
+        VALUES (ws, at, 'requeued', old.message_id, made, old.channel_id, jsonb_build_object('parent', wanted));
+        answer := answer || made;
+        lanes := lanes || old.lane_id;
+    END LOOP;
+    PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l ORDER BY l));
+    PERFORM rupor_refresh_accounts(accounts);
+    RETURN answer;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.reserve_slots(workspace_id bigint, account_id bigint, n integer DEFAULT 1)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at   timestamptz := rupor_now();
+    g    rate_groups;
+    slot timestamptz;
+BEGIN
+    PERFORM rupor_guard(reserve_slots.workspace_id);
+    IF n IS NULL OR n NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'reserve: 1 to 1000 slots, not %', n USING ERRCODE = 'RU004';
+    END IF;
+    PERFORM FROM accounts AS a
+      WHERE a.workspace_id = reserve_slots.workspace_id AND a.account_id = reserve_slots.account_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[reserve_slots.account_id]);
+    SELECT x.* INTO g
+      FROM account_heads AS h JOIN rate_groups AS x ON x.group_id = h.group_id
+     WHERE h.account_id = reserve_slots.account_id;
+    at := greatest(at, g.cooldown_until);
+    FOR taken IN 1 .. n LOOP
+        slot := greatest(at, g.next_slot - rupor_span((g.burst - 1) * g.interval_us));
+        g.next_slot := greatest(g.next_slot, slot) + rupor_span(g.interval_us);
+    END LOOP;
+    UPDATE rate_groups AS x SET next_slot = g.next_slot WHERE x.group_id = g.group_id;
+    PERFORM rupor_refresh_accounts(ARRAY[reserve_slots.account_id]);
+    RETURN slot;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.resume_account(workspace_id bigint, account_id bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at  timestamptz := rupor_now();
+    grp bigint;
+BEGIN
+    PERFORM rupor_guard(resume_account.workspace_id);
+    SELECT a.group_id INTO grp
+      FROM accounts AS a
+     WHERE a.workspace_id = resume_account.workspace_id AND a.account_id = resume_account.account_id;
+    IF grp IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM rupor_lock_groups(ARRAY[grp]);
+    UPDATE accounts AS a
+       SET paused = false, paused_why = NULL, paused_at = NULL
+     WHERE a.account_id = resume_account.account_id AND (a.paused OR a.paused_why IS NOT NULL);
+    UPDATE rate_groups AS g
+       SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, trouble_streak = 0
+     WHERE g.group_id = grp;
+    PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h WHERE h.group_id = grp));
+    INSERT INTO events (workspace_id, at, name, account_id)
+    VALUES (resume_account.workspace_id, at, 'account_resumed', resume_account.account_id);
+    RETURN true;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.retain_rows(workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000, OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    today timestamptz := rupor_now();
+    ws    CONSTANT bigint := retain_rows.workspace_id;
+    old   bigint[];
+BEGIN
+    PERFORM rupor_guard(ws);
+    IF ws IS NULL THEN
+        SELECT array_agg(o.delivery_id) INTO old
+          FROM (SELECT l.delivery_id
+                  FROM (SELECT d.delivery_id, d.status, d.ended_at FROM public.deliveries AS d
+                         ORDER BY d.delivery_id LIMIT 4 * "limit") AS l
+                 WHERE l.ended_at < today - CASE l.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
+                 ORDER BY l.delivery_id
+                 LIMIT "limit") AS o;
+    ELSE
+        SELECT array_agg(o.delivery_id) INTO old
+          FROM (SELECT l.delivery_id
+                  FROM (SELECT d.delivery_id, d.status, d.ended_at FROM public.deliveries AS d
+                         WHERE d.workspace_id = ws
+                         ORDER BY d.workspace_id, d.delivery_id LIMIT 4 * "limit") AS l
+                 WHERE l.ended_at < today - CASE l.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
+                 ORDER BY l.delivery_id
+                 LIMIT "limit") AS o;
+    END IF;
+    DELETE FROM attempts AS a WHERE a.delivery_id = ANY (old);
+    DELETE FROM public.deliveries AS d WHERE d.delivery_id = ANY (old);
+    GET DIAGNOSTICS deliveries = ROW_COUNT;
+    DELETE FROM public.messages AS m
+     WHERE m.message_id = ANY (array(
+               SELECT l.message_id
+                 FROM (SELECT x.message_id, x.created_at FROM public.messages AS x
+                        WHERE ws IS NULL OR x.workspace_id = ws
+                        ORDER BY x.message_id LIMIT "limit") AS l
+                WHERE l.created_at < today - keep_deliveries
+                  AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = l.message_id)
+                  AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = l.message_id)));
+    GET DIAGNOSTICS messages = ROW_COUNT;
+    DELETE FROM public.events AS e
+     WHERE e.event_id = ANY (array(
+               SELECT l.event_id
+                 FROM (SELECT x.event_id, x.at FROM public.events AS x
+                        WHERE ws IS NULL OR x.workspace_id = ws
+                        ORDER BY x.event_id LIMIT "limit") AS l
+                WHERE l.at < today - keep_events));
+    GET DIAGNOSTICS events = ROW_COUNT;
+    DELETE FROM dedup_index AS k
+     USING (SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind, i.sent_at
+              FROM dedup_index AS i
+             WHERE ws IS NULL OR i.workspace_id = ws
+             ORDER BY i.delivery_id
+             LIMIT 4 * "limit") AS o
+     WHERE k.workspace_id = o.workspace_id AND k.channel_id = o.channel_id AND k.mode = o.mode AND k.version = o.version
+       AND k.key = o.key AND k.kind = o.kind AND k.state = 'sent'
+       AND k.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id));
+    GET DIAGNOSTICS dedup = ROW_COUNT;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_account_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    held boolean;
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    -- Against a hold that is put on in this moment: one of the two waits for the other.
+    SELECT w.held INTO held FROM workspaces AS w WHERE w.workspace_id = NEW.workspace_id FOR SHARE;
+    IF TG_OP = 'INSERT' THEN
+        PERFORM rupor_lock_groups(ARRAY[NEW.group_id]);
+        INSERT INTO account_heads (account_id, workspace_id, group_id, open, max_parallel)
+        VALUES (NEW.account_id, NEW.workspace_id, NEW.group_id, NOT (NEW.paused OR held), NEW.max_parallel);
+        PERFORM rupor_fit_group(NEW.group_id);
+        RETURN NULL;
+    END IF;
+    PERFORM rupor_lock_groups(ARRAY[OLD.group_id, NEW.group_id]);
+    UPDATE account_heads
+       SET group_id = NEW.group_id, open = NOT (NEW.paused OR held), max_parallel = NEW.max_parallel
+     WHERE account_id = NEW.account_id;
+    IF OLD.group_id <> NEW.group_id THEN
+        PERFORM rupor_fit_group(OLD.group_id);
+    END IF;
+    PERFORM rupor_fit_group(NEW.group_id);
+    RETURN NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_account_effect(held inflight, channel bigint, s rupor_settlement, grp rate_groups, failure jsonb, why text, at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    reason text := left(concat(why, ': ', failure ->> 'message'), 500);
+BEGIN
+    IF s.account_effect = 'healthy' AND grp.trouble_streak <> 0 THEN
+        UPDATE rate_groups AS g SET trouble_streak = 0 WHERE g.group_id = grp.group_id;
+    ELSIF s.account_effect = 'flood' THEN
+        UPDATE rate_groups AS g SET flood_channel = channel, flood_until = s.account_until WHERE g.group_id = grp.group_id;
+    ELSIF s.account_effect = 'cooldown' THEN
+        UPDATE rate_groups AS g
+           SET cooldown_until = greatest(g.cooldown_until, s.account_until),
+               trouble_streak = g.trouble_streak + (NOT rupor_is_flood(failure))::integer
+         WHERE g.group_id = grp.group_id;
+        INSERT INTO events (workspace_id, at, name, account_id, detail)
+        VALUES (held.workspace_id, at, 'cooldown', held.account_id,
+                jsonb_build_object('until', rupor_micros(s.account_until), 'why', why));
+    ELSIF s.account_effect = 'pause' THEN
+        UPDATE accounts AS a
+           SET paused = true, paused_why = reason, paused_at = at
+         WHERE a.account_id = held.account_id AND (NOT a.paused OR a.paused_why IS DISTINCT FROM reason);
+        IF FOUND THEN
+            INSERT INTO events (workspace_id, at, name, account_id, detail)
+            VALUES (held.workspace_id, at, 'account_paused', held.account_id, jsonb_build_object('why', reason));
+        END IF;
+        INSERT INTO events (workspace_id, at, name, account_id, detail)
+        VALUES (held.workspace_id, at, 'alert', held.account_id,
+                jsonb_build_object('text', format('account %s cannot send and is paused', held.account_id), 'why', reason));
+    END IF;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_account_group()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    INSERT INTO rate_groups (platform, fingerprint) VALUES (NEW.platform, NEW.fingerprint) ON CONFLICT DO NOTHING;
+    SELECT g.group_id INTO NEW.group_id
+      FROM rate_groups AS g
+     WHERE g.platform = NEW.platform AND g.fingerprint = NEW.fingerprint;
+    RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_among(everybody bigint[], chosen bigint[])
+ RETURNS boolean[]
+ LANGUAGE sql
+ STABLE
+ SET jit TO 'off'
+ SET enable_hashjoin TO 'on'
+ SET enable_nestloop TO 'off'
+AS $function$
+    SELECT array_agg(s.id IS NOT NULL ORDER BY e.ord)
+      FROM unnest(everybody) WITH ORDINALITY AS e (id, ord)
+      LEFT JOIN (SELECT DISTINCT id FROM unnest(chosen) AS u (id)) AS s ON s.id = e.id
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_backoff_us(charged integer, chance integer)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT d - d * 200 / 1000 + 2 * (d * 200 / 1000) * chance / 1000000
+      FROM (SELECT rupor_doubled(2000000, charged - 1, 600000000) AS d) AS delay
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_channel_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    lane bigint;
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO lane_heads (workspace_id, account_id, channel_id, open, blocked_until, max_parallel, interval_us)
+        VALUES (NEW.workspace_id, NEW.account_id, NEW.channel_id, NEW.enabled AND NEW.removed_at IS NULL,
+                NEW.paused_until, NEW.max_parallel, rupor_interval_us(NEW.rate));
+        RETURN NULL;
+    END IF;
+    IF NEW.account_id <> OLD.account_id OR NEW.workspace_id <> OLD.workspace_id THEN
+        RAISE EXCEPTION 'channel %: a channel stays on its account', OLD.channel_id
+            USING ERRCODE = 'check_violation', HINT = 'Create a channel on the other account.';
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[NEW.account_id]);
+    UPDATE lane_heads
+       SET open = NEW.enabled AND NEW.removed_at IS NULL, blocked_until = NEW.paused_until,
+           max_parallel = NEW.max_parallel, interval_us = rupor_interval_us(NEW.rate)
+     WHERE channel_id = NEW.channel_id
+    RETURNING lane_id INTO lane;
+    IF (OLD.max_parallel = 1) <> (NEW.max_parallel = 1) THEN
+        PERFORM rupor_reposition(lane, NEW.max_parallel = 1);
+    END IF;
+    PERFORM rupor_refresh_lanes(ARRAY[lane]);
+    PERFORM rupor_refresh_accounts(ARRAY[NEW.account_id]);
+    RETURN NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_channel_effect(held inflight, channel bigint, s rupor_settlement, streak integer, why text, at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF channel IS NULL OR s.channel_effect = 'none' THEN
+        RETURN;
+    ELSIF s.channel_effect = 'healthy' THEN
+        UPDATE channels AS c SET error_streak = 0 WHERE c.channel_id = channel AND c.error_streak <> 0;
+        RETURN;
+    END IF;
+    UPDATE channels AS c
+       SET paused_until = greatest(c.paused_until, s.channel_until), paused_why = why, error_streak = s.error_streak
+     WHERE c.channel_id = channel;
+    INSERT INTO events (workspace_id, at, name, channel_id, detail)
+    VALUES (held.workspace_id, at, 'channel_paused', channel,
+            jsonb_build_object('until', rupor_micros(s.channel_until), 'why', why, 'streak', s.error_streak));
+    IF s.disable THEN
+        UPDATE channels AS c SET enabled = false, disabled_by = 'auto' WHERE c.channel_id = channel;
+        INSERT INTO events (workspace_id, at, name, channel_id, detail)
+        VALUES (held.workspace_id, at, 'channel_disabled', channel, '{"by": "auto"}'),
+               (held.workspace_id, at, 'alert', channel,
+                jsonb_build_object('text', format('channel %s is disabled after %s failures in a row', channel, s.error_streak),
+                                   'code', why));
+    END IF;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_channel_platform()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    SELECT a.platform INTO NEW.platform
+      FROM accounts AS a
+     WHERE a.workspace_id = NEW.workspace_id AND a.account_id = NEW.account_id;
+    RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_check_claim(run_id text, wanted integer, ahead_ms integer, lease_ms bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    problem text := CASE
+        WHEN wanted IS NULL OR wanted NOT BETWEEN 0 AND 500 THEN format('%s rows at once, at most 500', wanted)
+        WHEN ahead_ms IS NULL OR ahead_ms NOT BETWEEN 0 AND 250 THEN format('%s ms ahead, at most 250', ahead_ms)
+        WHEN lease_ms IS NULL OR lease_ms <= 0 THEN 'the lease must be positive'
+        WHEN run_id IS NULL OR octet_length(run_id) NOT BETWEEN 1 AND 200 THEN 'a run id has 1 to 200 bytes'
+        END;
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'claim: %', problem USING ERRCODE = 'RU004';
+    END IF;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_check_items(items jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    known CONSTANT text[] := '{source,origin_id,idempotency_key,request_hash,payload,content_hash,hash_version,fingerprint,
+        kind,facts,facts_version,tags,origin,case_id,channels,priority,run_at,skipped}';
+    bad   record;
+BEGIN
+    IF items IS NULL OR jsonb_typeof(items) <> 'array' THEN
+        RAISE EXCEPTION 'enqueue: items must be a JSON array of messages' USING ERRCODE = 'RU004';
+    ELSIF jsonb_array_length(items) > 10000 THEN
+        RAISE EXCEPTION 'enqueue: % messages in one call, at most 10000; split the batch', jsonb_array_length(items)
+            USING ERRCODE = 'RU004';
+    END IF;
+    SELECT i.value ->> 'source' AS source, i.value ->> 'origin_id' AS origin_id, p.problem INTO bad
+      FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord)
+     CROSS JOIN LATERAL (SELECT CASE
+               WHEN jsonb_typeof(i.value) <> 'object' THEN 'a message is a JSON object'
+               WHEN i.value - known <> '{}' THEN format('unknown field %s', (SELECT min(k) FROM jsonb_object_keys(i.value - known) AS k))
+               WHEN coalesce(i.value ->> 'source', '') = '' OR coalesce(i.value ->> 'origin_id', '') = ''
+                 OR coalesce(i.value ->> 'content_hash', '') = '' THEN 'source, origin_id and content_hash must not be empty'
+               WHEN NOT i.value ? 'payload' THEN 'payload is missing'
+               WHEN pg_column_size(i.value) > 262144 AND octet_length((i.value -> 'payload')::text) > 2097152
+                    THEN format('payload of %s bytes, at most 1048576', octet_length((i.value -> 'payload')::text))
+               WHEN jsonb_typeof(i.value -> 'channels') IS DISTINCT FROM 'array' THEN 'channels must be a list of ids'
+               WHEN coalesce(i.value ->> 'priority', 'urgent') NOT IN ('urgent', 'bulk') THEN 'priority is urgent or bulk'
+               END AS problem) AS p
+     WHERE p.problem IS NOT NULL
+     ORDER BY i.ord
+     LIMIT 1;
+    IF bad.problem IS NOT NULL THEN
+        RAISE EXCEPTION 'enqueue: message %/%: %', bad.source, bad.origin_id, bad.problem USING ERRCODE = 'RU004';
+    END IF;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamp with time zone)
+ RETURNS rupor_dealt
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    t rupor_dealt;
+BEGIN
+    SELECT array_agg(d.delivery_id) FILTER (WHERE d.taken), array_agg(d.place) FILTER (WHERE d.taken),
+           array_agg(d.account_id) FILTER (WHERE d.taken), array_agg(d.turn) FILTER (WHERE d.taken),
+           array_agg(d.lane_id) FILTER (WHERE d.taken), array_agg(d.retried) FILTER (WHERE d.taken),
+           array_agg(at) FILTER (WHERE d.taken), array_agg(d.run) FILTER (WHERE d.taken),
+           array_agg(d.lane_id), '{}', bool_or(d.odd), false
+      INTO t
+      FROM (SELECT o.delivery_id, o.place, o.account_id, o.turn, o.lane_id, o.retried, o.odd,
+                   CASE o.priority WHEN 0 THEN o.lane_run + o.nth::integer ELSE 0 END AS run,
+                   o.may AND count(*) FILTER (WHERE o.may)
+                             OVER (ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth ROWS UNBOUNDED PRECEDING) <= budget AS taken
+              FROM (SELECT f.*,
+                           coalesce(f.due, false) AND count(*) FILTER (WHERE f.due) OVER (
+                               PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id, f.nth
+                               ROWS UNBOUNDED PRECEDING) <= f.account_room AS may,
+                           f.lane_interval > 0 OR f.mixed OR f.suspect OR f.expires_at <= at OR f.group_slot > at AS odd
+                      FROM rupor_offers(accounts, shares, at) AS f) AS o
+             ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth) AS d;
+    -- Not as DISTINCT above: that may sort the rows for all the columns.
+    t.visited := array(SELECT DISTINCT v FROM unnest(t.visited) AS v);
+    RETURN t;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_deal_with_care(accounts bigint[], shares integer[], budget integer, first boolean, at timestamp with time zone, until timestamp with time zone)
+ RETURNS rupor_dealt
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    t            rupor_dealt;
+    urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
+    o            record;
+    b            record;                     -- the lane's next bulk row
+    account      bigint;
+    account_left integer;
+    group_at     integer;                    -- index into groups
+    groups       bigint[] := '{}';
+    group_slots  timestamptz[] := '{}';
+    lane         bigint;
+    lane_left    integer;
+    lane_slot    timestamptz;
+    lane_run     integer;
+    lane_over    boolean;
+    bulk_after   bigint;
+    bulk_id      bigint;
+    bulk_over    boolean;
+    take_bulk    boolean;
+    slot         timestamptz;
+BEGIN
+    t.id := '{}'; t.place := '{}'; t.account_id := '{}'; t.turn := '{}'; t.lane_id := '{}'; t.retried := '{}';
+    t.slot_at := '{}'; t.run := '{}'; t.visited := '{}'; t.old := '{}'; t.closed := false;
+    FOR o IN
+        SELECT f.*
+          FROM rupor_offers(accounts, shares, at) AS f
+         ORDER BY f.ord, f.turn, f.lane_next, f.lane_id, f.nth
+    LOOP
+        IF account IS DISTINCT FROM o.account_id THEN
+            account := o.account_id;
+            -- A head may not know that another account of the group earned a cooldown.
+            account_left := CASE WHEN o.cooldown_until > at THEN 0 ELSE least(o.account_room, budget) END;
+            group_at := array_position(groups, o.group_id);
+            IF group_at IS NULL THEN
+                groups := groups || o.group_id;
+                group_slots := group_slots || o.group_slot;
+                group_at := cardinality(groups);
+            END IF;
+        END IF;
+        IF lane IS DISTINCT FROM o.lane_id THEN
+            lane := o.lane_id;
+            lane_left := o.lane_room;
+            lane_slot := o.lane_slot;
+            lane_run := o.lane_run;
+            lane_over := o.delivery_id IS NULL;
+            bulk_after := -9223372036854775808; bulk_id := 0; bulk_over := false;
+            t.visited := t.visited || lane;
+        END IF;
+        CONTINUE WHEN lane_over OR lane_left <= 0 OR account_left <= 0;
+        -- taken before its turn, below
+        CONTINUE WHEN o.priority = 1 AND (o.position, o.delivery_id) <= (bulk_after, bulk_id);
+        LOOP
+            take_bulk := false;
+            IF o.priority = 0 AND lane_run >= urgent_max AND NOT bulk_over THEN
+                SELECT q.ctid AS place, q.* INTO b
+                  FROM ready AS q
+                 WHERE q.lane_id = lane AND q.priority = 1 AND (q.position, q.delivery_id) > (bulk_after, bulk_id)
+                 ORDER BY q.position, q.delivery_id
+                 LIMIT 1;
+                take_bulk := coalesce(b.run_at <= at AND NOT b.suspect AND (b.expires_at > at OR b.expires_at IS NULL), false);
+                bulk_over := NOT take_bulk;
+            END IF;
+            slot := greatest(at, group_slots[group_at] - o.tolerance);
+            IF slot > until THEN
+                account_left := 0;
+                EXIT;
+            END IF;
+            -- A lane whose own slot lies behind the account's would waste account slots: it waits for its turn.
+            lane_over := greatest(at, lane_slot) > slot OR (NOT take_bulk AND o.run_at > at);
+            EXIT WHEN lane_over;
+            IF NOT take_bulk AND o.expires_at <= at THEN
+                t.old := t.old || lane;
+                lane_over := true;
+                EXIT;
+            END IF;
+            IF NOT take_bulk AND o.suspect THEN
+                lane_over := NOT first OR cardinality(t.id) > 0;
+                EXIT WHEN lane_over;
+                t.closed := true;
+            END IF;
+
+            lane_slot := greatest(lane_slot, slot) + rupor_span(o.lane_interval);
+            group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(o.group_interval);
+            IF take_bulk THEN
+                bulk_after := b.position; bulk_id := b.delivery_id;
+                t.id := t.id || bulk_id; t.place := t.place || b.place; t.retried := t.retried || b.retried;
+                lane_run := 0;
+            ELSE
+                t.id := t.id || o.delivery_id; t.place := t.place || o.place; t.retried := t.retried || o.retried;
+                lane_run := CASE o.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
+            END IF;
+            t.account_id := t.account_id || account; t.turn := t.turn || o.turn; t.lane_id := t.lane_id || lane;
+            t.slot_at := t.slot_at || slot; t.run := t.run || lane_run;
+            account_left := account_left - 1; lane_left := lane_left - 1; budget := budget - 1;
+            -- the urgent row that had to wait for a bulk one comes next
+            EXIT WHEN NOT take_bulk OR account_left = 0 OR lane_left = 0 OR budget = 0;
+        END LOOP;
+        EXIT WHEN budget = 0 OR t.closed;
+    END LOOP;
+    RETURN t;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_doubled(base bigint, times integer, cap bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT least(base::numeric * (1::bigint << least(greatest(times, 0), 30)), cap)::bigint
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_due_accounts(wanted_workspace bigint, until timestamp with time zone, at_most integer)
+ RETURNS TABLE(account_id bigint, workspace_id bigint, next_at timestamp with time zone)
+ LANGUAGE plpgsql
+ STABLE
+AS $function$
+BEGIN
+    IF wanted_workspace IS NULL THEN
+        RETURN QUERY
+        SELECT h.account_id, h.workspace_id, h.next_at
+          FROM account_heads AS h
+         WHERE h.next_at <= until
+         ORDER BY h.next_at, h.account_id
+         LIMIT at_most;
+    ELSE
+        RETURN QUERY
+        SELECT h.account_id, h.workspace_id, h.next_at
+          FROM account_heads AS h
+         WHERE h.workspace_id = wanted_workspace AND h.next_at <= until
+         ORDER BY h.next_at, h.account_id
+         LIMIT at_most;
+    END IF;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_end_claim(held inflight, ending text, failure jsonb, provider_id text, sent timestamp with time zone, not_before timestamp with time zone, chance integer, at timestamp with time zone)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    d     deliveries;
+    s     rupor_settlement;
+    lane  lane_heads;
+    chan  channels;
+    grp   rate_groups;
+    why   text := coalesce(failure ->> 'code', '');
+    place bigint;
+BEGIN
+    SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = held.delivery_id;
+    SELECT x.* INTO lane FROM lane_heads AS x WHERE x.lane_id = held.lane_id;
+    SELECT x.* INTO chan FROM channels AS x WHERE x.channel_id = d.channel_id;
+    SELECT g.* INTO grp
+      FROM account_heads AS h JOIN rate_groups AS g ON g.group_id = h.group_id
+     WHERE h.account_id = held.account_id;
+    s.charged := d.charged; s.flood_waits := d.flood_waits; s.not_ready_waits := d.not_ready_waits;
+    s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
+    s := rupor_settle(s, coalesce(chan.ambiguity, 'resend_once'), d.channel_id, coalesce(chan.error_streak, 0),
+                      grp.flood_channel, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
+    IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN
+        s.run_at := greatest(not_before, at + rupor_span(coalesce(rupor_wait_us(failure), 0)));
+    END IF;
+    place := CASE WHEN s.run_at IS NULL THEN NULL WHEN lane.max_parallel = 1 THEN d.delivery_id ELSE rupor_micros(s.run_at) END;
+
+    DELETE FROM inflight AS i
+     WHERE i.account_id = held.account_id AND i.lane_id = held.lane_id AND i.delivery_id = held.delivery_id;
+    UPDATE deliveries AS x
+       SET status = s.status, reason = s.reason, claim_token = NULL, lease_until = NULL, charged = s.charged,
+           flood_waits = s.flood_waits, not_ready_waits = s.not_ready_waits, unknowns = s.unknowns,
+           lost_claims = s.lost_claims, flood_since = s.flood_since, run_at = s.run_at, position = place,
+           retry_at = CASE s.status WHEN 'retry' THEN at ELSE x.retry_at END,
+           sent_at = CASE s.status WHEN 'sent' THEN least(coalesce(sent, at), at) END,
+           ended_at = CASE WHEN s.status <> 'retry' THEN at END,
+           provider_message_id = coalesce(provider_id, x.provider_message_id), last_error = coalesce(failure, x.last_error)
+     WHERE x.delivery_id = held.delivery_id AND x.status = 'sending';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'delivery % is in flight but not sending', held.delivery_id;
+    END IF;
+    IF s.status = 'retry' THEN
+        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at, expires_at, suspect, retried)
+        VALUES (held.lane_id, d.priority, place, held.delivery_id, held.workspace_id, s.run_at, d.expires_at, s.lost_claims > 0,
+                true);
+    END IF;
+    INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
+                          requested_at, finished_at, outcome, error, provider_message_id)
+    VALUES (held.delivery_id, held.attempt, held.workspace_id, held.claim_token, held.claim_seq, held.run_id, held.claimed_at,
+            held.slot_at, held.requested_at, at,
+            CASE ending WHEN 'lost' THEN 'lease_expired' WHEN 'unknown' THEN 'lease_expired' WHEN 'released' THEN 'released'
+                        ELSE s.status END,
+            failure, provider_id);
+    IF s.status = 'sent' THEN
+        UPDATE dedup_index AS k
+           SET state = 'sent', sent_at = least(coalesce(sent, at), at),
+               first_sent_at = coalesce(k.first_sent_at, least(coalesce(sent, at), at)), provider_message_id = provider_id
+         WHERE k.delivery_id = held.delivery_id AND k.state = 'in_flight';
+    ELSIF s.status <> 'retry' THEN
+        DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id AND k.state = 'in_flight';
+    END IF;
+    UPDATE lane_heads AS h
+       SET n_sending = h.n_sending - 1,
+           n_sent = h.n_sent + (s.status = 'sent')::integer, n_retry = h.n_retry + (s.status = 'retry')::integer,
+           n_failed = h.n_failed + (s.status = 'failed_permanent')::integer, n_dead = h.n_dead + (s.status = 'dead')::integer
+     WHERE h.lane_id = held.lane_id;
+
+    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, account_id, detail)
+    SELECT held.workspace_id, rupor_end_claim.at, e.name, d.message_id, held.delivery_id, d.channel_id, held.account_id,
+           jsonb_build_object('reason', s.reason, 'code', failure ->> 'code', 'attempt', held.attempt)
+      FROM unnest(ARRAY[
+               CASE WHEN ending IN ('lost', 'unknown') THEN 'lease_recovered' END,
+               CASE WHEN s.unknowns > d.unknowns THEN 'outcome_unknown' END,
+               CASE WHEN s.status = 'retry' AND ending = 'failed' THEN 'retry_scheduled' END,
+               CASE WHEN s.status = 'failed_permanent' THEN 'failed_permanent' END,
+               CASE WHEN s.status = 'dead' AND s.reason = 'attempts_exhausted' THEN 'retry_exhausted' END,
+               CASE WHEN s.status = 'dead' THEN 'dead_letter' END]) WITH ORDINALITY AS e (name, ord)
+     WHERE e.name IS NOT NULL
+     ORDER BY e.ord;
+    PERFORM rupor_channel_effect(held, d.channel_id, s, coalesce(chan.error_streak, 0), why, at);
+    PERFORM rupor_account_effect(held, d.channel_id, s, grp, failure, why, at);
+    RETURN s.status;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_end_lease(held inflight, at timestamp with time zone)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RETURN rupor_end_claim(held, CASE WHEN held.requested_at IS NULL THEN 'lost' ELSE 'unknown' END, NULL, NULL, NULL, NULL,
+                           ((held.delivery_id::numeric * 7919 + held.attempt * 104729) % 1000000)::integer, at);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_end_sent(ws bigint[], ids bigint[], tokens uuid[], accounts bigint[], lanes bigint[], provider_ids text[], sent timestamp with time zone[], outcomes jsonb[], at timestamp with time zone, OUT plain boolean[], OUT moves rupor_moves)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    places    tid[];
+    seqs      bigint[];
+    attempts  integer[];
+    runs      text[];
+    claimed   timestamptz[];
+    slots     timestamptz[];
+    requested timestamptz[];
+    n_plain   integer;
+    n_gone    integer;
+    n_ended   integer;
+BEGIN
+    SELECT array_agg(b.place), array_agg(b.claim_seq), array_agg(b.attempt), array_agg(b.run_id), array_agg(b.claimed_at),
+           array_agg(b.slot_at), array_agg(b.requested_at), array_agg(b.place IS NOT NULL), count(b.place)
+      INTO places, seqs, attempts, runs, claimed, slots, requested, plain, n_plain
+      FROM (SELECT i.*
+              FROM unnest(ws, ids, tokens, accounts, lanes, outcomes)
+                   WITH ORDINALITY AS c (workspace_id, delivery_id, claim_token, account_id, lane_id, outcome, ord)
+              LEFT JOIN LATERAL (SELECT x.ctid AS place, x.claim_seq, x.attempt, x.run_id, x.claimed_at, x.slot_at, x.requested_at
+                                   FROM inflight AS x
+                                  WHERE x.account_id = c.account_id AND x.lane_id = c.lane_id AND x.delivery_id = c.delivery_id
+                                    AND x.workspace_id = c.workspace_id AND x.claim_token = c.claim_token
+                                    AND x.lease_until > at AND c.outcome IS NULL
+                                 OFFSET 0) AS i ON true
+             ORDER BY c.ord) AS b;
+    IF n_plain = 0 THEN
+        RETURN;
+    END IF;
+    DELETE FROM inflight AS i WHERE i.ctid = ANY (places);
+    GET DIAGNOSTICS n_gone = ROW_COUNT;
+    UPDATE deliveries AS d
+       SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL,
+           sent_at = least(coalesce(g.sent_at, at), at), ended_at = at,
+           provider_message_id = coalesce(g.provider_message_id, d.provider_message_id)
+      FROM unnest(ids, plain, provider_ids, sent) AS g (delivery_id, plain, provider_message_id, sent_at)
+     WHERE g.plain AND d.delivery_id = g.delivery_id AND d.status = 'sending';
+    GET DIAGNOSTICS n_ended = ROW_COUNT;
+    IF n_gone <> n_plain OR n_ended <> n_plain THEN
+        -- A renewal in this very moment moved the row; if it is not that, it will be said again.
+        RAISE EXCEPTION 'commit: % claims, % in flight, % sending', n_plain, n_gone, n_ended
+            USING ERRCODE = 'serialization_failure';
+    END IF;
+    INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
+                          requested_at, finished_at, outcome, provider_message_id)
+    SELECT g.delivery_id, g.attempt, g.workspace_id, g.claim_token, g.claim_seq, g.run_id, g.claimed_at, g.slot_at,
+           g.requested_at, at, 'sent', g.provider_message_id
+      FROM unnest(ids, plain, attempts, ws, tokens, seqs, runs, claimed, slots, requested, provider_ids)
+           AS g (delivery_id, plain, attempt, workspace_id, claim_token, claim_seq, run_id, claimed_at, slot_at, requested_at,
+                 provider_message_id)
+     WHERE g.plain;
+    UPDATE dedup_index AS k
+       SET state = 'sent', sent_at = least(coalesce(g.sent_at, at), at),
+           first_sent_at = coalesce(k.first_sent_at, least(coalesce(g.sent_at, at), at)), provider_message_id = g.provider_message_id
+      FROM unnest(ids, plain, provider_ids, sent) AS g (delivery_id, plain, provider_message_id, sent_at)
+     WHERE g.plain AND k.delivery_id = g.delivery_id AND k.state = 'in_flight';
+    SELECT array_agg(c.lane_id), array_agg(-c.n), array_agg(c.n) INTO moves.lane_id, moves.sending, moves.sent
+      FROM (SELECT l.lane_id, count(*) AS n
+              FROM unnest(lanes, plain) AS l (lane_id, plain)
+             WHERE l.plain
+             GROUP BY l.lane_id) AS c;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_expire_heads(lane_ids bigint[], at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    WITH front AS (
+        SELECT r.place,
+               bool_and(coalesce(r.expires_at <= at, false) AND r.run_at <= at)
+                   OVER (PARTITION BY r.lane_id ORDER BY r.priority, r.position, r.delivery_id) AS old
+          FROM unnest(lane_ids) AS l (lane_id)
+         CROSS JOIN LATERAL (SELECT q.ctid AS place, q.*
+                               FROM ready AS q
+                              WHERE q.lane_id = l.lane_id
+                              ORDER BY q.priority, q.position, q.delivery_id
+                              LIMIT 1000) AS r
+    ), gone AS (
+        DELETE FROM ready AS r
+         WHERE r.ctid = ANY (array(SELECT f.place FROM front AS f WHERE f.old))
+        RETURNING r.delivery_id, r.expires_at
+    ), ended AS (
+        UPDATE deliveries AS d
+           SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = at
+          FROM gone AS g
+         WHERE d.delivery_id = g.delivery_id
+        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.message_id, d.retry_at, g.expires_at
+    ), forgotten AS (
+        DELETE FROM dedup_index AS k
+         USING gone AS g
+         WHERE k.delivery_id = g.delivery_id AND k.state = 'in_flight'
+    ), told AS (
+        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
+        SELECT e.workspace_id, rupor_expire_heads.at, 'expired', e.message_id, e.delivery_id, e.channel_id,
+               jsonb_build_object('expired_at', rupor_micros(e.expires_at))
+          FROM ended AS e
+         ORDER BY e.delivery_id
+    )
+    UPDATE lane_heads AS h
+       SET n_queued = h.n_queued - c.queued, n_retry = h.n_retry - c.retry, n_dead = h.n_dead + c.queued + c.retry
+      FROM (SELECT e.lane_id, count(*) FILTER (WHERE e.retry_at IS NULL) AS queued,
+                   count(*) FILTER (WHERE e.retry_at IS NOT NULL) AS retry
+              FROM ended AS e
+             GROUP BY e.lane_id) AS c
+     WHERE h.lane_id = c.lane_id;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_expired(ws bigint, at timestamp with time zone, at_most integer)
+ RETURNS SETOF inflight
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT i.*
+      FROM inflight AS i
+     WHERE i.lease_until <= at AND (ws IS NULL OR i.workspace_id = ws)
+     ORDER BY i.lease_until, i.delivery_id
+     LIMIT at_most
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_failure(error jsonb, category text)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    e jsonb := CASE WHEN jsonb_typeof(error -> 'error') = 'object' THEN error -> 'error' ELSE error END;
+BEGIN
+    IF e IS NULL OR jsonb_typeof(e) <> 'object' THEN
+        RAISE EXCEPTION 'error: a JSON object {"category","scope","code","retry_after_ms"?,"message"} is needed'
+            USING ERRCODE = 'RU004';
+    END IF;
+    e := '{"category": "TRANSIENT", "scope": "delivery", "code": "error", "message": "", "raw": null, "certainty": "not_sent"}' || e;
+    IF category IS NOT NULL THEN
+        e := e || jsonb_build_object('category', category);
+    END IF;
+    IF e ->> 'category' NOT IN ('TRANSIENT', 'PERMANENT') OR e ->> 'scope' NOT IN ('delivery', 'channel', 'platform')
+       OR e ->> 'certainty' NOT IN ('not_sent', 'unknown')
+       OR coalesce(jsonb_typeof(e -> 'retry_after_ms'), 'null') NOT IN ('number', 'null') THEN
+        RAISE EXCEPTION 'error: category is TRANSIENT or PERMANENT, scope delivery, channel or platform, certainty not_sent or unknown, retry_after_ms a number'
+            USING ERRCODE = 'RU004';
+    END IF;
+    IF char_length(e ->> 'message') > 500 THEN
+        e := e || jsonb_build_object('message', left(e ->> 'message', 500));
+    END IF;
+    IF octet_length((e -> 'raw')::text) > 4000 THEN
+        e := e || '{"raw": null}';
+    END IF;
+    RETURN e;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_finish(ws bigint, id bigint, token uuid, account bigint, lane bigint, item jsonb, at timestamp with time zone, OUT result text, OUT status text, OUT lane_id bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    held     inflight;
+    failure  jsonb;
+    ending   text;
+    chance   integer := coalesce((item ->> 'chance')::integer, floor(random() * 1000000)::integer);
+BEGIN
+    IF item -> 'released' = 'true' THEN
+        ending := 'released';
+    ELSIF item -> 'ok' = 'true' THEN
+        ending := 'sent';
+    ELSIF item -> 'ok' = 'false' THEN
+        ending := 'failed';
+        failure := rupor_failure(item -> 'error', NULL);
+    ELSE
+        RAISE EXCEPTION 'delivery %: an outcome says "ok": true, "ok": false or "released": true', id USING ERRCODE = 'RU004';
+    END IF;
+    SELECT i.* INTO held
+      FROM inflight AS i
+     WHERE i.account_id = account AND i.lane_id = lane AND i.delivery_id = id AND i.workspace_id = ws AND i.claim_token = token;
+    lane_id := held.lane_id;
+    IF held.lease_until > at THEN
+        result := 'done';
+        status := rupor_end_claim(held, ending, failure, item ->> 'provider_message_id', rupor_time(item -> 'sent_at'),
+                                  rupor_time(item -> 'retry_at'), chance, at);
+        RETURN;
+    END IF;
+    IF held.delivery_id IS NOT NULL THEN
+        -- Nobody noticed yet that the lease is over: it ends now, and what we bring comes too late.
+        PERFORM rupor_end_lease(held, at);
+    END IF;
+    SELECT l.result, l.status, coalesce(l.lane_id, rupor_finish.lane_id) INTO result, status, lane_id
+      FROM rupor_too_late(ws, id, token, ending, item ->> 'provider_message_id', at) AS l;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_fit_group(wanted_group bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE rate_groups AS g
+       SET interval_us = rupor_interval_us(s.rate), burst = coalesce(s.burst, 1)
+      FROM (SELECT min(rate) AS rate, min(burst) AS burst
+              FROM (SELECT rate, burst FROM accounts WHERE group_id = wanted_group
+                    UNION ALL
+                    SELECT rate, burst FROM platform_limits WHERE group_id = wanted_group) AS everybody) AS s
+     WHERE g.group_id = wanted_group;
+    PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h
+                                          WHERE h.group_id = wanted_group ORDER BY h.account_id));
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_guard(workspace_id bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    mine   bigint := rupor_workspace();
+    caller name   := CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END;
+BEGIN
+    IF mine IS NOT NULL AND workspace_id IS DISTINCT FROM mine THEN
+        RAISE EXCEPTION 'workspace %: this session is set to workspace %', coalesce(workspace_id::text, '(all)'), mine
+            USING ERRCODE = 'insufficient_privilege';
+    ELSIF mine IS NULL AND NOT rupor_may_span(caller) THEN
+        RAISE EXCEPTION 'workspace: not set for this session'
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Run SET rupor.workspace = ''ID'' first.';
+    END IF;
+    PERFORM set_config('rupor.span', 'on', true);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_healthy(lane_ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF coalesce(cardinality(lane_ids), 0) = 0 THEN
+        RETURN;
+    END IF;
+    UPDATE channels AS c
+       SET error_streak = 0
+      FROM unnest(lane_ids) AS l (lane_id)
+      JOIN lane_heads AS h ON h.lane_id = l.lane_id
+     WHERE c.channel_id = h.channel_id AND c.error_streak <> 0;
+    UPDATE rate_groups AS g
+       SET trouble_streak = 0
+      FROM (SELECT DISTINCT a.group_id
+              FROM unnest(lane_ids) AS l (lane_id)
+              JOIN lane_heads AS h ON h.lane_id = l.lane_id
+              JOIN account_heads AS a ON a.account_id = h.account_id) AS s
+     WHERE g.group_id = s.group_id AND g.trouble_streak <> 0;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_interval_us(rate double precision)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$ SELECT CASE WHEN rate > 0 THEN ceil(1000000.0 / rate)::bigint ELSE 0 END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_is_flood(failure jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT coalesce(failure ->> 'category' = 'TRANSIENT' AND failure ->> 'scope' <> 'delivery'
+                    AND failure ->> 'certainty' = 'not_sent' AND failure ->> 'retry_after_ms' IS NOT NULL, false)
+$function$
+;
+
+CREATE OR REPLACE PROCEDURE public.rupor_isolate(IN target regclass)
+ LANGUAGE plpgsql
+AS $procedure$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', target);
+    EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', target);
+    EXECUTE format('CREATE POLICY own_workspace ON %s USING (workspace_id = rupor_workspace())', target);
+    EXECUTE format('CREATE POLICY owner_spans ON %s TO CURRENT_USER USING (rupor_spans())', target);
+END $procedure$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_known_message(ws bigint, item jsonb, hash text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    found_id   bigint;
+    found_hash text;
+    n          integer;
+BEGIN
+    SELECT min(f.message_id), min(f.request_hash), count(*) INTO found_id, found_hash, n
+      FROM (SELECT m.message_id, m.request_hash FROM messages AS m
+             WHERE m.workspace_id = ws AND m.source = item ->> 'source' AND m.origin_id = item ->> 'origin_id'
+            UNION
+            SELECT m.message_id, m.request_hash FROM messages AS m
+             WHERE m.workspace_id = ws AND m.idempotency_key = item ->> 'idempotency_key') AS f;
+    IF n = 0 THEN
+        RAISE EXCEPTION 'enqueue: a message of the same key vanished' USING ERRCODE = 'serialization_failure';
+    ELSIF n > 1 OR found_hash <> hash THEN
+        RAISE EXCEPTION 'key % was used before with another body',
+            coalesce(item ->> 'idempotency_key', concat(item ->> 'source', '/', item ->> 'origin_id'))
+            USING ERRCODE = 'RU002',
+                  DETAIL = coalesce(item ->> 'idempotency_key', concat(item ->> 'source', '/', item ->> 'origin_id'));
+    END IF;
+    RETURN found_id;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_limit_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    changed bigint := coalesce(NEW.group_id, OLD.group_id);
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    PERFORM rupor_lock_groups(ARRAY[changed]);
+    PERFORM rupor_fit_group(changed);
+    RETURN NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_lock_accounts(account_ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM FROM rate_groups AS g
+      WHERE g.group_id IN (SELECT h.group_id FROM account_heads AS h WHERE h.account_id = ANY (account_ids))
+      ORDER BY g.group_id
+        FOR NO KEY UPDATE;
+    PERFORM FROM account_heads AS h
+      WHERE h.account_id = ANY (account_ids)
+      ORDER BY h.account_id
+        FOR NO KEY UPDATE;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_lock_groups(group_ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM FROM rate_groups AS g WHERE g.group_id = ANY (group_ids) ORDER BY g.group_id FOR NO KEY UPDATE;
+    PERFORM FROM account_heads AS h WHERE h.group_id = ANY (group_ids) ORDER BY h.account_id FOR NO KEY UPDATE;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_may_span(caller name)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT caller = current_user
+        OR EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = caller AND r.rolsuper)
+        OR EXISTS (SELECT FROM pg_roles AS d WHERE d.rolname = 'rupor_dispatcher' AND pg_has_role(caller, d.oid, 'USAGE'))
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_merge_parts(parts jsonb, done jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT jsonb_agg(coalesce(done -> n::text, parts -> n, 'null') ORDER BY n)
+      FROM generate_series(0, greatest(jsonb_array_length(parts) - 1,
+                                       (SELECT max(k::integer) FROM jsonb_object_keys(done) AS k))) AS n
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_micros(at timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$ SELECT (extract(epoch FROM at) * 1000000)::bigint $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_move_accounts(account_ids bigint[], served boolean[], runs integer[], at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE account_heads AS h
+       SET next_at = n.next_at, served_at = n.served_at, urgent_run = coalesce(n.run, h.urgent_run)
+      FROM (SELECT a.account_id, w.run, s.served_at,
+                   CASE WHEN a.open AND least(urgent.next_at, bulk.next_at) < 'infinity'
+                         AND (SELECT count(*) FROM inflight AS i WHERE i.account_id = a.account_id) < a.max_parallel
+                        THEN greatest(least(urgent.next_at, bulk.next_at), g.cooldown_until, s.served_at,
+                                      g.next_slot - rupor_span((g.burst - 1) * g.interval_us))
+                        ELSE 'infinity' END AS next_at
+              FROM unnest(account_ids, served, runs) AS w (account_id, served, run)
+              JOIN account_heads AS a ON a.account_id = w.account_id
+              JOIN rate_groups AS g ON g.group_id = a.group_id
+             CROSS JOIN LATERAL (SELECT CASE WHEN w.served THEN at ELSE a.served_at END AS served_at) AS s
+              LEFT JOIN LATERAL (SELECT l.next_at FROM lane_heads AS l
+                                  WHERE l.account_id = a.account_id AND l.head_priority = 0
+                                  ORDER BY l.next_at LIMIT 1) AS urgent ON true
+              LEFT JOIN LATERAL (SELECT l.next_at FROM lane_heads AS l
+                                  WHERE l.account_id = a.account_id AND l.head_priority = 1
+                                  ORDER BY l.next_at LIMIT 1) AS bulk ON true) AS n
+     WHERE h.account_id = n.account_id
+       AND (h.next_at <> n.next_at OR h.served_at <> n.served_at OR h.urgent_run <> n.run);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_move_lanes(m rupor_moves, at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE lane_heads AS h
+       SET next_at = n.next_at, head_priority = n.head_priority, served_at = n.served_at, next_slot = n.next_slot,
+           urgent_run = coalesce(n.run, h.urgent_run),
+           n_queued = h.n_queued + coalesce(n.queued, 0), n_retry = h.n_retry + coalesce(n.retry, 0),
+           n_sending = h.n_sending + coalesce(n.sending, 0), n_sent = h.n_sent + coalesce(n.sent, 0),
+           n_deduped = h.n_deduped + coalesce(n.deduped, 0), n_failed = h.n_failed + coalesce(n.failed, 0),
+           n_dead = h.n_dead + coalesce(n.dead, 0)
+      FROM (SELECT w.*, s.served_at, s.next_slot,
+                   coalesce(first.priority, 0) AS head_priority,
+                   CASE WHEN l.open AND first.run_at IS NOT NULL
+                         AND (SELECT count(*) FROM inflight AS i
+                               WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id) < l.max_parallel
+                        THEN greatest(first.run_at, l.blocked_until, l.closed_until, s.next_slot, s.served_at)
+                        ELSE 'infinity' END AS next_at
+              FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run)
+                   AS w (lane_id, queued, retry, sending, sent, deduped, failed, dead, slot_at, run)
+              JOIN lane_heads AS l ON l.lane_id = w.lane_id
+             -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
+             CROSS JOIN LATERAL (SELECT CASE WHEN w.slot_at IS NULL THEN l.served_at ELSE at END AS served_at,
+                                        coalesce(w.slot_at + rupor_span(l.interval_us), l.next_slot) AS next_slot) AS s
+              LEFT JOIN LATERAL (SELECT r.priority, r.run_at
+                                   FROM ready AS r
+                                  WHERE r.lane_id = l.lane_id
+                                  ORDER BY r.priority, r.position, r.delivery_id
+                                  LIMIT 1) AS first ON true) AS n
+     WHERE h.lane_id = n.lane_id
+       -- what was only looked at, and stands as it stood, is not written
+       AND (h.next_at <> n.next_at OR h.head_priority <> n.head_priority OR n.slot_at IS NOT NULL
+            OR coalesce(n.queued, 0) <> 0 OR coalesce(n.retry, 0) <> 0 OR coalesce(n.sending, 0) <> 0
+            OR coalesce(n.deduped, 0) <> 0);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_now()
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+AS $function$ SELECT clock_timestamp() $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_offers(accounts bigint[], shares integer[], at timestamp with time zone)
+ RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean, nth bigint, due boolean, place tid, priority integer, "position" bigint, delivery_id bigint, run_at timestamp with time zone, expires_at timestamp with time zone, suspect boolean, retried boolean)
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
+           rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed,
+           r.nth, r.due, r.place, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, r.retried
+      FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
+      JOIN account_heads AS h ON h.account_id = o.account_id
+      JOIN rate_groups AS g ON g.group_id = h.group_id
+     CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*)))::integer AS n
+                           FROM inflight AS i
+                          WHERE i.account_id = h.account_id) AS room
+     CROSS JOIN LATERAL (
+           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed,
+                  -- after nine urgent rows in a row one bulk lane comes first
+                  CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
+                  least(d.max_parallel - (SELECT count(*) FROM inflight AS i
+                                           WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
+                        ceil(room.n::numeric / count(*) OVER ()))::integer AS room
+             FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
+                           EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
+                      FROM lane_heads AS u
+                     WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= at
+                     ORDER BY u.next_at, u.lane_id
+                     -- a few more than could be used: some may have nothing to give
+                     LIMIT room.n + 8)
+                   UNION ALL
+                   (SELECT b.lane_id, b.next_at, b.interval_us, b.next_slot, b.urgent_run, b.max_parallel, b.head_priority,
+                           false, row_number() OVER (ORDER BY b.next_at, b.lane_id)
+                      FROM lane_heads AS b
+                     WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
+                     ORDER BY b.next_at, b.lane_id
+                     LIMIT room.n + 8)) AS d) AS l
+      LEFT JOIN LATERAL (
+           SELECT row_number() OVER w AS nth, bool_and(q.run_at <= at) OVER w AS due,
+                  q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect, q.retried
+             FROM ready AS q
+            WHERE q.lane_id = l.lane_id
+           WINDOW w AS (ORDER BY q.priority, q.position, q.delivery_id)
+            ORDER BY q.priority, q.position, q.delivery_id
+            LIMIT greatest(0, l.room)) AS r ON true
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_put_deliveries(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_account bigint[], d_lane bigint[], d_ordered boolean[], d_free boolean[], early boolean)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    WITH put AS (
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, priority, status,
+                                reason, run_at, position, expires_at, idempotency_key, queued_at, ended_at)
+        SELECT d.delivery_id, ws, d.lane_id, d.account_id, d.channel_id, m_id[d.ord],
+               CASE items -> (d.ord - 1) ->> 'priority' WHEN 'bulk' THEN 1 ELSE 0 END,
+               CASE WHEN d.free THEN 'queued' ELSE 'deduped' END,
+               CASE WHEN NOT d.free THEN 'duplicate' END,
+               CASE WHEN d.free THEN due.run_at END,
+               CASE WHEN NOT d.free THEN NULL WHEN d.ordered THEN d.delivery_id ELSE rupor_micros(due.run_at) END,
+               at + rupor_span(c.max_age_us), concat('d', d.delivery_id), at, CASE WHEN NOT d.free THEN at END
+          FROM unnest(d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free)
+               AS d (delivery_id, ord, channel_id, account_id, lane_id, ordered, free)
+          JOIN channels AS c ON c.channel_id = d.channel_id
+         CROSS JOIN LATERAL (SELECT greatest(at, rupor_time(items -> (d.ord - 1) -> 'run_at')) AS run_at) AS due
+         WHERE CASE WHEN early THEN d.free
+                    ELSE NOT EXISTS (SELECT FROM deliveries AS there WHERE there.delivery_id = d.delivery_id) END
+         ORDER BY d.delivery_id
+        RETURNING delivery_id, lane_id, priority, position, run_at, expires_at
+    )
+    INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at, expires_at)
+    SELECT p.lane_id, p.priority, p.position, p.delivery_id, ws, p.run_at, p.expires_at
+      FROM put AS p
+     WHERE p.run_at IS NOT NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_refresh_accounts(account_ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM rupor_move_accounts(account_ids, NULL, NULL, NULL);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_refresh_lanes(lane_ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    m rupor_moves;
+BEGIN
+    m.lane_id := lane_ids;
+    PERFORM rupor_move_lanes(m, NULL);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_refuse_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RAISE EXCEPTION 'events: append only' USING ERRCODE = 'check_violation';
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_refuse_transition()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RAISE EXCEPTION 'delivery %: illegal transition % → %', OLD.delivery_id, OLD.status, NEW.status
+        USING ERRCODE = 'check_violation',
+              HINT = 'Use the functions: claim_deliveries, mark_sent, schedule_retry, fail_permanent, requeue_deliveries.';
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_reposition(lane bigint, ordered boolean)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE deliveries AS d
+       SET position = CASE WHEN ordered THEN d.delivery_id ELSE rupor_micros(d.run_at) END
+      FROM ready AS r
+     WHERE r.lane_id = lane AND d.delivery_id = r.delivery_id;
+    UPDATE ready
+       SET position = CASE WHEN ordered THEN delivery_id ELSE rupor_micros(run_at) END
+     WHERE lane_id = lane;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_require_targets(ws bigint, items jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    missing bigint;
+BEGIN
+    SELECT wanted.channel_id INTO missing
+      FROM (SELECT DISTINCT e::bigint AS channel_id
+              FROM jsonb_array_elements(items) AS i
+             CROSS JOIN LATERAL jsonb_array_elements_text(i -> 'channels') AS e) AS wanted
+      LEFT JOIN channels AS c
+        ON c.workspace_id = ws AND c.channel_id = wanted.channel_id AND c.removed_at IS NULL
+     WHERE c.channel_id IS NULL
+     ORDER BY wanted.channel_id
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'channel % is not known in this workspace', missing
+            USING ERRCODE = 'RU001', DETAIL = 'channel', HINT = missing::text;
+    END IF;
+    SELECT wanted.case_id INTO missing
+      FROM (SELECT DISTINCT (i ->> 'case_id')::bigint AS case_id
+              FROM jsonb_array_elements(items) AS i
+             WHERE i ->> 'case_id' IS NOT NULL) AS wanted
+     WHERE NOT EXISTS (SELECT FROM cases AS c WHERE c.workspace_id = ws AND c.case_id = wanted.case_id)
+     ORDER BY wanted.case_id
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'case % is not known in this workspace', missing
+            USING ERRCODE = 'RU001', DETAIL = 'case', HINT = missing::text;
+    END IF;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_settle(s rupor_settlement, policy text, channel_id bigint, error_streak integer, flood_channel bigint, flood_until timestamp with time zone, trouble_streak integer, ending text, failure jsonb, at timestamp with time zone, chance integer)
+ RETURNS rupor_settlement
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    wait_us  bigint := least(rupor_wait_us(failure), 86400000000);
+    scope    text   := failure ->> 'scope';
+    until    timestamptz;
+    cooldown bigint;
+BEGIN
+    s.status := 'retry'; s.run_at := NULL; s.reason := NULL;
+    s.channel_effect := 'none'; s.account_effect := 'none';
+    s.error_streak := error_streak; s.disable := false;
+    IF ending = 'sent' THEN
+        s.status := 'sent'; s.channel_effect := 'healthy'; s.account_effect := 'healthy';
+    ELSIF ending = 'released' THEN
+        s.reason := 'released'; s.run_at := at;
+    ELSIF ending = 'lost' THEN
+        -- Nothing was sent, but the row may be what kills.
+        s.lost_claims := s.lost_claims + 1;
+        IF s.lost_claims >= 3 THEN
+            s.status := 'dead'; s.reason := 'poison';
+        ELSE
+            s.reason := 'lease_expired'; s.run_at := at;
+        END IF;
+    ELSIF ending = 'unknown' OR (failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown') THEN
+        s.unknowns := s.unknowns + 1;
+        s.charged := s.charged + 1;
+        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > 1) THEN
+            s.status := 'dead'; s.reason := 'outcome_unknown';
+        ELSIF s.charged >= 5 THEN
+            s.status := 'dead'; s.reason := 'attempts_exhausted';
+        ELSE
+            s.reason := CASE ending WHEN 'unknown' THEN 'lease_expired' ELSE 'outcome_unknown' END;
+            s.run_at := at + rupor_span(greatest(rupor_backoff_us(s.charged, chance), wait_us));
+        END IF;
+        IF ending = 'failed' AND scope = 'platform' THEN
+            s.account_effect := 'cooldown';
+        END IF;
+    ELSIF failure ->> 'category' = 'PERMANENT' THEN
+        IF scope = 'platform' THEN
+            -- One revoked token must not kill a backlog: the row waits for the account, uncharged.
+            s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'pause';
+        ELSE
+            s.status := 'failed_permanent'; s.reason := 'refused';
+            IF scope = 'channel' THEN
+                s.channel_effect := 'strike';
+                s.error_streak := error_streak + 1;
+                s.channel_until := at + rupor_span(rupor_doubled(600000000, error_streak, 86400000000));
+                s.disable := s.error_streak >= 3;
+            END IF;
+        END IF;
+    ELSIF scope = 'delivery' THEN
+        IF failure ->> 'code' = 'attachment.not.ready' AND s.not_ready_waits < 23 THEN
+            s.not_ready_waits := s.not_ready_waits + 1;
+            s.reason := 'not_ready';
+            s.run_at := at + rupor_span(greatest(rupor_doubled(2000000, s.not_ready_waits - 1, 30000000), wait_us));
+        ELSE
+            s.charged := s.charged + 1;
+            IF s.charged >= 5 THEN
+                s.status := 'dead'; s.reason := 'attempts_exhausted';
+            ELSE
+                s.reason := 'failed';
+                s.run_at := at + rupor_span(greatest(rupor_backoff_us(s.charged, chance), wait_us));
+            END IF;
+        END IF;
+    ELSIF rupor_is_flood(failure) THEN
+        until := at + rupor_span(wait_us);
+        s.flood_waits := s.flood_waits + 1;
+        s.flood_since := coalesce(s.flood_since, at);
+        IF s.flood_waits >= 50 OR at - s.flood_since >= interval '24 hours' THEN
+            s.status := 'dead'; s.reason := 'flood_cap';
+        ELSE
+            s.reason := 'flood'; s.run_at := until;
+        END IF;
+        s.account_effect := 'cooldown'; s.account_until := until;
+        IF scope = 'channel' AND channel_id IS NOT NULL THEN
+            s.channel_effect := 'pause'; s.channel_until := until;
+            -- A second chat that floods while the first still waits: it is the account that is too fast.
+            IF NOT coalesce(flood_channel <> channel_id AND flood_until > at, false) THEN
+                s.account_effect := 'flood';
+            END IF;
+        END IF;
+        RETURN s;
+    ELSIF scope = 'channel' THEN
+        until := at + interval '30 seconds';
+        s.reason := 'failed'; s.run_at := until;
+        s.channel_effect := 'pause'; s.channel_until := until;
+    ELSE
+        s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'cooldown';
+    END IF;
+    IF s.account_effect = 'cooldown' THEN
+        cooldown := rupor_doubled(2000000, trouble_streak, 60000000);
+        s.account_until := at + rupor_span(greatest(cooldown, wait_us));
+    END IF;
+    RETURN s;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_span(micros bigint)
+ RETURNS interval
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$ SELECT micros * interval '1 microsecond' $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_spans()
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$ SELECT coalesce(current_setting('rupor.span', true), '') = 'on' $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_take_keys(ws bigint, at timestamp with time zone, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_key text[], d_free boolean[])
+ RETURNS boolean[]
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    taken  bigint[];
+    n_met  integer;
+    n_seen integer;
+BEGIN
+    WITH met AS MATERIALIZED (
+        SELECT d.delivery_id, d.channel_id, c.dedup AS mode, m.hash_version AS version, d.key,
+               CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, m.origin,
+               at - rupor_span(c.dedup_ttl_us) AS free_before
+          FROM unnest(d_id, d_ord, d_channel, d_key, d_free) AS d (delivery_id, ord, channel_id, key, free)
+         CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
+          JOIN channels AS c ON c.channel_id = d.channel_id
+         WHERE NOT d.free
+    ), first AS (
+        SELECT DISTINCT ON (channel_id, mode, version, key, kind)
+               met.*, count(*) OVER (PARTITION BY channel_id, mode, version, key, kind) AS n
+          FROM met
+         ORDER BY channel_id, mode, version, key, kind, delivery_id
+    ), moved AS (
+        UPDATE dedup_index AS k
+           SET state = CASE WHEN again.yes THEN 'in_flight' ELSE k.state END,
+               delivery_id = CASE WHEN again.yes THEN f.delivery_id ELSE k.delivery_id END,
+               first_origin = CASE WHEN again.yes THEN f.origin ELSE k.first_origin END,
+               provider_message_id = CASE WHEN again.yes THEN NULL ELSE k.provider_message_id END,
+               first_sent_at = CASE WHEN again.yes THEN NULL ELSE k.first_sent_at END,
+               sent_at = CASE WHEN again.yes THEN NULL ELSE k.sent_at END,
+               count = CASE WHEN again.yes THEN f.n ELSE k.count + f.n END,
+               last_seen_at = at
+          FROM first AS f
+         CROSS JOIN LATERAL (SELECT o.state = 'sent' AND o.sent_at <= f.free_before AS yes
+                               FROM dedup_index AS o
+                              WHERE o.workspace_id = ws AND o.channel_id = f.channel_id AND o.mode = f.mode
+                                AND o.version = f.version AND o.key = f.key AND o.kind = f.kind) AS again
+         WHERE k.workspace_id = ws AND k.channel_id = f.channel_id AND k.mode = f.mode AND k.version = f.version
+           AND k.key = f.key AND k.kind = f.kind
+        RETURNING k.delivery_id
+    )
+    SELECT (SELECT array_agg(moved.delivery_id) FROM moved), (SELECT count(*) FROM first), (SELECT count(*) FROM moved)
+      INTO taken, n_met, n_seen;
+    IF n_seen < n_met THEN
+        -- Its owner failed in this very moment and gave the key back: start over.
+        RAISE EXCEPTION 'enqueue: a key became free while we looked' USING ERRCODE = 'serialization_failure';
+    END IF;
+    RETURN array(SELECT d.free OR d.taken FROM unnest(d_free, rupor_among(d_id, taken)) AS d (free, taken));
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_tell_enqueued(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], m_made boolean[], d_id bigint[], d_ord integer[], d_channel bigint[], d_free boolean[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
+    SELECT ws, rupor_tell_enqueued.at, e.name, m_id[e.ord], e.delivery_id, e.channel_id, e.detail
+      FROM (SELECT d.ord, d.channel_id, 0 AS last, 'deduped' AS name, d.delivery_id, '{}'::jsonb AS detail
+              FROM unnest(d_id, d_ord, d_channel, d_free) AS d (delivery_id, ord, channel_id, free)
+             WHERE NOT d.free
+            UNION ALL
+            SELECT w.ord, c.channel_id, 0, 'ingest_skipped', NULL,
+                   '{"why": "the channel is disabled by an operator"}'
+              FROM unnest(m_made) WITH ORDINALITY AS w (made, ord)
+             CROSS JOIN LATERAL (SELECT DISTINCT e::bigint AS channel_id
+                                   FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS e) AS wanted
+              JOIN channels AS c ON c.workspace_id = ws AND c.channel_id = wanted.channel_id
+             WHERE w.made AND c.disabled_by = 'operator'
+            UNION ALL
+            SELECT n.ord, NULL, 1, 'enqueued', NULL,
+                   jsonb_build_object('deliveries', count(n.free), 'deduped', count(*) FILTER (WHERE NOT n.free))
+              FROM (SELECT w.ord, NULL::boolean AS free FROM unnest(m_made) WITH ORDINALITY AS w (made, ord) WHERE w.made
+                    UNION ALL
+                    SELECT d.ord, d.free FROM unnest(d_ord, d_free) AS d (ord, free)) AS n
+             GROUP BY n.ord) AS e
+     ORDER BY e.ord, e.last, e.channel_id;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_time(value jsonb)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT CASE
+        WHEN value IS NULL OR value = 'null' THEN NULL
+        WHEN jsonb_typeof(value) = 'number' AND value::text::numeric >= 9223372036854775807 THEN 'infinity'
+        WHEN jsonb_typeof(value) = 'number' THEN 'epoch'::timestamptz + rupor_span(value::text::numeric::bigint)
+        ELSE (value #>> '{}')::timestamptz END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_too_late(ws bigint, id bigint, token uuid, ending text, provider_id text, at timestamp with time zone, OUT result text, OUT status text, OUT lane_id bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    tried   record;
+    d       deliveries;
+    adopted boolean;
+BEGIN
+    result := 'lost_claim';
+    SELECT a.attempt, a.outcome INTO tried
+      FROM attempts AS a
+     WHERE a.delivery_id = id AND a.workspace_id = ws AND a.claim_token = token;
+    SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = id AND x.workspace_id = ws;
+    IF tried.outcome IS NULL OR d.delivery_id IS NULL THEN
+        RETURN;
+    ELSIF tried.outcome <> 'lease_expired' THEN
+        result := 'repeated'; status := d.status;
+        RETURN;
+    ELSIF ending <> 'sent' THEN
+        RETURN;
+    END IF;
+    adopted := d.status = 'retry' AND d.attempt = tried.attempt;
+    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
+    VALUES (ws, at, 'late_success', d.message_id, id, d.channel_id,
+            jsonb_build_object('adopted', adopted, 'provider_message_id', provider_id));
+    IF NOT adopted THEN
+        RETURN;
+    END IF;
+    DELETE FROM ready AS r
+     WHERE r.lane_id = d.lane_id AND r.priority = d.priority AND r.position = d.position AND r.delivery_id = id;
+    UPDATE deliveries AS x
+       SET status = 'sending', claim_token = gen_random_uuid(), claim_seq = x.claim_seq + 1, attempt = x.attempt + 1,
+           run_at = NULL, position = NULL, lease_until = at, claimed_at = at, sending_at = at
+     WHERE x.delivery_id = id
+    RETURNING x.* INTO d;
+    UPDATE deliveries AS x
+       SET status = 'sent', reason = 'late_success', claim_token = NULL, lease_until = NULL, sent_at = at, ended_at = at,
+           provider_message_id = coalesce(provider_id, x.provider_message_id)
+     WHERE x.delivery_id = id;
+    INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, finished_at,
+                          outcome, provider_message_id)
+    VALUES (id, d.attempt, ws, d.claim_token, d.claim_seq, 'adopted', at, at, 'late_success', provider_id);
+    UPDATE dedup_index AS k
+       SET state = 'sent', sent_at = at, first_sent_at = coalesce(k.first_sent_at, at), provider_message_id = provider_id
+     WHERE k.delivery_id = id AND k.state = 'in_flight';
+    UPDATE lane_heads AS h SET n_retry = h.n_retry - 1, n_sent = h.n_sent + 1 WHERE h.lane_id = d.lane_id;
+    result := 'adopted'; status := 'sent'; lane_id := d.lane_id;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_wait_us(failure jsonb)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT (least(greatest(trunc((failure ->> 'retry_after_ms')::numeric), 0), 9000000000000) * 1000)::bigint
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_workspace()
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$ SELECT nullif(current_setting('rupor.workspace', true), '')::bigint $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_workspace_held()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    account_ids bigint[];
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    account_ids := array(SELECT h.account_id FROM account_heads AS h WHERE h.workspace_id = NEW.workspace_id);
+    PERFORM rupor_lock_accounts(account_ids);
+    UPDATE account_heads AS h
+       SET open = NOT (NEW.held OR a.paused)
+      FROM accounts AS a
+     WHERE h.account_id = ANY (account_ids) AND a.account_id = h.account_id;
+    PERFORM rupor_refresh_accounts(account_ids);
+    RETURN NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.schedule_retry(workspace_id bigint, delivery_id bigint, claim_token uuid, next_retry_at timestamp with time zone, error_json jsonb)
+ RETURNS text
+ LANGUAGE sql
+AS $function$
+    SELECT c.status
+      FROM commit_outcomes(jsonb_build_array(jsonb_build_object(
+               'workspace_id', workspace_id, 'delivery_id', delivery_id, 'claim_token', claim_token, 'ok', false,
+               'error', rupor_failure(error_json, 'TRANSIENT'), 'retry_at', next_retry_at))) AS c
+$function$
+;
+
+CREATE TRIGGER accounts_changed AFTER UPDATE ON public.accounts FOR EACH ROW WHEN ((((((old.group_id IS DISTINCT FROM new.group_id) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.burst IS DISTINCT FROM new.burst)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel)) OR (old.paused IS DISTINCT FROM new.paused))) EXECUTE FUNCTION rupor_account_changed();
+
+CREATE TRIGGER accounts_group BEFORE INSERT OR UPDATE OF platform, fingerprint, group_id ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_group();
+
+CREATE TRIGGER accounts_inserted AFTER INSERT ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_changed();
+
+CREATE TRIGGER channels_changed AFTER UPDATE ON public.channels FOR EACH ROW WHEN ((((((((old.workspace_id IS DISTINCT FROM new.workspace_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.enabled IS DISTINCT FROM new.enabled)) OR (old.removed_at IS DISTINCT FROM new.removed_at)) OR (old.paused_until IS DISTINCT FROM new.paused_until)) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel))) EXECUTE FUNCTION rupor_channel_changed();
+
+CREATE TRIGGER channels_inserted AFTER INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_changed();
+
+CREATE TRIGGER channels_platform BEFORE INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_platform();
+
+CREATE TRIGGER deliveries_transition BEFORE UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((old.status <> new.status) AND (NOT (((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'claimed'::text)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1)) AND (new.claim_seq = (old.claim_seq + 1))) OR ((old.status = 'claimed'::text) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1))) OR ((old.status = 'sending'::text) AND (new.status = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)))))) EXECUTE FUNCTION rupor_refuse_transition();
+
+CREATE TRIGGER events_append_only BEFORE UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION rupor_refuse_change();
+
+CREATE TRIGGER platform_limits_changed AFTER INSERT OR DELETE OR UPDATE ON public.platform_limits FOR EACH ROW EXECUTE FUNCTION rupor_limit_changed();
+
+CREATE TRIGGER workspaces_held AFTER UPDATE OF held ON public.workspaces FOR EACH ROW WHEN ((old.held <> new.held)) EXECUTE FUNCTION rupor_workspace_held();
+
+ALTER TABLE account_heads ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE accounts ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE attempts ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE bot_inbox ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE bot_logs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE bot_outbox ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE bot_rules ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE bot_state ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE campaigns ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE cases ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE channels ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE dedup_index ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE deliveries ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE events ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE inflight ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE ingest_runs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE ingress_receipts ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE lane_heads ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE media_blobs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE media_origin ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE messages ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE platform_limits ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE pull_cursors ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE pull_sources ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE rate_groups ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE ready ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE recipients ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE workspace_endpoints ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE workspaces ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY dispatcher_spans ON account_heads TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON account_heads TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON account_heads TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON accounts TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON accounts TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON accounts TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON attempts TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON attempts TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON attempts TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON bot_inbox TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON bot_inbox TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON bot_logs TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON bot_logs TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON bot_outbox TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON bot_outbox TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON bot_rules TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON bot_rules TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON bot_state TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON bot_state TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON campaigns TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON campaigns TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON cases TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON cases TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON channels TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON channels TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON channels TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON dedup_index TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON dedup_index TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON deliveries TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON deliveries TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON deliveries TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON events TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON events TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON events TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON inflight TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON inflight TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON ingest_runs TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON ingest_runs TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON ingress_receipts TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON ingress_receipts TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON lane_heads TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON lane_heads TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON lane_heads TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON media_blobs TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON media_blobs TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON media_blobs TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON media_origin TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON media_origin TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON media_origin TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON messages TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON messages TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON messages TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON platform_limits TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON platform_limits TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON pull_cursors TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON pull_cursors TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON pull_sources TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON pull_sources TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON rate_groups TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_accounts ON rate_groups FOR SELECT TO PUBLIC USING ((EXISTS ( SELECT
+   FROM accounts a
+  WHERE (a.group_id = rate_groups.group_id))));
+
+CREATE POLICY owner_spans ON rate_groups TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON ready TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON ready TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON recipients TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON recipients TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON recipients TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON workspace_endpoints TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON workspace_endpoints TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY dispatcher_spans ON workspaces TO rupor_dispatcher USING (true) WITH CHECK (true);
+
+CREATE POLICY own_workspace ON workspaces TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON workspaces TO CURRENT_USER USING (rupor_spans());
+
+GRANT EXECUTE ON FUNCTION cancel_deliveries(bigint,bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION claim_deliveries(bigint,text,integer,integer,boolean,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION close_channel_until(bigint,bigint,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION enqueue_messages_and_deliveries(bigint,jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION lock_account(bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION lock_channel(bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION recover_leases(bigint,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION remove_channel(bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION renew_leases(jsonb,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION requeue_deliveries(bigint,bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION resume_account(bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer) TO rupor_app;
+
+GRANT SELECT ON account_heads TO rupor_app;
+
+GRANT INSERT, SELECT ON accounts TO rupor_app;
+
+GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why, paused_at, api_base, proxy, extra_roots, settings) ON accounts TO rupor_app;
+
+GRANT SELECT ON attempts TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON bot_inbox TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON bot_logs TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON bot_outbox TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON bot_rules TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON bot_state TO rupor_app;
+
+GRANT INSERT, SELECT, UPDATE ON campaigns TO rupor_app;
+
+GRANT INSERT, SELECT, UPDATE ON cases TO rupor_app;
+
+GRANT INSERT, SELECT ON channels TO rupor_app;
+
+GRANT UPDATE (name, target, chat_kind, enabled, disabled_by, paused_until, paused_why, error_streak, rate, max_parallel, ambiguity, dedup, dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route, quiet_hours, time_zone, settings) ON channels TO rupor_app;
+
+GRANT SELECT (held, held_why) ON control TO rupor_app;
+
+GRANT SELECT ON dedup_index TO rupor_app;
+
+GRANT SELECT ON deliveries TO rupor_app;
+
+GRANT INSERT, SELECT ON events TO rupor_app;
+
+GRANT SELECT ON inflight TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON ingest_runs TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON ingress_receipts TO rupor_app;
+
+GRANT SELECT ON lane_heads TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON media_blobs TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON media_origin TO rupor_app;
+
+GRANT SELECT ON messages TO rupor_app;
+
+GRANT UPDATE (facts, facts_version, tags, case_id, skipped) ON messages TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON platform_limits TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON pull_cursors TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON pull_sources TO rupor_app;
+
+GRANT SELECT ON rate_groups TO rupor_app;
+
+GRANT SELECT ON ready TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON recipients TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON workspace_endpoints TO rupor_app;
+
+GRANT SELECT ON workspaces TO rupor_app;
+
+GRANT UPDATE (held) ON workspaces TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION claim_deliveries(bigint,text,integer,integer,boolean,bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION recover_leases(bigint,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION renew_leases(jsonb,bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer) TO rupor_dispatcher;
+
+GRANT SELECT ON account_heads TO rupor_dispatcher;
+
+GRANT SELECT ON accounts TO rupor_dispatcher;
+
+GRANT SELECT ON attempts TO rupor_dispatcher;
+
+GRANT SELECT ON channels TO rupor_dispatcher;
+
+GRANT SELECT, UPDATE ON control TO rupor_dispatcher;
+
+GRANT SELECT ON deliveries TO rupor_dispatcher;
+
+GRANT INSERT ON events TO rupor_dispatcher;
+
+GRANT SELECT ON lane_heads TO rupor_dispatcher;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON media_blobs TO rupor_dispatcher;
+
+GRANT SELECT ON media_origin TO rupor_dispatcher;
+
+GRANT SELECT ON messages TO rupor_dispatcher;
+
+GRANT SELECT ON rate_groups TO rupor_dispatcher;
+
+GRANT SELECT ON recipients TO rupor_dispatcher;
+
+GRANT INSERT, SELECT, UPDATE ON workspaces TO rupor_dispatcher;

@@ -181,7 +181,8 @@ BEGIN
                        claim_deliveries.run_id, at, m.slot_at, m.lease_until, CASE WHEN marks THEN NULL ELSE at END
                   FROM marked AS m
             )
-            SELECT m.* FROM marked AS m ORDER BY m.slot_at, m.delivery_id;
+            -- in the order they were dealt, which is the order of each lane
+            SELECT m.* FROM marked AS m ORDER BY array_position(t.id, m.delivery_id);
         END IF;
         IF cardinality(t.old) > 0 THEN
             PERFORM rupor_expire_heads(t.old, at);

@@ -309,6 +309,37 @@ BEGIN
      WHERE lane_id = lane;
 END $$;
 
+-- Whoever changes a channel or an account by hand calls these first in the same transaction: they take the queue's locks
+-- before the row's, as a commit does. Without them the change is still right, but may meet a commit half-way, and the
+-- server ends the deadlock by refusing one of the two. False: no such channel or account in this workspace.
+CREATE FUNCTION lock_channel(workspace_id bigint, channel_id bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    account bigint;
+BEGIN
+    PERFORM rupor_guard(lock_channel.workspace_id);
+    SELECT c.account_id INTO account
+      FROM channels AS c
+     WHERE c.workspace_id = lock_channel.workspace_id AND c.channel_id = lock_channel.channel_id;
+    PERFORM rupor_lock_accounts(ARRAY[account]);
+    RETURN account IS NOT NULL;
+END $$;
+
+CREATE FUNCTION lock_account(workspace_id bigint, account_id bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    grp bigint;
+BEGIN
+    PERFORM rupor_guard(lock_account.workspace_id);
+    SELECT a.group_id INTO grp
+      FROM accounts AS a
+     WHERE a.workspace_id = lock_account.workspace_id AND a.account_id = lock_account.account_id;
+    PERFORM rupor_lock_groups(ARRAY[grp]);
+    RETURN grp IS NOT NULL;
+END $$;
+
 -- Quiet hours: the lane stays shut until then. False: no such channel in this workspace.
 CREATE FUNCTION close_channel_until(workspace_id bigint, channel_id bigint, until timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -75,6 +75,7 @@ REVOKE ALL ON FUNCTION
     next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
+    lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
     retain_rows(bigint, interval, interval, interval, integer)
     FROM PUBLIC;
@@ -83,6 +84,7 @@ GRANT EXECUTE ON FUNCTION
     next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
+    lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
     retain_rows(bigint, interval, interval, interval, integer)
     TO rupor_app;

@@ -7,7 +7,7 @@ use domain::time::Timestamp;
 use secrecy::SecretString;
 
 use super::rows::Time;
-use super::{Again, As, Postgres, rows};
+use super::{Again, As, Postgres, Query, rows};
 use crate::config::{Account, AccountSettings, NewAccount, require_token};
 use crate::error::{Result, StoreError};
 
@@ -67,6 +67,8 @@ WITH found AS (
     SELECT $1, rupor_now(), 'account_paused', account_id, jsonb_build_object('why', $3::text) FROM changed
 )
 SELECT account_id FROM found";
+/// The queue's locks before the row's: the order in which a commit takes them.
+const LOCK: &str = "SELECT lock_account($1, $2)";
 const RESUME: &str = "SELECT resume_account($1, $2)";
 const RESERVE: &str = "SELECT reserve_slots($1, $2, $3)";
 
@@ -125,27 +127,26 @@ impl Postgres {
     ) -> Result<()> {
         settings.validate()?;
         let s = &settings;
-        let changed = self
-            .scoped(
-                workspace,
-                CHANGE_ACCOUNT,
-                &[
-                    &workspace.0,
-                    &id.0,
-                    &s.kind,
-                    &s.tier,
-                    &s.rate,
-                    &s.burst,
-                    &s.max_parallel,
-                    &s.retry_parallel,
-                    &s.api_base,
-                    &s.proxy,
-                    &s.extra_roots,
-                    &s.settings,
-                ],
-            )
-            .await?;
-        changed.ok_or_else(|| StoreError::unknown_account(id))?;
+        self.change_account_row(
+            workspace,
+            id,
+            CHANGE_ACCOUNT,
+            &[
+                &workspace.0,
+                &id.0,
+                &s.kind,
+                &s.tier,
+                &s.rate,
+                &s.burst,
+                &s.max_parallel,
+                &s.retry_parallel,
+                &s.api_base,
+                &s.proxy,
+                &s.extra_roots,
+                &s.settings,
+            ],
+        )
+        .await?;
         self.ring();
         Ok(())
     }
@@ -176,8 +177,7 @@ impl Postgres {
     }
 
     pub async fn pause_account(&self, workspace: WorkspaceId, id: AccountId, why: &str) -> Result<()> {
-        let found = self.scoped(workspace, PAUSE, &[&workspace.0, &id.0, &why]).await?;
-        found.map(drop).ok_or_else(|| StoreError::unknown_account(id))
+        self.change_account_row(workspace, id, PAUSE, &[&workspace.0, &id.0, &why]).await
     }
 
     pub async fn resume_account(&self, workspace: WorkspaceId, id: AccountId) -> Result<()> {
@@ -196,5 +196,18 @@ impl Postgres {
         let row = self.one(As::App(workspace), Again::Safe, RESERVE, &[&workspace.0, &id.0, &n]).await?;
         let slot: Option<Time> = row.get(0);
         slot.map(|Time(at)| at).ok_or_else(|| StoreError::unknown_account(id))
+    }
+
+    async fn change_account_row(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        sql: &'static str,
+        params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+    ) -> Result<()> {
+        let queries = [Query { sql: LOCK, params: &[&workspace.0, &id.0] }, Query { sql, params }];
+        let changed = self.run(As::App(workspace), Again::Never, &queries).await?;
+        let found = changed.last().is_some_and(|rows| !rows.is_empty());
+        if found { Ok(()) } else { Err(StoreError::unknown_account(id)) }
     }
 }

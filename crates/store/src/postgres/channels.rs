@@ -4,7 +4,7 @@ use domain::ids::{ChannelId, WorkspaceId};
 use domain::time::Timestamp;
 
 use super::rows::Time;
-use super::{Again, As, Postgres, rows};
+use super::{Again, As, Postgres, Query, rows};
 use crate::config::{Channel, ChannelSettings, DisabledBy, NewChannel};
 use crate::error::{Result, StoreError};
 
@@ -69,6 +69,8 @@ WITH changed AS (
 INSERT INTO events (workspace_id, at, name, channel_id, detail)
 SELECT $1, rupor_now(), 'channel_disabled', channel_id, jsonb_build_object('by', $3::text) FROM changed
 RETURNING event_id";
+/// The queue's locks before the row's: the order in which a commit takes them.
+const LOCK: &str = "SELECT lock_channel($1, $2)";
 const REMOVE: &str = "SELECT remove_channel($1, $2)";
 const CLOSE_UNTIL: &str = "SELECT close_channel_until($1, $2, $3)";
 
@@ -80,6 +82,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     PAUSE,
     RESUME,
     DISABLE,
+    LOCK,
     REMOVE,
     CLOSE_UNTIL,
 ];
@@ -135,7 +138,7 @@ impl Postgres {
     ) -> Result<()> {
         settings.validate()?;
         let s = &settings;
-        self.change(
+        self.change_channel_row(
             workspace,
             id,
             CHANGE_CHANNEL,
@@ -177,19 +180,20 @@ impl Postgres {
         until: Timestamp,
         why: &str,
     ) -> Result<()> {
-        self.change(workspace, id, PAUSE, &[&workspace.0, &id.0, &Time(until), &why, &until.0]).await?;
+        self.change_channel_row(workspace, id, PAUSE, &[&workspace.0, &id.0, &Time(until), &why, &until.0])
+            .await?;
         self.ring();
         Ok(())
     }
 
     pub async fn resume_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
-        self.change(workspace, id, RESUME, &[&workspace.0, &id.0]).await?;
+        self.change_channel_row(workspace, id, RESUME, &[&workspace.0, &id.0]).await?;
         self.ring();
         Ok(())
     }
 
     pub async fn disable_channel(&self, workspace: WorkspaceId, id: ChannelId, by: DisabledBy) -> Result<()> {
-        self.change(workspace, id, DISABLE, &[&workspace.0, &id.0, &by.as_str()]).await
+        self.change_channel_row(workspace, id, DISABLE, &[&workspace.0, &id.0, &by.as_str()]).await
     }
 
     pub async fn remove_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
@@ -210,15 +214,16 @@ impl Postgres {
         Ok(())
     }
 
-    async fn change(
+    async fn change_channel_row(
         &self,
         workspace: WorkspaceId,
         id: ChannelId,
         sql: &'static str,
         params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
     ) -> Result<()> {
-        let changed = self.scoped(workspace, sql, params).await?;
-        changed.map(drop).ok_or_else(|| StoreError::unknown_channel(id))
+        let queries = [Query { sql: LOCK, params: &[&workspace.0, &id.0] }, Query { sql, params }];
+        let changed = self.run(As::App(workspace), Again::Never, &queries).await?;
+        found(changed.last().is_some_and(|rows| !rows.is_empty()), id)
     }
 }
 

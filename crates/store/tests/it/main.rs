@@ -17,5 +17,4 @@ mod isolation;
 mod maintaining;
 mod model;
 mod pacing;
-mod plain;
 mod recovering;

@@ -84,6 +84,15 @@ impl World {
         World { ws, ..self.clone() }
     }
 
+    /// Where the database of a world on PostgreSQL is, for those who look at it from the side.
+    #[allow(dead_code, reason = "tests/postgres needs it")]
+    pub fn url(&self) -> String {
+        match &self.clock {
+            WorldClock::Hand(_) => panic!("a database in memory has no address"),
+            WorldClock::Database(scratch) => scratch.url(),
+        }
+    }
+
     pub async fn drop_database(self) {
         let World { store, clock, .. } = self;
         drop(store);

@@ -1,0 +1,23 @@
+//! What only PostgreSQL has: roles and row-level security, functions that any client may call, plans, migrations on a
+//! server, wires that are cut. The promises that both databases keep are in `tests/it`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[path = "../it/world.rs"]
+#[allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    reason = "the world of the contract suite; not all of it is needed here"
+)]
+mod world;
+
+mod migrations;
+mod plans;
+mod psql;
+mod roles;
+mod schema;
+mod settling;
+mod statements;
+mod storms;
+mod wires;

@@ -1,0 +1,117 @@
+//! Migrations on a server: once each, together, and through a crash.
+
+use store::*;
+
+use crate::world::*;
+
+/// An empty database of our own.
+pub(crate) struct Empty {
+    server: String,
+    name: String,
+    pub(crate) address: Address,
+}
+
+impl Empty {
+    pub(crate) async fn new() -> Empty {
+        let server =
+            std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
+        let name = format!("rupor_empty_{}", uuid::Uuid::new_v4().simple());
+        connect(&server).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        let address = Address::parse(&with_database(&server, &name)).unwrap();
+        Empty { server, name, address }
+    }
+
+    pub(crate) async fn client(&self) -> tokio_postgres::Client {
+        connect(&with_database(&self.server, &self.name)).await
+    }
+
+    async fn open(&self) -> std::result::Result<Store, String> {
+        let opened = Store::open(&self.address, Keyring::ephemeral([7; 32]), Clock::system()).await;
+        opened.map_err(|error| error.to_string())
+    }
+
+    pub(crate) async fn end(self) {
+        Scratch::drop_by_name(&self.server, &self.name).await;
+    }
+}
+
+#[tokio::test]
+async fn each_step_is_applied_once() {
+    let empty = Empty::new().await;
+    assert!(empty.open().await.unwrap_err().contains("run `rupor migrate`"));
+    assert_eq!(Store::migrate(&empty.address).await.unwrap(), [1, 2, 3, 4]);
+    assert_eq!(Store::migrate(&empty.address).await.unwrap(), [0; 0]);
+    drop(empty.open().await.unwrap());
+    empty.end().await;
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_ours_is_refused() {
+    let empty = Empty::new().await;
+    Store::migrate(&empty.address).await.unwrap();
+    let client = empty.client().await;
+    client.batch_execute("UPDATE schema_migrations SET checksum = 'другая' WHERE version = 2").await.unwrap();
+    assert!(empty.open().await.unwrap_err().contains("was changed after it was applied"));
+    let drift = Store::migrate(&empty.address).await.unwrap_err();
+    assert!(matches!(drift, StoreError::Schema(SchemaError::Drift { version: 2, .. })), "{drift}");
+    client
+        .batch_execute("INSERT INTO schema_migrations (version, name, checksum) VALUES (999, 'завтра', '')")
+        .await
+        .unwrap();
+    let newer = Store::migrate(&empty.address).await.unwrap_err();
+    assert!(matches!(newer, StoreError::Schema(SchemaError::Newer { found: 999, .. })), "{newer}");
+    assert!(empty.open().await.unwrap_err().contains("install the newer rupor"));
+    empty.end().await;
+}
+
+#[tokio::test]
+async fn two_migrators_at_once_apply_each_step_once() {
+    let empty = Empty::new().await;
+    let mut migrators = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let address = empty.address.clone();
+        migrators.spawn(async move { Store::migrate(&address).await.unwrap() });
+    }
+    let mut applied: Vec<i32> = migrators.join_all().await.into_iter().flatten().collect();
+    applied.sort_unstable();
+    assert_eq!(applied, [1, 2, 3, 4]);
+    empty.end().await;
+}
+
+#[tokio::test]
+async fn a_step_that_fails_is_undone_and_goes_on_when_the_cause_is_gone() {
+    let empty = Empty::new().await;
+    let client = empty.client().await;
+    client.batch_execute("CREATE TABLE inflight (чужая integer)").await.unwrap();
+    let failed = Store::migrate(&empty.address).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Schema(SchemaError::Failed { version: 2, .. })), "{failed}");
+    let half = client.query("SELECT 1 FROM pg_class WHERE relname = 'deliveries'", &[]).await.unwrap();
+    assert!(half.is_empty(), "nothing of the step is left behind");
+    client.batch_execute("DROP TABLE inflight").await.unwrap();
+    assert_eq!(Store::migrate(&empty.address).await.unwrap(), [2, 3, 4]);
+    empty.end().await;
+}
+
+#[tokio::test]
+async fn a_migrator_that_is_killed_leaves_whole_steps_behind() {
+    let empty = Empty::new().await;
+    let client = empty.client().await;
+    // Step 3 has to wait for this name, and dies waiting.
+    client.batch_execute("BEGIN; CREATE TABLE media_origin (чужая integer)").await.unwrap();
+    let address = empty.address.clone();
+    let migrator = tokio::spawn(async move { Store::migrate(&address).await });
+    let admin = connect(&empty.server).await;
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE datname = $1 AND application_name = 'rupor' AND wait_event_type = 'Lock'";
+    for _ in 0..10_000 {
+        if migrator.is_finished() || !admin.query(kill, &[&empty.name]).await.unwrap().is_empty() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let killed = migrator.await.unwrap();
+    assert!(killed.is_err(), "{killed:?}");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(Store::migrate(&empty.address).await.unwrap(), [3, 4]);
+    empty.end().await;
+}
