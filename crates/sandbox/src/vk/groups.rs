@@ -122,6 +122,7 @@ pub fn longpoll_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     if !group.settings.enabled {
         return Err(ApiError::parameter("longpoll for this group is not enabled"));
     }
+    group.longpoll.open();
     let key = group.longpoll.key(ctx.core, id);
     let ts = group.longpoll.ts().to_string();
     Ok(Done::new(json!({ "key": key, "server": longpoll::server(ctx.core, id), "ts": ts })))

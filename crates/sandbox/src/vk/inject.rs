@@ -230,7 +230,7 @@ fn inject_comment(vk: &Vk, owner_id: i64, from: i64, given: &Map<String, Value>)
     let date = given.get("date").and_then(whole).unwrap_or_else(|| vk.core.clock.now_s());
     let text = given.get("text").and_then(Value::as_str).unwrap_or_default();
     let object = comments::object(owner_id, post_id, id, from, date, text);
-    comments::put(&vk.core, &mut state, owner_id, Comment { id, post_id, object });
+    comments::put(&vk.core, &mut state, owner_id, Comment { id, post_id, object: object.into() });
     Ok(json!({ "owner_id": owner_id, "post_id": post_id, "comment_id": id }))
 }
 

@@ -304,15 +304,16 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let mut object = content(ctx, own)?;
     if ctx.args.flag("keep_forward_messages") {
         for name in ["fwd_messages", "reply_message"] {
-            if let Some(kept) = said.object.get(name) {
-                object.entry(name).or_insert_with(|| kept.clone());
+            let kept = said.object.field(name);
+            if !kept.is_null() {
+                object.entry(name).or_insert(kept);
             }
         }
     }
-    object.insert("random_id".into(), said.object.get("random_id").cloned().unwrap_or_default());
+    object.insert("random_id".into(), said.object.field("random_id"));
     object.insert("update_time".into(), ctx.now_s().into());
-    said.object = object;
-    let attachments = said.object.get("attachments").and_then(Value::as_array).cloned().unwrap_or_default();
+    let attachments = object.get("attachments").and_then(Value::as_array).cloned().unwrap_or_default();
+    said.object = object.into();
     let media = attachments::listed(ctx.core, &attachments);
     if let Some(dialog) = ctx.state.dialogs.by_key.get_mut(&key) {
         dialog.said.insert(said.cmid, said.clone());

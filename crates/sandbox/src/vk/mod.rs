@@ -32,6 +32,7 @@ mod keyboard;
 mod longpoll;
 mod messages;
 mod methods;
+mod packed;
 mod people;
 mod photos;
 mod posts;
