@@ -88,6 +88,7 @@ pub struct Dialogs {
     /// Id and bytes of every message by age.
     ages: VecDeque<(i64, usize)>,
     n_bytes: usize,
+    kept_max: usize,
     counter: i64,
     /// Presses that wait for an answer: event id to when and who.
     pub presses: HashMap<String, Press>,
@@ -102,8 +103,7 @@ pub struct Press {
     pub peer_id: i64,
 }
 
-/// Messages kept over all dialogs, by number and by the bytes of their objects.
-const MESSAGES_MAX: usize = 200_000;
+/// Bytes of the objects of all messages; their number is bounded by `kept_max`.
 const MESSAGES_BYTES_MAX: usize = 256 << 20;
 /// `random_id` is compared with the messages of the last hour, at most the last hundred.
 const RANDOM_MS: i64 = 3_600_000;
@@ -112,6 +112,10 @@ const RANDOM_MAX: usize = 100;
 const PRESSES_MAX: usize = 10_000;
 
 impl Dialogs {
+    pub fn new(kept_max: usize) -> Dialogs {
+        Dialogs { kept_max, ..Dialogs::default() }
+    }
+
     /// Adds a message and numbers it.
     pub fn add(&mut self, key: Key, from_id: i64, date: i64, object: Map<String, Value>) -> Said {
         self.counter += 1;
@@ -130,7 +134,7 @@ impl Dialogs {
     fn remember(&mut self, id: i64, n_bytes: usize) {
         self.ages.push_back((id, n_bytes));
         self.n_bytes += n_bytes;
-        while self.ages.len() > MESSAGES_MAX || self.n_bytes > MESSAGES_BYTES_MAX {
+        while self.ages.len() > self.kept_max || self.n_bytes > MESSAGES_BYTES_MAX {
             let Some((id, n_bytes)) = self.ages.pop_front() else { break };
             self.n_bytes -= n_bytes;
             let Some((key, cmid)) = self.places.remove(&id) else { continue };
@@ -175,7 +179,7 @@ impl Dialogs {
 
     /// Forgets what was said. Who has forbidden messages is forgotten too.
     pub fn clear(&mut self) {
-        *self = Dialogs::default();
+        *self = Dialogs::new(self.kept_max);
     }
 }
 

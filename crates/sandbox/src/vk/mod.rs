@@ -159,7 +159,8 @@ impl Platform for Vk {
     const CHAT_FIELDS: &'static [&'static str] = control::CHAT_FIELDS;
 
     fn new(core: Arc<Core>) -> Vk {
-        Vk { core, state: Arc::default() }
+        let state = State::new(core.chats.messages_max());
+        Vk { core, state: Arc::new(Mutex::new(state)) }
     }
 
     fn target(&self, head: &Head) -> Target {

@@ -31,6 +31,8 @@ pub struct State {
     pub files: Files,
     /// Counts up for photos, documents, videos and whatever else needs a number of its own.
     pub counter: i64,
+    /// Posts and comments kept, and as many messages.
+    kept_max: usize,
     /// Changes with every reset, so that old long poll keys are known to be old.
     pub epoch: u64,
 }
@@ -138,8 +140,7 @@ pub struct Posts {
     n_bytes: usize,
 }
 
-/// Posts and comments kept over all walls, by number and by the bytes of their objects.
-const POSTS_MAX: usize = 200_000;
+/// Bytes of the objects of all posts and comments; their number is bounded by `kept_max`.
 const POSTS_BYTES_MAX: usize = 256 << 20;
 
 /// Photos, documents and videos by owner and id.
@@ -155,6 +156,10 @@ pub struct Files {
 const FILES_MAX: usize = 200_000;
 
 impl State {
+    pub fn new(kept_max: usize) -> State {
+        State { kept_max, dialogs: Dialogs::new(kept_max), ..State::default() }
+    }
+
     /// Forgets what was said; who is who stays.
     pub fn reset(&mut self) {
         self.walls.clear();
@@ -222,7 +227,7 @@ impl State {
     fn remember(&mut self, owner_id: i64, id: i64, n_bytes: usize) {
         self.posts.ages.push_back((owner_id, id, n_bytes));
         self.posts.n_bytes += n_bytes;
-        while self.posts.ages.len() > POSTS_MAX || self.posts.n_bytes > POSTS_BYTES_MAX {
+        while self.posts.ages.len() > self.kept_max || self.posts.n_bytes > POSTS_BYTES_MAX {
             let Some((owner_id, id, n_bytes)) = self.posts.ages.pop_front() else { break };
             self.posts.n_bytes -= n_bytes;
             if let Some(wall) = self.walls.get_mut(&owner_id) {
