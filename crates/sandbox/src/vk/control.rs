@@ -104,7 +104,7 @@ pub fn chat_number(vk: &Vk, text: &str) -> Option<i64> {
         None => {
             let digits = |prefix: &str| text.strip_prefix(prefix).and_then(number);
             let by_form = digits("club").or_else(|| digits("public")).map(|id| -id).or_else(|| digits("id"));
-            by_form.or_else(|| people::resolve(&vk.core, &locked(&vk.state), text))
+            by_form.or_else(|| people::resolve(&locked(&vk.state), text))
         }
     }
 }

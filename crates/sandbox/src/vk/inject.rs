@@ -95,7 +95,7 @@ fn groups(vk: &Vk, account: Option<&str>, group_id: Option<i64>) -> Result<Vec<i
         && let Some(name) = account
     {
         if let Some(id) = number(name)
-            && people::group_exists(&vk.core, &locked(&vk.state), id.abs())
+            && (vk.core.registry.any_token() || locked(&vk.state).groups.contains_key(&id.abs()))
         {
             return Ok(vec![id.abs()]);
         }
@@ -107,8 +107,8 @@ fn groups(vk: &Vk, account: Option<&str>, group_id: Option<i64>) -> Result<Vec<i
         let bound = state.bound.get(&account.token).copied();
         let caller = Caller::new(account);
         match caller.kind {
-            Kind::Community => found.insert(caller.group),
-            Kind::Full => found.insert(bound.unwrap_or(caller.group)),
+            Kind::Community if !caller.is_unbound() => found.insert(caller.group),
+            Kind::Full | Kind::Community => found.insert(bound.unwrap_or(caller.group)),
             Kind::User => bound.is_some_and(|group| found.insert(group)),
             Kind::Service => false,
         };

@@ -8,7 +8,7 @@ use super::errors::ApiError;
 use super::posts::{self, Draft};
 use super::state::{Access, Post, State, Status};
 use super::tokens::Kind;
-use super::{Ctx, Done, events, locked, people, wall};
+use super::{Ctx, Done, events, locked, wall};
 use crate::core::SharedCore;
 
 /// Characters of a post; no official figure is known, this is what most clients believe.
@@ -103,7 +103,7 @@ fn target_wall(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
 
 /// May the caller write here?
 fn writable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
-    if ctx.caller.kind == Kind::Community && owner_id != -ctx.caller.group {
+    if ctx.caller.kind == Kind::Community && (owner_id > 0 || !ctx.caller.manages(-owner_id)) {
         return Err(ApiError::plain(214));
     }
     if owner_id > 0 {
@@ -112,12 +112,9 @@ fn writable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
         return match access {
             Access::Deleted | Access::Blocked => Err(ApiError::plain(18)),
             _ if own => Ok(()),
-            Access::Open if people::person_exists(ctx.core, ctx.state, owner_id) => Ok(()),
+            Access::Open => Ok(()),
             _ => Err(ApiError::new(214, "access to the wall is closed")),
         };
-    }
-    if !people::group_exists(ctx.core, ctx.state, -owner_id) {
-        return Err(ApiError::new(214, "access to the wall is closed"));
     }
     let access = ctx.state.groups.get(&-owner_id).map(|group| group.access).unwrap_or_default();
     match access {

@@ -143,7 +143,7 @@ pub fn owner(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
         return Ok(owner_id);
     }
     if let Some(domain) = ctx.args.text("domain") {
-        return people::resolve(ctx.core, ctx.state, domain)
+        return people::resolve(ctx.state, domain)
             .ok_or_else(|| ApiError::parameter("owner_id is undefined"));
     }
     match default_owner(ctx.caller) {
@@ -155,17 +155,11 @@ pub fn owner(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
 /// May the caller look at this wall?
 pub fn readable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
     if owner_id > 0 {
-        if !people::person_exists(ctx.core, ctx.state, owner_id) && ctx.caller.user != owner_id {
-            return Err(ApiError::plain(113));
-        }
         return match ctx.state.people.get(&owner_id).map(|person| person.access) {
             Some(Access::Deleted | Access::Blocked) => Err(ApiError::plain(18)),
             Some(Access::Private) if ctx.caller.user != owner_id => Err(ApiError::plain(30)),
             _ => Ok(()),
         };
-    }
-    if !people::group_exists(ctx.core, ctx.state, -owner_id) {
-        return Err(ApiError::new(203, "access to the group is denied"));
     }
     let access = ctx.state.groups.get(&-owner_id).map(|group| group.access).unwrap_or_default();
     let insider = ctx.caller.user != 0 && ctx.caller.account.fields.contains_key("groups");

@@ -138,7 +138,6 @@ async fn what_cannot_be_posted_is_refused() {
         (json!({"owner_id": WALL, "message": "x", "attachments": photos}), 100),
         (json!({"owner_id": WALL, "message": "x", "attachments": "https://a.b,https://c.d"}), 100),
         (json!({"owner_id": WALL, "message": "x", "attachments": "nonsense"}), 100),
-        (json!({"owner_id": -1, "message": "x"}), 214),
         (json!({"owner_id": WALL, "message": "x", "post_id": 99}), 104),
     ];
     for (parameters, code) in refused {
