@@ -28,11 +28,23 @@ pub fn inject(vk: &Vk, update: Map<String, Value>, account: Option<&str>) -> Res
     }
     known_fields(&update, &[SHORT_FIELDS, EVENT_FIELDS].concat())?;
     let chat = number_of(vk, &update, "chat")?;
-    let from = number_of(vk, &update, "from")?;
+    let from = match (chat, optional_text(&update, "from")?) {
+        // In a dialog of two the writer is the peer, whatever name the page gives.
+        (Some(peer @ 1..CHAT_PEER), Some(name)) if chat_number(vk, &name).is_none() => {
+            let mut state = locked(&vk.state);
+            let person = state.people.entry(peer).or_default();
+            if person.name.is_empty() {
+                person.name = name;
+            }
+            Some(peer)
+        }
+        _ => number_of(vk, &update, "from")?,
+    };
     if let Some(owner_id) = chat.filter(|chat| *chat < 0) {
         return inject_comment(vk, owner_id, from.unwrap_or(1), &update);
     }
-    let from = from.or(chat.filter(|chat| *chat < CHAT_PEER));
+    // Somebody in a chat of many is somebody, too.
+    let from = from.or(chat.map(|chat| if chat < CHAT_PEER { chat } else { 1 }));
     let (Some(peer), Some(from)) = (chat.or(from), from) else {
         return Err(
             Refusal::bad("fields \"chat\" and \"from\" must say who writes where").knowing(SHORT_FIELDS)
