@@ -199,6 +199,11 @@ impl Chats {
         }
     }
 
+    /// How many messages of each platform are kept; what a platform keeps beside them should not outlive them.
+    pub fn messages_max(&self) -> usize {
+        self.messages_max
+    }
+
     /// Makes a chat known, or renames it. `keep` is for registered ones: they are shown even when empty.
     pub fn ensure(&self, platform: Name, chat: &str, face: &Face<'_>, keep: bool) {
         let mut room = self.room(platform);

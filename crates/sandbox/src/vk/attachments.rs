@@ -124,7 +124,7 @@ fn object(core: &SharedCore, state: &State, name: &Name<'_>, place: Place) -> Op
         }
         "wall" if place == Place::Message => {
             let post = state.walls.get(&name.owner_id)?.posts.get(&name.id)?;
-            Some(json!({ "type": "wall", "wall": post.object }))
+            Some(json!({ "type": "wall", "wall": post.object.open() }))
         }
         // Polls, audio, pages and goods are not kept here: their names are enough.
         "poll" | "audio" | "page" | "note" | "album" | "market" | "market_album" | "audio_playlist"

@@ -174,7 +174,7 @@ fn peers(vk: &Vk, args: &Args) -> Value {
         return chat_value(peer);
     }
     if let Some(domain) = args.text("domain") {
-        let known = people::resolve(&vk.core, &locked(&vk.state), domain);
+        let known = people::resolve(&locked(&vk.state), domain);
         return known.map_or_else(|| json!(domain), Value::from);
     }
     let mut list: Vec<Value> = args.list("peer_ids").into_iter().map(chat_value).collect();
@@ -193,7 +193,7 @@ fn wall_owner(vk: &Vk, name: &str, args: &Args, caller: Option<&tokens::Caller>)
         return chat_value(owner);
     }
     if let Some(domain) = args.text("domain") {
-        let known = people::resolve(&vk.core, &locked(&vk.state), domain);
+        let known = people::resolve(&locked(&vk.state), domain);
         return known.map_or_else(|| json!(domain), Value::from);
     }
     if name == "wall.getById" {

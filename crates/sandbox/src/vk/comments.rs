@@ -37,7 +37,7 @@ pub fn create(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     if let Some(answered) = answered {
         object.insert("reply_to_comment".into(), answered.into());
     }
-    put(ctx.core, ctx.state, owner_id, Comment { id, post_id, object });
+    put(ctx.core, ctx.state, owner_id, Comment { id, post_id, object: object.into() });
     Ok(Done::visible(json!({ "comment_id": id, "parents_stack": parents }), id, media))
 }
 
@@ -62,7 +62,7 @@ pub fn object(
 /// Shows a new comment and tells everybody who listens.
 pub fn put(core: &SharedCore, state: &mut State, owner_id: i64, comment: Comment) {
     posts::show_comment(core, state, owner_id, &comment);
-    let mut object = comment.object.clone();
+    let mut object = comment.object.open();
     state.put_comment(owner_id, comment);
     if owner_id < 0 {
         object.insert("post_owner_id".into(), owner_id.into());
@@ -75,7 +75,7 @@ fn commentable(ctx: &Ctx<'_>, owner_id: i64, post_id: i64) -> Result<Option<i64>
     let wall = ctx.state.walls.get(&owner_id);
     let post = wall.and_then(|wall| wall.posts.get(&post_id)).filter(|post| post.status == Status::Published);
     let post = post.ok_or_else(|| ApiError::plain(212))?;
-    let open = post.object.get("comments").and_then(|comments| comments["can_post"].as_i64());
+    let open = post.object.field("comments")["can_post"].as_i64();
     if open == Some(0) {
         return Err(ApiError::plain(213));
     }
@@ -118,13 +118,15 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let media = attachments::listed(ctx.core, &attachments);
     let now_s = ctx.now_s();
     let comment = ctx.state.wall(owner_id).comment_mut(id).ok_or_else(|| ApiError::plain(211))?;
-    comment.object.insert("text".into(), text.into());
-    comment.object.insert("attachments".into(), attachments.into());
-    comment.object.insert("edited".into(), now_s.into());
+    comment.object.change(|object| {
+        object.insert("text".into(), text.into());
+        object.insert("attachments".into(), attachments.into());
+        object.insert("edited".into(), now_s.into());
+    });
     let comment = comment.clone();
     posts::show_comment(ctx.core, ctx.state, owner_id, &comment);
     if owner_id < 0 {
-        events::emit(ctx.core, ctx.state, -owner_id, "wall_reply_edit", Value::Object(comment.object));
+        events::emit(ctx.core, ctx.state, -owner_id, "wall_reply_edit", Value::Object(comment.object.open()));
     }
     Ok(Done::visible(1, id, media))
 }
@@ -150,7 +152,7 @@ fn own_comment(ctx: &Ctx<'_>) -> Result<(i64, i64), ApiError> {
     let id = ctx.args.required_integer("comment_id")?;
     let comment = ctx.state.walls.get(&owner_id).and_then(|wall| wall.comment(id));
     let comment = comment.ok_or_else(|| ApiError::plain(211))?;
-    let author = comment.object.get("from_id").and_then(Value::as_i64);
+    let author = comment.object.field("from_id").as_i64();
     let manager = owner_id < 0 && ctx.caller.manages(-owner_id);
     if manager || author == Some(ctx.caller.user) || author == Some(owner_id) {
         return Ok((owner_id, id));
@@ -167,7 +169,7 @@ pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let wall = ctx.state.walls.get(&owner_id).filter(|wall| wall.posts.contains_key(&post_id));
     let wall = wall.ok_or_else(|| ApiError::plain(212))?;
     let mut found: Vec<Value> =
-        wall.comments_of(post_id).map(|comment| Value::Object(comment.object.clone())).collect();
+        wall.comments_of(post_id).map(|comment| Value::Object(comment.object.open())).collect();
     if ctx.args.text("sort") == Some("desc") {
         found.reverse();
     }
@@ -184,7 +186,7 @@ pub fn get_one(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     wall::readable(ctx, owner_id)?;
     let id = ctx.args.required_integer("comment_id")?;
     let comment = ctx.state.walls.get(&owner_id).and_then(|wall| wall.comment(id));
-    let object = comment.ok_or_else(|| ApiError::plain(211))?.object.clone();
+    let object = comment.ok_or_else(|| ApiError::plain(211))?.object.open();
     let mut response = json!({ "can_post": true, "show_reply_button": true, "groups_can_post": true });
     introduce(ctx, &mut response, vec![Value::Object(object)]);
     Ok(Done::new(response))
@@ -215,6 +217,8 @@ fn set_open(ctx: &mut Ctx<'_>, can_post: i64) -> Result<Done, ApiError> {
         ctx.caller.require_manager(-owner_id)?;
     }
     let post = ctx.state.wall(owner_id).posts.get_mut(&post_id).ok_or_else(|| ApiError::plain(104))?;
-    post.object.entry("comments").or_insert_with(|| json!({}))["can_post"] = can_post.into();
+    post.object.change(|object| {
+        object.entry("comments").or_insert_with(|| json!({}))["can_post"] = can_post.into();
+    });
     Ok(Done::new(1))
 }

@@ -104,7 +104,7 @@ pub fn chat_number(vk: &Vk, text: &str) -> Option<i64> {
         None => {
             let digits = |prefix: &str| text.strip_prefix(prefix).and_then(number);
             let by_form = digits("club").or_else(|| digits("public")).map(|id| -id).or_else(|| digits("id"));
-            by_form.or_else(|| people::resolve(&vk.core, &locked(&vk.state), text))
+            by_form.or_else(|| people::resolve(&locked(&vk.state), text))
         }
     }
 }
@@ -333,7 +333,7 @@ pub fn put_post(vk: &Vk, state: &mut State, owner_id: i64, mut post: Map<String,
     object.extend(post);
     object.insert("id".into(), id.into());
     let known = state.walls.get(&owner_id).is_some_and(|wall| wall.posts.contains_key(&id));
-    state.put_post(owner_id, Post { id, date, status, object });
+    state.put_post(owner_id, Post { id, date, status, object: object.into() });
     if pinned {
         state.wall(owner_id).pinned = Some(id);
     }
@@ -367,7 +367,7 @@ fn patch_post(vk: &Vk, owner_id: i64, id: i64, body: Value) -> Result<Value, Ref
     if !change.is_empty() {
         change.entry("edited").or_insert_with(|| vk.core.clock.now_s().into());
     }
-    post.object.extend(change);
+    post.object.change(|object| object.extend(change));
     state.put_post(owner_id, post);
     let wall = state.wall(owner_id);
     wall.pinned = match pinned {

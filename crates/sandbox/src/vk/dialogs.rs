@@ -9,6 +9,7 @@ use crate::chats::{Author, Button, Face, Message, MessageId, Side};
 use crate::core::SharedCore;
 use crate::platform::Name;
 
+use super::packed::Packed;
 use super::state::State;
 use super::{attachments, people};
 
@@ -59,7 +60,7 @@ pub struct Said {
     pub from_id: i64,
     pub date: i64,
     /// Text, attachments, keyboard, payload and so on, without what depends on the reader.
-    pub object: Map<String, Value>,
+    pub object: Packed,
 }
 
 /// What was said, and what is remembered about it.
@@ -84,8 +85,10 @@ pub struct Dialogs {
     pub by_key: HashMap<Key, Dialog>,
     /// Message id to dialog and place.
     pub places: HashMap<i64, (Key, i64)>,
-    /// The oldest id still kept.
-    ages: VecDeque<i64>,
+    /// Id and bytes of every message by age.
+    ages: VecDeque<(i64, usize)>,
+    n_bytes: usize,
+    kept_max: usize,
     counter: i64,
     /// Presses that wait for an answer: event id to when and who.
     pub presses: HashMap<String, Press>,
@@ -100,8 +103,8 @@ pub struct Press {
     pub peer_id: i64,
 }
 
-/// Messages kept over all dialogs.
-const MESSAGES_MAX: usize = 200_000;
+/// Bytes of the objects of all messages; their number is bounded by `kept_max`.
+const MESSAGES_BYTES_MAX: usize = 256 << 20;
 /// `random_id` is compared with the messages of the last hour, at most the last hundred.
 const RANDOM_MS: i64 = 3_600_000;
 const RANDOM_MAX: usize = 100;
@@ -109,27 +112,38 @@ const RANDOM_MAX: usize = 100;
 const PRESSES_MAX: usize = 10_000;
 
 impl Dialogs {
+    pub fn new(kept_max: usize) -> Dialogs {
+        Dialogs { kept_max, ..Dialogs::default() }
+    }
+
     /// Adds a message and numbers it.
     pub fn add(&mut self, key: Key, from_id: i64, date: i64, object: Map<String, Value>) -> Said {
         self.counter += 1;
         let dialog = self.by_key.entry(key).or_default();
         dialog.counter += 1;
-        let said = Said { id: self.counter, cmid: dialog.counter, from_id, date, object };
+        let said = Said { id: self.counter, cmid: dialog.counter, from_id, date, object: object.into() };
         dialog.said.insert(said.cmid, said.clone());
         if !dialog.members.contains(&from_id) {
             dialog.members.push(from_id);
         }
         self.places.insert(said.id, (key, said.cmid));
-        self.ages.push_back(said.id);
-        while self.ages.len() > MESSAGES_MAX {
-            let Some((key, cmid)) = self.ages.pop_front().and_then(|id| self.places.remove(&id)) else {
-                continue;
-            };
-            if let Some(dialog) = self.by_key.get_mut(&key) {
-                dialog.said.remove(&cmid);
+        self.remember(said.id, said.object.n_bytes());
+        said
+    }
+
+    fn remember(&mut self, id: i64, n_bytes: usize) {
+        self.ages.push_back((id, n_bytes));
+        self.n_bytes += n_bytes;
+        while self.ages.len() > self.kept_max || self.n_bytes > MESSAGES_BYTES_MAX {
+            let Some((id, n_bytes)) = self.ages.pop_front() else { break };
+            self.n_bytes -= n_bytes;
+            let Some((key, cmid)) = self.places.remove(&id) else { continue };
+            let Some(dialog) = self.by_key.get_mut(&key) else { continue };
+            dialog.said.remove(&cmid);
+            if dialog.said.is_empty() && !dialog.denied {
+                self.by_key.remove(&key);
             }
         }
-        said
     }
 
     /// Gives a message the numbers that were asked for, where they are free.
@@ -144,7 +158,7 @@ impl Dialogs {
         if let Some(id) = id.filter(|id| *id > 0 && !self.places.contains_key(id)) {
             said.id = id;
             self.counter = self.counter.max(id);
-            self.ages.push_back(id);
+            self.ages.push_back((id, 0));
         }
         dialog.said.insert(said.cmid, said.clone());
         self.places.insert(said.id, (key, said.cmid));
@@ -165,7 +179,7 @@ impl Dialogs {
 
     /// Forgets what was said. Who has forbidden messages is forgotten too.
     pub fn clear(&mut self) {
-        *self = Dialogs::default();
+        *self = Dialogs::new(self.kept_max);
     }
 }
 
@@ -215,8 +229,8 @@ pub fn object(own: i64, key: Key, said: &Said) -> Value {
         "random_id": 0,
         "version": 10_000_000 + said.id,
     });
-    for (name, value) in &said.object {
-        object[name] = value.clone();
+    for (name, value) in said.object.open() {
+        object[name] = value;
     }
     object
 }
@@ -239,16 +253,16 @@ pub fn show(core: &SharedCore, state: &State, key: Key, said: &Said) {
     show_dialog(core, state, key, false);
     let side = if said.from_id < 0 { Side::Bot } else { Side::User };
     let author = Author::new(&people::owner_name(state, said.from_id), side);
-    let text = said.object.get("text").and_then(Value::as_str).unwrap_or_default();
+    let object = said.object.open();
+    let text = object.get("text").and_then(Value::as_str).unwrap_or_default();
     let mut message = Message::text(said.id, said.date.saturating_mul(1000), author, text);
-    message.media = attachments::shown(core, said.object.get("attachments").unwrap_or(&Value::Null));
-    message.buttons = buttons(key, said);
+    message.media = attachments::shown(core, object.get("attachments").unwrap_or(&Value::Null));
+    message.buttons = buttons(key, said, &object);
     message.reply_to =
-        said.object.get("reply_message").and_then(|reply| reply["id"].as_i64()).map(MessageId::Number);
-    message.edited_at =
-        said.object.get("update_time").and_then(Value::as_i64).map(|at| at.saturating_mul(1000));
+        object.get("reply_message").and_then(|reply| reply["id"].as_i64()).map(MessageId::Number);
+    message.edited_at = object.get("update_time").and_then(Value::as_i64).map(|at| at.saturating_mul(1000));
     message.pinned = state.dialogs.by_key.get(&key).is_some_and(|dialog| dialog.pinned == Some(said.cmid));
-    message.note = note(said);
+    message.note = note(&object);
     core.chats.post(Name::Vk, &key.page(), message);
 }
 
@@ -256,18 +270,18 @@ pub fn hide(core: &SharedCore, key: Key, id: i64) {
     core.chats.remove(Name::Vk, &key.page(), &MessageId::Number(id));
 }
 
-fn note(said: &Said) -> Option<String> {
-    let forwarded = said.object.get("fwd_messages").and_then(Value::as_array).map_or(0, Vec::len);
+fn note(object: &Map<String, Value>) -> Option<String> {
+    let forwarded = object.get("fwd_messages").and_then(Value::as_array).map_or(0, Vec::len);
     (forwarded > 0).then(|| format!("forwarded messages: {forwarded}"))
 }
 
 /// The buttons of a keyboard; pressing one says or does what a person's press would.
-fn buttons(key: Key, said: &Said) -> Vec<Vec<Button>> {
+fn buttons(key: Key, said: &Said, object: &Map<String, Value>) -> Vec<Vec<Button>> {
     let person = match key {
         Key::Pair(_, person) => person,
         Key::Chat(_) => 1,
     };
-    let rows = said.object.get("keyboard").and_then(|keyboard| keyboard["buttons"].as_array());
+    let rows = object.get("keyboard").and_then(|keyboard| keyboard["buttons"].as_array());
     let row = |row: &Value| {
         let buttons = row.as_array().into_iter().flatten();
         buttons.filter_map(|button| shown_button(key, said, person, &button["action"])).collect()

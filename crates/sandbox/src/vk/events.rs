@@ -153,8 +153,9 @@ pub fn emit_as(
 ) -> String {
     let fault = strike(core, group, kind, &object);
     let event = Event { group, kind: kind.to_owned(), event_id: event_id.clone(), object, fault };
-    let group = state.group(group);
-    if group.settings.wants(kind) {
+    // Whoever listens has made the community known by asking for a server.
+    let Some(group) = state.groups.get_mut(&group) else { return event_id };
+    if group.longpoll.is_open() && group.settings.wants(kind) {
         group.longpoll.queue.push(event.copies(), |_| event.worded(&group.settings));
     }
     group.servers.deliver(&event);

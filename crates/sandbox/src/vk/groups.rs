@@ -39,9 +39,9 @@ pub fn by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 fn named(ctx: &Ctx<'_>, name: &str) -> Option<i64> {
     let id = match number(name) {
         Some(id) => id.abs(),
-        None => -people::resolve(ctx.core, ctx.state, name).filter(|owner| *owner < 0)?,
+        None => -people::resolve(ctx.state, name).filter(|owner| *owner < 0)?,
     };
-    people::group_exists(ctx.core, ctx.state, id).then_some(id)
+    (id > 0).then_some(id)
 }
 
 /// The communities a person manages.
@@ -104,9 +104,6 @@ fn managed(ctx: &mut Ctx<'_>) -> Result<i64, ApiError> {
     let given = ctx.args.integer("group_id")?.map(i64::abs).filter(|id| *id != 0);
     let id = given.or((ctx.caller.group != 0).then_some(ctx.caller.group));
     let id = id.ok_or_else(|| ApiError::parameter("group_id is undefined"))?;
-    if !people::group_exists(ctx.core, ctx.state, id) {
-        return Err(ApiError::plain(125));
-    }
     ctx.caller.require_manager(id)?;
     if matches!(ctx.caller.kind, Kind::Full | Kind::User) {
         ctx.state.bound.insert(ctx.caller.account.token.clone(), id);
@@ -122,6 +119,7 @@ pub fn longpoll_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     if !group.settings.enabled {
         return Err(ApiError::parameter("longpoll for this group is not enabled"));
     }
+    group.longpoll.open();
     let key = group.longpoll.key(ctx.core, id);
     let ts = group.longpoll.ts().to_string();
     Ok(Done::new(json!({ "key": key, "server": longpoll::server(ctx.core, id), "ts": ts })))

@@ -241,6 +241,6 @@ pub fn is_allowed(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let user = ctx.args.required_integer("user_id")?;
     let denied =
         ctx.state.dialogs.by_key.get(&Key::new(-group.abs(), user)).is_some_and(|dialog| dialog.denied);
-    let known = people::person_exists(ctx.core, ctx.state, user);
+    let known = people::is_acquainted(ctx.core, ctx.state, user);
     Ok(Done::new(json!({ "is_allowed": i64::from(known && !denied) })))
 }

@@ -28,11 +28,23 @@ pub fn inject(vk: &Vk, update: Map<String, Value>, account: Option<&str>) -> Res
     }
     known_fields(&update, &[SHORT_FIELDS, EVENT_FIELDS].concat())?;
     let chat = number_of(vk, &update, "chat")?;
-    let from = number_of(vk, &update, "from")?;
+    let from = match (chat, optional_text(&update, "from")?) {
+        // In a dialog of two the writer is the peer, whatever name the page gives.
+        (Some(peer @ 1..CHAT_PEER), Some(name)) if chat_number(vk, &name).is_none() => {
+            let mut state = locked(&vk.state);
+            let person = state.people.entry(peer).or_default();
+            if person.name.is_empty() {
+                person.name = name;
+            }
+            Some(peer)
+        }
+        _ => number_of(vk, &update, "from")?,
+    };
     if let Some(owner_id) = chat.filter(|chat| *chat < 0) {
         return inject_comment(vk, owner_id, from.unwrap_or(1), &update);
     }
-    let from = from.or(chat.filter(|chat| *chat < CHAT_PEER));
+    // Somebody in a chat of many is somebody, too.
+    let from = from.or(chat.map(|chat| if chat < CHAT_PEER { chat } else { 1 }));
     let (Some(peer), Some(from)) = (chat.or(from), from) else {
         return Err(
             Refusal::bad("fields \"chat\" and \"from\" must say who writes where").knowing(SHORT_FIELDS)
@@ -95,7 +107,7 @@ fn groups(vk: &Vk, account: Option<&str>, group_id: Option<i64>) -> Result<Vec<i
         && let Some(name) = account
     {
         if let Some(id) = number(name)
-            && people::group_exists(&vk.core, &locked(&vk.state), id.abs())
+            && (vk.core.registry.any_token() || locked(&vk.state).groups.contains_key(&id.abs()))
         {
             return Ok(vec![id.abs()]);
         }
@@ -107,8 +119,8 @@ fn groups(vk: &Vk, account: Option<&str>, group_id: Option<i64>) -> Result<Vec<i
         let bound = state.bound.get(&account.token).copied();
         let caller = Caller::new(account);
         match caller.kind {
-            Kind::Community => found.insert(caller.group),
-            Kind::Full => found.insert(bound.unwrap_or(caller.group)),
+            Kind::Community if !caller.is_unbound() => found.insert(caller.group),
+            Kind::Full | Kind::Community => found.insert(bound.unwrap_or(caller.group)),
             Kind::User => bound.is_some_and(|group| found.insert(group)),
             Kind::Service => false,
         };
@@ -230,7 +242,7 @@ fn inject_comment(vk: &Vk, owner_id: i64, from: i64, given: &Map<String, Value>)
     let date = given.get("date").and_then(whole).unwrap_or_else(|| vk.core.clock.now_s());
     let text = given.get("text").and_then(Value::as_str).unwrap_or_default();
     let object = comments::object(owner_id, post_id, id, from, date, text);
-    comments::put(&vk.core, &mut state, owner_id, Comment { id, post_id, object });
+    comments::put(&vk.core, &mut state, owner_id, Comment { id, post_id, object: object.into() });
     Ok(json!({ "owner_id": owner_id, "post_id": post_id, "comment_id": id }))
 }
 

@@ -1,5 +1,6 @@
 //! The Bots Long Poll: a queue per community, read by number.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use super::state::State;
 pub struct LongPoll {
     pub queue: UpdateQueue,
     epoch: u64,
+    /// Somebody has asked for the address; before that nobody can want the events.
+    open: AtomicBool,
 }
 
 impl Default for LongPoll {
@@ -33,7 +36,15 @@ const EVENTS_MAX: usize = 1000;
 
 impl LongPoll {
     pub fn new(epoch: u64) -> LongPoll {
-        LongPoll { queue: UpdateQueue::new(1), epoch }
+        LongPoll { queue: UpdateQueue::new(1), epoch, open: AtomicBool::new(false) }
+    }
+
+    pub fn open(&self) {
+        self.open.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Good until the next reset.

@@ -32,6 +32,7 @@ mod keyboard;
 mod longpoll;
 mod messages;
 mod methods;
+mod packed;
 mod people;
 mod photos;
 mod posts;
@@ -132,9 +133,7 @@ impl Vk {
         let now_ms = self.core.clock.now_ms();
         methods::throttle(&self.core, entry, &caller, now_ms)?;
         let mut state = locked(&self.state);
-        if let (tokens::Kind::Full, Some(group)) = (caller.kind, state.bound.get(token)) {
-            caller.group = *group;
-        }
+        bind(&mut caller, &mut state, &call.args);
         publish::publish_due(&self.core, &mut state, now_ms.div_euclid(1000));
         (entry.run)(&mut Ctx {
             core: &self.core,
@@ -148,6 +147,22 @@ impl Vk {
     }
 }
 
+/// Lets a token that may be anybody's speak for the community it named.
+fn bind(caller: &mut Caller, state: &mut State, args: &Args) {
+    let token = &caller.account.token;
+    if caller.kind == tokens::Kind::Community && caller.is_unbound() && !state.bound.contains_key(token) {
+        let owner = args.text("owner_id").and_then(args::number).filter(|owner| *owner < 0);
+        let named = args.text("group_id").and_then(args::number).or(owner).map(i64::abs);
+        if let Some(group) = named.filter(|group| *group != 0) {
+            state.bound.insert(token.clone(), group);
+        }
+    }
+    let may_be_anybody = caller.kind == tokens::Kind::Full || caller.is_unbound();
+    if let Some(group) = state.bound.get(token).filter(|_| may_be_anybody) {
+        caller.group = *group;
+    }
+}
+
 impl Platform for Vk {
     type Call = Call;
 
@@ -158,7 +173,8 @@ impl Platform for Vk {
     const CHAT_FIELDS: &'static [&'static str] = control::CHAT_FIELDS;
 
     fn new(core: Arc<Core>) -> Vk {
-        Vk { core, state: Arc::default() }
+        let state = State::new(core.chats.messages_max());
+        Vk { core, state: Arc::new(Mutex::new(state)) }
     }
 
     fn target(&self, head: &Head) -> Target {

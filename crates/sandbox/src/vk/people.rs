@@ -113,17 +113,14 @@ pub fn introduce(core: &SharedCore, shared: &Mutex<State>, mut account: Account)
     Ok(account)
 }
 
-/// Communities exist when somebody registered them, wrote on their wall, or everything exists.
-pub fn group_exists(core: &SharedCore, state: &State, id: i64) -> bool {
-    id > 0 && (core.registry.any_token() || state.groups.contains_key(&id) || state.walls.contains_key(&-id))
+/// May be written to: somebody who was registered or has written first. With `--any-token` that is everybody.
+pub fn is_acquainted(core: &SharedCore, state: &State, id: i64) -> bool {
+    core.registry.any_token() || state.people.contains_key(&id)
 }
 
-pub fn person_exists(core: &SharedCore, state: &State, id: i64) -> bool {
-    id > 0 && (core.registry.any_token() || state.people.contains_key(&id))
-}
-
-/// The owner behind a screen name, an address or a number: negative for communities.
-pub fn resolve(core: &SharedCore, state: &State, name: &str) -> Option<i64> {
+/// The owner behind a screen name or an address: negative for communities.
+/// Every number is somebody; a name has to be registered.
+pub fn resolve(state: &State, name: &str) -> Option<i64> {
     let name = name.trim().trim_start_matches("https://").trim_start_matches("http://");
     let name = name.trim_start_matches("vk.com/").trim_start_matches("vk.ru/").trim_start_matches('@');
     let name = name.to_lowercase();
@@ -134,11 +131,7 @@ pub fn resolve(core: &SharedCore, state: &State, name: &str) -> Option<i64> {
         let Some(id) = name.strip_prefix(prefix).and_then(number) else {
             continue;
         };
-        let exists = match sign {
-            -1 => group_exists(core, state, id),
-            _ => person_exists(core, state, id),
-        };
-        return exists.then_some(id * sign);
+        return (id > 0).then_some(id * sign);
     }
     None
 }
@@ -248,7 +241,7 @@ pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
         let ids = asked.iter().filter_map(|name| match number(name) {
             // Nearly every number is somebody.
             Some(id) => (1..CHAT_PEER).contains(&id).then_some(id),
-            None => resolve(ctx.core, ctx.state, name).filter(|id| *id > 0),
+            None => resolve(ctx.state, name).filter(|id| *id > 0),
         });
         ids.map(|id| user_object(ctx.state, id, &fields)).collect()
     };
@@ -263,7 +256,7 @@ pub fn profile(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 
 pub fn resolve_screen_name(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let name = ctx.args.required_text("screen_name")?;
-    Ok(Done::new(match resolve(ctx.core, ctx.state, name) {
+    Ok(Done::new(match resolve(ctx.state, name) {
         Some(owner) if owner < 0 => json!({ "type": "group", "object_id": -owner, "group_id": -owner }),
         Some(owner) => json!({ "type": "user", "object_id": owner }),
         // An empty array, not an object: so it is.

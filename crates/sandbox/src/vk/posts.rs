@@ -54,7 +54,7 @@ pub fn object(core: &SharedCore, id: i64, date: i64, draft: Draft) -> Map<String
 
 /// The post with what depends on the rest of its wall.
 pub fn served(wall: &Wall, post: &Post) -> Value {
-    let mut object = post.object.clone();
+    let mut object = post.object.open();
     if wall.pinned == Some(post.id) {
         object.insert("is_pinned".into(), 1.into());
     }
@@ -81,7 +81,7 @@ pub fn show(core: &SharedCore, state: &State, owner_id: i64, post_id: i64) {
     let Some(wall) = state.walls.get(&owner_id) else { return };
     let Some(post) = wall.posts.get(&post_id).filter(|post| post.status == Status::Published) else { return };
     show_wall(core, state, owner_id, false);
-    let object = &post.object;
+    let object = &post.object.open();
     let (text, source) = with_reposts(object);
     let mut message = Message::text(post_id, post.date.saturating_mul(1000), author(state, object), text);
     message.media = attachments::shown(core, &Value::from(source));
@@ -125,7 +125,7 @@ fn note(object: &Map<String, Value>) -> Option<String> {
 
 /// Shows a comment under its post.
 pub fn show_comment(core: &SharedCore, state: &State, owner_id: i64, comment: &Comment) {
-    let object = &comment.object;
+    let object = &comment.object.open();
     let at = object.get("date").and_then(Value::as_i64).unwrap_or_default().saturating_mul(1000);
     let text = object.get("text").and_then(Value::as_str).unwrap_or_default();
     let mut message = Message::text(comment.id, at, author(state, object), text);

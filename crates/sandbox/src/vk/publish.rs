@@ -8,7 +8,7 @@ use super::errors::ApiError;
 use super::posts::{self, Draft};
 use super::state::{Access, Post, State, Status};
 use super::tokens::Kind;
-use super::{Ctx, Done, events, locked, people, wall};
+use super::{Ctx, Done, events, locked, wall};
 use crate::core::SharedCore;
 
 /// Characters of a post; no official figure is known, this is what most clients believe.
@@ -53,8 +53,8 @@ pub fn post(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 /// A guid that was said before: the earlier post again, and nothing new on the wall.
 fn repeated(ctx: &Ctx<'_>, owner_id: i64, id: i64) -> Done {
     let post = ctx.state.walls.get(&owner_id).and_then(|wall| wall.posts.get(&id));
-    let list = post.and_then(|post| post.object.get("attachments")).and_then(Value::as_array);
-    let media = attachments::listed(ctx.core, list.map_or(&[][..], Vec::as_slice));
+    let list = post.map(|post| post.object.field("attachments")).unwrap_or_default();
+    let media = attachments::listed(ctx.core, list.as_array().map_or(&[][..], Vec::as_slice));
     Done::visible(json!({ "post_id": id }), id, media)
 }
 
@@ -72,7 +72,7 @@ pub fn put(core: &SharedCore, state: &mut State, id: i64, date: i64, status: Sta
         Status::Suggested => object.insert("post_type".into(), "suggest".into()),
         Status::Published => None,
     };
-    state.put_post(owner_id, Post { id, date, status, object });
+    state.put_post(owner_id, Post { id, date, status, object: object.into() });
     announce(core, state, owner_id, id);
 }
 
@@ -83,12 +83,12 @@ pub fn announce(core: &SharedCore, state: &mut State, owner_id: i64, id: i64) {
     if owner_id < 0 {
         let kind = match post.status {
             Status::Postponed => "wall_schedule_post_new",
-            _ if post.object.contains_key("copy_history") => "wall_repost",
+            _ if !post.object.field("copy_history").is_null() => "wall_repost",
             _ => "wall_post_new",
         };
         let object = match post.status {
             Status::Postponed => json!({ "id": id, "schedule_time": post.date }),
-            _ => Value::Object(post.object.clone()),
+            _ => Value::Object(post.object.open()),
         };
         events::emit(core, state, -owner_id, kind, object);
     }
@@ -103,7 +103,7 @@ fn target_wall(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
 
 /// May the caller write here?
 fn writable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
-    if ctx.caller.kind == Kind::Community && owner_id != -ctx.caller.group {
+    if ctx.caller.kind == Kind::Community && (owner_id > 0 || !ctx.caller.manages(-owner_id)) {
         return Err(ApiError::plain(214));
     }
     if owner_id > 0 {
@@ -112,12 +112,9 @@ fn writable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
         return match access {
             Access::Deleted | Access::Blocked => Err(ApiError::plain(18)),
             _ if own => Ok(()),
-            Access::Open if people::person_exists(ctx.core, ctx.state, owner_id) => Ok(()),
+            Access::Open => Ok(()),
             _ => Err(ApiError::new(214, "access to the wall is closed")),
         };
-    }
-    if !people::group_exists(ctx.core, ctx.state, -owner_id) {
-        return Err(ApiError::new(214, "access to the wall is closed"));
     }
     let access = ctx.state.groups.get(&-owner_id).map(|group| group.access).unwrap_or_default();
     match access {
@@ -225,12 +222,15 @@ pub fn publish_due(core: &SharedCore, state: &mut State, now_s: i64) {
 /// A waiting post appears: new id, new date, and the old id as `postponed_id`.
 fn appear(core: &SharedCore, state: &mut State, owner_id: i64, mut post: Post, date: i64) -> i64 {
     let new_id = state.wall(owner_id).next_id();
-    if post.status == Status::Postponed {
-        post.object.insert("postponed_id".into(), post.id.into());
-    }
-    post.object.insert("id".into(), new_id.into());
-    post.object.insert("date".into(), date.into());
-    post.object.insert("post_type".into(), "post".into());
+    let postponed_id = (post.status == Status::Postponed).then_some(post.id);
+    post.object.change(|object| {
+        if let Some(id) = postponed_id {
+            object.insert("postponed_id".into(), id.into());
+        }
+        object.insert("id".into(), new_id.into());
+        object.insert("date".into(), date.into());
+        object.insert("post_type".into(), "post".into());
+    });
     state.put_post(owner_id, Post { id: new_id, date, status: Status::Published, object: post.object });
     announce(core, state, owner_id, new_id);
     new_id
@@ -260,23 +260,23 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let now_s = ctx.now_s();
     let moved = if old.status == Status::Postponed { publish_date(ctx, owner_id)? } else { None };
     let mut post = old;
-    post.object.insert("text".into(), draft.text.into());
-    post.object.insert("attachments".into(), draft.attachments.into());
-    for (name, value) in draft.extra {
-        post.object.insert(name, value);
-    }
-    if post.status == Status::Published {
-        post.object.insert("edited".into(), now_s.into());
-    }
+    let visible = post.status == Status::Published;
+    post.object.change(|object| {
+        object.insert("text".into(), draft.text.into());
+        object.insert("attachments".into(), draft.attachments.into());
+        object.extend(draft.extra);
+        if visible {
+            object.insert("edited".into(), now_s.into());
+        }
+        if let Some(date) = moved {
+            object.insert("date".into(), date.into());
+        }
+    });
     if let Some(date) = moved {
         post.date = date;
-        post.object.insert("date".into(), date.into());
         schedule(ctx, date);
     }
-    let visible = post.status == Status::Published;
-    let pinned = ctx.state.wall(owner_id).pinned;
     ctx.state.put_post(owner_id, post);
-    ctx.state.wall(owner_id).pinned = pinned;
     posts::show(ctx.core, ctx.state, owner_id, id);
     let mut done = Done::new(json!({ "post_id": id }));
     done.effect.visible_id = if visible { id.into() } else { Value::Null };
@@ -288,7 +288,7 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 fn changeable(ctx: &Ctx<'_>, owner_id: i64, id: i64) -> Result<Post, ApiError> {
     let wall = ctx.state.walls.get(&owner_id);
     let post = wall.and_then(|wall| wall.posts.get(&id)).ok_or_else(|| ApiError::plain(104))?;
-    let author = post.object.get("from_id").and_then(Value::as_i64) == Some(ctx.caller.user);
+    let author = post.object.field("from_id").as_i64() == Some(ctx.caller.user);
     let manager = if owner_id < 0 { ctx.caller.manages(-owner_id) } else { ctx.caller.user == owner_id };
     if author || manager || ctx.caller.kind == Kind::Full {
         return Ok(post.clone());
@@ -367,7 +367,7 @@ pub fn repost(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let name = name.ok_or_else(|| ApiError::parameter("object is invalid"))?;
     wall::readable(ctx, name.owner_id)?;
     let source = ctx.state.walls.get(&name.owner_id).and_then(|wall| wall.posts.get(&name.id));
-    let source = source.ok_or_else(|| ApiError::plain(104))?.object.clone();
+    let source = source.ok_or_else(|| ApiError::plain(104))?.object.open();
     let owner_id = match ctx.args.integer("group_id")? {
         Some(group) => {
             ctx.caller.require_manager(group.abs())?;
@@ -408,9 +408,10 @@ fn copy(source: &Map<String, Value>) -> Value {
 
 fn count_repost(ctx: &mut Ctx<'_>, owner_id: i64, id: i64) -> i64 {
     let Some(post) = ctx.state.wall(owner_id).posts.get_mut(&id) else { return 1 };
-    let reposts = post.object.entry("reposts").or_insert_with(|| json!({}));
-    let count = reposts["count"].as_i64().unwrap_or(0) + 1;
-    reposts["count"] = count.into();
+    let count = post.object.field("reposts")["count"].as_i64().unwrap_or(0) + 1;
+    post.object.change(|object| {
+        object.entry("reposts").or_insert_with(|| json!({}))["count"] = count.into();
+    });
     count
 }
 

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::attachments::{Doc, Video};
 use super::callback::Servers;
 use super::dialogs::Dialogs;
 use super::events::Settings;
 use super::longpoll::LongPoll;
+use super::packed::Packed;
 use super::photos::Photo;
 use super::uploads::Uploads;
 
@@ -32,6 +31,8 @@ pub struct State {
     pub files: Files,
     /// Counts up for photos, documents, videos and whatever else needs a number of its own.
     pub counter: i64,
+    /// Posts and comments kept, and as many messages.
+    kept_max: usize,
     /// Changes with every reset, so that old long poll keys are known to be old.
     pub epoch: u64,
 }
@@ -110,7 +111,7 @@ pub struct Post {
     pub id: i64,
     pub date: i64,
     pub status: Status,
-    pub object: Map<String, Value>,
+    pub object: Packed,
 }
 
 /// Whether readers see a post.
@@ -128,17 +129,19 @@ pub enum Status {
 pub struct Comment {
     pub id: i64,
     pub post_id: i64,
-    pub object: Map<String, Value>,
+    pub object: Packed,
 }
 
 /// The age of posts over all walls.
 #[derive(Debug, Default)]
 pub struct Posts {
-    ages: VecDeque<(i64, i64)>,
+    /// Owner, id and bytes.
+    ages: VecDeque<(i64, i64, usize)>,
+    n_bytes: usize,
 }
 
-/// Posts and comments kept over all walls.
-const POSTS_MAX: usize = 200_000;
+/// Bytes of the objects of all posts and comments; their number is bounded by `kept_max`.
+const POSTS_BYTES_MAX: usize = 256 << 20;
 
 /// Photos, documents and videos by owner and id.
 #[derive(Debug, Default)]
@@ -153,6 +156,10 @@ pub struct Files {
 const FILES_MAX: usize = 200_000;
 
 impl State {
+    pub fn new(kept_max: usize) -> State {
+        State { kept_max, dialogs: Dialogs::new(kept_max), ..State::default() }
+    }
+
     /// Forgets what was said; who is who stays.
     pub fn reset(&mut self) {
         self.walls.clear();
@@ -191,7 +198,9 @@ impl State {
     pub fn put_post(&mut self, owner_id: i64, post: Post) {
         let wall = self.walls.entry(owner_id).or_default();
         wall.counter = wall.counter.max(post.id);
+        let pinned = wall.pinned;
         wall.take_post(post.id);
+        wall.pinned = pinned;
         match post.status {
             Status::Published => {
                 wall.order.insert((post.date, post.id));
@@ -201,24 +210,26 @@ impl State {
             }
             Status::Suggested => {}
         }
-        let id = post.id;
+        let (id, n_bytes) = (post.id, post.object.n_bytes());
         wall.posts.insert(id, post);
-        self.remember(owner_id, id);
+        self.remember(owner_id, id, n_bytes);
     }
 
     pub fn put_comment(&mut self, owner_id: i64, comment: Comment) {
         let wall = self.walls.entry(owner_id).or_default();
         wall.counter = wall.counter.max(comment.id);
-        let id = comment.id;
+        let (id, n_bytes) = (comment.id, comment.object.n_bytes());
         wall.commented.insert(id, comment.post_id);
         wall.comments.insert((comment.post_id, id), comment);
-        self.remember(owner_id, id);
+        self.remember(owner_id, id, n_bytes);
     }
 
-    fn remember(&mut self, owner_id: i64, id: i64) {
-        self.posts.ages.push_back((owner_id, id));
-        while self.posts.ages.len() > POSTS_MAX {
-            let Some((owner_id, id)) = self.posts.ages.pop_front() else { break };
+    fn remember(&mut self, owner_id: i64, id: i64, n_bytes: usize) {
+        self.posts.ages.push_back((owner_id, id, n_bytes));
+        self.posts.n_bytes += n_bytes;
+        while self.posts.ages.len() > self.kept_max || self.posts.n_bytes > POSTS_BYTES_MAX {
+            let Some((owner_id, id, n_bytes)) = self.posts.ages.pop_front() else { break };
+            self.posts.n_bytes -= n_bytes;
             if let Some(wall) = self.walls.get_mut(&owner_id) {
                 wall.take_post(id);
                 wall.take_comment(id);

@@ -42,6 +42,9 @@ pub const RIGHTS: &[(&str, i64)] = &[
 pub const ACCOUNT_FIELDS: &[&str] =
     &["rights", "groups", "rate", "callback_url", "callback_secret", "callback_code"];
 
+/// Marks an account whose community is not known yet.
+const UNBOUND: &str = "unbound";
+
 /// A caller whose token is known.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -76,12 +79,17 @@ impl Caller {
         }
     }
 
+    /// A community key whose community nobody has named: it belongs to the first one it names itself.
+    pub fn is_unbound(&self) -> bool {
+        self.account.flag(UNBOUND)
+    }
+
     /// May speak and decide for a community.
     pub fn manages(&self, group: i64) -> bool {
         match self.kind {
             Kind::Full => true,
             Kind::Service => false,
-            Kind::Community => self.group == group,
+            Kind::Community => self.group == group || self.is_unbound(),
             Kind::User => match self.account.fields.get("groups").and_then(Value::as_array) {
                 None => true,
                 Some(groups) => groups.iter().any(|own| own.as_i64().map(i64::abs) == Some(group)),
@@ -124,8 +132,11 @@ pub fn complete(core: &Core, mut account: Account) -> Result<Account, Refusal> {
         let message = format!("unknown kind {:?} of VK account", account.kind);
         return Err(Refusal::bad(message).knowing(KINDS.iter().map(|(name, _)| *name)));
     }
-    account.id = completed_id(core, &account)?;
     check_fields(&account)?;
+    if account.kind == "community" && account.id.is_empty() {
+        account.fields.insert(UNBOUND.to_owned(), true.into());
+    }
+    account.id = completed_id(core, &account)?;
     Ok(account)
 }
 

@@ -41,8 +41,7 @@ fn listed(ctx: &Ctx<'_>, owner_id: i64, filter: &str) -> Result<Vec<i64>, ApiErr
         found.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
     };
     let by_owner = |id: &i64| {
-        wall.posts.get(id).and_then(|post| post.object.get("from_id")).and_then(Value::as_i64)
-            == Some(owner_id)
+        wall.posts.get(id).and_then(|post| post.object.field("from_id").as_i64()) == Some(owner_id)
     };
     match filter {
         "all" | "archived" => Ok(published(wall).collect()),
@@ -96,8 +95,8 @@ pub fn search(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let mut ids = listed(ctx, owner_id, if ctx.args.flag("owners_only") { "owner" } else { "all" })?;
     let wall = ctx.state.wall(owner_id);
     ids.retain(|id| {
-        let text = wall.posts.get(id).and_then(|post| post.object.get("text")).and_then(Value::as_str);
-        text.is_some_and(|text| text.to_lowercase().contains(&query))
+        let text = wall.posts.get(id).map(|post| post.object.field("text")).unwrap_or_default();
+        text.as_str().is_some_and(|text| text.to_lowercase().contains(&query))
     });
     let items = items(ctx, ids.iter().skip(offset).take(count).map(|id| (owner_id, *id)));
     answer(ctx, Some(ids.len()), items)
@@ -144,7 +143,7 @@ pub fn owner(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
         return Ok(owner_id);
     }
     if let Some(domain) = ctx.args.text("domain") {
-        return people::resolve(ctx.core, ctx.state, domain)
+        return people::resolve(ctx.state, domain)
             .ok_or_else(|| ApiError::parameter("owner_id is undefined"));
     }
     match default_owner(ctx.caller) {
@@ -156,17 +155,11 @@ pub fn owner(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
 /// May the caller look at this wall?
 pub fn readable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
     if owner_id > 0 {
-        if !people::person_exists(ctx.core, ctx.state, owner_id) && ctx.caller.user != owner_id {
-            return Err(ApiError::plain(113));
-        }
         return match ctx.state.people.get(&owner_id).map(|person| person.access) {
             Some(Access::Deleted | Access::Blocked) => Err(ApiError::plain(18)),
             Some(Access::Private) if ctx.caller.user != owner_id => Err(ApiError::plain(30)),
             _ => Ok(()),
         };
-    }
-    if !people::group_exists(ctx.core, ctx.state, -owner_id) {
-        return Err(ApiError::new(203, "access to the group is denied"));
     }
     let access = ctx.state.groups.get(&-owner_id).map(|group| group.access).unwrap_or_default();
     let insider = ctx.caller.user != 0 && ctx.caller.account.fields.contains_key("groups");
@@ -194,8 +187,10 @@ fn change_likes(ctx: &mut Ctx<'_>, count: i64) -> Result<Done, ApiError> {
     let owner_id = owner(ctx)?;
     let id = ctx.args.required_integer("item_id")?;
     let post = ctx.state.wall(owner_id).posts.get_mut(&id).ok_or_else(|| ApiError::plain(104))?;
-    let likes = post.object.entry("likes").or_insert_with(|| json!({}));
-    likes["count"] = count.into();
-    likes["user_likes"] = count.into();
+    post.object.change(|object| {
+        let likes = object.entry("likes").or_insert_with(|| json!({}));
+        likes["count"] = count.into();
+        likes["user_likes"] = count.into();
+    });
     Ok(Done::new(json!({ "likes": count })))
 }

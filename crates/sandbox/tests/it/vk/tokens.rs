@@ -146,6 +146,18 @@ async fn a_token_without_the_right_is_refused() {
 }
 
 #[tokio::test]
+async fn a_community_key_without_an_id_belongs_to_the_community_it_names() {
+    let world = World::new().await;
+    let account = json!({"platform": "vk", "token": "key", "kind": "community"});
+    world.sandbox.add_account(&account).expect("a good account");
+    assert_eq!(world.ok("key", "wall.post", json!({"owner_id": -900, "message": "x"})).await["post_id"], 1);
+    assert_eq!(world.ok("key", "groups.getById", json!({})).await["groups"][0]["id"], 900);
+    assert_eq!(world.code("key", "wall.get", json!({"owner_id": -900})).await, 27);
+    let told = world.inject(&json!({"chat": USER, "from": USER, "text": "привет", "account": "key"}));
+    assert_eq!(told["events"][0]["group_id"], 900);
+}
+
+#[tokio::test]
 async fn with_any_token_everything_is_allowed_everywhere() {
     let sandbox = any_token().await;
     let get = async |query: &str| {

@@ -138,7 +138,6 @@ async fn what_cannot_be_posted_is_refused() {
         (json!({"owner_id": WALL, "message": "x", "attachments": photos}), 100),
         (json!({"owner_id": WALL, "message": "x", "attachments": "https://a.b,https://c.d"}), 100),
         (json!({"owner_id": WALL, "message": "x", "attachments": "nonsense"}), 100),
-        (json!({"owner_id": -1, "message": "x"}), 214),
         (json!({"owner_id": WALL, "message": "x", "post_id": 99}), 104),
     ];
     for (parameters, code) in refused {
@@ -146,6 +145,24 @@ async fn what_cannot_be_posted_is_refused() {
         assert!(!world.last_row().accepted);
     }
     assert!(world.seen("-77").is_empty());
+}
+
+#[tokio::test]
+async fn the_oldest_posts_go_when_there_are_too_many() {
+    let options = sandbox::Options { any_token: true, messages_max: 10, ..sandbox::Options::default() };
+    let sandbox = crate::wire::started(options).await;
+    let world = World { sandbox, clock: sandbox::Clock::Wall };
+    for number in 1..=15 {
+        let post = json!({"owner_id": WALL, "from_group": 1, "message": format!("пост {number}")});
+        world.ok("any", "wall.post", post).await;
+        let send = json!({"peer_id": USER, "random_id": 0, "message": format!("сообщение {number}")});
+        world.ok("any", "messages.send", send).await;
+    }
+    let wall = world.ok("any", "wall.get", json!({"owner_id": WALL})).await;
+    assert_eq!((wall["count"].clone(), wall["items"][9]["id"].clone()), (json!(10), json!(6)));
+    let history = world.ok("any", "messages.getHistory", json!({"peer_id": USER})).await;
+    assert_eq!(history["count"], 10);
+    assert_eq!(world.seen("-77").len() + world.seen("5").len(), 10);
 }
 
 #[tokio::test]
