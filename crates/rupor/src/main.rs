@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
+mod addresses;
 mod cli;
+mod config;
 
 fn main() -> ExitCode {
     cli::main()
