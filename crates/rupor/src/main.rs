@@ -6,6 +6,8 @@ mod addresses;
 mod cli;
 mod config;
 mod dispatch;
+mod epoch;
+mod http;
 
 fn main() -> ExitCode {
     cli::main()

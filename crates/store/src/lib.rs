@@ -93,6 +93,16 @@ impl Store {
         each!(self, db => db.held())
     }
 
+    /// `None` before the first `advance_epoch`.
+    pub async fn epoch(&self) -> Result<Option<Epoch>> {
+        each!(self, db => db.epoch())
+    }
+
+    /// Moves the epoch on, past `at_least`.
+    pub async fn advance_epoch(&self, at_least: i64) -> Result<Epoch> {
+        each!(self, db => db.advance_epoch(at_least))
+    }
+
     pub async fn create_endpoint(&self, workspace: WorkspaceId, new: NewEndpoint) -> Result<EndpointId> {
         each!(self, db => db.create_endpoint(workspace, new))
     }

@@ -27,8 +27,6 @@ const FRESH: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Address {
     pub account_id: AccountId,
-    pub workspace_id: WorkspaceId,
-    pub name: String,
     pub platform: &'static dyn Platform,
     pub account: Account,
     /// Between two requests of this account.
@@ -38,8 +36,6 @@ pub struct Address {
 /// A channel ready to be rendered for.
 #[derive(Debug)]
 pub struct Place {
-    pub channel_id: ChannelId,
-    pub name: String,
     pub settings: ChannelSettings,
     pub deadlines: Deadlines,
     pub policy: AmbiguityPolicy,
@@ -138,8 +134,6 @@ impl Book {
         Ok(match opened {
             Ok((platform, account)) => Ok(Arc::new(Address {
                 account_id: row.account_id,
-                workspace_id: row.workspace_id,
-                name: row.name.clone(),
                 platform,
                 account,
                 interval: interval(row.settings.rate),
@@ -156,8 +150,6 @@ fn unusable(scope: Scope, why: String) -> Failure {
 
 fn place(row: &store::Channel, account: &store::Account) -> anyhow::Result<Place> {
     Ok(Place {
-        channel_id: row.channel_id,
-        name: row.name.clone(),
         settings: addresses::channel(row, account)?,
         deadlines: addresses::deadlines(row)?,
         policy: row.settings.ambiguity,

@@ -18,6 +18,8 @@ mod meters;
 pub mod ports;
 mod published;
 mod recorder;
+#[cfg(test)]
+mod tests;
 mod time;
 
 use std::collections::VecDeque;
@@ -309,18 +311,21 @@ impl Dispatcher {
 /// The last few messages, so that forty channels read one once.
 #[derive(Debug, Default)]
 struct Messages {
-    kept: Mutex<VecDeque<((MessageId, i32), Arc<Message>)>>,
+    kept: Mutex<VecDeque<(Revision, Arc<Message>)>>,
 }
+
+/// A message as it was worded at one time.
+type Revision = (MessageId, i32);
 
 impl Messages {
     const MAX: usize = 64;
 
-    fn get(&self, key: (MessageId, i32)) -> Option<Arc<Message>> {
+    fn get(&self, key: Revision) -> Option<Arc<Message>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, _)| *known == key).map(|(_, message)| Arc::clone(message))
     }
 
-    fn put(&self, key: (MessageId, i32), message: Arc<Message>) {
+    fn put(&self, key: Revision, message: Arc<Message>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == Messages::MAX {
             kept.pop_front();

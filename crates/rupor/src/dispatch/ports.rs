@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use domain::ids::{AccountId, DeliveryId, LaneId, MessageId, WorkspaceId};
 use domain::message::MediaKind;
@@ -191,16 +190,7 @@ impl Dice {
     }
 
     pub fn chance(&self) -> Chance {
-        Chance::new(self.below(1_000_000))
-    }
-
-    /// One-sided jitter up to `max`.
-    pub fn jitter(&self, max: Duration) -> Duration {
-        let most = u32::try_from(max.as_micros()).unwrap_or(u32::MAX);
-        if most == 0 { Duration::ZERO } else { Duration::from_micros(self.below(most).into()) }
-    }
-
-    fn below(&self, n: u32) -> u32 {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).random_range(0..n)
+        let mut dice = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Chance::new(dice.random_range(0..1_000_000))
     }
 }

@@ -115,6 +115,7 @@ async fn write_ends(
         let written = commit(&*ledger, rows).await;
         for (end, finished) in batch.drain(..).zip(written) {
             told(&meters, &end, finished);
+            drop(end.permit);
         }
         freed.notify_one();
     }

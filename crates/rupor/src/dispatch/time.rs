@@ -34,11 +34,4 @@ impl Timebase {
     pub fn until(&self, at: Timestamp) -> Duration {
         (at - self.now()).into()
     }
-
-    pub async fn sleep_until(&self, at: Timestamp) {
-        let wait = self.until(at);
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
-    }
 }
