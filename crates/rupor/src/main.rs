@@ -5,6 +5,7 @@ use std::process::ExitCode;
 mod addresses;
 mod cli;
 mod config;
+mod operate;
 
 fn main() -> ExitCode {
     cli::main()
