@@ -422,9 +422,9 @@ impl Account {
 }
 
 impl Channel {
-    /// Renders a sample post, so that a wrong target, template or markup shows before anything is queued.
-    pub fn rehearse(&self, account: &Account) -> anyhow::Result<()> {
-        let row = store::Channel {
+    /// The row it would become, for those who judge rows.
+    pub fn as_row(&self, account: &Account) -> store::Channel {
+        store::Channel {
             channel_id: domain::ids::ChannelId(0),
             workspace_id: domain::ids::WorkspaceId(0),
             account_id: domain::ids::AccountId(0),
@@ -437,8 +437,12 @@ impl Channel {
             paused_until: domain::time::Timestamp(0),
             paused_why: None,
             error_streak: 0,
-        };
-        let settings = addresses::channel(&row, &account.as_row())?;
+        }
+    }
+
+    /// Renders a sample post, so that a wrong target, template or markup shows before anything is queued.
+    pub fn rehearse(&self, account: &Account) -> anyhow::Result<()> {
+        let settings = addresses::channel(&self.as_row(account), &account.as_row())?;
         let mut sample = domain::message::Message::text("Пропала собака, рыжая, с ошейником");
         sample.kind = "lost".into();
         let platform = addresses::platform(&account.platform)?;

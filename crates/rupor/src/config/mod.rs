@@ -119,6 +119,12 @@ impl Secret {
     }
 }
 
+impl From<SecretString> for Secret {
+    fn from(secret: SecretString) -> Secret {
+        Secret(secret)
+    }
+}
+
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret([secret])")

@@ -247,7 +247,7 @@ async fn account_changes(
             Act::ChangeAccount(id, account.settings.clone()),
         );
     }
-    let token = super::Secret(store.account_token(row.workspace_id, id).await?);
+    let token = super::Secret::from(store.account_token(row.workspace_id, id).await?);
     if token != account.token {
         list.push(StepVerb::Change, "account", name, "a new token", Act::SetToken(id, account.clone()));
     }

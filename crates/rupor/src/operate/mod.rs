@@ -4,6 +4,7 @@
 //! runs, or on PostgreSQL, the command performs it itself. `verb` says what can be done, `socket` how it gets there,
 //! `facts` gathers what is known, `words` says it in sentences (also for the board and `rupor why`).
 
+pub mod check;
 pub mod facts;
 pub mod socket;
 pub mod status;
