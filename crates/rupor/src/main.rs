@@ -5,6 +5,9 @@ use std::process::ExitCode;
 mod addresses;
 mod cli;
 mod config;
+mod dispatch;
+mod epoch;
+mod http;
 mod operate;
 
 fn main() -> ExitCode {

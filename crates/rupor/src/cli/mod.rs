@@ -12,7 +12,9 @@ mod delivery;
 mod desk;
 mod events;
 mod hold;
+mod log;
 mod migrate;
+mod run;
 mod sandbox;
 mod status;
 
@@ -30,6 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Run),
     Analyse(analyse::Analyse),
     Sandbox(sandbox::SandboxArgs),
     Migrate(migrate::Migrate),
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
+        Command::Run(args) => run::run(args),
         Command::Analyse(args) => analyse::run(args),
         Command::Sandbox(args) => sandbox::run(args),
         Command::Migrate(args) => migrate::run(args),
