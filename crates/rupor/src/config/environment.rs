@@ -13,20 +13,6 @@ use super::{
 };
 use crate::addresses::ChannelExtras;
 
-/// How long a claim is held, `RUPOR_LEASE`.
-pub fn lease(variables: Variables<'_>) -> Result<Span, ConfigError> {
-    let mut reader = Reader { variables, problems: Vec::new() };
-    let lease = reader.time("RUPOR_LEASE", domain::limits::LEASE);
-    reader.done(lease)
-}
-
-/// How often sources are asked, `RUPOR_POLL_INTERVAL`.
-pub fn poll_interval(variables: Variables<'_>) -> Result<Span, ConfigError> {
-    let mut reader = Reader { variables, problems: Vec::new() };
-    let interval = reader.time("RUPOR_POLL_INTERVAL", POLL_INTERVAL);
-    reader.done(interval)
-}
-
 /// `RUPOR_PLATFORM_LIMITS`: on, or off for rehearsals.
 pub fn platform_limits(variables: Variables<'_>) -> Result<PlatformLimits, Problem> {
     match variables("RUPOR_PLATFORM_LIMITS").as_deref().map(str::trim) {

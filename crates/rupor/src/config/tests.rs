@@ -242,8 +242,6 @@ fn bad_variables_are_named_with_the_fix() {
         VK_OUT_OWNER_ID: "@wall" is not a number; write the numeric id of the wall, negative for groups, such as -123456
         MAX_ENABLED: "maybe" is neither true nor false; write true or false"#]]
     .assert_eq(&said);
-    assert_eq!(environment::lease(&variables(&[("RUPOR_LEASE", "5s")])).unwrap(), Span::from_secs(5));
-    assert!(environment::lease(&variables(&[("RUPOR_LEASE", "0s")])).is_err());
 }
 
 async fn empty_store() -> Store {

@@ -258,7 +258,15 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// A closed list of words of the file.
+/// What a channel does unless it says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PresetName {
+    Pets,
+    Mirror,
+}
+
+/// A closed list of words of the file, that become text in a row.
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($arm:ident = $text:literal),+ })+) => {$(
         $(#[$doc])*
@@ -274,8 +282,6 @@ macro_rules! words {
 }
 
 words! {
-    /// What a channel does unless it says otherwise.
-    PresetName { Pets = "pets", Mirror = "mirror" }
     /// Whose token it is; only VK cares.
     AccountKind { Bot = "bot", User = "user", Community = "community", Service = "service" }
     /// Telegram sells a faster one.

@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod facts;
+pub mod quiet;
 pub mod socket;
 pub mod status;
 pub mod verb;
@@ -14,5 +15,5 @@ pub mod words;
 #[cfg(test)]
 mod tests;
 
-pub use socket::{Serving, serve, socket_path};
+pub use socket::{serve, socket_path};
 pub use verb::{Verb, perform};

@@ -314,3 +314,25 @@ async fn the_node_answers_nonsense_with_a_refusal() {
         assert!(answer.contains("does not understand"), "{nonsense} {answer}");
     }
 }
+
+#[tokio::test]
+async fn quiet_hours_shut_a_lane_and_it_opens_in_the_morning() {
+    let world = World::new().await;
+    let id = world.channel("lost").await;
+    let quiet_hours = Some("13:00-14:00".to_owned());
+    let settings = ChannelSettings { quiet_hours, ..ChannelSettings::default() };
+    world.store.change_channel(world.ws, id, settings).await.unwrap();
+    world.post(id).await;
+    let next_at = || async { world.store.lanes(world.ws).await.unwrap()[0].next_at };
+    let mut shut = super::quiet::Shut::default();
+    shut.look(&world.store).await.unwrap();
+    assert_eq!(next_at().await, Some(START), "noon is not quiet");
+    world.seconds(3_600);
+    shut.look(&world.store).await.unwrap();
+    assert_eq!(next_at().await, Some(START + Span::from_secs(7_200)));
+    let said = world.show(DeliveryId(1)).await;
+    assert_eq!(said.headline, "delivery 1 waits: channel lost has its quiet hours");
+    world.store.change_channel(world.ws, id, ChannelSettings::default()).await.unwrap();
+    shut.look(&world.store).await.unwrap();
+    assert_eq!(next_at().await, Some(START), "without quiet hours it is open at once");
+}

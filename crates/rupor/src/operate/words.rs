@@ -12,7 +12,7 @@ use serde::Serialize;
 use store::{Account, Channel, Delivery, DisabledBy};
 
 use super::facts::{DeliveryFacts, Facts};
-pub use causes::{Cause, cause};
+pub use causes::cause;
 
 /// One thing explained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
