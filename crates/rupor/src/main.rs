@@ -8,6 +8,7 @@ mod config;
 mod dispatch;
 mod epoch;
 mod http;
+mod operate;
 
 fn main() -> ExitCode {
     cli::main()

@@ -1,6 +1,7 @@
 //! `rupor run`: the node. Starts the loops, listens, and stops in order.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,11 +15,13 @@ use tokio::sync::watch;
 
 use super::database::Database;
 use crate::addresses::ApiBases;
-use crate::config::span;
+use crate::config::plan::{self, Absent};
+use crate::config::{self, environment, span};
 use crate::dispatch::ports::{Dice, Platforms};
 use crate::dispatch::{self, EmptyShelf, Meters, Ports};
 use crate::epoch::Note;
 use crate::http;
+use crate::operate;
 
 /// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
 const EPOCH_EVERY: Duration = Duration::from_secs(30);
@@ -30,6 +33,9 @@ const EPOCH_EVERY: Duration = Duration::from_secs(30);
 pub struct Run {
     #[command(flatten)]
     database: Database,
+    /// Apply this configuration file at the start [default: the variables of the quick start, if any are set]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Start only these loops
     #[arg(long, value_name = "LOOP", value_delimiter = ',')]
     only: Vec<Loop>,
@@ -61,6 +67,7 @@ pub fn run(args: &Run) -> anyhow::Result<()> {
 
 async fn node(args: &Run) -> anyhow::Result<()> {
     let (lease, drain) = (args.lease()?, positive("--drain", &args.drain)?);
+    let config = args.config()?;
     let address = args.database.address()?;
     let applied = Store::migrate(&address).await?;
     if !applied.is_empty() {
@@ -72,6 +79,19 @@ async fn node(args: &Run) -> anyhow::Result<()> {
     if let Some(why) = note.check(&store).await? {
         tracing::error!(why, "all sending is held");
     }
+    if let Some((config, absent)) = &config {
+        let done =
+            plan::apply(&store, config, *absent).await.context("the configuration cannot be applied")?;
+        for step in &done.steps {
+            let verb = step.verb.as_str();
+            tracing::info!(verb, what = step.what, name = step.name, detail = step.detail, "applied");
+        }
+    }
+    let _operators = match operate::socket_path(&address) {
+        Some(path) => Some(operate::serve(store.clone(), &path)?),
+        None => None,
+    };
+    tokio::spawn(operate::quiet::keep(store.clone()));
     let node = http::Node {
         store: store.clone(),
         meters: Arc::new(Meters::default()),
@@ -148,6 +168,17 @@ async fn told_to_stop() {
 }
 
 impl Run {
+    /// A missing variable must not cost a backlog, so what the quick start does not name is only shut;
+    /// a file says everything, but removing is for `rupor apply`, which asks.
+    fn config(&self) -> anyhow::Result<Option<(config::Config, Absent)>> {
+        let variables = &config::process_variables;
+        Ok(match &self.config {
+            Some(file) => Some((config::from_file(file, variables)?, Absent::Disable)),
+            None if environment::is_used(variables) => Some((config::from_env(variables)?, Absent::Disable)),
+            None => None,
+        })
+    }
+
     fn lease(&self) -> anyhow::Result<Span> {
         match &self.lease {
             Some(text) => positive("--lease (RUPOR_LEASE)", text),
