@@ -1653,6 +1653,35 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.reserve_lane_slot(workspace_id bigint, lane_id bigint)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    lane lane_heads;
+    slot timestamptz;
+BEGIN
+    PERFORM rupor_guard(reserve_lane_slot.workspace_id);
+    SELECT h.* INTO lane
+      FROM lane_heads AS h
+     WHERE h.workspace_id = reserve_lane_slot.workspace_id AND h.lane_id = reserve_lane_slot.lane_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[lane.account_id]);
+    UPDATE lane_heads AS h
+       SET next_slot = greatest(h.next_slot, rupor_now()) + rupor_span(h.interval_us)
+     WHERE h.lane_id = lane.lane_id
+    RETURNING h.next_slot - rupor_span(h.interval_us) INTO slot;
+    PERFORM rupor_refresh_lanes(ARRAY[lane.lane_id]);
+    PERFORM rupor_refresh_accounts(ARRAY[lane.account_id]);
+    RETURN slot;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.reserve_slots(workspace_id bigint, account_id bigint, n integer DEFAULT 1)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql
@@ -3630,6 +3659,8 @@ GRANT EXECUTE ON FUNCTION renew_leases(jsonb,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION requeue_deliveries(bigint,bigint[]) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION reserve_lane_slot(bigint,bigint) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION resume_account(bigint,bigint) TO rupor_app;
@@ -3725,6 +3756,8 @@ GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION recover_leases(bigint,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION renew_leases(jsonb,bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION reserve_lane_slot(bigint,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_dispatcher;
 

@@ -1,23 +1,44 @@
--- An example workspace: a shelter with one Telegram bot, two channels and one post on its way.
--- The token is a stand-in that no key opens; set a real one with the application.
---   psql -d DATABASE -f db/seed.sql        (as the owner of the tables)
+-- An example workspace: a lost-pets volunteer with one bot, two communities and a post that goes to all three.
+-- Everything is invented. Play it into a migrated scratch database: psql --file db/seed.sql DATABASE
+-- May be played twice: what is there stays as it is.
+-- The tokens here are sealed with nobody's key: set real ones with `rupor apply` before anything is sent.
 
-INSERT INTO workspaces (workspace_id, name, created_at)
-VALUES (1, 'Приют «Хвост»', rupor_now());
+BEGIN;
 
-INSERT INTO accounts (account_id, workspace_id, platform, name, token_sealed, fingerprint, rate, created_at)
-VALUES (1, 1, 'telegram', 'Бот приюта', '\x00', 'example', 20, rupor_now());
+INSERT INTO workspaces (workspace_id, name)
+VALUES (1, 'Лапа помощи')
+ON CONFLICT DO NOTHING;
 
-INSERT INTO channels (channel_id, workspace_id, account_id, platform, name, target, chat_kind, dedup, dedup_ttl_us, created_at)
-VALUES (1, 1, 1, 'telegram', 'Потеряшки города', '-1001000000001', 'channel', 'fingerprint', 259200000000, rupor_now()),
-       (2, 1, 1, 'telegram', 'Чат волонтёров', '-1000002', 'group', 'content', 604800000000, rupor_now());
+SET LOCAL rupor.workspace = '1';
 
--- Ids given by hand do not move the counters behind them.
-SELECT setval('workspaces_workspace_id_seq', 1), setval('accounts_account_id_seq', 1), setval('channels_channel_id_seq', 2);
+INSERT INTO accounts (account_id, workspace_id, platform, name, kind, token_sealed, fingerprint, rate)
+VALUES (1, 1, 'telegram', 'бот приюта', 'bot', '\x00', 'seed-telegram', 30),
+       (2, 1, 'vk', 'сообщество', 'community', '\x00', 'seed-vk', 3)
+ON CONFLICT DO NOTHING;
+
+-- The heads of the queue follow by trigger.
+INSERT INTO channels (channel_id, workspace_id, account_id, name, target, chat_kind, rate, ambiguity, dedup, dedup_ttl_us)
+VALUES (1, 1, 1, 'канал «Пропал питомец»', '-1001000000001', 'channel', 1, 'resend_once', 'content', 259200000000),
+       (2, 1, 1, 'чат волонтёров', '-1001000000002', 'group', 0.33, 'resend_once', 'content', 259200000000),
+       (3, 1, 2, 'стена сообщества', '-200000001', 'channel', 1, 'resend', 'content', 259200000000)
+ON CONFLICT DO NOTHING;
+
+INSERT INTO pull_sources (source_id, workspace_id, kind, name, address, created_at)
+VALUES (1, 1, 'vk_wall', 'Потеряшки Примерска', '-300000001', rupor_now())
+ON CONFLICT DO NOTHING;
+
+SELECT setval(pg_get_serial_sequence(t.name, t.id), greatest(t.at_least, nextval(pg_get_serial_sequence(t.name, t.id)) - 1))
+  FROM (VALUES ('workspaces', 'workspace_id', 1), ('accounts', 'account_id', 2), ('channels', 'channel_id', 3),
+               ('pull_sources', 'source_id', 1)) AS t (name, id, at_least);
 
 SELECT enqueue_messages_and_deliveries(1, '[{
-    "source": "vk:-990000101", "origin_id": "1", "kind": "lost",
-    "payload": {"text": "Пропала собака, рыжая, откликается на Берту. Телефон +7 975 000-00-01"},
-    "content_hash": "example", "fingerprint": "example", "tags": ["kind:lost", "animal:dog", "has:phone"],
-    "origin": {"owner_id": -990000101, "post_id": 1}, "channels": [1, 2]
+    "source": "vk:-300000001",
+    "origin_id": "1",
+    "content_hash": "seed-1",
+    "kind": "lost",
+    "payload": {"text": "Пропала собака, рыжая, отзывается на Искру. Примерск, ул. Садовая. +7 900 000-00-00"},
+    "origin": {"owner_id": -300000001, "post_id": 1},
+    "channels": [1, 2, 3]
 }]');
+
+COMMIT;

@@ -2,7 +2,12 @@
 
 use std::process::ExitCode;
 
+mod addresses;
 mod cli;
+mod config;
+mod dispatch;
+mod epoch;
+mod http;
 
 fn main() -> ExitCode {
     cli::main()

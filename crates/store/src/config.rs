@@ -17,6 +17,35 @@ pub struct Workspace {
     pub held: bool,
 }
 
+/// How often this database has been started, and which one it is. A restored backup has gone back; a note outside the
+/// database tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Epoch {
+    pub database: String,
+    pub count: i64,
+}
+
+impl Epoch {
+    pub(crate) fn first() -> Epoch {
+        Epoch { database: uuid::Uuid::new_v4().simple().to_string(), count: 0 }
+    }
+
+    pub(crate) fn next(self, at_least: i64) -> Epoch {
+        Epoch { count: self.count.max(at_least) + 1, ..self }
+    }
+
+    pub fn parse(text: &str) -> Option<Epoch> {
+        let (database, count) = text.split_once(':')?;
+        Some(Epoch { database: database.to_owned(), count: count.trim().parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Epoch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.database, self.count)
+    }
+}
+
 #[derive(Debug)]
 pub struct NewEndpoint {
     pub name: String,

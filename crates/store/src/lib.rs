@@ -21,7 +21,9 @@ pub mod wake;
 pub mod postgres;
 pub mod sqlite;
 
-use domain::ids::{AccountId, CaseId, ChannelId, DeliveryId, EndpointId, MessageId, SourceId, WorkspaceId};
+use domain::ids::{
+    AccountId, CaseId, ChannelId, DeliveryId, EndpointId, LaneId, MessageId, SourceId, WorkspaceId,
+};
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -93,6 +95,16 @@ impl Store {
 
     pub async fn held(&self) -> Result<Option<String>> {
         each!(self, db => db.held())
+    }
+
+    /// `None` before the first `advance_epoch`.
+    pub async fn epoch(&self) -> Result<Option<Epoch>> {
+        each!(self, db => db.epoch())
+    }
+
+    /// Moves the epoch on, past `at_least`.
+    pub async fn advance_epoch(&self, at_least: i64) -> Result<Epoch> {
+        each!(self, db => db.advance_epoch(at_least))
     }
 
     pub async fn create_endpoint(&self, workspace: WorkspaceId, new: NewEndpoint) -> Result<EndpointId> {
@@ -347,6 +359,11 @@ impl Store {
     /// Pays for `n` requests outside the claim and returns when the last of them may start.
     pub async fn reserve(&self, workspace: WorkspaceId, id: AccountId, n: u32) -> Result<Timestamp> {
         each!(self, db => db.reserve(workspace, id, n))
+    }
+
+    /// The same for one more request to the chat of a lane: when its own pace allows it.
+    pub async fn reserve_lane(&self, workspace: WorkspaceId, id: LaneId) -> Result<Timestamp> {
+        each!(self, db => db.reserve_lane(workspace, id))
     }
 
     /// Takes up claims whose lease has ended, at most `limit` of them.

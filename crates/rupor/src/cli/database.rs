@@ -27,11 +27,15 @@ impl Database {
     }
 
     pub fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
-        let path = match (&self.key_file, address) {
+        Ok(Keyring::at(&self.key_path(address))?)
+    }
+
+    /// Where the key lies, and the notes that must not be part of a backup.
+    pub fn key_path(&self, address: &Address) -> PathBuf {
+        match (&self.key_file, address) {
             (Some(path), _) => path.clone(),
             (None, Address::Sqlite(store::address::SqlitePath::File(file))) => file.with_extension("key"),
             (None, _) => PathBuf::from("rupor.key"),
-        };
-        Ok(Keyring::at(&path)?)
+        }
     }
 }

@@ -4,7 +4,9 @@
 mod analyse;
 mod bench;
 mod database;
+mod log;
 mod migrate;
+mod run;
 mod sandbox;
 
 use std::process::ExitCode;
@@ -21,6 +23,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Run),
     Analyse(analyse::Analyse),
     Sandbox(sandbox::SandboxArgs),
     Migrate(migrate::Migrate),
@@ -40,6 +43,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
+        Command::Run(args) => run::run(args),
         Command::Analyse(args) => analyse::run(args),
         Command::Sandbox(args) => sandbox::run(args),
         Command::Migrate(args) => migrate::run(args),

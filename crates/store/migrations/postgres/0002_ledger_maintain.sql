@@ -76,6 +76,31 @@ BEGIN
     RETURN slot;
 END $$;
 
+-- One more request to the chat of a lane, at the lane's own pace; NULL: no such lane.
+CREATE FUNCTION reserve_lane_slot(workspace_id bigint, lane_id bigint) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    lane lane_heads;
+    slot timestamptz;
+BEGIN
+    PERFORM rupor_guard(reserve_lane_slot.workspace_id);
+    SELECT h.* INTO lane
+      FROM lane_heads AS h
+     WHERE h.workspace_id = reserve_lane_slot.workspace_id AND h.lane_id = reserve_lane_slot.lane_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[lane.account_id]);
+    UPDATE lane_heads AS h
+       SET next_slot = greatest(h.next_slot, rupor_now()) + rupor_span(h.interval_us)
+     WHERE h.lane_id = lane.lane_id
+    RETURNING h.next_slot - rupor_span(h.interval_us) INTO slot;
+    PERFORM rupor_refresh_lanes(ARRAY[lane.lane_id]);
+    PERFORM rupor_refresh_accounts(ARRAY[lane.account_id]);
+    RETURN slot;
+END $$;
+
 -- A new generation of failed deliveries, in order. Raises, and changes nothing, if one of them is not failed.
 CREATE FUNCTION requeue_deliveries(workspace_id bigint, delivery_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

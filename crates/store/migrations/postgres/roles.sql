@@ -73,7 +73,7 @@ END $$;
 REVOKE ALL ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
     next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
-    recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
+    recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_lane_slot(bigint, bigint), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
@@ -84,7 +84,7 @@ REVOKE ALL ON FUNCTION
 GRANT EXECUTE ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
     next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
-    recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), requeue_deliveries(bigint, bigint[]),
+    recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_lane_slot(bigint, bigint), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
@@ -94,6 +94,11 @@ GRANT EXECUTE ON FUNCTION
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]),
+<<<<<<< HEAD
     record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval)
+=======
+    record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_lane_slot(bigint, bigint),
+    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer)
+>>>>>>> 52a89fcdf264c03a6107b5d0918c06b350cfb901
     TO rupor_dispatcher;

@@ -2,7 +2,7 @@
 //!
 //! Group and heads follow the account's row by trigger (0002_ledger_heads.sql).
 
-use domain::ids::{AccountId, WorkspaceId};
+use domain::ids::{AccountId, LaneId, WorkspaceId};
 use domain::time::Timestamp;
 use secrecy::SecretString;
 
@@ -71,6 +71,7 @@ SELECT account_id FROM found";
 const LOCK: &str = "SELECT lock_account($1, $2)";
 const RESUME: &str = "SELECT resume_account($1, $2)";
 const RESERVE: &str = "SELECT reserve_slots($1, $2, $3)";
+const RESERVE_LANE: &str = "SELECT reserve_lane_slot($1, $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     DRAW_ID,
@@ -82,6 +83,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     PAUSE,
     RESUME,
     RESERVE,
+    RESERVE_LANE,
 ];
 
 impl Postgres {
@@ -196,6 +198,12 @@ impl Postgres {
         let row = self.one(As::App(workspace), Again::Safe, RESERVE, &[&workspace.0, &id.0, &n]).await?;
         let slot: Option<Time> = row.get(0);
         slot.map(|Time(at)| at).ok_or_else(|| StoreError::unknown_account(id))
+    }
+
+    pub async fn reserve_lane(&self, workspace: WorkspaceId, id: LaneId) -> Result<Timestamp> {
+        let row = self.one(As::App(workspace), Again::Safe, RESERVE_LANE, &[&workspace.0, &id.0]).await?;
+        let slot: Option<Time> = row.get(0);
+        slot.map(|Time(at)| at).ok_or_else(|| StoreError::not_found("lane", id))
     }
 
     async fn change_account_row(

@@ -4,7 +4,7 @@ use domain::ids::{EndpointId, WorkspaceId};
 use secrecy::SecretString;
 
 use super::{Again, As, Postgres, rows};
-use crate::config::{Endpoint, NewEndpoint, Workspace, secret_hash};
+use crate::config::{Endpoint, Epoch, NewEndpoint, Workspace, secret_hash};
 use crate::error::{Result, StoreError};
 
 const INSERT_WORKSPACE: &str = "INSERT INTO workspaces (name, created_at) VALUES ($1, rupor_now()) ON CONFLICT DO NOTHING RETURNING workspace_id";
@@ -20,6 +20,12 @@ WITH held AS (
 SELECT workspace_id FROM held";
 const HOLD_ALL: &str = "UPDATE control SET held = $1::text IS NOT NULL, held_why = $1";
 const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held";
+const SELECT_EPOCH: &str = "SELECT epoch FROM control";
+const ADVANCE_EPOCH: &str = "
+UPDATE control
+   SET epoch = split_part(coalesce(epoch, $1), ':', 1) || ':'
+            || greatest(split_part(coalesce(epoch, $1), ':', 2)::bigint, $2) + 1
+RETURNING epoch";
 const INSERT_ENDPOINT: &str = "
 WITH made AS (
     INSERT INTO workspace_endpoints (workspace_id, name, kind, secret_hash, settings, created_at)
@@ -52,6 +58,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     HOLD_WORKSPACE,
     HOLD_ALL,
     SELECT_HELD,
+    SELECT_EPOCH,
+    ADVANCE_EPOCH,
     INSERT_ENDPOINT,
     SELECT_ENDPOINTS,
     ENDPOINT_BY_SECRET,
@@ -96,6 +104,18 @@ impl Postgres {
     pub async fn held(&self) -> Result<Option<String>> {
         let held = self.first(As::Dispatcher, Again::Safe, SELECT_HELD, &[]).await?;
         Ok(held.map(|row| row.get::<_, Option<String>>(0).unwrap_or_default()))
+    }
+
+    pub async fn epoch(&self) -> Result<Option<Epoch>> {
+        let row = self.one(As::Dispatcher, Again::Safe, SELECT_EPOCH, &[]).await?;
+        Ok(row.get::<_, Option<&str>>(0).and_then(Epoch::parse))
+    }
+
+    pub async fn advance_epoch(&self, at_least: i64) -> Result<Epoch> {
+        let first = Epoch::first().to_string();
+        let row = self.one(As::Dispatcher, Again::Safe, ADVANCE_EPOCH, &[&first, &at_least]).await?;
+        let text: &str = row.get(0);
+        Epoch::parse(text).ok_or_else(|| StoreError::Database(format!("control: bad epoch {text:?}")))
     }
 
     pub async fn create_endpoint(&self, workspace: WorkspaceId, new: NewEndpoint) -> Result<EndpointId> {

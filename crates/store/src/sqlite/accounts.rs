@@ -1,6 +1,6 @@
 //! Accounts and the rate groups that their tokens share.
 
-use domain::ids::{AccountId, WorkspaceId};
+use domain::ids::{AccountId, LaneId, WorkspaceId};
 use domain::pacing::interval;
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
@@ -59,6 +59,12 @@ SELECT g.group_id, g.interval_us, g.burst, g.next_slot, g.cooldown_until
   FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
  WHERE a.workspace_id = ?1 AND a.account_id = ?2";
 const SET_NEXT_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
+
+pub(super) const RESERVE_LANE: &str = "
+UPDATE lane_heads
+   SET next_slot = max(next_slot, ?3) + interval_us
+ WHERE lane_id = ?2 AND workspace_id = ?1
+RETURNING next_slot - interval_us";
 
 /// Slots one call may pay for at once; a caller that wants more is mistaken.
 const RESERVE_MAX: u32 = 1_000;
@@ -229,6 +235,18 @@ impl Sqlite {
             tx.execute(SET_NEXT_SLOT, (group_id, pace.next_slot.0))?;
             refresh_head(tx, id)?;
             Ok(slot)
+        })
+        .await
+    }
+
+    pub async fn reserve_lane(&self, workspace: WorkspaceId, id: LaneId) -> Result<Timestamp> {
+        self.write(Urgency::Claim, move |tx| {
+            let slot = tx.first(RESERVE_LANE, (workspace.0, id.0, tx.now.0), |row| row.get(0))?;
+            let slot = slot.ok_or_else(|| StoreError::not_found("lane", id))?;
+            let mut touched = Touched::default();
+            touched.lane(id.0);
+            touched.refresh(tx)?;
+            Ok(Timestamp(slot))
         })
         .await
     }

@@ -81,6 +81,25 @@ impl Sqlite {
         })
     }
 
+    /// A database in memory whose jobs run in the caller, one after the other: for simulations.
+    pub fn in_memory_inline(keyring: Keyring, clock: Clock) -> Result<Sqlite> {
+        let path = SqlitePath::Memory;
+        let mut connection = connect::connect(&path)?;
+        migrate::migrate_connection(&mut connection, &path)?;
+        fit_key(&connection, &path, &keyring)?;
+        Ok(Sqlite {
+            writer: Writer::inline(connection, path.clone()),
+            readers: Arc::new(Readers {
+                idle: Mutex::default(),
+                permits: tokio::sync::Semaphore::new(READERS_MAX),
+            }),
+            path,
+            keyring: Arc::new(keyring),
+            clock,
+            bell: Bell::new(),
+        })
+    }
+
     pub async fn now(&self) -> Result<Timestamp> {
         Ok(self.clock.now())
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, rows};
-use crate::config::{Endpoint, NewEndpoint, Workspace, secret_hash};
+use crate::config::{Endpoint, Epoch, NewEndpoint, Workspace, secret_hash};
 use crate::error::{Result, StoreError};
 
 const INSERT_WORKSPACE: &str =
@@ -22,6 +22,8 @@ UPDATE account_heads
 RETURNING account_id";
 const HOLD_ALL: &str = "UPDATE control SET held = ?1, held_why = ?2";
 const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held = 1";
+const SELECT_EPOCH: &str = "SELECT epoch FROM control";
+const SET_EPOCH: &str = "UPDATE control SET epoch = ?1";
 const INSERT_ENDPOINT: &str = "
 INSERT INTO workspace_endpoints (workspace_id, name, kind, secret_hash, settings, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -81,6 +83,21 @@ impl Sqlite {
     pub async fn held(&self) -> Result<Option<String>> {
         let held = self.read(|tx| tx.first(SELECT_HELD, [], |row| row.get::<_, Option<String>>(0))).await?;
         Ok(held.map(Option::unwrap_or_default))
+    }
+
+    pub async fn epoch(&self) -> Result<Option<Epoch>> {
+        let text = self.read(|tx| tx.first(SELECT_EPOCH, [], |row| row.get::<_, Option<String>>(0))).await?;
+        Ok(text.flatten().as_deref().and_then(Epoch::parse))
+    }
+
+    pub async fn advance_epoch(&self, at_least: i64) -> Result<Epoch> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let text = tx.first(SELECT_EPOCH, [], |row| row.get::<_, Option<String>>(0))?.flatten();
+            let epoch = text.as_deref().and_then(Epoch::parse).unwrap_or_else(Epoch::first).next(at_least);
+            tx.execute(SET_EPOCH, [epoch.to_string()])?;
+            Ok(epoch)
+        })
+        .await
     }
 
     pub async fn create_endpoint(&self, workspace: WorkspaceId, new: NewEndpoint) -> Result<EndpointId> {

@@ -42,10 +42,17 @@ struct Work {
 
 #[derive(Clone)]
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    way: Way,
     path: SqlitePath,
-    /// The thread ends when the last handle is gone.
-    _open: Arc<Open>,
+}
+
+/// Who runs a job.
+#[derive(Clone)]
+enum Way {
+    /// The writer thread, which ends when the last handle is gone.
+    Thread { shared: Arc<Shared>, _open: Arc<Open> },
+    /// The caller, at once: nothing depends on how threads are scheduled, which a simulation needs.
+    Inline(Arc<Mutex<Connection>>),
 }
 
 #[derive(Default)]
@@ -78,7 +85,8 @@ impl Writer {
     ) -> Result<Writer> {
         let shared = Arc::new(Shared::default());
         let open = Arc::new(Open(Arc::clone(&shared)));
-        let writer = Writer { shared: Arc::clone(&shared), path: path.clone(), _open: open };
+        let writer =
+            Writer { way: Way::Thread { shared: Arc::clone(&shared), _open: open }, path: path.clone() };
         std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || {
@@ -89,6 +97,10 @@ impl Writer {
             })
             .map_err(|error| StoreError::Database(format!("the writer thread cannot start: {error}")))?;
         Ok(writer)
+    }
+
+    pub(super) fn inline(connection: Connection, path: SqlitePath) -> Writer {
+        Writer { way: Way::Inline(Arc::new(Mutex::new(connection))), path }
     }
 
     /// Runs `job` in a transaction of its own or shared with others; the answer comes after the commit.
@@ -114,13 +126,21 @@ impl Writer {
     }
 
     fn push(&self, urgency: Urgency, job: Job) -> Result<()> {
-        let mut queue = lock(&self.shared);
+        let shared = match &self.way {
+            Way::Thread { shared, .. } => shared,
+            Way::Inline(connection) => {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                write(&connection, &self.path, vec![job]);
+                return Ok(());
+            }
+        };
+        let mut queue = lock(shared);
         if queue.waiting.iter().map(VecDeque::len).sum::<usize>() >= WAITING_MAX {
             let problem = format!("{WAITING_MAX} writes are waiting; try again in a moment");
             return Err(StoreError::Busy { address: self.path.to_string(), problem });
         }
         queue.waiting[urgency as usize].push_back(job);
-        self.shared.filled.notify_one();
+        shared.filled.notify_one();
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ contract! {
     a_paused_account_costs_the_others_nothing,
     quiet_hours_hold_a_lane_back,
     the_kill_switch_stops_everything,
+    an_epoch_only_goes_on,
     a_held_workspace_does_not_stop_another,
     a_long_backlog_does_not_starve_the_others,
     workspaces_share_fairly_however_many_accounts_they_have,
@@ -186,6 +187,15 @@ async fn the_kill_switch_stops_everything(w: &World) {
     w.store.hold_all(None).await.unwrap();
     assert_eq!(w.store.held().await.unwrap(), None);
     assert_eq!(w.claim(10).await.len(), 1);
+}
+
+async fn an_epoch_only_goes_on(w: &World) {
+    let first = w.store.advance_epoch(0).await.unwrap();
+    assert_eq!(w.store.epoch().await.unwrap().as_ref(), Some(&first));
+    let second = w.store.advance_epoch(0).await.unwrap();
+    assert_eq!((second.database.as_str(), second.count), (first.database.as_str(), first.count + 1));
+    let past = w.store.advance_epoch(second.count + 40).await.unwrap();
+    assert_eq!(past.count, second.count + 41);
 }
 
 async fn a_held_workspace_does_not_stop_another(w: &World) {

@@ -11,6 +11,7 @@ contract! {
     a_channel_has_its_own_rate,
     look_ahead_takes_slots_but_not_too_far,
     other_calls_pay_from_the_same_budget,
+    a_further_part_pays_for_its_chat_too,
     the_same_token_in_two_workspaces_is_one_budget,
     the_slowest_setting_of_a_shared_token_counts,
     a_changed_rate_counts_from_the_next_claim,
@@ -101,6 +102,20 @@ async fn other_calls_pay_from_the_same_budget(w: &World) {
     }
     let unknown = w.store.reserve(w.ws, domain::ids::AccountId(999), 1).await.unwrap_err();
     assert!(unknown.to_string().contains("account 999"), "{unknown}");
+}
+
+async fn a_further_part_pays_for_its_chat_too(w: &World) {
+    let account = w.account_with(AccountSettings { max_parallel: 10, ..AccountSettings::default() }).await;
+    let settings = ChannelSettings { rate: Some(1.0), ..ChannelSettings::default() };
+    let channel = w.channel_with(account, settings).await;
+    w.post("раз", &[channel]).await;
+    let lane = w.store.lanes(w.ws).await.unwrap()[0].lane_id;
+    assert_eq!(w.store.reserve_lane(w.ws, lane).await.unwrap(), START);
+    assert_eq!(w.store.reserve_lane(w.ws, lane).await.unwrap(), START + Span::from_secs(1));
+    let claimed = w.claim_ahead(10, Span::ZERO).await;
+    assert_eq!((claimed.claims.len(), claimed.next_at), (0, Some(START + Span::from_secs(2))));
+    let unknown = w.store.reserve_lane(w.ws, domain::ids::LaneId(999_999)).await.unwrap_err();
+    assert!(matches!(unknown, StoreError::NotFound { .. }), "{unknown}");
 }
 
 async fn shared_token(w: &World, rate: Option<f64>) {

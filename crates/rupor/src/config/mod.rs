@@ -1,0 +1,3 @@
+//! Configuration as people write it: a file, or a few variables.
+
+pub mod span;

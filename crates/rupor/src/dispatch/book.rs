@@ -1,0 +1,158 @@
+//! The address book: who sends and where to, read from rows and kept for a moment.
+//!
+//! Config is rows, so a change needs no restart: what is older than `FRESH` is read again before it is used, and
+//! trouble with an account throws its page away at once. Tokens are opened only for rows that changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::AmbiguityPolicy;
+use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::outcome::{Category, Failure, Scope};
+use domain::pacing::interval;
+use domain::time::Span;
+use platforms::part::ChannelSettings;
+use platforms::platform::{Account, Deadlines, Platform};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::ports::Ledger;
+use crate::addresses::{self, ApiBases};
+
+/// How long a page counts.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// An account ready to send.
+#[derive(Debug)]
+pub struct Address {
+    pub account_id: AccountId,
+    pub platform: &'static dyn Platform,
+    pub account: Account,
+    /// Between two requests of this account.
+    pub interval: Span,
+}
+
+/// A channel ready to be rendered for.
+#[derive(Debug)]
+pub struct Place {
+    pub settings: ChannelSettings,
+    pub deadlines: Deadlines,
+    pub policy: AmbiguityPolicy,
+    /// Between two requests to this chat.
+    pub interval: Span,
+}
+
+/// A row that can be used, or what is wrong with it; never repeats a secret.
+type Usable<T> = Result<Arc<T>, Failure>;
+
+#[derive(Debug)]
+struct Page {
+    read_at: Instant,
+    accounts: HashMap<AccountId, (store::Account, Usable<Address>)>,
+    places: HashMap<ChannelId, Usable<Place>>,
+}
+
+#[derive(Debug)]
+pub struct Book {
+    ledger: Arc<dyn Ledger>,
+    bases: ApiBases,
+    pages: Mutex<HashMap<WorkspaceId, Page>>,
+}
+
+impl Book {
+    pub fn new(ledger: Arc<dyn Ledger>, bases: ApiBases) -> Book {
+        Book { ledger, bases, pages: Mutex::default() }
+    }
+
+    /// The account and the channel of a delivery, or what is wrong with their rows.
+    pub async fn find(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        channel: ChannelId,
+    ) -> store::Result<Result<(Arc<Address>, Arc<Place>), Failure>> {
+        let mut pages = self.pages.lock().await;
+        let fresh = pages.get(&workspace).is_some_and(|page| {
+            page.read_at.elapsed() < FRESH
+                && page.accounts.contains_key(&account)
+                && page.places.contains_key(&channel)
+        });
+        if !fresh {
+            let old = pages.remove(&workspace);
+            pages.insert(workspace, self.read(workspace, old).await?);
+        }
+        let page = &pages[&workspace];
+        let address = page.accounts.get(&account).map_or_else(
+            || Err(unusable(Scope::Platform, format!("account {account} is not there any more"))),
+            |(_, address)| address.clone(),
+        );
+        let place = page.places.get(&channel).map_or_else(
+            || Err(unusable(Scope::Channel, format!("channel {channel} is not there any more"))),
+            |place| place.clone(),
+        );
+        Ok(address.and_then(|address| place.map(|place| (address, place))))
+    }
+
+    /// The next delivery of this workspace reads its rows again.
+    pub async fn forget(&self, workspace: WorkspaceId) {
+        self.pages.lock().await.remove(&workspace);
+    }
+
+    async fn read(&self, workspace: WorkspaceId, old: Option<Page>) -> store::Result<Page> {
+        let mut known = old.map(|page| page.accounts).unwrap_or_default();
+        let mut accounts = HashMap::new();
+        for row in self.ledger.accounts(workspace).await? {
+            let same = known.remove(&row.account_id).filter(|(before, address)| {
+                before.fingerprint == row.fingerprint && before.settings == row.settings && address.is_ok()
+            });
+            let address = match same {
+                Some((_, address)) => address,
+                None => self.open(&row).await?,
+            };
+            accounts.insert(row.account_id, (row, address));
+        }
+        let rows = self.ledger.channels(workspace).await?;
+        let places = rows
+            .into_iter()
+            .map(|row| {
+                let place = match accounts.get(&row.account_id) {
+                    Some((account, _)) => place(&row, account),
+                    None => Err(anyhow::anyhow!("account {} is not there any more", row.account_id)),
+                };
+                let place = place.map(Arc::new);
+                (row.channel_id, place.map_err(|error| unusable(Scope::Channel, format!("{error:#}"))))
+            })
+            .collect();
+        Ok(Page { read_at: Instant::now(), accounts, places })
+    }
+
+    async fn open(&self, row: &store::Account) -> store::Result<Usable<Address>> {
+        let token = self.ledger.account_token(row.workspace_id, row.account_id).await?;
+        let opened = addresses::platform(&row.platform)
+            .and_then(|platform| Ok((platform, addresses::account(row, &token, &self.bases)?)));
+        Ok(match opened {
+            Ok((platform, account)) => Ok(Arc::new(Address {
+                account_id: row.account_id,
+                platform,
+                account,
+                interval: interval(row.settings.rate),
+            })),
+            Err(error) => Err(unusable(Scope::Platform, format!("{error:#}"))),
+        })
+    }
+}
+
+/// A row that no request can be made from: certain, and before the network.
+fn unusable(scope: Scope, why: String) -> Failure {
+    Failure::new(Category::Permanent, scope, "config", why)
+}
+
+fn place(row: &store::Channel, account: &store::Account) -> anyhow::Result<Place> {
+    Ok(Place {
+        settings: addresses::channel(row, account)?,
+        deadlines: addresses::deadlines(row)?,
+        policy: row.settings.ambiguity,
+        interval: interval(row.settings.rate),
+    })
+}

@@ -1,0 +1,479 @@
+//! One claim from its slot to its outcome: render, wait, mark, send part by part.
+//!
+//! Nothing here tries again: every failure ends the claim as a value, and the ledger decides what that means.
+//! The order is what makes the promises true. The mark is durable before the first byte can leave; a part that is
+//! visible is written down before the next one; the claim is given back only while nothing has left.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::{Action, AmbiguityPolicy};
+use domain::message::Message;
+use domain::outcome::{Category, Failure, Outcome, Scope, Sent};
+use domain::time::{Span, Timestamp};
+use futures_util::FutureExt;
+use platforms::part::{MediaItem, Part};
+use platforms::platform::{Deadlines, Question, Reconciled, Report, Sending};
+use store::{Claim, FinishKind, PartProgress, StoreError};
+use tokio::time::Instant;
+
+use super::book::{Address, Place};
+use super::breaker::refusal;
+use super::media::AccountMedia;
+use super::{Dispatcher, published};
+
+/// A slot that was missed by more is reserved again.
+const SLOT_MISSED: Span = Span::from_millis(50);
+/// Slots one part may miss before the claim is handed back.
+const SLOTS_MISSED_MAX: u32 = 3;
+/// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
+const KEY_WINDOW: Span = Span::from_secs(45 * 60);
+/// A probe that failed speaks for everybody who asks this soon after.
+const PROBE_COUNTS: Duration = Duration::from_secs(1);
+
+/// Why a delivery goes no further.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// The claim is somebody else's: nothing to say.
+    Lost,
+    /// Nothing has left: hand it back.
+    Release,
+    End(Failure),
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Halt {
+        Halt::End(failure)
+    }
+}
+
+type Step<T> = Result<T, Halt>;
+
+/// What a claim turned out to be.
+struct Work {
+    address: Arc<Address>,
+    place: Arc<Place>,
+    message: Arc<Message>,
+    parts: Vec<Part>,
+}
+
+/// How far this claim has come.
+struct Progress {
+    /// Ids of the parts before the current one.
+    earlier: Vec<Vec<String>>,
+    /// A request of this claim has been marked.
+    marked: bool,
+    lease_until: Timestamp,
+}
+
+impl Dispatcher {
+    /// Carries out a claim; `None` when it is not ours any more.
+    pub(super) async fn deliver(&self, claim: &Claim) -> Option<FinishKind> {
+        // A panic is this delivery's misfortune and nobody else's.
+        let done = AssertUnwindSafe(self.attempt(claim)).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(delivery = claim.delivery_id.0, "a delivery panicked");
+            Err(Halt::End(nobody_knows("panic", "the delivery could not be carried out; see the log")))
+        });
+        match done {
+            Ok(sent) => Some(FinishKind::Outcome(Outcome::Sent(sent))),
+            Err(Halt::End(failure)) => Some(FinishKind::Outcome(Outcome::Failed(failure))),
+            Err(Halt::Release) => Some(FinishKind::Release),
+            Err(Halt::Lost) => None,
+        }
+    }
+
+    async fn attempt(&self, claim: &Claim) -> Step<Sent> {
+        let work = self.prepare(claim).await?;
+        self.ask_first(claim, &work).await?;
+        let mut progress = Progress { earlier: Vec::new(), marked: false, lease_until: claim.lease_until };
+        if claim.counters.unknowns > 0 {
+            self.look_first(claim, &work, &mut progress).await?;
+        }
+        for (index, part) in work.parts.iter().enumerate() {
+            if index < progress.earlier.len() {
+                continue;
+            }
+            let ids = match claim.parts.get(&(index as u32)) {
+                Some(line) => published::ids(line),
+                None => self.one_part(claim, &work, index, part, &mut progress).await?,
+            };
+            progress.earlier.push(ids);
+        }
+        let first = progress.earlier.iter().flatten().next().cloned();
+        Ok(Sent { provider_message_id: first, raw: serde_json::Value::Null })
+    }
+
+    /// Everything that can go wrong before the network goes wrong here.
+    async fn prepare(&self, claim: &Claim) -> Step<Work> {
+        let Some(channel) = claim.channel_id else {
+            return Err(delivery_failure("no_channel", "the delivery has no channel").into());
+        };
+        let found = self.book.find(claim.workspace_id, claim.account_id, channel).await;
+        let (address, place) = found.map_err(unreadable)??;
+        let message = self.message(claim).await?;
+        let target = match claim.target_delivery {
+            Some(id) => Some(self.ledger.delivery(claim.workspace_id, id).await.map_err(unreadable)?),
+            None => None,
+        };
+        let media: Vec<MediaItem> = message
+            .media
+            .iter()
+            .map(|media| MediaItem { send_as: media.kind, media: media.clone() })
+            .collect();
+        let before = target.map(|target| published::published(&target, &media)).unwrap_or_default();
+        let action = match claim.action {
+            Action::Send => platforms::part::Action::Send,
+            Action::Reply => platforms::part::Action::Reply(&before),
+            Action::Edit => platforms::part::Action::Edit(&before),
+            Action::Delete => platforms::part::Action::Delete(&before),
+        };
+        let rendered = address.platform.render(&action, &message, &place.settings);
+        let rendered = rendered.map_err(|error| error.to_failure())?;
+        for note in &rendered.notes {
+            tracing::info!(delivery = claim.delivery_id.0, note, "left out");
+        }
+        Ok(Work { address, place, message, parts: rendered.parts })
+    }
+
+    /// The message of a claim; a post to forty channels is read once.
+    async fn message(&self, claim: &Claim) -> Step<Arc<Message>> {
+        let key = (claim.message_id, claim.revision);
+        if let Some(message) = self.messages.get(key) {
+            return Ok(message);
+        }
+        let payload = self.ledger.payload(claim.workspace_id, claim.message_id).await.map_err(unreadable)?;
+        let message: Message = serde_json::from_value(payload)
+            .map_err(|error| delivery_failure("message", &format!("the message cannot be read: {error}")))?;
+        let message = Arc::new(message);
+        self.messages.put(key, Arc::clone(&message));
+        Ok(message)
+    }
+
+    /// After trouble with the account, or before a second try of an unknown outcome, a harmless question goes first.
+    async fn ask_first(&self, claim: &Claim, work: &Work) -> Step<()> {
+        let gate = match claim.counters.unknowns {
+            0 => self.breakers.doubted(claim.account_id),
+            _ => Some(self.breakers.doubt(claim.account_id)),
+        };
+        let Some(gate) = gate else {
+            return Ok(());
+        };
+        let mut last = gate.lock().await;
+        match &*last {
+            Some((at, failure)) if at.elapsed() < PROBE_COUNTS => return Err(refusal(failure.clone()).into()),
+            _ => {}
+        }
+        if self.breakers.doubted(claim.account_id).is_none() {
+            return Ok(());
+        }
+        let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
+        self.wait_for(slot.map_err(unreadable)?).await?;
+        self.meters.count("rupor_probes_total", "");
+        match self.outlet.probe(&work.address).await {
+            Ok(()) => {
+                self.breakers.trust(claim.account_id);
+                Ok(())
+            }
+            Err(failure) => {
+                tracing::warn!(
+                    account = claim.account_id.0,
+                    code = failure.code,
+                    "the account does not answer"
+                );
+                *last = Some((Instant::now(), failure.clone()));
+                if failure.category == Category::Permanent {
+                    self.book.forget(claim.workspace_id).await;
+                }
+                Err(refusal(failure).into())
+            }
+        }
+    }
+
+    /// Where the platform can be read back, an unknown part is looked for before it is sent again.
+    async fn look_first(&self, claim: &Claim, work: &Work, progress: &mut Progress) -> Step<()> {
+        let attempts =
+            self.ledger.attempts(claim.workspace_id, claim.delivery_id).await.map_err(unreadable)?;
+        let asked = |attempt: &store::Attempt| attempt.requested_at;
+        let Some(first_at) = attempts.iter().find_map(asked) else {
+            return Ok(());
+        };
+        let last_at = attempts.iter().rev().find_map(asked).unwrap_or(first_at);
+        let must_look = match work.place.policy {
+            AmbiguityPolicy::Reconcile => true,
+            AmbiguityPolicy::Resend => self.time.now() - first_at > KEY_WINDOW,
+            AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Hold => false,
+        };
+        if !must_look {
+            return Ok(());
+        }
+        for index in 0..work.parts.len() {
+            match claim.parts.get(&(index as u32)) {
+                Some(line) => progress.earlier.push(published::ids(line)),
+                None => break,
+            }
+        }
+        let index = progress.earlier.len();
+        let Some(part) = work.parts.get(index) else {
+            return Ok(());
+        };
+        let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
+        self.wait_for(slot.map_err(unreadable)?).await?;
+        let key = part_key(claim, index);
+        let taken: Vec<String> = progress.earlier.iter().flatten().cloned().collect();
+        let question = Question {
+            part,
+            key: &key,
+            sent_at_ms: last_at.millis(),
+            taken: &taken,
+            deadline: self.deadlines(&work.place).request,
+        };
+        match self.outlet.reconcile(&work.address, question).await {
+            Reconciled::Visible(ids) => {
+                tracing::info!(
+                    delivery = claim.delivery_id.0,
+                    part = index,
+                    "found on the platform; not sent again"
+                );
+                self.meters.count("rupor_reconciled_total", "visible");
+                self.part_done(claim, index, part, &ids).await?;
+                progress.earlier.push(ids);
+                Ok(())
+            }
+            Reconciled::Absent | Reconciled::CannotKnow => Ok(()),
+            Reconciled::Failed(failure) => Err(refusal(failure).into()),
+        }
+    }
+
+    async fn one_part(
+        &self,
+        claim: &Claim,
+        work: &Work,
+        index: usize,
+        part: &Part,
+        progress: &mut Progress,
+    ) -> Step<Vec<String>> {
+        let carries_media = matches!(part, Part::Media(_));
+        // Media have a pool of their own, so that a slow upload never stands before a text.
+        let _place = match carries_media {
+            true => Some(self.media_pool.acquire().await.map_err(|_| Halt::Release)?),
+            false => None,
+        };
+        let slot = match progress.marked || progress.earlier.len() > claim.parts.len() {
+            false => claim.slot_at,
+            true => self.reserve(claim, work).await?,
+        };
+        self.keep_slot(claim, work, slot).await?;
+        self.pass_gate(claim, work, progress, carries_media).await?;
+        let report = self.send(claim, work, index, part, progress).await;
+        self.keep_handles(claim, part, &report).await;
+        for note in &report.notes {
+            tracing::info!(delivery = claim.delivery_id.0, part = index, note, "left out");
+        }
+        self.breakers.learn(claim.account_id, &report.outcome);
+        match report.outcome {
+            Outcome::Sent(_) => {
+                let last = index + 1 == work.parts.len();
+                if !last || carries_media || report.ids.len() > 1 {
+                    let kept = self.part_done(claim, index, part, &report.ids).await;
+                    // The end of the claim tells the same story; only a later part needs this one on paper.
+                    if !last {
+                        kept?;
+                    }
+                }
+                Ok(report.ids)
+            }
+            Outcome::Failed(failure) if matches!(part, Part::Pin(_)) => {
+                tracing::info!(
+                    delivery = claim.delivery_id.0,
+                    code = failure.code,
+                    "published, but not pinned"
+                );
+                Ok(Vec::new())
+            }
+            Outcome::Failed(failure) => {
+                if failure.scope == Scope::Platform && failure.category == Category::Permanent {
+                    self.book.forget(claim.workspace_id).await;
+                }
+                Err(failure.into())
+            }
+        }
+    }
+
+    /// A slot for one more request to the same chat: first the chat's own, and when that has come the account's, so
+    /// that a slow chat does not keep account slots waiting.
+    async fn reserve(&self, claim: &Claim, work: &Work) -> Step<Timestamp> {
+        if work.place.interval > Span::ZERO {
+            let slot = self.ledger.reserve_lane(claim.workspace_id, claim.lane_id).await;
+            self.wait_for(slot.map_err(unreadable)?).await?;
+        }
+        self.ledger.reserve(claim.workspace_id, claim.account_id).await.map_err(unreadable)
+    }
+
+    /// Waits for the slot; one that was missed is paid for again, so that the budget is never overdrawn.
+    async fn keep_slot(&self, claim: &Claim, work: &Work, mut slot: Timestamp) -> Step<()> {
+        let paced = work.address.interval > Span::ZERO || work.place.interval > Span::ZERO;
+        for _ in 0..SLOTS_MISSED_MAX {
+            self.wait_for(slot).await?;
+            if !paced || self.time.now() - slot <= SLOT_MISSED {
+                return Ok(());
+            }
+            self.meters.count("rupor_slots_missed_total", "");
+            slot = self.reserve(claim, work).await?;
+        }
+        self.wait_for(slot).await
+    }
+
+    /// Waits, unless the node is being stopped: what has not left can be handed back.
+    async fn wait_for(&self, at: Timestamp) -> Step<()> {
+        let mut stop = self.stop.clone();
+        if *stop.borrow() {
+            return Err(Halt::Release);
+        }
+        let wait = self.time.until(at);
+        if wait.is_zero() {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => Err(Halt::Release),
+            () = tokio::time::sleep(wait) => Ok(()),
+        }
+    }
+
+    /// The last look before a request may leave: the kill switch, the lease, and the mark that makes it known.
+    async fn pass_gate(
+        &self,
+        claim: &Claim,
+        work: &Work,
+        progress: &mut Progress,
+        carries_media: bool,
+    ) -> Step<()> {
+        if self.is_held() {
+            return Err(Halt::Release);
+        }
+        let deadline = match carries_media {
+            // The lease is renewed while media go up.
+            true => self.settings.lease.into(),
+            false => self.deadlines(&work.place).request,
+        };
+        let margin = Duration::from(self.settings.lease) / 12;
+        let needed = if carries_media { deadline / 2 } else { deadline + margin };
+        if self.time.until(progress.lease_until) < needed {
+            if self.renew(claim).await? {
+                progress.lease_until = self.time.now() + self.settings.lease;
+            } else {
+                return Err(Halt::Lost);
+            }
+        }
+        if progress.marked {
+            return Ok(());
+        }
+        match self.recorder.mark(claim.reference(), PartProgress::Requested).await {
+            Ok(true) => progress.marked = true,
+            Ok(false) => return Err(Halt::Lost),
+            Err(error) => return Err(unreadable(error)),
+        }
+        // The mark may have waited for a slow disk.
+        match self.time.until(progress.lease_until) < needed {
+            true => Err(Halt::Release),
+            false => Ok(()),
+        }
+    }
+
+    async fn renew(&self, claim: &Claim) -> Step<bool> {
+        let renewed = self.ledger.renew(vec![claim.reference()], self.settings.lease).await;
+        Ok(renewed.map_err(unreadable)?.first().copied().unwrap_or(false))
+    }
+
+    async fn send(
+        &self,
+        claim: &Claim,
+        work: &Work,
+        index: usize,
+        part: &Part,
+        progress: &mut Progress,
+    ) -> Report {
+        let key = part_key(claim, index);
+        let media =
+            AccountMedia { shelf: &*self.shelf, workspace: claim.workspace_id, account: claim.account_id };
+        let sending = Sending {
+            part,
+            key: &key,
+            earlier: &progress.earlier,
+            media: &media,
+            deadlines: self.deadlines(&work.place),
+        };
+        self.meters.count("rupor_requests_total", work.address.platform.name());
+        let sent = self.outlet.send(&work.address, claim, sending);
+        let report = tokio::select! {
+            biased;
+            report = sent => report,
+            never = self.keep_lease(claim, &mut progress.lease_until) => never,
+        };
+        let _ = &work.message;
+        report
+    }
+
+    /// Renews the lease at a third, for as long as it is polled.
+    async fn keep_lease(&self, claim: &Claim, lease_until: &mut Timestamp) -> Report {
+        let third = Duration::from(self.settings.lease) / 3;
+        loop {
+            tokio::time::sleep(third).await;
+            match self.renew(claim).await {
+                Ok(true) => *lease_until = self.time.now() + self.settings.lease,
+                Ok(false) | Err(_) => {
+                    tracing::warn!(delivery = claim.delivery_id.0, "the lease could not be renewed");
+                }
+            }
+        }
+    }
+
+    async fn part_done(&self, claim: &Claim, index: usize, part: &Part, ids: &[String]) -> Step<()> {
+        let line = published::line(part, ids);
+        let done = PartProgress::Done { part: index as u32, provider_message_id: line };
+        match self.recorder.mark(claim.reference(), done).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Halt::Lost),
+            // It is visible and nobody could write it down: that is what unknown means.
+            Err(error) => Err(nobody_knows("ledger", &error.to_string()).into()),
+        }
+    }
+
+    async fn keep_handles(&self, claim: &Claim, part: &Part, report: &Report) {
+        let Part::Media(media) = part else {
+            return;
+        };
+        for (index, handle) in &report.handles {
+            let blob = media.items.get(*index).and_then(|item| item.media.blob.as_deref());
+            if let Some(blob) = blob {
+                self.shelf.keep(claim.workspace_id, claim.account_id, blob, handle.clone()).await;
+            }
+        }
+    }
+
+    /// Deadlines that fit into the lease.
+    fn deadlines(&self, place: &Place) -> Deadlines {
+        let half = Duration::from(self.settings.lease) / 2;
+        Deadlines { request: place.deadlines.request.min(half), upload: place.deadlines.upload }
+    }
+}
+
+/// The same for every attempt of a part.
+fn part_key(claim: &Claim, index: usize) -> String {
+    format!("{}.{index}", claim.idempotency_key)
+}
+
+/// The ledger could not be asked, and nothing has left.
+fn unreadable(error: StoreError) -> Halt {
+    tracing::warn!(%error, "the ledger could not be read; the delivery is handed back");
+    Halt::Release
+}
+
+fn delivery_failure(code: &str, message: &str) -> Failure {
+    Failure::new(Category::Permanent, Scope::Delivery, code, message)
+}
+
+fn nobody_knows(code: &str, message: &str) -> Failure {
+    Failure::new(Category::Transient, Scope::Delivery, code, message).unknown()
+}

@@ -1,0 +1,335 @@
+//! The dispatcher: claim, wait for the slot, send, write down. Bounded everywhere, and alone with the ledger.
+//!
+//! ```text
+//! claim loop ──► one task per claim (deliver) ──► recorder ──► ledger
+//!     ▲                                              │
+//!     └────────────── a place is free ◄──────────────┘          housekeeping: leases, kill switch, clock
+//! ```
+//!
+//! Work is fetched as places free up; a place is free again when its outcome is on the disk. Idle means waiting for
+//! the next due time, a wake-up, or the poll that makes lost wake-ups harmless. It knows the platforms and the store
+//! only through `ports`, so the simulator runs this very code.
+
+mod book;
+mod breaker;
+mod deliver;
+mod media;
+mod meters;
+pub mod ports;
+mod published;
+mod recorder;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::ids::MessageId;
+use domain::limits::{CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, LEASE};
+use domain::message::Message;
+use domain::time::{Span, Timestamp};
+use store::{Claim, ClaimRequest, Finish, Whose};
+use tokio::sync::{Notify, Semaphore, watch};
+
+pub use book::Address;
+pub use media::EmptyShelf;
+pub use meters::{Meters, escaped};
+use ports::{Dice, Ledger, Outlet, Shelf};
+use recorder::{End, Recorder};
+
+use crate::addresses::ApiBases;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Names this process in attempts and logs; new at every start.
+    pub run_id: String,
+    pub lease: Span,
+    /// Claims held at once.
+    pub in_flight_max: usize,
+    /// Of those, requests with media at once.
+    pub media_max: usize,
+    /// How long to wait at most before looking again.
+    pub idle_poll: Duration,
+    /// How long an orderly stop waits for requests that are out.
+    pub drain: Duration,
+}
+
+impl Settings {
+    pub fn new(run_id: String) -> Settings {
+        Settings {
+            run_id,
+            lease: LEASE,
+            in_flight_max: 512,
+            media_max: 64,
+            idle_poll: Duration::from_secs(1),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Dispatcher {
+    settings: Settings,
+    ledger: Arc<dyn Ledger>,
+    outlet: Arc<dyn Outlet>,
+    shelf: Arc<dyn Shelf>,
+    dice: Dice,
+    pub meters: Arc<Meters>,
+    book: book::Book,
+    breakers: breaker::Breakers,
+    messages: Messages,
+    time: time::Timebase,
+    held: AtomicBool,
+    recorder: Recorder,
+    places: Arc<Semaphore>,
+    media_pool: Semaphore,
+    freed: Arc<Notify>,
+    stop: watch::Receiver<bool>,
+}
+
+/// The world a dispatcher works in.
+#[derive(Debug)]
+pub struct Ports {
+    pub ledger: Arc<dyn Ledger>,
+    pub outlet: Arc<dyn Outlet>,
+    pub shelf: Arc<dyn Shelf>,
+    pub dice: Dice,
+    pub bases: ApiBases,
+    pub meters: Arc<Meters>,
+}
+
+/// Runs until `stop` turns true, then drains: what is out is finished, what has not left is handed back.
+/// Returns whether everything was written down in time.
+pub async fn run(settings: Settings, ports: Ports, stop: watch::Receiver<bool>) -> store::Result<bool> {
+    let freed = Arc::new(Notify::new());
+    let now = ports.ledger.now().await?;
+    let (recorder, writers) =
+        Recorder::start(Arc::clone(&ports.ledger), Arc::clone(&ports.meters), Arc::clone(&freed));
+    let dispatcher = Arc::new(Dispatcher {
+        book: book::Book::new(Arc::clone(&ports.ledger), ports.bases),
+        breakers: breaker::Breakers::default(),
+        messages: Messages::default(),
+        time: time::Timebase::new(now),
+        held: AtomicBool::new(false),
+        recorder,
+        places: Arc::new(Semaphore::new(settings.in_flight_max)),
+        media_pool: Semaphore::new(settings.media_max),
+        freed,
+        stop,
+        ledger: ports.ledger,
+        outlet: ports.outlet,
+        shelf: ports.shelf,
+        dice: ports.dice,
+        meters: ports.meters,
+        settings,
+    });
+    let housekeeping = tokio::spawn(Arc::clone(&dispatcher).keep_house());
+    dispatcher.claim_until_stopped().await;
+    let drained = dispatcher.drain().await;
+    housekeeping.abort();
+    // The tasks that are left hold the recorder; when they are over the writers end by themselves.
+    drop(dispatcher);
+    if drained {
+        for writer in writers {
+            let _ = writer.await;
+        }
+    } else {
+        writers.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+    Ok(drained)
+}
+
+impl Dispatcher {
+    async fn claim_until_stopped(self: &Arc<Self>) {
+        let mut wake_up = None;
+        while !*self.stop.borrow() {
+            let free = self.places.available_permits();
+            if free == 0 {
+                self.wait_for_a_place().await;
+                continue;
+            }
+            if wake_up.is_none() {
+                wake_up = self.ledger.wake_up().await.ok();
+            }
+            let limit = free.min(CLAIM_BATCH_MAX);
+            let next = self.claim(limit).await;
+            let wait = match next {
+                // As much as was asked for: there may be more.
+                Some((taken, _)) if taken == limit => continue,
+                Some((_, next_at)) => self.wait_of(next_at),
+                None => self.settings.idle_poll,
+            };
+            self.wait_for_work(wait, wake_up.as_mut()).await;
+        }
+    }
+
+    /// Claims once and starts what it got; says how much that was and when there may be more.
+    async fn claim(self: &Arc<Self>, limit: usize) -> Option<(usize, Option<Timestamp>)> {
+        let request = ClaimRequest {
+            whose: Whose::Everyone,
+            run_id: self.settings.run_id.clone(),
+            limit,
+            ahead: CLAIM_AHEAD_MAX,
+            lease: self.settings.lease,
+        };
+        match self.ledger.claim(request).await {
+            Ok(claimed) => {
+                let taken = claimed.claims.len();
+                self.meters.add("rupor_claimed_total", "", taken as u64);
+                if taken > 0 {
+                    tracing::debug!(taken, limit, "claimed");
+                }
+                for claim in claimed.claims {
+                    self.start(claim);
+                }
+                Some((taken, claimed.next_at))
+            }
+            Err(error) => {
+                self.meters.count("rupor_claims_failed_total", "");
+                tracing::warn!(%error, "claiming failed; trying again");
+                None
+            }
+        }
+    }
+
+    fn start(self: &Arc<Self>, claim: Claim) {
+        let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() else {
+            // More than was asked for cannot come; if it did, its lease would end and it would come back.
+            tracing::error!(delivery = claim.delivery_id.0, "claimed without a free place");
+            return;
+        };
+        let dispatcher = Arc::clone(self);
+        tokio::spawn(async move {
+            let Some(ending) = dispatcher.deliver(&claim).await else {
+                dispatcher.meters.count("rupor_claims_lost_total", "");
+                tracing::warn!(delivery = claim.delivery_id.0, "the claim was lost");
+                drop(permit);
+                dispatcher.freed.notify_one();
+                return;
+            };
+            let finish = Finish {
+                workspace_id: claim.workspace_id,
+                delivery_id: claim.delivery_id,
+                claim_token: claim.claim_token,
+                ending,
+                chance: dispatcher.dice.chance(),
+            };
+            let end = End { finish, account_id: claim.account_id, channel_id: claim.channel_id, permit };
+            dispatcher.recorder.end(end);
+        });
+    }
+
+    fn wait_of(&self, next_at: Option<Timestamp>) -> Duration {
+        match next_at {
+            Some(at) => self.time.until(at - CLAIM_AHEAD_MAX).min(self.settings.idle_poll),
+            None => self.settings.idle_poll,
+        }
+    }
+
+    async fn wait_for_a_place(&self) {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = self.freed.notified() => {}
+            () = tokio::time::sleep(self.settings.idle_poll) => {}
+        }
+    }
+
+    async fn wait_for_work(&self, at_most: Duration, wake_up: Option<&mut store::WakeUp>) {
+        let mut stop = self.stop.clone();
+        let span = Span(i64::try_from(at_most.as_micros()).unwrap_or(i64::MAX));
+        let woken = async {
+            match wake_up {
+                Some(wake_up) => drop(wake_up.wait(span).await),
+                None => tokio::time::sleep(at_most).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = self.freed.notified() => {}
+            () = woken => {}
+        }
+    }
+
+    /// Once a second: the kill switch, the clock, leases that ended.
+    async fn keep_house(self: Arc<Self>) {
+        loop {
+            match self.ledger.held().await {
+                Ok(why) => self.hold(why.as_deref()),
+                Err(error) => tracing::warn!(%error, "the kill switch could not be read"),
+            }
+            if let Ok(now) = self.ledger.now().await {
+                self.time.set(now);
+            }
+            match self.ledger.recover(Whose::Everyone, CLAIM_BATCH_MAX).await {
+                Ok(recovered) if !recovered.is_empty() => {
+                    self.meters.add("rupor_leases_recovered_total", "", recovered.len() as u64);
+                    tracing::warn!(
+                        recovered = recovered.len(),
+                        "leases had ended; their deliveries were taken up"
+                    );
+                    self.freed.notify_one();
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "leases could not be recovered"),
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    fn hold(&self, why: Option<&str>) {
+        let was = self.held.swap(why.is_some(), Ordering::AcqRel);
+        match (was, why) {
+            (false, Some(why)) => tracing::warn!(why, "all sending is held; `rupor release` lets it go on"),
+            (true, None) => tracing::info!("released; sending goes on"),
+            _ => {}
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Waits for what is out. What waits for its slot has heard of the stop itself.
+    async fn drain(&self) -> bool {
+        let everything = u32::try_from(self.settings.in_flight_max).unwrap_or(u32::MAX);
+        let all = self.places.acquire_many(everything);
+        let drained = tokio::time::timeout(self.settings.drain, all).await.is_ok();
+        if !drained {
+            let out = self.settings.in_flight_max - self.places.available_permits();
+            tracing::warn!(out, "the time to drain is over; what is out will be recovered by its lease");
+        }
+        drained
+    }
+}
+
+/// The last few messages, so that forty channels read one once.
+#[derive(Debug, Default)]
+struct Messages {
+    kept: Mutex<VecDeque<(Revision, Arc<Message>)>>,
+}
+
+/// A message as it was worded at one time.
+type Revision = (MessageId, i32);
+
+impl Messages {
+    const MAX: usize = 64;
+
+    fn get(&self, key: Revision) -> Option<Arc<Message>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(known, _)| *known == key).map(|(_, message)| Arc::clone(message))
+    }
+
+    fn put(&self, key: Revision, message: Arc<Message>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == Messages::MAX {
+            kept.pop_front();
+        }
+        kept.push_back((key, message));
+    }
+}

@@ -1,0 +1,196 @@
+//! What the dispatcher needs from the world, as traits: the ledger, the outlet, chance.
+//!
+//! `rupor run` gives it the store and the platforms; the simulator gives it a store in memory behind faults, a
+//! platform that misbehaves and seeded dice. Time is tokio's, which the simulator drives by hand.
+
+use std::fmt;
+use std::sync::Mutex;
+
+use domain::ids::{AccountId, DeliveryId, LaneId, MessageId, WorkspaceId};
+use domain::message::MediaKind;
+use domain::outcome::Failure;
+use domain::retry::Chance;
+use domain::time::{Span, Timestamp};
+use futures_util::future::BoxFuture;
+use platforms::media::MediaHandle;
+use platforms::platform::{Network, Question, Reconciled, Report, Sending};
+use rand::{RngExt, SeedableRng};
+use secrecy::SecretString;
+use serde_json::Value;
+use store::{
+    Account, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished,
+    PartProgress, Recovered, Result, Store, WakeUp, Whose,
+};
+
+use super::book::Address;
+
+/// The verbs of the store that move deliveries.
+pub trait Ledger: fmt::Debug + Send + Sync {
+    fn claim(&self, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed>>;
+    fn commit(&self, batch: Vec<Finish>) -> BoxFuture<'_, Result<Vec<Finished>>>;
+    fn record_parts(&self, batch: Vec<(ClaimRef, PartProgress)>) -> BoxFuture<'_, Result<Vec<bool>>>;
+    fn renew(&self, batch: Vec<ClaimRef>, lease: Span) -> BoxFuture<'_, Result<Vec<bool>>>;
+    fn recover(&self, whose: Whose, limit: usize) -> BoxFuture<'_, Result<Vec<Recovered>>>;
+    fn reserve(&self, workspace: WorkspaceId, account: AccountId) -> BoxFuture<'_, Result<Timestamp>>;
+    fn reserve_lane(&self, workspace: WorkspaceId, lane: LaneId) -> BoxFuture<'_, Result<Timestamp>>;
+    fn held(&self) -> BoxFuture<'_, Result<Option<String>>>;
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp>>;
+    fn wake_up(&self) -> BoxFuture<'_, Result<WakeUp>>;
+
+    fn payload(&self, workspace: WorkspaceId, id: MessageId) -> BoxFuture<'_, Result<Value>>;
+    fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Delivery>>;
+    fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Vec<Attempt>>>;
+    fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>>;
+    fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> BoxFuture<'_, Result<SecretString>>;
+    fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>>;
+}
+
+impl Ledger for Store {
+    fn claim(&self, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed>> {
+        Box::pin(Store::claim(self, request))
+    }
+
+    fn commit(&self, batch: Vec<Finish>) -> BoxFuture<'_, Result<Vec<Finished>>> {
+        Box::pin(Store::commit(self, batch))
+    }
+
+    fn record_parts(&self, batch: Vec<(ClaimRef, PartProgress)>) -> BoxFuture<'_, Result<Vec<bool>>> {
+        Box::pin(Store::record_parts(self, batch))
+    }
+
+    fn renew(&self, batch: Vec<ClaimRef>, lease: Span) -> BoxFuture<'_, Result<Vec<bool>>> {
+        Box::pin(Store::renew(self, batch, lease))
+    }
+
+    fn recover(&self, whose: Whose, limit: usize) -> BoxFuture<'_, Result<Vec<Recovered>>> {
+        Box::pin(Store::recover(self, whose, limit))
+    }
+
+    fn reserve(&self, workspace: WorkspaceId, account: AccountId) -> BoxFuture<'_, Result<Timestamp>> {
+        Box::pin(Store::reserve(self, workspace, account, 1))
+    }
+
+    fn reserve_lane(&self, workspace: WorkspaceId, lane: LaneId) -> BoxFuture<'_, Result<Timestamp>> {
+        Box::pin(Store::reserve_lane(self, workspace, lane))
+    }
+
+    fn held(&self) -> BoxFuture<'_, Result<Option<String>>> {
+        Box::pin(Store::held(self))
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp>> {
+        Box::pin(Store::now(self))
+    }
+
+    fn wake_up(&self) -> BoxFuture<'_, Result<WakeUp>> {
+        Box::pin(Store::wake_up(self))
+    }
+
+    fn payload(&self, workspace: WorkspaceId, id: MessageId) -> BoxFuture<'_, Result<Value>> {
+        Box::pin(Store::payload(self, workspace, id))
+    }
+
+    fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Delivery>> {
+        Box::pin(Store::delivery(self, workspace, id))
+    }
+
+    fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Vec<Attempt>>> {
+        Box::pin(Store::attempts(self, workspace, id))
+    }
+
+    fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {
+        Box::pin(Store::accounts(self, workspace))
+    }
+
+    fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> BoxFuture<'_, Result<SecretString>> {
+        Box::pin(Store::account_token(self, workspace, id))
+    }
+
+    fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>> {
+        Box::pin(Store::channels(self, workspace))
+    }
+}
+
+/// The platforms, as far as sending needs them.
+pub trait Outlet: fmt::Debug + Send + Sync {
+    /// Sends one part once.
+    fn send<'a>(
+        &'a self,
+        address: &'a Address,
+        claim: &'a Claim,
+        sending: Sending<'a>,
+    ) -> BoxFuture<'a, Report>;
+
+    /// Looks whether a part of unknown outcome is visible.
+    fn reconcile<'a>(&'a self, address: &'a Address, question: Question<'a>) -> BoxFuture<'a, Reconciled>;
+
+    /// A call that changes nothing: is anybody there?
+    fn probe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, std::result::Result<(), Failure>>;
+}
+
+/// The real ones.
+#[derive(Debug)]
+pub struct Platforms {
+    pub network: Network,
+}
+
+impl Outlet for Platforms {
+    fn send<'a>(
+        &'a self,
+        address: &'a Address,
+        _claim: &'a Claim,
+        sending: Sending<'a>,
+    ) -> BoxFuture<'a, Report> {
+        self.network.admit(&address.account);
+        address.platform.send(&self.network, &address.account, sending)
+    }
+
+    fn reconcile<'a>(&'a self, address: &'a Address, question: Question<'a>) -> BoxFuture<'a, Reconciled> {
+        address.platform.reconcile(&self.network, &address.account, question)
+    }
+
+    fn probe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, std::result::Result<(), Failure>> {
+        Box::pin(async {
+            let probe = address.platform.probe(&self.network, &address.account, None).await;
+            probe.identity.map(drop)
+        })
+    }
+}
+
+/// What the dispatcher keeps about media, per account.
+pub trait Shelf: fmt::Debug + Send + Sync {
+    fn bytes<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        blob: &'a str,
+    ) -> BoxFuture<'a, std::result::Result<bytes::Bytes, platforms::media::MediaError>>;
+    fn handle<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        blob: &'a str,
+        kind: MediaKind,
+    ) -> BoxFuture<'a, Option<MediaHandle>>;
+    fn keep<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        blob: &'a str,
+        handle: MediaHandle,
+    ) -> BoxFuture<'a, ()>;
+}
+
+/// Where jitter comes from.
+#[derive(Debug)]
+pub struct Dice(Mutex<rand::rngs::StdRng>);
+
+impl Dice {
+    pub fn seeded(seed: u64) -> Dice {
+        Dice(Mutex::new(rand::rngs::StdRng::seed_from_u64(seed)))
+    }
+
+    pub fn chance(&self) -> Chance {
+        let mut dice = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Chance::new(dice.random_range(0..1_000_000))
+    }
+}

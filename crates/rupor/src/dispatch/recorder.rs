@@ -1,0 +1,200 @@
+//! Writes down what happened, in batches: marks before a request leaves, parts that are visible, ends of claims.
+//!
+//! While one batch is on the disk the next gathers, so there is no timer. Marks and ends go separate ways: a mark
+//! that waits holds up a send, an end that waits holds up nothing. What the ledger cannot take now is offered again
+//! until it can: an outcome that is not written down may be sent again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::ids::{AccountId, ChannelId};
+use store::{ClaimRef, Finish, FinishKind, Finished, PartProgress, StoreError};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use super::meters::Meters;
+use super::ports::Ledger;
+
+/// Rows of one transaction.
+const BATCH_MAX: usize = 512;
+/// Tries of one batch of marks; an end is offered until it is taken.
+const MARK_TRIES: u32 = 5;
+
+#[derive(Debug)]
+struct Mark {
+    claim: ClaimRef,
+    progress: PartProgress,
+    answer: oneshot::Sender<Result<bool, StoreError>>,
+}
+
+/// The end of one claim, and the place it took up.
+#[derive(Debug)]
+pub struct End {
+    pub finish: Finish,
+    pub account_id: AccountId,
+    pub channel_id: Option<ChannelId>,
+    /// Given back when the end is written: what is not written down still counts as out.
+    pub permit: OwnedSemaphorePermit,
+}
+
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    marks: mpsc::UnboundedSender<Mark>,
+    ends: mpsc::UnboundedSender<End>,
+}
+
+impl Recorder {
+    /// Starts the two writers. They end when every handle is gone and everything is written.
+    /// The queues are bounded by the permits of the claims behind them.
+    pub fn start(
+        ledger: Arc<dyn Ledger>,
+        meters: Arc<Meters>,
+        freed: Arc<tokio::sync::Notify>,
+    ) -> (Recorder, Vec<tokio::task::JoinHandle<()>>) {
+        let (marks, marks_in) = mpsc::unbounded_channel();
+        let (ends, ends_in) = mpsc::unbounded_channel();
+        let tasks = vec![
+            tokio::spawn(write_marks(Arc::clone(&ledger), marks_in)),
+            tokio::spawn(write_ends(ledger, meters, freed, ends_in)),
+        ];
+        (Recorder { marks, ends }, tasks)
+    }
+
+    /// `false`: the claim is not ours any more.
+    pub async fn mark(&self, claim: ClaimRef, progress: PartProgress) -> Result<bool, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || StoreError::Database("the recorder has stopped".into());
+        self.marks.send(Mark { claim, progress, answer }).map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    pub fn end(&self, end: End) {
+        if self.ends.send(end).is_err() {
+            tracing::error!("an outcome came after the recorder had stopped");
+        }
+    }
+}
+
+async fn write_marks(ledger: Arc<dyn Ledger>, mut marks: mpsc::UnboundedReceiver<Mark>) {
+    let mut batch = Vec::new();
+    while marks.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        let rows: Vec<_> = batch.iter().map(|mark| (mark.claim, mark.progress.clone())).collect();
+        let mut result = ledger.record_parts(rows.clone()).await;
+        for tried in 1..MARK_TRIES {
+            match &result {
+                Err(error) if is_passing(error) => tokio::time::sleep(pause(tried)).await,
+                _ => break,
+            }
+            result = ledger.record_parts(rows.clone()).await;
+        }
+        match result {
+            Ok(answers) => {
+                for (mark, ours) in batch.drain(..).zip(answers) {
+                    // A delivery that has given up does not want to know.
+                    let _ = mark.answer.send(Ok(ours));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, rows = batch.len(), "progress could not be written");
+                for mark in batch.drain(..) {
+                    let _ = mark.answer.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+async fn write_ends(
+    ledger: Arc<dyn Ledger>,
+    meters: Arc<Meters>,
+    freed: Arc<tokio::sync::Notify>,
+    mut ends: mpsc::UnboundedReceiver<End>,
+) {
+    let mut batch = Vec::new();
+    while ends.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        let rows: Vec<Finish> = batch.iter().map(|end| end.finish.clone()).collect();
+        let written = commit(&*ledger, rows).await;
+        for (end, finished) in batch.drain(..).zip(written) {
+            told(&meters, &end, finished);
+            drop(end.permit);
+        }
+        freed.notify_one();
+    }
+}
+
+/// Offers a batch until it is taken. A batch that is refused as a whole is offered row by row, so that one bad row
+/// costs itself alone.
+async fn commit(ledger: &dyn Ledger, rows: Vec<Finish>) -> Vec<Option<Finished>> {
+    for tried in 1.. {
+        match ledger.commit(rows.clone()).await {
+            Ok(finished) => return finished.into_iter().map(Some).collect(),
+            Err(error) if is_passing(&error) => {
+                tracing::warn!(%error, rows = rows.len(), tried, "outcomes could not be written; they are kept");
+                tokio::time::sleep(pause(tried)).await;
+            }
+            Err(error) if rows.len() == 1 => {
+                tracing::error!(%error, delivery = rows[0].delivery_id.0, "an outcome was refused");
+                return vec![None];
+            }
+            Err(error) => {
+                tracing::warn!(%error, rows = rows.len(), "a batch was refused; going on row by row");
+                let mut finished = Vec::with_capacity(rows.len());
+                for row in rows {
+                    finished.extend(Box::pin(commit(ledger, vec![row])).await);
+                }
+                return finished;
+            }
+        }
+    }
+    Vec::new()
+}
+
+fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
+    let Some(finished) = finished else {
+        meters.count("rupor_outcomes_refused_total", "");
+        return;
+    };
+    let outcome = match finished {
+        Finished::Done(status) => status.as_str(),
+        Finished::Repeated(_) => "repeated",
+        Finished::Adopted => "late_success",
+        Finished::LostClaim => "lost_claim",
+    };
+    meters.count("rupor_outcomes_total", outcome);
+    let (delivery, account) = (end.finish.delivery_id.0, end.account_id.0);
+    let channel = end.channel_id.map(|id| id.0);
+    match &end.finish.ending {
+        FinishKind::Outcome(domain::outcome::Outcome::Failed(failure))
+        | FinishKind::RetryAt(domain::outcome::Outcome::Failed(failure), _) => {
+            meters.count("rupor_failures_total", &failure.code);
+            tracing::info!(
+                delivery,
+                account,
+                channel,
+                outcome,
+                code = failure.code,
+                message = failure.message,
+                "not sent"
+            );
+        }
+        FinishKind::Outcome(_) | FinishKind::RetryAt(..) => {
+            tracing::debug!(delivery, account, channel, outcome, "sent");
+        }
+        FinishKind::Release => tracing::debug!(delivery, account, channel, outcome, "handed back unsent"),
+    }
+}
+
+/// Whether the same call may succeed later without anybody changing anything but the database's health.
+fn is_passing(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Busy { .. }
+            | StoreError::Unreachable { .. }
+            | StoreError::CommitUnknown { .. }
+            | StoreError::DiskFull { .. }
+            | StoreError::ReadOnly { .. }
+    )
+}
+
+fn pause(tried: u32) -> Duration {
+    Duration::from_millis(50 << tried.min(6))
+}

@@ -1,0 +1,355 @@
+//! The dispatcher with a store in memory against the sandbox: asserted on what a reader of the channels sees.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::{Action, Status};
+use domain::ids::{AccountId, ChannelId, DeliveryId, WorkspaceId};
+use domain::message::{Media, Message};
+use domain::time::Span;
+use sandbox::{Name, Sandbox};
+use serde_json::json;
+use store::{
+    AccountSettings, Address, ChannelSettings, Clock, Delivery, Keyring, NewAccount, NewChannel, NewMessage,
+    Store,
+};
+use tokio::sync::watch;
+
+use super::ports::{Dice, Platforms};
+use super::{EmptyShelf, Meters, Ports, Settings};
+use crate::addresses::ApiBases;
+
+struct World {
+    store: Store,
+    workspace: WorkspaceId,
+    sandbox: Sandbox,
+}
+
+impl World {
+    async fn new() -> World {
+        let address = Address::parse("sqlite::memory:").unwrap();
+        let store = Store::open(&address, Keyring::ephemeral([7; 32]), Clock::system()).await.unwrap();
+        let workspace = store.create_workspace("Приют").await.unwrap();
+        let options = sandbox::Options { any_token: true, ..sandbox::Options::default() };
+        World { store, workspace, sandbox: Sandbox::start(options).await.unwrap() }
+    }
+
+    async fn account(&self, platform: Name, settings: AccountSettings) -> AccountId {
+        let new = NewAccount {
+            platform: platform.as_str().into(),
+            name: format!("бот {}", platform.as_str()),
+            token: secrecy::SecretString::from("42:token-of-the-shelter"),
+            settings: AccountSettings { api_base: Some(self.sandbox.base(platform)), ..settings },
+        };
+        self.store.create_account(self.workspace, new).await.unwrap()
+    }
+
+    async fn channel(&self, account_id: AccountId, target: &str, settings: ChannelSettings) -> ChannelId {
+        let new =
+            NewChannel { account_id, name: format!("канал {target}"), target: target.into(), settings };
+        self.store.create_channel(self.workspace, new).await.unwrap()
+    }
+
+    async fn telegram_channel(&self) -> ChannelId {
+        let account = self.account(Name::Telegram, AccountSettings::default()).await;
+        self.channel(account, "-1001234567890", ChannelSettings::default()).await
+    }
+
+    async fn post(&self, origin: &str, message: &Message, channels: &[ChannelId]) -> Vec<DeliveryId> {
+        let new = NewMessage {
+            source: "test".into(),
+            origin_id: origin.into(),
+            idempotency_key: None,
+            payload: serde_json::to_value(message).unwrap(),
+            content_hash: origin.into(),
+            hash_version: 1,
+            fingerprint: None,
+            kind: "lost".into(),
+            facts: json!({}),
+            facts_version: 1,
+            tags: Vec::new(),
+            origin: json!({}),
+            case_id: None,
+            channels: channels.to_vec(),
+            priority: domain::delivery::Priority::Urgent,
+            run_at: None,
+            skipped: None,
+        };
+        let enqueued = self.store.enqueue(self.workspace, vec![new]).await.unwrap();
+        enqueued[0].deliveries.iter().map(|delivery| delivery.delivery_id).collect()
+    }
+
+    fn node(&self) -> Node {
+        let (stop, stopped) = watch::channel(false);
+        let meters = Arc::new(Meters::default());
+        let ports = Ports {
+            ledger: Arc::new(self.store.clone()),
+            outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
+            shelf: Arc::new(EmptyShelf),
+            dice: Dice::seeded(1),
+            bases: ApiBases::default(),
+            meters: Arc::clone(&meters),
+        };
+        let mut settings = Settings::new("прогон".into());
+        settings.lease = Span::from_secs(6);
+        settings.drain = Duration::from_secs(10);
+        Node { task: tokio::spawn(super::run(settings, ports, stopped)), stop, meters }
+    }
+
+    async fn delivery(&self, id: DeliveryId) -> Delivery {
+        self.store.delivery(self.workspace, id).await.unwrap()
+    }
+
+    /// Waits until the delivery is as wanted. The limit is far beyond what is needed; nothing depends on it.
+    async fn until(&self, id: DeliveryId, wanted: impl Fn(&Delivery) -> bool) -> Delivery {
+        let reached = async {
+            loop {
+                let delivery = self.delivery(id).await;
+                if wanted(&delivery) {
+                    return delivery;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(60), reached).await {
+            Ok(delivery) => delivery,
+            Err(_) => panic!("{:#?}", self.delivery(id).await),
+        }
+    }
+
+    async fn until_ended(&self, ids: &[DeliveryId]) -> Vec<Delivery> {
+        let mut ended = Vec::new();
+        for id in ids {
+            ended.push(self.until(*id, |delivery| delivery.status.is_terminal()).await);
+        }
+        ended
+    }
+
+    /// Texts that took effect on a platform, in order.
+    fn texts(&self, platform: Name) -> Vec<String> {
+        let rows = self.sandbox.core().ledger.rows(platform);
+        rows.into_iter().filter(|row| row.accepted).filter_map(|row| row.text).collect()
+    }
+}
+
+struct Node {
+    task: tokio::task::JoinHandle<store::Result<bool>>,
+    stop: watch::Sender<bool>,
+    meters: Arc<Meters>,
+}
+
+impl Node {
+    async fn stop(self) -> bool {
+        self.stop.send_replace(true);
+        self.task.await.unwrap().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn what_is_queued_arrives_once_and_in_order_on_all_three_platforms() {
+    let w = World::new().await;
+    let mut channels = vec![w.telegram_channel().await];
+    let vk = w.account(Name::Vk, AccountSettings { kind: "user".into(), ..AccountSettings::default() }).await;
+    channels.push(w.channel(vk, "-200000001", ChannelSettings::default()).await);
+    let max = w.account(Name::Max, AccountSettings::default()).await;
+    channels.push(w.channel(max, "-70000000000001", ChannelSettings::default()).await);
+    let mut ids = Vec::new();
+    for n in 1..=5 {
+        ids.extend(w.post(&n.to_string(), &Message::text(format!("Пропал кот №{n}")), &channels).await);
+    }
+    let node = w.node();
+    for delivery in w.until_ended(&ids).await {
+        assert_eq!(delivery.status, Status::Sent, "{delivery:#?}");
+        assert!(delivery.provider_message_id.is_some());
+    }
+    for platform in Name::ALL {
+        let texts = w.texts(platform);
+        let expected: Vec<String> = (1..=5).map(|n| format!("Пропал кот №{n}")).collect();
+        assert_eq!(texts.iter().filter(|text| text.contains("кот")).count(), 5, "{platform:?}: {texts:?}");
+        for (text, expected) in texts.iter().zip(&expected) {
+            assert!(text.contains(expected), "{platform:?}: {texts:?}");
+        }
+    }
+    assert!(node.stop().await);
+    assert_eq!(w.store.audit(w.workspace).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_sent_again_once_and_shows_it() {
+    let w = World::new().await;
+    let channel = w.telegram_channel().await;
+    w.sandbox.arm(&json!({"platform": "telegram", "method": "sendMessage", "kind": "accept_then_reset", "times": 1})).unwrap();
+    let ids = w.post("1", &Message::text("Пропала собака"), &[channel]).await;
+    let node = w.node();
+    let delivery = &w.until_ended(&ids).await[0];
+    assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 1));
+    assert_eq!(w.texts(Name::Telegram).len(), 2, "the second copy is what resend_once allows");
+    assert!(node.meters.get("rupor_probes_total", "") >= 1, "somebody asked before the second try");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_lost_answer_of_vk_makes_no_second_post() {
+    let w = World::new().await;
+    let vk = w.account(Name::Vk, AccountSettings { kind: "user".into(), ..AccountSettings::default() }).await;
+    let settings = ChannelSettings {
+        ambiguity: domain::delivery::AmbiguityPolicy::Resend,
+        ..ChannelSettings::default()
+    };
+    let channel = w.channel(vk, "-200000001", settings).await;
+    w.sandbox
+        .arm(&json!({"platform": "vk", "method": "wall.post", "kind": "accept_then_reset", "times": 2}))
+        .unwrap();
+    let ids = w.post("1", &Message::text("Пропала собака"), &[channel]).await;
+    let node = w.node();
+    let delivery = &w.until_ended(&ids).await[0];
+    assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 2));
+    let posts = w.sandbox.core().chats.messages(Name::Vk, "-200000001");
+    assert_eq!(posts.len(), 1, "the key of the delivery makes it one");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn max_is_read_back_before_a_second_try() {
+    let w = World::new().await;
+    let max = w.account(Name::Max, AccountSettings::default()).await;
+    let settings = ChannelSettings {
+        ambiguity: domain::delivery::AmbiguityPolicy::Reconcile,
+        ..ChannelSettings::default()
+    };
+    let channel = w.channel(max, "-70000000000001", settings).await;
+    w.sandbox.arm(&json!({"platform": "max", "kind": "accept_then_reset", "times": 1})).unwrap();
+    let ids = w.post("1", &Message::text("Пропала собака"), &[channel]).await;
+    let node = w.node();
+    let delivery = &w.until_ended(&ids).await[0];
+    assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 1), "{delivery:#?}");
+    assert_eq!(w.texts(Name::Max).len(), 1);
+    assert_eq!(node.meters.get("rupor_reconciled_total", "visible"), 1);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_flood_is_a_wait_and_not_an_attempt() {
+    let w = World::new().await;
+    let channel = w.telegram_channel().await;
+    w.sandbox.arm(&json!({"platform": "telegram", "method": "sendMessage", "kind": "429", "retry_after": 1, "times": 2})).unwrap();
+    let ids = w.post("1", &Message::text("Пропала собака"), &[channel]).await;
+    let node = w.node();
+    let delivery = &w.until_ended(&ids).await[0];
+    assert_eq!(delivery.status, Status::Sent);
+    assert_eq!((delivery.counters.flood_waits, delivery.counters.charged), (2, 0));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_revoked_token_pauses_the_account_and_keeps_the_queue() {
+    let w = World::new().await;
+    let channel = w.telegram_channel().await;
+    w.sandbox.arm(&json!({"platform": "telegram", "kind": "401"})).unwrap();
+    let ids = w.post("1", &Message::text("Пропала собака"), &[channel]).await;
+    let node = w.node();
+    let waiting = w.until(ids[0], |delivery| delivery.status == Status::Retry).await;
+    assert_eq!((waiting.reason.as_deref(), waiting.counters.charged), (Some("account_trouble"), 0));
+    let account = &w.store.accounts(w.workspace).await.unwrap()[0];
+    assert!(account.paused, "{account:?}");
+    w.sandbox.core().faults.clear();
+    w.store.resume_account(w.workspace, account.account_id).await.unwrap();
+    assert_eq!(w.until_ended(&ids).await[0].status, Status::Sent);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_hanging_account_costs_the_others_nothing() {
+    let w = World::new().await;
+    let hanging = w.account(Name::Max, AccountSettings::default()).await;
+    let hung = w.channel(hanging, "-70000000000001", ChannelSettings::default()).await;
+    let healthy = w.telegram_channel().await;
+    w.sandbox.arm(&json!({"platform": "max", "kind": "hang"})).unwrap();
+    let mut ids = Vec::new();
+    for n in 0..20 {
+        w.post(&format!("h{n}"), &Message::text("висит"), &[hung]).await;
+        ids.extend(w.post(&n.to_string(), &Message::text(format!("Пост {n}")), &[healthy]).await);
+    }
+    let node = w.node();
+    for delivery in w.until_ended(&ids).await {
+        assert_eq!(delivery.status, Status::Sent);
+    }
+    w.sandbox.core().faults.clear();
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_broken_delivery_continues_with_the_part_that_is_missing() {
+    let w = World::new().await;
+    let account = w.account(Name::Telegram, AccountSettings::default()).await;
+    let settings =
+        ChannelSettings { overflow: store::Overflow::Split, body_max: 20_000, ..ChannelSettings::default() };
+    let channel = w.channel(account, "-1001234567890", settings).await;
+    let text: String = (0..1_200).map(|n| format!("слово{n} ")).collect();
+    let ids = w.post("1", &Message::text(text), &[channel]).await;
+    // The second message is refused for a moment.
+    let node = w.node();
+    let sent = &w.until_ended(&ids).await[0];
+    assert_eq!(sent.status, Status::Sent);
+    assert!(!sent.parts.is_empty(), "{sent:#?}");
+    let whole = w.texts(Name::Telegram);
+    assert!(whole.len() >= 2, "{}", whole.len());
+    let again: Vec<String> = (0..1_200).map(|n| format!("слово{n}")).collect();
+    let joined = whole.join(" ");
+    assert!(again.iter().all(|word| joined.contains(word)));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn an_edit_changes_what_was_published() {
+    let w = World::new().await;
+    let channel = w.telegram_channel().await;
+    let photo = Media { url: Some(format!("{}/_/pictures/dog.jpg", w.sandbox.origin())), ..Media::default() };
+    let message =
+        Message { text: "Пропала собака".into(), media: vec![photo], ..Message::default() };
+    let ids = w.post("1", &message, &[channel]).await;
+    let node = w.node();
+    let sent = w.until_ended(&ids).await.remove(0);
+    assert_eq!(sent.status, Status::Sent, "{sent:#?}");
+    assert_eq!(sent.action, Action::Send);
+    assert!(sent.parts.values().any(|line| line.starts_with("caption ")), "{sent:#?}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn the_kill_switch_stops_a_running_node_and_release_lets_it_go_on() {
+    let w = World::new().await;
+    let channel = w.telegram_channel().await;
+    w.store.hold_all(Some("учения")).await.unwrap();
+    let node = w.node();
+    let ids = w.post("1", &Message::text("Пропала собака"), &[channel]).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(w.delivery(ids[0]).await.status, Status::Queued);
+    assert_eq!(w.texts(Name::Telegram).len(), 0);
+    w.store.hold_all(None).await.unwrap();
+    assert_eq!(w.until_ended(&ids).await[0].status, Status::Sent);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn an_orderly_stop_finishes_what_is_out_and_hands_the_rest_back() {
+    let w = World::new().await;
+    let account =
+        w.account(Name::Telegram, AccountSettings { rate: Some(5.0), ..AccountSettings::default() }).await;
+    let mut channels = Vec::new();
+    for n in 0..4 {
+        channels.push(w.channel(account, &format!("-100123456789{n}"), ChannelSettings::default()).await);
+    }
+    w.sandbox
+        .arm(&json!({"platform": "telegram", "method": "sendMessage", "kind": "slow_drip", "delay_ms": 1, "times": 1}))
+        .unwrap();
+    let ids = w.post("1", &Message::text("Пропала собака"), &channels).await;
+    let node = w.node();
+    w.until(ids[0], |delivery| delivery.status != Status::Queued).await;
+    assert!(node.stop().await, "drained in time");
+    for id in ids {
+        let delivery = w.delivery(id).await;
+        assert_ne!(delivery.status, Status::Sending, "{delivery:#?}");
+        assert_eq!(delivery.counters.unknowns, 0, "{delivery:#?}");
+    }
+}
