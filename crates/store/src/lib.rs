@@ -14,6 +14,7 @@ pub mod error;
 pub mod floor;
 pub mod intake;
 pub mod keyring;
+pub mod media;
 pub mod migrations;
 pub mod queue;
 pub mod wake;
@@ -21,6 +22,7 @@ pub mod wake;
 pub mod postgres;
 pub mod sqlite;
 
+use bytes::Bytes;
 use domain::ids::{
     AccountId, CaseId, ChannelId, DeliveryId, EndpointId, LaneId, MessageId, SourceId, WorkspaceId,
 };
@@ -34,6 +36,7 @@ pub use config::*;
 pub use error::{KeyError, Result, SchemaError, StoreError};
 pub use intake::*;
 pub use keyring::Keyring;
+pub use media::*;
 pub use queue::*;
 pub use wake::WakeUp;
 
@@ -328,6 +331,79 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<StoredMessage>> {
         each!(self, db => db.messages(workspace, after, limit))
+    }
+
+    // -- the bytes that posts bring
+
+    /// Keeps bytes by their hash; the same bytes again are only used again.
+    pub async fn put_media_origin(&self, workspace: WorkspaceId, new: NewMedia) -> Result<()> {
+        each!(self, db => db.put_media_origin(workspace, new))
+    }
+
+    pub async fn media_origin(&self, workspace: WorkspaceId, sha256: &str) -> Result<Option<MediaOrigin>> {
+        each!(self, db => db.media_origin(workspace, sha256))
+    }
+
+    /// What was fetched from there before.
+    pub async fn media_by_source(&self, workspace: WorkspaceId, url: &str) -> Result<Option<MediaOrigin>> {
+        each!(self, db => db.media_by_source(workspace, url))
+    }
+
+    pub async fn media_bytes(&self, workspace: WorkspaceId, sha256: &str) -> Result<Option<Bytes>> {
+        each!(self, db => db.media_bytes(workspace, sha256))
+    }
+
+    /// What this account's platform calls these bytes, if it still does.
+    pub async fn media_handle(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        sha256: &str,
+        kind: &str,
+    ) -> Result<Option<StoredHandle>> {
+        each!(self, db => db.media_handle(workspace, account, sha256, kind))
+    }
+
+    pub async fn put_media_handles(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        handles: Vec<StoredHandle>,
+    ) -> Result<()> {
+        each!(self, db => db.put_media_handles(workspace, account, handles))
+    }
+
+    /// Throws out bytes that no message shows and nobody used for so long, of every workspace, at most `limit`.
+    pub async fn collect_media(&self, unused_for: Span, limit: usize) -> Result<CollectedMedia> {
+        each!(self, db => db.collect_media(unused_for, limit))
+    }
+
+    // -- what doors have answered
+
+    pub async fn receipt(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        key: &str,
+        request_hash: &str,
+    ) -> Result<Receipt> {
+        each!(self, db => db.receipt(workspace, endpoint, key, request_hash))
+    }
+
+    /// Keeps an answer unless one is kept; says what is kept now.
+    pub async fn keep_receipt(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        key: &str,
+        request_hash: &str,
+        response: Value,
+    ) -> Result<Receipt> {
+        each!(self, db => db.keep_receipt(workspace, endpoint, key, request_hash, response))
+    }
+
+    pub async fn forget_receipts(&self, older_than: Span) -> Result<u64> {
+        each!(self, db => db.forget_receipts(older_than))
     }
 
     // -- the queue

@@ -36,6 +36,16 @@ CREATE TABLE media_origin (
     PRIMARY KEY (workspace_id, sha256)
 );
 
+CREATE INDEX media_origin_source ON media_origin (workspace_id, source_url) WHERE source_url IS NOT NULL;
+
+-- Which messages show which bytes: what is shown is not thrown away.
+CREATE TABLE message_media (
+    workspace_id bigint NOT NULL,
+    sha256       text NOT NULL,
+    message_id   bigint NOT NULL,
+    PRIMARY KEY (workspace_id, sha256, message_id)
+);
+
 CREATE TABLE media_blobs (
     workspace_id bigint NOT NULL,
     account_id   bigint NOT NULL,
@@ -105,6 +115,7 @@ CREATE INDEX ingress_receipts_age ON ingress_receipts (received_at);
 CALL rupor_isolate('case_keys');
 CALL rupor_isolate('case_pictures');
 CALL rupor_isolate('media_origin');
+CALL rupor_isolate('message_media');
 CALL rupor_isolate('media_blobs');
 CALL rupor_isolate('pull_sources');
 CALL rupor_isolate('pull_cursors');
@@ -224,4 +235,40 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM rupor_guard(lock_workspace.workspace_id);
     PERFORM rupor_lock_accounts(array(SELECT a.account_id FROM accounts AS a WHERE a.workspace_id = lock_workspace.workspace_id));
+END $$;
+
+-- Throws out bytes that no message shows and nobody used for so long, with what the platforms called them.
+CREATE FUNCTION collect_media(unused_for interval, "limit" integer, OUT media bigint, OUT handles bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    expired bigint;
+BEGIN
+    PERFORM rupor_guard(NULL);
+    DELETE FROM message_media AS s WHERE NOT EXISTS (SELECT FROM messages AS m WHERE m.message_id = s.message_id);
+    WITH gone AS (DELETE FROM media_blobs AS b WHERE b.expires_at <= rupor_now() RETURNING 1)
+    SELECT count(*) INTO expired FROM gone;
+    WITH unused AS (
+        SELECT o.workspace_id, o.sha256
+          FROM media_origin AS o
+         WHERE o.last_used_at < rupor_now() - unused_for
+           AND NOT EXISTS (SELECT FROM message_media AS s WHERE s.workspace_id = o.workspace_id AND s.sha256 = o.sha256)
+         ORDER BY o.last_used_at, o.workspace_id, o.sha256
+         LIMIT "limit"
+    ), blobs AS (
+        DELETE FROM media_blobs AS b USING unused AS u WHERE b.workspace_id = u.workspace_id AND b.sha256 = u.sha256 RETURNING 1
+    ), bytes AS (
+        DELETE FROM media_origin AS o USING unused AS u WHERE o.workspace_id = u.workspace_id AND o.sha256 = u.sha256 RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM bytes), expired + (SELECT count(*) FROM blobs) INTO media, handles;
+END $$;
+
+CREATE FUNCTION forget_receipts(older_than interval) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    n bigint;
+BEGIN
+    PERFORM rupor_guard(NULL);
+    WITH gone AS (DELETE FROM ingress_receipts AS r WHERE r.received_at < rupor_now() - older_than RETURNING 1)
+    SELECT count(*) INTO n FROM gone;
+    RETURN n;
 END $$;

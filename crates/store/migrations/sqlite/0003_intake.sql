@@ -36,6 +36,16 @@ CREATE TABLE media_origin (
     PRIMARY KEY (workspace_id, sha256)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX media_origin_source ON media_origin (workspace_id, source_url) WHERE source_url IS NOT NULL;
+
+-- Which messages show which bytes: what is shown is not thrown away.
+CREATE TABLE message_media (
+    workspace_id INTEGER NOT NULL,
+    sha256       TEXT NOT NULL,
+    message_id   INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, sha256, message_id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE media_blobs (
     workspace_id INTEGER NOT NULL,
     account_id   INTEGER NOT NULL,

@@ -12,11 +12,13 @@ use tokio_postgres::types::Json;
 
 use super::cases::{refile, resolve};
 use super::enqueue::{ENQUEUE, check, items, named};
+use super::media::SHOW;
 use super::sources::SET_CURSOR;
 use super::trouble::{Reaction, TRIES_MAX, Trouble, pause};
 use super::{Again, As, Postgres, Tx, rows};
 use crate::error::{Result, StoreError};
 use crate::intake::*;
+use crate::media::blobs;
 use crate::queue::{Enqueued, EnqueuedDelivery, NewMessage};
 
 const LOCK_INTAKE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('rupor intake ' || $1::bigint, 0))";
@@ -306,6 +308,7 @@ async fn ingest(
         close_if_told(tx, workspace, post, &one).await?;
         ingested.push(one);
     }
+    show(tx, workspace, &posts, &ingested).await?;
     if let Some(progress) = progress {
         let (id, owner, cursor) = (&progress.source_id.0, &progress.owner, &progress.cursor);
         tx.all(SET_CURSOR, &[&workspace.0, id, owner, cursor]).await?;
@@ -487,6 +490,21 @@ async fn follow_up(tx: &Tx<'_>, workspace: WorkspaceId, follow_ups: &[FollowUp])
     }
     let made: Vec<Option<i64>> = tx.one(FOLLOW_UP, &[&workspace.0, &Json(follow_ups)]).await?.get(0);
     Ok(made.into_iter().flatten().count())
+}
+
+/// What the messages of this call show must stay.
+async fn show(tx: &Tx<'_>, workspace: WorkspaceId, posts: &[NewPost], ingested: &[Ingested]) -> Tried<()> {
+    let (mut names, mut messages) = (Vec::new(), Vec::new());
+    for (post, one) in posts.iter().zip(ingested).filter(|(_, one)| one.fate != Fate::Seen) {
+        for sha256 in blobs(&post.message.payload) {
+            names.push(sha256);
+            messages.push(one.message_id.0);
+        }
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    tx.all(SHOW, &[&workspace.0, &names, &messages]).await.map(drop)
 }
 
 async fn tell(

@@ -14,6 +14,7 @@ mod connect;
 mod enqueue;
 mod intake;
 mod maintain;
+mod media;
 pub mod migrate;
 mod read;
 mod recover;
@@ -58,6 +59,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     enqueue::STATEMENTS,
     intake::STATEMENTS,
     maintain::STATEMENTS,
+    media::STATEMENTS,
     read::STATEMENTS,
     recover::STATEMENTS,
     sources::STATEMENTS,

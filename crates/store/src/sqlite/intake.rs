@@ -12,6 +12,7 @@ use super::cases::{refile, resolve};
 use super::enqueue::{INSERT_READY, check, deliver_known, enqueue};
 use super::heads::{CountChanges, NewEvent, Touched, event};
 use super::maintain::cancel_one;
+use super::media::show;
 use super::sources::set_cursor;
 use super::workspaces::require_workspace;
 use super::{Sqlite, Tx, Urgency, rows};
@@ -235,6 +236,7 @@ fn ingest(
         let one = match step {
             Step::Fresh(n) => {
                 let message_id = enqueued[n].message_id;
+                show(tx, workspace, message_id, &post.message.payload)?;
                 if let Some(why) = &post.message.skipped {
                     told(tx, workspace, "ingest_skipped", message_id, json!({"why": why}))?;
                 }
@@ -326,6 +328,7 @@ fn told_of(
 fn revise(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, known: &Known) -> Result<Ingested> {
     let message = &post.message;
     let revision = write_revision(tx, message, known)?;
+    show(tx, workspace, known.message_id, &message.payload)?;
     let plan = plan_revision(&copies(tx, known.message_id)?, &message.channels);
     let n_cancelled = cancel_all(tx, workspace, &plan.cancel)?;
     tx.execute(TAKE_REVISION, (known.message_id.0, revision))?;

@@ -15,6 +15,7 @@ mod enqueue;
 mod heads;
 mod intake;
 mod maintain;
+mod media;
 pub mod migrate;
 mod read;
 mod recover;

@@ -16,6 +16,7 @@ mod files;
 mod intake;
 mod isolation;
 mod maintaining;
+mod media;
 mod model;
 mod pacing;
 mod recovering;
