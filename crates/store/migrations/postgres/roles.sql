@@ -95,12 +95,7 @@ GRANT EXECUTE ON FUNCTION
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]),
-<<<<<<< HEAD
-    record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer),
+    record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_lane_slot(bigint, bigint),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
     collect_media(interval, integer), forget_receipts(interval)
-=======
-    record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_lane_slot(bigint, bigint),
-    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer)
->>>>>>> 52a89fcdf264c03a6107b5d0918c06b350cfb901
     TO rupor_dispatcher;
