@@ -388,6 +388,8 @@ fn channel_extras(written: &written::Channel) -> ChannelExtras {
         from_group: written.from_group.unwrap_or(usual.from_group),
         attach_media: written.attach_media.unwrap_or(usual.attach_media),
         protect: written.protect.unwrap_or(usual.protect),
+        on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
+        on_close: written.on_close.map(|word| word.as_str().to_owned()),
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }

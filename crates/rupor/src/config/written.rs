@@ -87,6 +87,8 @@ pub struct Channel {
     pub from_group: Option<bool>,
     pub attach_media: Option<bool>,
     pub protect: Option<bool>,
+    pub on_edit: Option<OnEdit>,
+    pub on_close: Option<OnClose>,
     pub timeout: Option<Time>,
     pub upload_timeout: Option<Time>,
     pub enabled: Option<bool>,
@@ -282,6 +284,10 @@ macro_rules! words {
 }
 
 words! {
+    /// What a change at the source does to published copies.
+    OnEdit { Edit = "edit", None = "none" }
+    /// What the end of a story does to published copies.
+    OnClose { Edit = "edit", Reply = "reply", None = "none" }
     /// Whose token it is; only VK cares.
     AccountKind { Bot = "bot", User = "user", Community = "community", Service = "service" }
     /// Telegram sells a faster one.
