@@ -53,7 +53,6 @@ pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
     reader.done(Config { workspaces: vec![workspace] })
 }
 
-const POLL_INTERVAL: Span = Span::from_secs(60);
 const TIMEOUT: Span = Span::from_secs(10);
 const RATE: f64 = 1.0;
 const MAX_MEDIA: i32 = 10;
@@ -136,7 +135,6 @@ impl Reader<'_> {
             return;
         };
         let settings = SourceSettings {
-            interval_ms: Some(self.time("RUPOR_POLL_INTERVAL", POLL_INTERVAL).millis()),
             strict_no_phone: self.flag("DEDUP_STRICT_NO_PHONE", false),
             ..SourceSettings::default()
         };

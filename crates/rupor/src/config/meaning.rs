@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use domain::limits::{DEDUP_TTL, DEDUP_TTL_PETS, account_rate, chat_rate, effective_rate};
-use domain::time::Span;
 use serde_json::{Value, json};
 use toml::Spanned;
 
@@ -115,7 +114,7 @@ impl Reader<'_> {
             .into_iter()
             .filter_map(|(name, channel)| self.channel(name, channel, &accounts, &defaults))
             .collect();
-        let sources = self.sources(written.sources, &accounts);
+        let sources = self.sources(written.sources, &accounts, &defaults);
         let endpoints =
             written.endpoints.into_iter().map(|(name, endpoint)| self.endpoint(name, endpoint)).collect();
         Workspace { name, accounts, channels, sources, endpoints }
@@ -213,11 +212,16 @@ impl Reader<'_> {
         }
     }
 
-    fn sources(&mut self, written: Named<written::Source>, accounts: &[Account]) -> Vec<Source> {
+    fn sources(
+        &mut self,
+        written: Named<written::Source>,
+        accounts: &[Account],
+        defaults: &Defaults,
+    ) -> Vec<Source> {
         let mut sources = Vec::new();
         for (name, source) in written {
             let at = name.span().start;
-            let settings = json!(source_settings(&source));
+            let settings = json!(source_settings(&source, defaults));
             let enabled = source.enabled.unwrap_or(true);
             let account = match &source.account {
                 Some(written) => self.find_account(written, accounts).map(|account| account.name.clone()),
@@ -253,10 +257,10 @@ impl Reader<'_> {
                         ),
                     );
                 }
-                (SourceKind::Rss, None, Some(url)) if domain::message::is_web_address(url.get_ref()) => {
+                (SourceKind::Feed, None, Some(url)) if domain::message::is_web_address(url.get_ref()) => {
                     sources.push(make(name.get_ref().clone(), url.get_ref().clone()));
                 }
-                (SourceKind::Rss, ..) => {
+                (SourceKind::Feed, ..) => {
                     self.problem(
                         at,
                         format!("source {}: a feed needs url = \"https://…\" and no groups", name.get_ref()),
@@ -393,13 +397,18 @@ fn channel_extras(written: &written::Channel) -> ChannelExtras {
     }
 }
 
-fn source_settings(written: &written::Source) -> SourceSettings {
-    let millis = |time: &Option<written::Time>| time.as_ref().map(|written::Time(Span(us))| us / 1_000);
+fn source_settings(written: &written::Source, defaults: &Defaults) -> SourceSettings {
+    let preset = match written.preset.unwrap_or(defaults.preset) {
+        PresetName::Pets => None,
+        PresetName::Mirror => Some("mirror".to_owned()),
+    };
     SourceSettings {
-        interval_ms: millis(&written.interval),
-        horizon_ms: millis(&written.horizon),
-        home_city: written.home_city.clone(),
+        preset,
+        city: written.home_city.clone(),
+        utc_offset_minutes: written.utc_offset_minutes.as_ref().map(|offset| offset.0),
+        horizon_hours: written.horizon.as_ref().map(|hours| hours.0),
         strict_no_phone: written.strict_no_phone.unwrap_or(false),
+        poll_seconds: written.interval.as_ref().map(|seconds| seconds.0),
     }
 }
 

@@ -68,7 +68,7 @@ pub struct Channel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     pub name: String,
-    /// `vk` or `rss`.
+    /// `vk` or `feed`.
     pub kind: String,
     /// VK: the id or screen name of a wall. Feeds: their address.
     pub address: String,
@@ -82,17 +82,24 @@ pub struct Source {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceSettings {
-    /// Milliseconds between two polls of a busy source.
+    /// What goes to channels that have no route of their own: `pets` or `mirror`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_ms: Option<i64>,
-    /// Posts older than this are kept but not published.
+    pub preset: Option<String>,
+    /// The home of the source, where a post names none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub horizon_ms: Option<i64>,
+    pub city: Option<String>,
+    /// What "yesterday" is counted on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub home_city: Option<String>,
+    pub utc_offset_minutes: Option<i32>,
+    /// Older posts are kept but not published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub horizon_hours: Option<i64>,
     /// A post without phones needs animal and place to have a fingerprint.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strict_no_phone: bool,
+    /// Usual time between two polls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll_seconds: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

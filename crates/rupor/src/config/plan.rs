@@ -489,7 +489,7 @@ fn differences(old: &Value, new: &Value) -> String {
             ("proxy" | "template", ..) => words.push(format!("{key} changed")),
             ("settings", old @ Value::Object(_), new @ Value::Object(_)) => words.push(differences(old, new)),
             ("dedup_ttl" | "max_age", old, new) => {
-                words.push(format!("{key} {} → {}", shown_span(old), shown_span(new)))
+                words.push(format!("{key} {} → {}", shown_span(old), shown_span(new)));
             }
             (_, old, new) => words.push(format!("{key} {} → {}", shown(old), shown(new))),
         }

@@ -49,6 +49,8 @@ fn the_example_loads_and_means_what_it_says() {
     assert_eq!(lost.settings.time_zone.as_deref(), Some("Europe/Moscow"));
     let sources: Vec<&str> = pets.sources.iter().map(|source| source.name.as_str()).collect();
     assert_eq!(sources, ["city/lostpets_example", "city/-7654321", "shelter"]);
+    let city = json!({"city": "Пермь", "utc_offset_minutes": 300});
+    assert_eq!(pets.sources[0].settings, city);
     let news = &config.workspaces[1].channels[0].settings;
     assert_eq!((news.dedup, news.route.as_deref()), (store::DedupMode::Content, Some("{}")));
 }
@@ -201,7 +203,6 @@ fn the_quick_start_knows_all_three_platforms_and_the_walls() {
         ("MAX_RATE_PER_SEC", "9"),
         ("DEDUP_ENABLED", "false"),
         ("DEDUP_STRICT_NO_PHONE", "true"),
-        ("RUPOR_POLL_INTERVAL", "2s"),
     ]))
     .unwrap();
     let workspace = &config.workspaces[0];
@@ -213,7 +214,7 @@ fn the_quick_start_knows_all_three_platforms_and_the_walls() {
     assert_eq!(workspace.channels[1].settings.rate, Some(2.0), "MAX allows two a second");
     let sources: Vec<&str> = workspace.sources.iter().map(|source| source.address.as_str()).collect();
     assert_eq!(sources, ["-1", "lostpets"]);
-    assert_eq!(workspace.sources[0].settings, json!({"interval_ms": 2_000, "strict_no_phone": true}));
+    assert_eq!(workspace.sources[0].settings, json!({"strict_no_phone": true}));
 }
 
 #[test]

@@ -103,9 +103,11 @@ pub struct Source {
     pub groups: Option<Vec<Target>>,
     /// Feeds: the address.
     pub url: Option<Spanned<String>>,
-    pub interval: Option<Time>,
-    pub horizon: Option<Time>,
+    pub preset: Option<PresetName>,
+    pub interval: Option<WholeSeconds>,
+    pub horizon: Option<WholeHours>,
     pub home_city: Option<String>,
+    pub utc_offset_minutes: Option<UtcOffset>,
     pub strict_no_phone: Option<bool>,
     pub enabled: Option<bool>,
 }
@@ -197,6 +199,21 @@ checked! {
         Some(span) if span.0 > 0 => Ok(span),
         _ => Err(format!("{text:?} is not a time; write {}", span::FORM)),
     };
+    /// At least a second.
+    WholeSeconds(i64) from String = |text| match span::parse(&text) {
+        Some(span) if span.0 >= 1_000_000 => Ok(span.0 / 1_000_000),
+        _ => Err(format!("{text:?} is not a time of a second or more; write such as 30s or 5m")),
+    };
+    /// At least an hour.
+    WholeHours(i64) from String = |text| match span::parse(&text) {
+        Some(span) if span.0 >= 3_600_000_000 => Ok(span.0 / 3_600_000_000),
+        _ => Err(format!("{text:?} is not a time of an hour or more; write such as 24h or 7d")),
+    };
+    /// Minutes east of Greenwich.
+    UtcOffset(i32) from i64 = |minutes| match i32::try_from(minutes) {
+        Ok(minutes) if minutes.abs() <= 14 * 60 => Ok(minutes),
+        _ => Err(format!("{minutes} is no offset; write minutes east of Greenwich, such as 180 for Moscow")),
+    };
     /// A rate a second.
     Rate(f64) from Number = |Number(rate)| {
         if rate.is_finite() && rate > 0.0 {
@@ -287,7 +304,7 @@ words! {
     /// Telegram sells a faster one.
     Tier { Standard = "standard", Paid = "paid" }
     /// Where posts are pulled from.
-    SourceKind { Vk = "vk", Rss = "rss" }
+    SourceKind { Vk = "vk", Feed = "feed" }
     /// Who knocks: programs that push, or a platform's webhook.
     EndpointKind { Push = "push", Telegram = "telegram", Vk = "vk", Max = "max" }
 }
