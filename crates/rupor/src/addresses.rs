@@ -61,6 +61,12 @@ pub struct ChannelExtras {
     pub from_group: bool,
     pub attach_media: bool,
     pub protect: bool,
+    /// What the end of a story does to published copies: `edit` (default), `reply` or `none`. The store reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_close: Option<String>,
+    /// `none` leaves published copies alone when their source changes. The store reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_edit: Option<String>,
     /// How long one request may take, e.g. `10s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
@@ -80,6 +86,8 @@ impl Default for ChannelExtras {
             from_group: settings.from_group,
             attach_media: settings.attach_media,
             protect: settings.protect,
+            on_close: None,
+            on_edit: None,
             timeout: None,
             upload_timeout: None,
         }

@@ -8,7 +8,10 @@ mod config;
 mod dispatch;
 mod epoch;
 mod http;
+#[allow(dead_code, reason = "the loops of `rupor run` take it up")]
+mod ingest;
 mod operate;
+mod sources;
 
 fn main() -> ExitCode {
     cli::main()

@@ -258,6 +258,13 @@ impl Egress {
 
     /// Fetches a picture, a video or a document.
     pub async fn fetch(&self, address: &str, bytes_max: usize) -> Result<Fetched, FetchError> {
+        let bytes = self.fetch_page(address, bytes_max).await?;
+        let media_type = sniff(&bytes).ok_or(FetchError::Type)?;
+        Ok(Fetched { bytes, media_type })
+    }
+
+    /// Fetches whatever stands there: a feed, a page. The reader has to look at it.
+    pub async fn fetch_page(&self, address: &str, bytes_max: usize) -> Result<Bytes, FetchError> {
         let follow = self.follow(address, bytes_max);
         let answer = match tokio::time::timeout(self.deadline, follow).await {
             Ok(answer) => answer?,
@@ -268,13 +275,11 @@ impl Egress {
                 )));
             }
         };
-        let bytes = match answer.body {
-            Body::Whole(bytes) => bytes,
-            Body::Cut { why: Cut::TooLarge, .. } => return Err(FetchError::TooLarge(bytes_max)),
-            Body::Cut { .. } => return Err(FetchError::Cut),
-        };
-        let media_type = sniff(&bytes).ok_or(FetchError::Type)?;
-        Ok(Fetched { bytes, media_type })
+        match answer.body {
+            Body::Whole(bytes) => Ok(bytes),
+            Body::Cut { why: Cut::TooLarge, .. } => Err(FetchError::TooLarge(bytes_max)),
+            Body::Cut { .. } => Err(FetchError::Cut),
+        }
     }
 
     async fn follow(&self, address: &str, bytes_max: usize) -> Result<Answer, FetchError> {

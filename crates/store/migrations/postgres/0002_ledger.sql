@@ -11,7 +11,8 @@ CREATE TABLE cases (
     workspace_id bigint      NOT NULL REFERENCES workspaces,
     kind         text        NOT NULL,
     title        text        NOT NULL DEFAULT '',
-    facts        jsonb       NOT NULL DEFAULT '{}',
+    facts        jsonb       NOT NULL DEFAULT '{}',  -- how many copies, and where they were seen
+    record       jsonb       NOT NULL DEFAULT '{}',  -- what later posts are weighed against
     opened_at    timestamptz NOT NULL DEFAULT rupor_now(),
     last_seen_at timestamptz NOT NULL DEFAULT rupor_now(),
     closed_at    timestamptz,
@@ -41,6 +42,7 @@ CREATE TABLE messages (
     seen_count      integer     NOT NULL DEFAULT 1,
     last_seen_at    timestamptz NOT NULL,
     skipped         text,                           -- why nothing was delivered
+    gone_at         timestamptz,                    -- when the source no longer showed it
     created_at      timestamptz NOT NULL,
     FOREIGN KEY (workspace_id, case_id) REFERENCES cases (workspace_id, case_id),
     UNIQUE (workspace_id, source, origin_id),
@@ -226,7 +228,7 @@ CREATE TABLE events (
         'enqueued', 'deduped', 'retry_scheduled', 'retry_exhausted', 'dead_letter', 'failed_permanent',
         'outcome_unknown', 'late_success', 'lease_recovered', 'channel_paused', 'channel_resumed',
         'channel_disabled', 'channel_removed', 'account_paused', 'account_resumed', 'cooldown', 'ingest_skipped',
-        'ingress_rejected', 'edited', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
+        'ingress_rejected', 'edited', 'gone', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
     message_id   bigint,
     delivery_id  bigint,
     channel_id   bigint,

@@ -61,23 +61,10 @@ AS $$
 DECLARE
     ws        CONSTANT bigint := enqueue_messages_and_deliveries.workspace_id;
     at        timestamptz := rupor_now();
-    bad       record;
     -- messages, by their place in the call
     m_id      bigint[];
     m_made    boolean[];
     m_hash    text[];
-    -- new deliveries, in the order of their ids
-    d_id      bigint[];
-    d_ord     integer[];
-    d_channel bigint[];
-    d_account bigint[];
-    d_lane    bigint[];
-    d_ordered boolean[];
-    d_key     text[];
-    d_free    boolean[];
-    accounts  bigint[];
-    lanes     bigint[];
-    answer    jsonb;
 BEGIN
     PERFORM rupor_guard(ws);
     PERFORM rupor_check_items(items);
@@ -132,6 +119,28 @@ BEGIN
          WHERE m.message_id = again.message_id;
     END IF;
 
+    RETURN rupor_deliver(ws, at, items, m_id, m_made);
+END $$;
+
+-- Deliveries of messages that stand already, for those that are marked; the second half of the call above, and of
+-- `deliver_message`, which runs under the same settings.
+CREATE FUNCTION rupor_deliver(ws bigint, at timestamptz, items jsonb, m_id bigint[], m_made boolean[]) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    -- new deliveries, in the order of their ids
+    d_id      bigint[];
+    d_ord     integer[];
+    d_channel bigint[];
+    d_account bigint[];
+    d_lane    bigint[];
+    d_ordered boolean[];
+    d_key     text[];
+    d_free    boolean[];
+    accounts  bigint[];
+    lanes     bigint[];
+    answer    jsonb;
+BEGIN
     -- Who should hear the new ones. Channels an operator has disabled are not eligible.
     SELECT array_agg(t.ord ORDER BY t.ord, t.channel_id), array_agg(t.channel_id ORDER BY t.ord, t.channel_id),
            array_agg(t.account_id ORDER BY t.ord, t.channel_id), array_agg(t.lane_id ORDER BY t.ord, t.channel_id),

@@ -1,4 +1,25 @@
--- Where posts come from, and the bytes they bring.
+-- Where posts come from, the bytes they bring, and how a known case is found again.
+
+-- A case stands under every integer that may lead to it. A shelf holds the latest few: the writer throws the rest out,
+-- so a volunteer's phone costs no more to look up than a rare name.
+CREATE TABLE case_keys (
+    workspace_id bigint NOT NULL,
+    key          bigint NOT NULL,
+    case_id      bigint NOT NULL,
+    last_seen_at timestamptz NOT NULL,
+    PRIMARY KEY (workspace_id, key, case_id)
+);
+
+-- The same for the bands of a picture, with the whole look, which decides.
+CREATE TABLE case_pictures (
+    workspace_id bigint NOT NULL,
+    key          bigint NOT NULL,
+    across       bigint NOT NULL,
+    down         bigint NOT NULL,
+    case_id      bigint NOT NULL,
+    last_seen_at timestamptz NOT NULL,
+    PRIMARY KEY (workspace_id, key, across, down, case_id)
+);
 
 CREATE TABLE media_origin (
     sha256       text NOT NULL,
@@ -13,6 +34,16 @@ CREATE TABLE media_origin (
     created_at   timestamptz NOT NULL,
     last_used_at timestamptz NOT NULL,
     PRIMARY KEY (workspace_id, sha256)
+);
+
+CREATE INDEX media_origin_source ON media_origin (workspace_id, source_url) WHERE source_url IS NOT NULL;
+
+-- Which messages show which bytes: what is shown is not thrown away.
+CREATE TABLE message_media (
+    workspace_id bigint NOT NULL,
+    sha256       text NOT NULL,
+    message_id   bigint NOT NULL,
+    PRIMARY KEY (workspace_id, sha256, message_id)
 );
 
 CREATE TABLE media_blobs (
@@ -81,9 +112,163 @@ CREATE TABLE ingress_receipts (
 );
 CREATE INDEX ingress_receipts_age ON ingress_receipts (received_at);
 
+CALL rupor_isolate('case_keys');
+CALL rupor_isolate('case_pictures');
 CALL rupor_isolate('media_origin');
+CALL rupor_isolate('message_media');
 CALL rupor_isolate('media_blobs');
 CALL rupor_isolate('pull_sources');
 CALL rupor_isolate('pull_cursors');
 CALL rupor_isolate('ingest_runs');
 CALL rupor_isolate('ingress_receipts');
+
+-- Leases sources that are due, so that one node polls a source at a time, and returns them with their cursors.
+CREATE FUNCTION lease_sources(owner text, "limit" integer, lease interval) RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN QUERY
+    UPDATE pull_cursors AS c
+       SET lease_owner = owner, lease_until = rupor_now() + lease
+     WHERE c.source_id IN (
+               SELECT d.source_id
+                 FROM pull_cursors AS d JOIN pull_sources AS s ON s.source_id = d.source_id
+                WHERE s.enabled AND d.next_poll_at <= rupor_now() AND d.lease_until <= rupor_now()
+                ORDER BY d.next_poll_at, d.source_id
+                LIMIT "limit"
+                  FOR UPDATE OF d SKIP LOCKED)
+    RETURNING c.source_id;
+END $$;
+
+-- A message whose source changed it: a new revision with the new words. What still waits takes it.
+CREATE FUNCTION revise_message(workspace_id bigint, message_id bigint, item jsonb) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_at integer;
+BEGIN
+    PERFORM rupor_guard(revise_message.workspace_id);
+    UPDATE messages AS m
+       SET payload = coalesce(item -> 'payload', m.payload),
+           content_hash = coalesce(item ->> 'content_hash', m.content_hash),
+           fingerprint = CASE WHEN item ? 'content_hash' THEN item ->> 'fingerprint' ELSE m.fingerprint END,
+           kind = coalesce(item ->> 'kind', m.kind),
+           facts = coalesce(item -> 'facts', m.facts),
+           tags = coalesce(item -> 'tags', m.tags),
+           origin = coalesce(item -> 'origin', m.origin),
+           case_id = coalesce((item ->> 'case_id')::bigint, m.case_id),
+           skipped = CASE WHEN item ? 'content_hash' THEN item ->> 'skipped' ELSE m.skipped END,
+           revision = m.revision + 1, seen_count = m.seen_count + (item ? 'content_hash')::integer,
+           last_seen_at = rupor_now(), gone_at = NULL
+     WHERE m.workspace_id = revise_message.workspace_id AND m.message_id = revise_message.message_id
+    RETURNING m.revision INTO now_at;
+    UPDATE deliveries AS d
+       SET revision = now_at
+     WHERE d.message_id = revise_message.message_id AND d.status IN ('queued', 'retry');
+    RETURN now_at;
+END $$;
+
+-- Deliveries that follow what was said: an edit of it, or an answer to it. They repeat nothing, so no key is taken.
+-- Items: {"message_id", "channel_id", "revision", "action", "target_delivery"}; ids in order, null where there was one.
+CREATE FUNCTION follow_up(workspace_id bigint, items jsonb) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    ws     CONSTANT bigint := follow_up.workspace_id;
+    at     timestamptz := rupor_now();
+    item   jsonb;
+    head   record;
+    made   bigint;
+    answer bigint[] := '{}';
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM rupor_lock_accounts(array(
+        SELECT DISTINCT h.account_id
+          FROM jsonb_array_elements(items) AS i
+          JOIN lane_heads AS h ON h.channel_id = (i ->> 'channel_id')::bigint));
+    FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord) ORDER BY i.ord LOOP
+        SELECT h.lane_id, h.account_id, h.max_parallel = 1 AS ordered INTO head
+          FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+         WHERE c.workspace_id = ws AND c.channel_id = (item ->> 'channel_id')::bigint AND c.removed_at IS NULL;
+        made := NULL;
+        IF head.lane_id IS NOT NULL THEN
+            made := nextval('deliveries_delivery_id_seq');
+            INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, revision, action,
+                                    target_delivery, status, run_at, position, idempotency_key, queued_at)
+            VALUES (made, ws, head.lane_id, head.account_id, (item ->> 'channel_id')::bigint, (item ->> 'message_id')::bigint,
+                    (item ->> 'revision')::integer, item ->> 'action', (item ->> 'target_delivery')::bigint, 'queued', at,
+                    CASE WHEN head.ordered THEN made ELSE rupor_micros(at) END, concat('d', made), at)
+            ON CONFLICT DO NOTHING
+            RETURNING delivery_id INTO made;
+        END IF;
+        IF made IS NOT NULL THEN
+            INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+            SELECT d.lane_id, d.priority, d.position, d.delivery_id, ws, d.run_at FROM deliveries AS d WHERE d.delivery_id = made;
+            UPDATE lane_heads AS h SET n_queued = h.n_queued + 1 WHERE h.lane_id = head.lane_id;
+            PERFORM rupor_refresh_lanes(ARRAY[head.lane_id]);
+            PERFORM rupor_refresh_accounts(ARRAY[head.account_id]);
+        END IF;
+        answer := answer || made;
+    END LOOP;
+    RETURN answer;
+END $$;
+
+-- A known message to channels that did not have it yet: its new words made it theirs.
+CREATE FUNCTION deliver_message(workspace_id bigint, message_id bigint, item jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    items CONSTANT jsonb := jsonb_build_array(item);
+BEGIN
+    PERFORM rupor_guard(deliver_message.workspace_id);
+    PERFORM rupor_require_targets(deliver_message.workspace_id, items);
+    RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true]) -> 0;
+END $$;
+
+-- The queue's locks of everything in the workspace, before a step that cancels, revises and enqueues in one go.
+CREATE FUNCTION lock_workspace(workspace_id bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM rupor_guard(lock_workspace.workspace_id);
+    PERFORM rupor_lock_accounts(array(SELECT a.account_id FROM accounts AS a WHERE a.workspace_id = lock_workspace.workspace_id));
+END $$;
+
+-- Throws out bytes that no message shows and nobody used for so long, with what the platforms called them.
+CREATE FUNCTION collect_media(unused_for interval, "limit" integer, OUT media bigint, OUT handles bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    expired bigint;
+BEGIN
+    PERFORM rupor_guard(NULL);
+    DELETE FROM message_media AS s WHERE NOT EXISTS (SELECT FROM messages AS m WHERE m.message_id = s.message_id);
+    WITH gone AS (DELETE FROM media_blobs AS b WHERE b.expires_at <= rupor_now() RETURNING 1)
+    SELECT count(*) INTO expired FROM gone;
+    WITH unused AS (
+        SELECT o.workspace_id, o.sha256
+          FROM media_origin AS o
+         WHERE o.last_used_at < rupor_now() - unused_for
+           AND NOT EXISTS (SELECT FROM message_media AS s WHERE s.workspace_id = o.workspace_id AND s.sha256 = o.sha256)
+         ORDER BY o.last_used_at, o.workspace_id, o.sha256
+         LIMIT "limit"
+    ), blobs AS (
+        DELETE FROM media_blobs AS b USING unused AS u WHERE b.workspace_id = u.workspace_id AND b.sha256 = u.sha256 RETURNING 1
+    ), bytes AS (
+        DELETE FROM media_origin AS o USING unused AS u WHERE o.workspace_id = u.workspace_id AND o.sha256 = u.sha256 RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM bytes), expired + (SELECT count(*) FROM blobs) INTO media, handles;
+END $$;
+
+CREATE FUNCTION forget_receipts(older_than interval) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    n bigint;
+BEGIN
+    PERFORM rupor_guard(NULL);
+    WITH gone AS (DELETE FROM ingress_receipts AS r WHERE r.received_at < rupor_now() - older_than RETURNING 1)
+    SELECT count(*) INTO n FROM gone;
+    RETURN n;
+END $$;

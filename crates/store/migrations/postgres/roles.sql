@@ -27,11 +27,11 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 
 GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, platform_limits, rate_groups, account_heads, lane_heads,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
-    media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
+    case_keys, case_pictures, message_media, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     campaigns, recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT SELECT (held, held_why) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
-GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits,
+GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, message_media,
     media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;
@@ -41,7 +41,7 @@ GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_para
 GRANT UPDATE (name, target, chat_kind, enabled, disabled_by, paused_until, paused_why, error_streak, rate, max_parallel,
     ambiguity, dedup, dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route, quiet_hours,
     time_zone, settings) ON channels TO rupor_app;
-GRANT UPDATE (case_id, facts, facts_version, tags, skipped) ON messages TO rupor_app;
+GRANT UPDATE (case_id, facts, facts_version, tags, skipped, seen_count, last_seen_at, gone_at) ON messages TO rupor_app;
 -- Append only: no UPDATE, no DELETE.
 GRANT INSERT ON events TO rupor_app;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO rupor_app;
@@ -49,7 +49,7 @@ GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO rupor_app;
 -- -- the dispatcher: spans workspaces, for what a send needs
 
 GRANT SELECT ON workspaces, accounts, channels, rate_groups, messages, deliveries, attempts, recipients, media_origin,
-    media_blobs, account_heads, lane_heads TO rupor_dispatcher;
+    media_blobs, account_heads, lane_heads, pull_sources, pull_cursors TO rupor_dispatcher;
 GRANT SELECT, UPDATE ON control TO rupor_dispatcher;
 GRANT INSERT, UPDATE ON workspaces TO rupor_dispatcher;
 GRANT INSERT ON events TO rupor_dispatcher;
@@ -61,7 +61,7 @@ DECLARE
     wanted regclass;
 BEGIN
     FOREACH wanted IN ARRAY '{workspaces, accounts, channels, rate_groups, messages, deliveries, attempts, recipients,
-        media_origin, media_blobs, account_heads, lane_heads, events}'::regclass[] LOOP
+        media_origin, media_blobs, account_heads, lane_heads, pull_sources, pull_cursors, events}'::regclass[] LOOP
         IF NOT EXISTS (SELECT FROM pg_policy WHERE polrelid = wanted AND polname = 'dispatcher_spans') THEN
             EXECUTE format('CREATE POLICY dispatcher_spans ON %s TO rupor_dispatcher USING (true) WITH CHECK (true)', wanted);
         END IF;
@@ -77,7 +77,10 @@ REVOKE ALL ON FUNCTION
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
-    retain_rows(bigint, interval, interval, interval, integer)
+    retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
+    collect_media(interval, integer), forget_receipts(interval),
+    revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
+    lock_workspace(bigint)
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
@@ -86,10 +89,13 @@ GRANT EXECUTE ON FUNCTION
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
-    retain_rows(bigint, interval, interval, interval, integer)
+    retain_rows(bigint, interval, interval, interval, integer),
+    revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
+    lock_workspace(bigint)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]),
     record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_lane_slot(bigint, bigint),
-    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer)
+    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
+    collect_media(interval, integer), forget_receipts(interval)
     TO rupor_dispatcher;

@@ -9,7 +9,8 @@ CREATE TABLE cases (
     workspace_id INTEGER NOT NULL REFERENCES workspaces,
     kind         TEXT    NOT NULL,
     title        TEXT    NOT NULL DEFAULT '',
-    facts        TEXT    NOT NULL DEFAULT '{}',
+    facts        TEXT    NOT NULL DEFAULT '{}',     -- how many copies, and where they were seen
+    record       TEXT    NOT NULL DEFAULT '{}',     -- what later posts are weighed against
     opened_at    INTEGER NOT NULL,
     last_seen_at INTEGER NOT NULL,
     closed_at    INTEGER,
@@ -39,6 +40,7 @@ CREATE TABLE messages (
     seen_count      INTEGER NOT NULL DEFAULT 1,
     last_seen_at    INTEGER NOT NULL,
     skipped         TEXT,                           -- why nothing was delivered
+    gone_at         INTEGER,                        -- when the source no longer showed it
     created_at      INTEGER NOT NULL,
     FOREIGN KEY (workspace_id, case_id) REFERENCES cases (workspace_id, case_id),
     UNIQUE (workspace_id, source, origin_id),
@@ -203,7 +205,7 @@ CREATE TABLE events (
         'enqueued', 'deduped', 'retry_scheduled', 'retry_exhausted', 'dead_letter', 'failed_permanent',
         'outcome_unknown', 'late_success', 'lease_recovered', 'channel_paused', 'channel_resumed',
         'channel_disabled', 'channel_removed', 'account_paused', 'account_resumed', 'cooldown', 'ingest_skipped',
-        'ingress_rejected', 'edited', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
+        'ingress_rejected', 'edited', 'gone', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
     message_id   INTEGER,
     delivery_id  INTEGER,
     channel_id   INTEGER,

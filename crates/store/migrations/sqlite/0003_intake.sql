@@ -1,4 +1,25 @@
--- Where posts come from, and the bytes they bring.
+-- Where posts come from, the bytes they bring, and how a known case is found again.
+
+-- A case stands under every integer that may lead to it. A shelf holds the latest few: the writer throws the rest out,
+-- so a volunteer's phone costs no more to look up than a rare name.
+CREATE TABLE case_keys (
+    workspace_id INTEGER NOT NULL,
+    key          INTEGER NOT NULL,
+    case_id      INTEGER NOT NULL,
+    last_seen_at INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, key, case_id)
+) STRICT, WITHOUT ROWID;
+
+-- The same for the bands of a picture, with the whole look, which decides.
+CREATE TABLE case_pictures (
+    workspace_id INTEGER NOT NULL,
+    key          INTEGER NOT NULL,
+    across       INTEGER NOT NULL,
+    down         INTEGER NOT NULL,
+    case_id      INTEGER NOT NULL,
+    last_seen_at INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, key, across, down, case_id)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE media_origin (
     sha256       TEXT    NOT NULL,
@@ -13,6 +34,16 @@ CREATE TABLE media_origin (
     created_at   INTEGER NOT NULL,
     last_used_at INTEGER NOT NULL,
     PRIMARY KEY (workspace_id, sha256)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX media_origin_source ON media_origin (workspace_id, source_url) WHERE source_url IS NOT NULL;
+
+-- Which messages show which bytes: what is shown is not thrown away.
+CREATE TABLE message_media (
+    workspace_id INTEGER NOT NULL,
+    sha256       TEXT NOT NULL,
+    message_id   INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, sha256, message_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE media_blobs (

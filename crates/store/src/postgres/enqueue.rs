@@ -9,13 +9,13 @@ use super::{Again, As, Postgres};
 use crate::error::{Result, StoreError};
 use crate::queue::{Enqueued, NewMessage};
 
-const ENQUEUE: &str = "SELECT enqueue_messages_and_deliveries($1, $2)";
+pub(super) const ENQUEUE: &str = "SELECT enqueue_messages_and_deliveries($1, $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[ENQUEUE];
 
 /// A message with the hash of the whole request, the same on both databases.
 #[derive(Debug, Serialize)]
-struct Item<'a> {
+pub(super) struct Item<'a> {
     #[serde(flatten)]
     message: &'a NewMessage,
     request_hash: String,
@@ -25,8 +25,7 @@ impl Postgres {
     /// The natural keys make it safe to do again: after an unanswered COMMIT the same call finds what it wrote.
     pub async fn enqueue(&self, workspace: WorkspaceId, batch: Vec<NewMessage>) -> Result<Vec<Enqueued>> {
         check(&batch)?;
-        let item = |message| Item { message, request_hash: NewMessage::request_hash(message) };
-        let items = Json(batch.iter().map(item).collect::<Vec<_>>());
+        let items = Json(items(&batch));
         let row = self
             .one(As::App(workspace), Again::Safe, ENQUEUE, &[&workspace.0, &items])
             .await
@@ -37,8 +36,12 @@ impl Postgres {
     }
 }
 
+pub(super) fn items(batch: &[NewMessage]) -> Vec<Item<'_>> {
+    batch.iter().map(|message| Item { message, request_hash: message.request_hash() }).collect()
+}
+
 /// The size is counted here as SQLite counts it; everything else the function refuses itself.
-fn check(batch: &[NewMessage]) -> Result<()> {
+pub(super) fn check(batch: &[NewMessage]) -> Result<()> {
     for message in batch {
         let size = message.payload.to_string().len();
         if size > PAYLOAD_BYTES_MAX {
@@ -50,7 +53,7 @@ fn check(batch: &[NewMessage]) -> Result<()> {
     Ok(())
 }
 
-fn named(error: StoreError) -> StoreError {
+pub(super) fn named(error: StoreError) -> StoreError {
     match error {
         StoreError::NotFound { what: "workspace", name } => {
             StoreError::unknown_workspace(WorkspaceId(name.parse().unwrap_or_default()))

@@ -6,16 +6,20 @@
 
 mod accounts;
 mod audit;
+mod cases;
 mod channels;
 mod claim;
 mod commit;
 mod connect;
 mod enqueue;
+mod intake;
 mod maintain;
+mod media;
 pub mod migrate;
 mod read;
 mod recover;
 mod rows;
+mod sources;
 mod trouble;
 mod wake;
 mod workspaces;
@@ -48,13 +52,17 @@ pub const STATEMENTS: &[&[&str]] = &[
     &[SELECT_NOW, SELECT_KEY_CHECK, SET_KEY_CHECK],
     accounts::STATEMENTS,
     audit::CHECKS,
+    cases::STATEMENTS,
     channels::STATEMENTS,
     claim::STATEMENTS,
     commit::STATEMENTS,
     enqueue::STATEMENTS,
+    intake::STATEMENTS,
     maintain::STATEMENTS,
+    media::STATEMENTS,
     read::STATEMENTS,
     recover::STATEMENTS,
+    sources::STATEMENTS,
     wake::STATEMENTS,
     workspaces::STATEMENTS,
 ];
@@ -238,6 +246,39 @@ impl Postgres {
                 Err(error.into())
             }
         }
+    }
+}
+
+/// A transaction whose statements depend on each other's answers: they go one by one.
+struct Tx<'a> {
+    client: &'a deadpool_postgres::ClientWrapper,
+}
+
+impl Tx<'_> {
+    async fn all(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> std::result::Result<Vec<Row>, Trouble> {
+        let statement = self.client.prepare_cached(sql).await?;
+        Ok(self.client.query(&statement, params).await?)
+    }
+
+    async fn first(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> std::result::Result<Option<Row>, Trouble> {
+        Ok(self.all(sql, params).await?.into_iter().next())
+    }
+
+    async fn one(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> std::result::Result<Row, Trouble> {
+        let row = self.first(sql, params).await?;
+        row.ok_or_else(|| StoreError::Database(format!("no row came back from {sql:?}")).into())
     }
 }
 

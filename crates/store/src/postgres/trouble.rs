@@ -18,6 +18,8 @@ pub(super) enum Trouble {
     AtCommit(tokio_postgres::Error),
     /// No connection could be had.
     Pool(deadpool_postgres::PoolError),
+    /// Something of our own between two statements.
+    Refused(StoreError),
 }
 
 /// What the caller of a transaction does next.
@@ -33,6 +35,12 @@ pub(super) enum Reaction {
 impl From<tokio_postgres::Error> for Trouble {
     fn from(error: tokio_postgres::Error) -> Trouble {
         Trouble::Database(error)
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Trouble {
+        Trouble::Refused(error)
     }
 }
 
@@ -60,7 +68,7 @@ impl Trouble {
         match self {
             Trouble::AtCommit(_) => Reaction::Look,
             Trouble::Pool(deadpool_postgres::PoolError::Backend(_)) => Reaction::TryAgain,
-            Trouble::Pool(_) => Reaction::GiveUp,
+            Trouble::Pool(_) | Trouble::Refused(_) => Reaction::GiveUp,
             Trouble::Database(error) => match error.as_db_error() {
                 Some(db) => of_state(db.code()),
                 // The wire was cut before COMMIT was sent: the server rolls back.
@@ -73,6 +81,7 @@ impl Trouble {
     pub(super) fn into_error(self, address: &str) -> StoreError {
         let address = address.to_owned();
         match self {
+            Trouble::Refused(error) => error,
             Trouble::AtCommit(error) => StoreError::CommitUnknown { address, problem: told(&error) },
             Trouble::Pool(deadpool_postgres::PoolError::Backend(error)) => {
                 StoreError::Unreachable { address, problem: told(&error) }

@@ -119,19 +119,42 @@ struct Target {
     disabled: bool,
 }
 
-fn enqueue(tx: &Tx<'_>, workspace: WorkspaceId, messages: &[NewMessage]) -> Result<Vec<Enqueued>> {
+pub(super) fn enqueue(tx: &Tx<'_>, workspace: WorkspaceId, messages: &[NewMessage]) -> Result<Vec<Enqueued>> {
     require_workspace(tx, workspace)?;
-    let mut batch = Batch {
-        workspace,
-        channels: channels(tx, workspace, messages)?,
-        next_delivery_id: tx.first(NEXT_DELIVERY_ID, [], |row| row.get(0))?.unwrap_or(1),
-        touched: Touched::default(),
-        counts: CountChanges::default(),
-    };
+    let mut batch = Batch::begin(tx, workspace, messages)?;
     let enqueued = messages.iter().map(|message| one(tx, &mut batch, message)).collect::<Result<_>>()?;
-    batch.counts.write(tx)?;
-    batch.touched.refresh(tx)?;
+    batch.end(tx)?;
     Ok(enqueued)
+}
+
+/// A known message to channels that did not have it yet: its new words made it theirs.
+pub(super) fn deliver_known(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    message: &NewMessage,
+    message_id: MessageId,
+) -> Result<Enqueued> {
+    let mut batch = Batch::begin(tx, workspace, std::slice::from_ref(message))?;
+    let enqueued = spread(tx, &mut batch, message, message_id)?;
+    batch.end(tx)?;
+    Ok(enqueued)
+}
+
+impl Batch {
+    fn begin(tx: &Tx<'_>, workspace: WorkspaceId, messages: &[NewMessage]) -> Result<Batch> {
+        Ok(Batch {
+            workspace,
+            channels: channels(tx, workspace, messages)?,
+            next_delivery_id: tx.first(NEXT_DELIVERY_ID, [], |row| row.get(0))?.unwrap_or(1),
+            touched: Touched::default(),
+            counts: CountChanges::default(),
+        })
+    }
+
+    fn end(self, tx: &Tx<'_>) -> Result<()> {
+        self.counts.write(tx)?;
+        self.touched.refresh(tx)
+    }
 }
 
 /// Every channel of the batch, read once. One that is unknown fails the whole call.
@@ -171,6 +194,11 @@ fn one(tx: &Tx<'_>, batch: &mut Batch, message: &NewMessage) -> Result<Enqueued>
         exists.ok_or_else(|| StoreError::not_found("case", id))?;
     }
     let message_id = insert_message(tx, batch.workspace, message, &request_hash)?;
+    spread(tx, batch, message, message_id)
+}
+
+/// The deliveries of a message that stands already.
+fn spread(tx: &Tx<'_>, batch: &mut Batch, message: &NewMessage, message_id: MessageId) -> Result<Enqueued> {
     let mut enqueued = Enqueued { message_id, created: true, deliveries: Vec::new(), skipped: Vec::new() };
     let mut ids = message.channels.clone();
     ids.sort_unstable();

@@ -200,7 +200,7 @@ fn requeue_one(
     Ok(DeliveryId(new))
 }
 
-fn cancel_one(
+pub(super) fn cancel_one(
     tx: &Tx<'_>,
     touched: &mut Touched,
     counts: &mut CountChanges,

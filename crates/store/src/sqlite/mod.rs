@@ -6,17 +6,21 @@
 
 mod accounts;
 mod audit;
+mod cases;
 mod channels;
 mod claim;
 mod commit;
 mod connect;
 mod enqueue;
 mod heads;
+mod intake;
 mod maintain;
+mod media;
 pub mod migrate;
 mod read;
 mod recover;
 mod rows;
+mod sources;
 mod workspaces;
 mod writer;
 

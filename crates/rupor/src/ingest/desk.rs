@@ -1,0 +1,170 @@
+//! What a workspace wants published: the preset of the source and the routes of the channels.
+//! Pure but for `Desk::load`, which reads rows.
+
+use anyhow::Context;
+use domain::content::{Facts, Home, Kind};
+use domain::ids::{ChannelId, WorkspaceId};
+use domain::limits::{DEDUP_TTL, DEDUP_TTL_PETS};
+use domain::route::{Route, Subject};
+use domain::time::Span;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::{Channel, DedupMode, Store};
+
+/// Older posts are kept, not published.
+pub const HORIZON: Span = Span::from_hours(24);
+
+/// Which kinds go to channels that have no route of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// Lost pets, each case once in 72 hours.
+    #[default]
+    Pets,
+    /// Everything, the same words once in 168 hours.
+    Mirror,
+}
+
+impl Preset {
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Pets => "pets",
+            Preset::Mirror => "mirror",
+        }
+    }
+
+    /// What a new channel counts as a repeat, and for how long.
+    pub fn dedup(self) -> (DedupMode, Span) {
+        match self {
+            Preset::Pets => (DedupMode::Case, DEDUP_TTL_PETS),
+            Preset::Mirror => (DedupMode::Content, DEDUP_TTL),
+        }
+    }
+
+    fn publishes(self, kind: Kind) -> bool {
+        match self {
+            Preset::Pets => kind == Kind::Lost,
+            Preset::Mirror => true,
+        }
+    }
+}
+
+/// What the `settings` of a source row may hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SourceSettings {
+    pub preset: Preset,
+    /// The home of the source, where a post names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub city: Option<String>,
+    /// What "yesterday" is counted on.
+    pub utc_offset_minutes: i32,
+    /// Publish posts up to this age; more than a day is a backfill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub horizon_hours: Option<i64>,
+    /// Without phones a fingerprint needs an animal and a place.
+    pub strict_no_phone: bool,
+    /// Usual time between two polls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll_seconds: Option<i64>,
+}
+
+impl SourceSettings {
+    pub fn of(settings: &Value) -> anyhow::Result<SourceSettings> {
+        if settings.is_null() {
+            return Ok(SourceSettings::default());
+        }
+        serde_json::from_value(settings.clone()).context("the settings of the source cannot be read")
+    }
+}
+
+/// Everything that decides about the posts of one source.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    /// The source's name, for tags.
+    pub source_name: String,
+    pub platform: Option<&'static str>,
+    pub home: Home,
+    pub preset: Preset,
+    pub strict_no_phone: bool,
+    pub horizon: Span,
+    listeners: Vec<Listener>,
+}
+
+#[derive(Debug, Clone)]
+struct Listener {
+    channel_id: ChannelId,
+    route: Option<Route>,
+}
+
+impl Desk {
+    pub fn new(source_name: &str, settings: &SourceSettings, channels: &[Channel]) -> Desk {
+        Desk {
+            source_name: source_name.to_owned(),
+            platform: None,
+            home: Home { city: settings.city.clone(), utc_offset_minutes: settings.utc_offset_minutes },
+            preset: settings.preset,
+            strict_no_phone: settings.strict_no_phone,
+            horizon: settings.horizon_hours.map_or(HORIZON, Span::from_hours),
+            listeners: channels.iter().filter_map(listener).collect(),
+        }
+    }
+
+    /// Reads the channels of the workspace as they are now.
+    pub async fn load(
+        store: &Store,
+        workspace: WorkspaceId,
+        source_name: &str,
+        settings: &SourceSettings,
+    ) -> anyhow::Result<Desk> {
+        Ok(Desk::new(source_name, settings, &store.channels(workspace).await?))
+    }
+
+    /// Who should hear a post, and why nobody if nobody.
+    pub fn route(&self, facts: &Facts, subject: &Subject<'_>) -> Result<Vec<ChannelId>, String> {
+        let kind = facts.kind.value;
+        let hears = |listener: &&Listener| match &listener.route {
+            Some(route) => route.check(subject).passes,
+            None => self.preset.publishes(kind),
+        };
+        let channels: Vec<ChannelId> =
+            self.listeners.iter().filter(hears).map(|listener| listener.channel_id).collect();
+        if channels.is_empty() { Err(self.nobody(kind)) } else { Ok(channels) }
+    }
+
+    fn nobody(&self, kind: Kind) -> String {
+        let (preset, name) = (self.preset.name(), kind.name());
+        match kind {
+            _ if self.listeners.is_empty() => "no route: the workspace has no channels".to_owned(),
+            Kind::Link => "link: nothing to read but a link".to_owned(),
+            Kind::Empty => "empty: nothing to read".to_owned(),
+            Kind::Ad => "ad: it reads like an advertisement".to_owned(),
+            _ => {
+                format!("no route: no channel's own route and not the preset {preset} wants the kind {name}")
+            }
+        }
+    }
+}
+
+/// A channel whose route cannot be read hears nothing: a misread route might publish everything.
+fn listener(channel: &Channel) -> Option<Listener> {
+    let written = channel.settings.route.as_deref().map(str::trim).filter(|route| !route.is_empty());
+    let route = match written.map(parse_route) {
+        None => None,
+        Some(Ok(route)) => Some(route),
+        Some(Err(error)) => {
+            tracing::error!(
+                channel = channel.name,
+                error,
+                "the channel's route cannot be read; it gets nothing"
+            );
+            return None;
+        }
+    };
+    Some(Listener { channel_id: channel.channel_id, route })
+}
+
+fn parse_route(written: &str) -> Result<Route, String> {
+    let value: Value = serde_json::from_str(written).map_err(|error| error.to_string())?;
+    Route::parse(&value).map_err(|error| error.to_string())
+}

@@ -1,0 +1,164 @@
+//! How a post becomes a message: read, judged, its pictures kept, and handed to the store in one call.
+//!
+//! ```text
+//! source ─► RawPost ─► read (facts, hashes, tags, routing: pure) ─► pictures (fetched once, kept) ─► store.ingest
+//! ```
+//!
+//! A post that is not published is kept with the reason; one bad post never stops its neighbours. What only a
+//! transaction can know (seen before, which case, who has heard of it) is the store's. Nothing here knows where posts
+//! come from. Start with `take_in`.
+
+mod desk;
+mod pictures;
+mod read;
+mod shelf;
+
+#[cfg(test)]
+mod tests;
+
+pub use desk::{Desk, Preset, SourceSettings};
+pub use read::{Reading, mark, read};
+
+use anyhow::Context;
+use domain::content::Copied;
+use domain::ids::WorkspaceId;
+use domain::message::Origin;
+use domain::time::Timestamp;
+use platforms::platform::Network;
+use store::{Fate, Ingested, NewPost, Progress, RunCounts, Store};
+
+/// Characters of text kept of one post; VK itself allows 16 384 and feeds know no limit.
+pub const TEXT_MAX: usize = 50_000;
+/// Pictures kept of one post.
+pub const PICTURES_MAX: usize = 10;
+
+/// A post as a source gives it, of whatever kind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawPost {
+    /// Who gave it, e.g. `vk:-123`, `feed:городские новости`, `file:walls.jsonl`.
+    pub source: String,
+    /// The source's own id of it.
+    pub origin_id: String,
+    pub origin: Origin,
+    pub title: Option<String>,
+    pub text: String,
+    /// What it reposts, nearest first.
+    pub copies: Vec<Copied>,
+    pub pictures: Vec<RawPicture>,
+    /// Videos, files and links that stay where they are.
+    pub others: Vec<RawOther>,
+    /// Why its own source says that it is not for everybody, in words.
+    pub withheld: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RawPicture {
+    /// What it is always called at its source; the address may change from one reading to the next.
+    pub key: String,
+    pub url: String,
+    pub width: Option<u32>,
+    pub height: Option<u32>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RawOther {
+    pub kind: String,
+    pub page: Option<String>,
+}
+
+/// Takes posts in, in order; known ones that did not change are only counted. The cursor moves with the last of them.
+pub async fn take_in(
+    store: &Store,
+    network: &Network,
+    workspace: WorkspaceId,
+    desk: &Desk,
+    posts: &[RawPost],
+    progress: Option<Progress>,
+) -> anyhow::Result<RunCounts> {
+    let now = store.now().await?;
+    let mut counts = RunCounts { seen: count(posts.len()), ..RunCounts::default() };
+    let mut changed = Vec::new();
+    for source in sources_of(posts) {
+        changed.extend(changed_of(store, workspace, source, posts).await?);
+    }
+    for batch in changed.chunks(BATCH_MAX) {
+        let mut prepared = Vec::with_capacity(batch.len());
+        for raw in batch {
+            prepared.push(prepare(store, network, workspace, desk, raw, now).await?);
+        }
+        for ingested in store.ingest(workspace, prepared, None).await? {
+            add(&mut counts, &ingested);
+        }
+    }
+    if progress.is_some() {
+        // Behind the posts: a cursor that is too early costs a second look, one too late would lose a post.
+        store.ingest(workspace, Vec::new(), progress).await?;
+    }
+    Ok(counts)
+}
+
+/// Posts of one transaction. Small, because their cases are decided one after the other while others wait.
+const BATCH_MAX: usize = 50;
+
+/// A post with everything but what the database knows.
+pub async fn prepare(
+    store: &Store,
+    network: &Network,
+    workspace: WorkspaceId,
+    desk: &Desk,
+    raw: &RawPost,
+    now: Timestamp,
+) -> anyhow::Result<NewPost> {
+    let reading = read(raw, desk, now);
+    let kept = if reading.channels.is_empty() && reading.is_silent() {
+        // Nobody will see them, and no case will be found by them.
+        pictures::Kept::default()
+    } else {
+        pictures::keep(store, network, workspace, &raw.pictures).await.context("keeping pictures")?
+    };
+    Ok(reading.finish(raw, kept))
+}
+
+/// The sources of a call, each once.
+fn sources_of(posts: &[RawPost]) -> Vec<&str> {
+    let mut sources: Vec<&str> = posts.iter().map(|post| post.source.as_str()).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    sources
+}
+
+/// The posts that are new or changed; the others are counted as seen, without reading them again.
+async fn changed_of<'a>(
+    store: &Store,
+    workspace: WorkspaceId,
+    source: &str,
+    posts: &'a [RawPost],
+) -> anyhow::Result<Vec<&'a RawPost>> {
+    let own: Vec<&RawPost> = posts.iter().filter(|post| post.source == source).collect();
+    let ids = own.iter().map(|post| post.origin_id.clone()).collect();
+    let known = store.known_posts(workspace, source, ids).await?;
+    let is_known = |post: &RawPost| {
+        let mark = mark(post);
+        known
+            .iter()
+            .any(|known| known.origin_id == post.origin_id && known.origin_hash.as_ref() == Some(&mark))
+    };
+    let (same, changed): (Vec<&RawPost>, Vec<&RawPost>) = own.into_iter().partition(|post| is_known(post));
+    if !same.is_empty() {
+        let ids = same.iter().map(|post| post.origin_id.clone()).collect();
+        store.posts_seen(workspace, source, ids).await?;
+    }
+    Ok(changed)
+}
+
+fn add(counts: &mut RunCounts, ingested: &Ingested) {
+    if ingested.fate == Fate::Stored {
+        counts.stored += 1;
+        counts.skipped += i32::from(ingested.skipped.is_some());
+    }
+    counts.enqueued += count(ingested.deliveries.len());
+}
+
+fn count(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}

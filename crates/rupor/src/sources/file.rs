@@ -1,0 +1,146 @@
+//! JSONL: one post a line, as `rupor analyse` reads them. A line that is no post is named and passed over.
+
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::path::Path;
+
+use anyhow::Context;
+use domain::content::Post;
+use domain::ids::WorkspaceId;
+use domain::message::{Origin, SOURCE_VK, is_web_address};
+use platforms::platform::Network;
+use serde_json::json;
+use store::{Progress, RunCounts, Source, Store};
+
+use super::{PollError, Polled, Reader};
+use crate::ingest::{Desk, RawPicture, RawPost, take_in};
+
+/// Lines of one step.
+const LINES_MAX: usize = 500;
+/// Bytes of one line: a post of 50 000 characters is a tenth of it.
+const LINE_BYTES_MAX: usize = 2_000_000;
+
+/// What a piece of a file held.
+#[derive(Debug, Default)]
+struct Piece {
+    posts: Vec<RawPost>,
+    /// Line numbers are not known from the middle of a file, so the place is told in bytes.
+    bad: Vec<String>,
+    /// Where the next piece begins.
+    end: u64,
+    more: bool,
+}
+
+/// A file as a source: goes on where it ended, so that lines may be added to it.
+pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
+    let start = source.cursor["at"].as_u64().unwrap_or(0);
+    let piece = read_piece(&source.address, start).await?;
+    for bad in &piece.bad {
+        tracing::warn!(source = source.name, bad, "a line was passed over");
+    }
+    let cursor = json!({"at": piece.end, "interval_ms": source.cursor["interval_ms"]});
+    let progress = Progress {
+        source_id: source.source_id,
+        owner: reader.settings.owner.clone(),
+        cursor: cursor.clone(),
+    };
+    let mut counts =
+        take_in(reader.store, reader.network, source.workspace_id, desk, &piece.posts, Some(progress))
+            .await?;
+    counts.skipped += i32::try_from(piece.bad.len()).unwrap_or(i32::MAX);
+    Ok(Polled { counts, cursor, more: piece.more })
+}
+
+/// Takes a whole file in; what was passed over comes back in words.
+pub async fn import(
+    store: &Store,
+    network: &Network,
+    workspace: WorkspaceId,
+    desk: &Desk,
+    path: &Path,
+) -> anyhow::Result<(RunCounts, Vec<String>)> {
+    let address = path.display().to_string();
+    let run_id = store.start_run(workspace, &format!("file:{address}")).await?;
+    let (mut counts, mut bad, mut at) = (RunCounts::default(), Vec::new(), 0);
+    loop {
+        let piece = read_piece(&address, at).await?;
+        let step = take_in(store, network, workspace, desk, &piece.posts, None).await?;
+        counts.seen += step.seen;
+        counts.stored += step.stored;
+        counts.skipped += step.skipped;
+        counts.enqueued += step.enqueued;
+        bad.extend(piece.bad);
+        at = piece.end;
+        if !piece.more {
+            break;
+        }
+    }
+    let error = (!bad.is_empty()).then(|| format!("{} lines could not be read", bad.len()));
+    store.finish_run(workspace, run_id, counts, error).await?;
+    Ok((counts, bad))
+}
+
+async fn read_piece(address: &str, start: u64) -> anyhow::Result<Piece> {
+    let path = address.trim().to_owned();
+    tokio::task::spawn_blocking(move || piece(Path::new(&path), start)).await.context("reading a file")?
+}
+
+fn piece(path: &Path, start: u64) -> anyhow::Result<Piece> {
+    let mut file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    file.seek(SeekFrom::Start(start)).with_context(|| format!("reading {}", path.display()))?;
+    let mut reader = BufReader::new(file);
+    let mut piece = Piece { end: start, ..Piece::default() };
+    let mut line = Vec::new();
+    for _ in 0..LINES_MAX {
+        line.clear();
+        let n = reader.read_until(b'\n', &mut line).with_context(|| format!("reading {}", path.display()))?;
+        // A last line without its end is still being written, unless it is whole already.
+        if n == 0 || (!line.ends_with(b"\n") && serde_json::from_slice::<Post>(&line).is_err()) {
+            return Ok(piece);
+        }
+        let at = piece.end;
+        piece.end += n as u64;
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match read_line(&line) {
+            Ok(post) => piece.posts.push(post),
+            Err(error) => piece.bad.push(format!("{} at byte {at}: not a post: {error}", path.display())),
+        }
+    }
+    piece.more = true;
+    Ok(piece)
+}
+
+fn read_line(line: &[u8]) -> Result<RawPost, String> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(format!("{} bytes in one line, at most {LINE_BYTES_MAX}", line.len()));
+    }
+    let post: Post = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    if post.owner_id == 0 || post.post_id == 0 {
+        return Err("owner_id and post_id must not be 0".to_owned());
+    }
+    Ok(raw(post))
+}
+
+fn raw(post: Post) -> RawPost {
+    let (owner_id, post_id) = (post.owner_id, post.post_id);
+    let pictures = post.photos.iter().filter(|photo| is_web_address(photo));
+    RawPost {
+        source: format!("{SOURCE_VK}:{owner_id}"),
+        origin_id: post_id.to_string(),
+        origin: Origin {
+            source: SOURCE_VK.into(),
+            owner_id: Some(owner_id),
+            post_id: Some(post_id),
+            url: Some(format!("https://vk.com/wall{owner_id}_{post_id}")),
+            date: Some(post.date),
+            edited: None,
+        },
+        pictures: pictures
+            .map(|url| RawPicture { key: url.clone(), url: url.clone(), ..RawPicture::default() })
+            .collect(),
+        text: post.text,
+        copies: post.copy_history,
+        ..RawPost::default()
+    }
+}

@@ -1,0 +1,236 @@
+//! VK walls: the newest posts again and again, with an overlap in which edits and deletions are noticed.
+//! Ads, suggested and hidden posts come along with their flag; ingest keeps them and says why they stay.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use domain::content::Copied;
+use domain::message::{Origin, SOURCE_VK};
+use domain::time::Span;
+use platforms::vk::read::{PAGE_MAX, RawPost as VkPost, Wall, wall_page};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{Progress, Source};
+
+use super::{PollError, Polled, Reader, refused};
+use crate::addresses;
+use crate::ingest::{Desk, RawOther, RawPicture, RawPost, take_in};
+
+/// The newest posts are read again every time: edits and deletions show here.
+const OVERLAP: u32 = 20;
+/// Pages of one poll; a wall that brings more than that in one interval goes on at once.
+const PAGES_MAX: u32 = 10;
+const DEADLINE: Duration = Duration::from_secs(20);
+/// A slot further away than this is not waited for.
+const SLOT_WAIT_MAX: Span = Span::from_secs(20);
+
+/// How far a wall was read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Cursor {
+    owner: Option<i64>,
+    /// The highest post id taken in.
+    last: i64,
+    /// The ids of the last overlap, to notice what is missing.
+    window: Vec<i64>,
+}
+
+pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
+    let before: Cursor = serde_json::from_value(source.cursor.clone()).unwrap_or_default();
+    let wall = wall(&source.address).ok_or_else(|| PollError::Refused {
+        why: format!("{}: not a wall; write an id such as -123, a name, or its address", source.address),
+        retry_after: None,
+    })?;
+    let horizon_s = (reader.store.now().await? - desk.horizon).0 / 1_000_000;
+    let read = read_wall(reader, source, &wall, &before, horizon_s).await?;
+    let cursor = after(&before, &read);
+    let mut posts: Vec<RawPost> = read.iter().filter(|post| !post.is_deleted).map(raw).collect();
+    // Oldest first: the first to tell a story is the one that is published.
+    posts.sort_by_key(|post| (post.origin.date, post.origin.post_id));
+    let progress = Progress {
+        source_id: source.source_id,
+        owner: reader.settings.owner.clone(),
+        cursor: kept(source, &cursor),
+    };
+    let counts =
+        take_in(reader.store, reader.network, source.workspace_id, desk, &posts, Some(progress)).await?;
+    for (owner, id) in missing(&before, &read) {
+        reader.store.post_gone(source.workspace_id, &source_name(owner), &id.to_string()).await?;
+    }
+    Ok(Polled { counts, cursor: kept(source, &cursor), more: false })
+}
+
+/// The overlap, and as much before it as is new and young enough to be published.
+async fn read_wall(
+    reader: &Reader<'_>,
+    source: &Source,
+    wall: &Wall,
+    before: &Cursor,
+    horizon_s: i64,
+) -> Result<Vec<VkPost>, PollError> {
+    let (account_id, account) = account(reader, source).await?;
+    let mut read: Vec<VkPost> = Vec::new();
+    let mut offset = 0;
+    for page_number in 0..PAGES_MAX {
+        wait_for_slot(reader, source, account_id).await?;
+        let count = if page_number == 0 { OVERLAP } else { PAGE_MAX };
+        let page = wall_page(reader.network, &account, wall, offset, count, DEADLINE)
+            .await
+            .map_err(|failure| refused(source, &failure))?;
+        if page.n_unreadable > 0 {
+            tracing::warn!(source = source.name, n = page.n_unreadable, "posts without ids were left out");
+        }
+        offset += count;
+        let all_new = page
+            .posts
+            .iter()
+            .filter(|post| !post.is_pinned)
+            .all(|post| post.post_id > before.last && post.date >= horizon_s);
+        let last_page = page.posts.is_empty() || i64::from(offset) >= page.total;
+        read.extend(page.posts);
+        if last_page || !all_new {
+            break;
+        }
+    }
+    // A post that came while we were reading shifts the pages by one.
+    read.sort_by_key(|post| std::cmp::Reverse(post.post_id));
+    read.dedup_by_key(|post| (post.owner_id, post.post_id));
+    Ok(read)
+}
+
+async fn account(
+    reader: &Reader<'_>,
+    source: &Source,
+) -> Result<(domain::ids::AccountId, platforms::platform::Account), PollError> {
+    let id = source.account_id.ok_or_else(|| PollError::Refused {
+        why: format!(
+            "source {}: no account to read with; give it one with a service or user token",
+            source.name
+        ),
+        retry_after: None,
+    })?;
+    let rows = reader.store.accounts(source.workspace_id).await?;
+    let row = rows.iter().find(|row| row.account_id == id).context("the account of the source is gone")?;
+    if row.paused {
+        let why = row.paused_why.as_deref().unwrap_or("by an operator");
+        let why = format!("account {} is paused: {why}; resume it", row.name);
+        return Err(PollError::Refused { why, retry_after: None });
+    }
+    let token = reader.store.account_token(source.workspace_id, id).await?;
+    let account = addresses::account(row, &token, &reader.settings.bases)?;
+    reader.network.admit(&account);
+    Ok((id, account))
+}
+
+/// Reading spends the account's budget like sending does.
+async fn wait_for_slot(
+    reader: &Reader<'_>,
+    source: &Source,
+    account: domain::ids::AccountId,
+) -> Result<(), PollError> {
+    let slot = reader.store.reserve(source.workspace_id, account, 1).await?;
+    let wait = slot - reader.store.now().await?;
+    if wait > SLOT_WAIT_MAX {
+        return Err(PollError::Later(slot));
+    }
+    tokio::time::sleep(wait.into()).await;
+    Ok(())
+}
+
+/// `-123`, `club123`, `public123`, `id5`, `name`, `@name`, or the address of any of them.
+fn wall(address: &str) -> Option<Wall> {
+    let name = address.trim().trim_end_matches('/');
+    let name =
+        name.rsplit_once("vk.com/").or_else(|| name.rsplit_once("vk.ru/")).map_or(name, |(_, name)| name);
+    let name = name.trim_start_matches('@');
+    let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<i64>().ok();
+    if let Ok(id) = name.parse::<i64>() {
+        return (id != 0).then_some(Wall::Owner(id));
+    }
+    for prefix in ["club", "public", "event"] {
+        if let Some(id) = number(prefix) {
+            return Some(Wall::Owner(-id));
+        }
+    }
+    if let Some(id) = number("id") {
+        return Some(Wall::Owner(id));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    (!name.is_empty() && name.chars().all(plain)).then(|| Wall::Name(name.to_owned()))
+}
+
+fn source_name(owner_id: i64) -> String {
+    format!("{SOURCE_VK}:{owner_id}")
+}
+
+fn after(before: &Cursor, read: &[VkPost]) -> Cursor {
+    let newest = read.iter().filter(|post| !post.is_pinned).take(OVERLAP as usize);
+    Cursor {
+        owner: read.first().map(|post| post.owner_id).or(before.owner),
+        last: read.iter().map(|post| post.post_id).max().unwrap_or(0).max(before.last),
+        window: newest.filter(|post| !post.is_deleted).map(|post| post.post_id).collect(),
+    }
+}
+
+fn kept(source: &Source, cursor: &Cursor) -> Value {
+    let mut value = json!(cursor);
+    value["interval_ms"] = source.cursor["interval_ms"].clone();
+    value
+}
+
+/// Posts that stood in the last overlap and do not stand there any more, although their place was read.
+fn missing(before: &Cursor, read: &[VkPost]) -> Vec<(i64, i64)> {
+    let here: Vec<i64> = read.iter().filter(|post| !post.is_deleted).map(|post| post.post_id).collect();
+    let ordered = read.iter().filter(|post| !post.is_pinned).map(|post| post.post_id);
+    let (Some(owner), Some(oldest)) = (before.owner, ordered.min()) else {
+        return Vec::new();
+    };
+    let gone = before.window.iter().filter(|id| **id >= oldest && !here.contains(id));
+    gone.map(|id| (owner, *id)).collect()
+}
+
+fn raw(post: &VkPost) -> RawPost {
+    let (owner_id, post_id) = (post.owner_id, post.post_id);
+    // Pictures of a repost stand with what is reposted.
+    let photos = post.photos.iter().chain(post.copy_history.iter().flat_map(|copy| &copy.photos));
+    let others = post.others.iter().chain(post.copy_history.iter().flat_map(|copy| &copy.others));
+    RawPost {
+        source: source_name(owner_id),
+        origin_id: post_id.to_string(),
+        origin: Origin {
+            source: SOURCE_VK.into(),
+            owner_id: Some(owner_id),
+            post_id: Some(post_id),
+            url: Some(format!("https://vk.com/wall{owner_id}_{post_id}")),
+            date: Some(post.date),
+            edited: post.edited,
+        },
+        title: None,
+        text: post.text.clone(),
+        copies: post.copy_history.iter().map(copied).collect(),
+        pictures: photos
+            .map(|photo| RawPicture {
+                key: format!("https://vk.com/{}", photo.id),
+                url: photo.url.clone(),
+                width: (photo.width > 0).then_some(photo.width),
+                height: (photo.height > 0).then_some(photo.height),
+            })
+            .collect(),
+        others: others.map(|other| RawOther { kind: other.kind.clone(), page: other.page.clone() }).collect(),
+        withheld: withheld(post),
+    }
+}
+
+fn copied(post: &VkPost) -> Copied {
+    Copied { owner_id: post.owner_id, post_id: post.post_id, date: post.date, text: post.text.clone() }
+}
+
+fn withheld(post: &VkPost) -> Option<String> {
+    let why = match post {
+        post if post.is_suggested => "suggested: not published by its own group yet",
+        post if post.is_ad => "ad: marked as an advertisement",
+        post if post.is_paid => "paid: only subscribers see it",
+        _ => return None,
+    };
+    Some(why.to_owned())
+}

@@ -1,0 +1,243 @@
+//! Where posts are pulled from: the sources, who reads them now, how far they were read, and what each run did.
+
+use domain::ids::{AccountId, SourceId, WorkspaceId};
+use domain::time::Span;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::rows::Time;
+use super::{Again, As, Postgres, Query, rows};
+use crate::error::{Result, StoreError};
+use crate::intake::{FinishedPoll, IngestRun, NewSource, RunCounts, Source};
+
+const ACCOUNT_EXISTS: &str = "SELECT 1 FROM accounts WHERE workspace_id = $1 AND account_id = $2";
+const INSERT_SOURCE: &str = "
+WITH made AS (
+    INSERT INTO pull_sources (workspace_id, kind, name, address, account_id, settings, created_at)
+    VALUES ($1, $2, $3, $4, $5, $6, rupor_now())
+    ON CONFLICT DO NOTHING
+    RETURNING source_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name, detail)
+    SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('source', source_id, 'name', $3::text) FROM made
+)
+SELECT source_id FROM made";
+const INSERT_CURSOR: &str = "
+INSERT INTO pull_cursors (source_id, workspace_id, next_poll_at, updated_at)
+SELECT s.source_id, s.workspace_id, rupor_now(), rupor_now()
+  FROM pull_sources AS s
+ WHERE s.workspace_id = $1 AND s.name = $2
+ON CONFLICT DO NOTHING";
+const CHANGE_SOURCE: &str = "
+WITH changed AS (
+    UPDATE pull_sources
+       SET kind = $3, name = $4, address = $5, account_id = $6, settings = $7
+     WHERE workspace_id = $1 AND source_id = $2
+    RETURNING source_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('source', source_id) FROM changed
+RETURNING event_id";
+const ENABLE_SOURCE: &str = "
+WITH changed AS (
+    UPDATE pull_sources SET enabled = $3 WHERE workspace_id = $1 AND source_id = $2 RETURNING source_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('source', source_id, 'enabled', $3::boolean) FROM changed
+RETURNING event_id";
+const REMOVE_CURSOR: &str = "DELETE FROM pull_cursors WHERE workspace_id = $1 AND source_id = $2";
+const REMOVE_SOURCE: &str = "
+WITH removed AS (
+    DELETE FROM pull_sources WHERE workspace_id = $1 AND source_id = $2 RETURNING source_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('source', source_id, 'removed', true) FROM removed
+RETURNING event_id";
+macro_rules! select_sources {
+    () => {
+        "SELECT s.source_id, s.workspace_id, s.kind, s.name, s.address, s.account_id, s.enabled, s.settings, c.cursor, \
+                c.next_poll_at, c.failing_since, c.last_error \
+           FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id "
+    };
+}
+const SELECT_SOURCES: &str = concat!(select_sources!(), "WHERE s.workspace_id = $1 ORDER BY s.source_id");
+const LEASE_SOURCES: &str = "SELECT lease_sources($1, $2, rupor_span($3))";
+/// A statement of its own: the one that leases does not see what it wrote.
+const SELECT_LEASED: &str =
+    concat!(select_sources!(), "WHERE s.source_id = ANY ($1::bigint[]) ORDER BY c.next_poll_at, s.source_id");
+/// A node that lost its lease says nothing any more.
+const FINISH_POLL: &str = "
+UPDATE pull_cursors
+   SET cursor = coalesce($4, cursor), next_poll_at = $5, lease_until = 'epoch', lease_owner = NULL, last_error = $6,
+       failing_since = CASE WHEN $6::text IS NULL THEN NULL ELSE coalesce(failing_since, rupor_now()) END,
+       updated_at = rupor_now()
+ WHERE workspace_id = $1 AND source_id = $2 AND lease_owner = $3
+RETURNING source_id";
+/// Written with what was read; a node that lost its lease leaves the cursor alone.
+pub(super) const SET_CURSOR: &str = "
+UPDATE pull_cursors
+   SET cursor = $4, updated_at = rupor_now()
+ WHERE workspace_id = $1 AND source_id = $2 AND lease_owner = $3";
+const START_RUN: &str = "INSERT INTO ingest_runs (workspace_id, source, started_at) VALUES ($1, $2, rupor_now()) RETURNING run_id";
+const FINISH_RUN: &str = "
+UPDATE ingest_runs
+   SET finished_at = rupor_now(), seen = $3, stored = $4, skipped = $5, enqueued = $6, error = $7
+ WHERE workspace_id = $1 AND run_id = $2
+RETURNING run_id";
+const SELECT_RUNS: &str = "
+SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued, error
+  FROM ingest_runs
+ WHERE workspace_id = $1
+ ORDER BY run_id DESC
+ LIMIT $2";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    ACCOUNT_EXISTS,
+    INSERT_SOURCE,
+    INSERT_CURSOR,
+    CHANGE_SOURCE,
+    ENABLE_SOURCE,
+    REMOVE_CURSOR,
+    REMOVE_SOURCE,
+    SELECT_SOURCES,
+    LEASE_SOURCES,
+    SELECT_LEASED,
+    FINISH_POLL,
+    SET_CURSOR,
+    START_RUN,
+    FINISH_RUN,
+    SELECT_RUNS,
+];
+
+impl Postgres {
+    pub async fn create_source(&self, workspace: WorkspaceId, new: NewSource) -> Result<SourceId> {
+        new.validate()?;
+        self.require_account(workspace, new.account_id).await?;
+        let account_id = new.account_id.map(|id| id.0);
+        let params: [&(dyn ToSql + Sync); 6] =
+            [&workspace.0, &new.kind, &new.name, &new.address, &account_id, &new.settings];
+        let queries = [
+            Query { sql: INSERT_SOURCE, params: &params },
+            Query { sql: INSERT_CURSOR, params: &[&workspace.0, &new.name] },
+        ];
+        let results = match self.run(As::App(workspace), Again::Never, &queries).await {
+            Err(StoreError::Database(problem)) if problem.ends_with("(23503)") => {
+                return Err(StoreError::unknown_workspace(workspace));
+            }
+            other => other?,
+        };
+        match results.first().and_then(|rows| rows.first()) {
+            Some(row) => Ok(SourceId(row.get(0))),
+            None => Err(StoreError::Exists { what: "source", name: new.name }),
+        }
+    }
+
+    pub async fn change_source(&self, workspace: WorkspaceId, id: SourceId, new: NewSource) -> Result<()> {
+        new.validate()?;
+        self.require_account(workspace, new.account_id).await?;
+        let account_id = new.account_id.map(|id| id.0);
+        let params: [&(dyn ToSql + Sync); 7] =
+            [&workspace.0, &id.0, &new.kind, &new.name, &new.address, &account_id, &new.settings];
+        let changed = self.scoped(workspace, CHANGE_SOURCE, &params).await?;
+        changed.map(drop).ok_or_else(|| StoreError::not_found("source", id))
+    }
+
+    pub async fn enable_source(&self, workspace: WorkspaceId, id: SourceId, enabled: bool) -> Result<()> {
+        let changed = self.scoped(workspace, ENABLE_SOURCE, &[&workspace.0, &id.0, &enabled]).await?;
+        changed.map(drop).ok_or_else(|| StoreError::not_found("source", id))
+    }
+
+    pub async fn remove_source(&self, workspace: WorkspaceId, id: SourceId) -> Result<()> {
+        let params: [&(dyn ToSql + Sync); 2] = [&workspace.0, &id.0];
+        let queries =
+            [Query { sql: REMOVE_CURSOR, params: &params }, Query { sql: REMOVE_SOURCE, params: &params }];
+        let results = self.run(As::App(workspace), Again::Never, &queries).await?;
+        let removed = results.last().is_some_and(|rows| !rows.is_empty());
+        removed.then_some(()).ok_or_else(|| StoreError::not_found("source", id))
+    }
+
+    pub async fn sources(&self, workspace: WorkspaceId) -> Result<Vec<Source>> {
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_SOURCES, &[&workspace.0]).await?;
+        Ok(rows.iter().map(source).collect())
+    }
+
+    pub async fn due_sources(&self, owner: &str, limit: usize, lease: Span) -> Result<Vec<Source>> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let params: [&(dyn ToSql + Sync); 3] = [&owner, &limit, &lease.0];
+        let leased = self.all(As::Dispatcher, Again::Never, LEASE_SOURCES, &params).await?;
+        let ids: Vec<i64> = leased.iter().map(|row| row.get(0)).collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.all(As::Dispatcher, Again::Safe, SELECT_LEASED, &[&ids]).await?;
+        Ok(rows.iter().map(source).collect())
+    }
+
+    pub async fn finish_poll(&self, workspace: WorkspaceId, poll: FinishedPoll) -> Result<bool> {
+        let error = poll.health.error();
+        let params: [&(dyn ToSql + Sync); 6] =
+            [&workspace.0, &poll.source_id.0, &poll.owner, &poll.cursor, &Time(poll.next_poll_at), &error];
+        Ok(self.first(As::App(workspace), Again::Never, FINISH_POLL, &params).await?.is_some())
+    }
+
+    pub async fn start_run(&self, workspace: WorkspaceId, source: &str) -> Result<i64> {
+        let made = self.scoped(workspace, START_RUN, &[&workspace.0, &source]).await?;
+        made.map(|row| row.get(0)).ok_or_else(|| StoreError::unknown_workspace(workspace))
+    }
+
+    pub async fn finish_run(
+        &self,
+        workspace: WorkspaceId,
+        run_id: i64,
+        counts: RunCounts,
+        error: Option<String>,
+    ) -> Result<()> {
+        let c = counts;
+        let params: [&(dyn ToSql + Sync); 7] =
+            [&workspace.0, &run_id, &c.seen, &c.stored, &c.skipped, &c.enqueued, &error];
+        let done = self.scoped(workspace, FINISH_RUN, &params).await?;
+        done.map(drop).ok_or_else(|| StoreError::not_found("run", run_id))
+    }
+
+    pub async fn runs(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<IngestRun>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_RUNS, &[&workspace.0, &limit]).await?;
+        Ok(rows.iter().map(run).collect())
+    }
+
+    async fn require_account(&self, workspace: WorkspaceId, id: Option<AccountId>) -> Result<()> {
+        let Some(id) = id else {
+            return Ok(());
+        };
+        let exists = self.scoped(workspace, ACCOUNT_EXISTS, &[&workspace.0, &id.0]).await?;
+        exists.map(drop).ok_or_else(|| StoreError::unknown_account(id))
+    }
+}
+
+fn source(row: &Row) -> Source {
+    Source {
+        source_id: SourceId(row.get(0)),
+        workspace_id: WorkspaceId(row.get(1)),
+        kind: row.get(2),
+        name: row.get(3),
+        address: row.get(4),
+        account_id: row.get::<_, Option<i64>>(5).map(AccountId),
+        enabled: row.get(6),
+        settings: row.get(7),
+        cursor: row.get(8),
+        next_poll_at: rows::at(row, 9),
+        failing_since: rows::time(row, 10),
+        last_error: row.get(11),
+    }
+}
+
+fn run(row: &Row) -> IngestRun {
+    IngestRun {
+        run_id: row.get(0),
+        source: row.get(1),
+        started_at: rows::at(row, 2),
+        finished_at: rows::time(row, 3),
+        counts: RunCounts { seen: row.get(4), stored: row.get(5), skipped: row.get(6), enqueued: row.get(7) },
+        error: row.get(8),
+    }
+}

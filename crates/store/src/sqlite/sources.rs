@@ -1,0 +1,235 @@
+//! Where posts are pulled from: the sources, who reads them now, how far they were read, and what each run did.
+
+use domain::ids::{AccountId, SourceId, WorkspaceId};
+use domain::time::{Span, Timestamp};
+use rusqlite::Row;
+use serde_json::json;
+
+use super::heads::{NewEvent, event};
+use super::workspaces::require_workspace;
+use super::{Sqlite, Tx, Urgency, rows};
+use crate::error::{Result, StoreError};
+use crate::intake::{FinishedPoll, IngestRun, NewSource, Progress, RunCounts, Source};
+
+const ACCOUNT_EXISTS: &str = "SELECT 1 FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
+const INSERT_SOURCE: &str = "
+INSERT INTO pull_sources (workspace_id, kind, name, address, account_id, settings, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT DO NOTHING";
+const INSERT_CURSOR: &str =
+    "INSERT INTO pull_cursors (source_id, workspace_id, next_poll_at, updated_at) VALUES (?1, ?2, ?3, ?3)";
+const CHANGE_SOURCE: &str = "
+UPDATE pull_sources
+   SET kind = ?3, name = ?4, address = ?5, account_id = ?6, settings = ?7
+ WHERE workspace_id = ?1 AND source_id = ?2";
+const ENABLE_SOURCE: &str = "UPDATE pull_sources SET enabled = ?3 WHERE workspace_id = ?1 AND source_id = ?2";
+const REMOVE_CURSOR: &str = "DELETE FROM pull_cursors WHERE workspace_id = ?1 AND source_id = ?2";
+const REMOVE_SOURCE: &str = "DELETE FROM pull_sources WHERE workspace_id = ?1 AND source_id = ?2";
+const SOURCE_COLUMNS: &str = "s.source_id, s.workspace_id, s.kind, s.name, s.address, s.account_id, s.enabled, \
+     s.settings, c.cursor, c.next_poll_at, c.failing_since, c.last_error";
+const DUE: &str = "
+SELECT c.source_id
+  FROM pull_cursors AS c JOIN pull_sources AS s ON s.source_id = c.source_id
+ WHERE s.enabled = 1 AND c.next_poll_at <= ?1 AND c.lease_until <= ?1
+ ORDER BY c.next_poll_at, c.source_id
+ LIMIT ?2";
+const LEASE: &str = "UPDATE pull_cursors SET lease_owner = ?2, lease_until = ?3 WHERE source_id = ?1";
+/// A node that lost its lease says nothing any more.
+const FINISH_POLL: &str = "
+UPDATE pull_cursors
+   SET cursor = coalesce(?4, cursor), next_poll_at = ?5, lease_until = 0, lease_owner = NULL, last_error = ?6,
+       failing_since = CASE WHEN ?6 IS NULL THEN NULL ELSE coalesce(failing_since, ?7) END, updated_at = ?7
+ WHERE workspace_id = ?1 AND source_id = ?2 AND lease_owner = ?3";
+const SET_CURSOR: &str = "
+UPDATE pull_cursors
+   SET cursor = ?4, updated_at = ?5
+ WHERE workspace_id = ?1 AND source_id = ?2 AND lease_owner = ?3";
+const START_RUN: &str = "INSERT INTO ingest_runs (workspace_id, source, started_at) VALUES (?1, ?2, ?3)";
+const FINISH_RUN: &str = "
+UPDATE ingest_runs
+   SET finished_at = ?3, seen = ?4, stored = ?5, skipped = ?6, enqueued = ?7, error = ?8
+ WHERE workspace_id = ?1 AND run_id = ?2";
+const SELECT_RUNS: &str = "
+SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued, error
+  FROM ingest_runs
+ WHERE workspace_id = ?1
+ ORDER BY run_id DESC
+ LIMIT ?2";
+
+impl Sqlite {
+    pub async fn create_source(&self, workspace: WorkspaceId, new: NewSource) -> Result<SourceId> {
+        new.validate()?;
+        self.write(Urgency::Maintenance, move |tx| {
+            require_workspace(tx, workspace)?;
+            require_account(tx, workspace, new.account_id)?;
+            let account_id = new.account_id.map(|id| id.0);
+            let settings = new.settings.to_string();
+            let params = (workspace.0, &new.kind, &new.name, &new.address, account_id, settings, tx.now.0);
+            if tx.execute(INSERT_SOURCE, params)? == 0 {
+                return Err(StoreError::Exists { what: "source", name: new.name });
+            }
+            let id = SourceId(tx.connection.last_insert_rowid());
+            tx.execute(INSERT_CURSOR, (id.0, workspace.0, tx.now.0))?;
+            changed(tx, workspace, json!({"source": id, "name": new.name}))?;
+            Ok(id)
+        })
+        .await
+    }
+
+    pub async fn change_source(&self, workspace: WorkspaceId, id: SourceId, new: NewSource) -> Result<()> {
+        new.validate()?;
+        self.write(Urgency::Maintenance, move |tx| {
+            require_account(tx, workspace, new.account_id)?;
+            let account_id = new.account_id.map(|id| id.0);
+            let settings = new.settings.to_string();
+            let params = (workspace.0, id.0, &new.kind, &new.name, &new.address, account_id, settings);
+            if tx.execute(CHANGE_SOURCE, params)? == 0 {
+                return Err(StoreError::not_found("source", id));
+            }
+            changed(tx, workspace, json!({"source": id}))
+        })
+        .await
+    }
+
+    pub async fn enable_source(&self, workspace: WorkspaceId, id: SourceId, enabled: bool) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            if tx.execute(ENABLE_SOURCE, (workspace.0, id.0, enabled))? == 0 {
+                return Err(StoreError::not_found("source", id));
+            }
+            changed(tx, workspace, json!({"source": id, "enabled": enabled}))
+        })
+        .await
+    }
+
+    pub async fn remove_source(&self, workspace: WorkspaceId, id: SourceId) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            tx.execute(REMOVE_CURSOR, (workspace.0, id.0))?;
+            if tx.execute(REMOVE_SOURCE, (workspace.0, id.0))? == 0 {
+                return Err(StoreError::not_found("source", id));
+            }
+            changed(tx, workspace, json!({"source": id, "removed": true}))
+        })
+        .await
+    }
+
+    pub async fn sources(&self, workspace: WorkspaceId) -> Result<Vec<Source>> {
+        let sql = format!(
+            "SELECT {SOURCE_COLUMNS} FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
+              WHERE s.workspace_id = ?1 ORDER BY s.source_id"
+        );
+        self.read(move |tx| tx.all(&sql, [workspace.0], source)).await
+    }
+
+    pub async fn due_sources(&self, owner: &str, limit: usize, lease: Span) -> Result<Vec<Source>> {
+        let owner = owner.to_owned();
+        let sql = format!(
+            "SELECT {SOURCE_COLUMNS} FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
+              WHERE s.source_id = ?1"
+        );
+        self.write(Urgency::Maintenance, move |tx| {
+            let due: Vec<i64> = tx.all(DUE, (tx.now.0, limit as i64), |row| row.get(0))?;
+            let mut leased = Vec::with_capacity(due.len());
+            for id in due {
+                tx.execute(LEASE, (id, &owner, (tx.now + lease).0))?;
+                leased.extend(tx.first(&sql, [id], source)?);
+            }
+            Ok(leased)
+        })
+        .await
+    }
+
+    pub async fn finish_poll(&self, workspace: WorkspaceId, poll: FinishedPoll) -> Result<bool> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let cursor = poll.cursor.as_ref().map(ToString::to_string);
+            let error = poll.health.error();
+            let (id, next) = (poll.source_id.0, poll.next_poll_at.0);
+            let params = (workspace.0, id, &poll.owner, cursor, next, error, tx.now.0);
+            Ok(tx.execute(FINISH_POLL, params)? > 0)
+        })
+        .await
+    }
+
+    pub async fn start_run(&self, workspace: WorkspaceId, source: &str) -> Result<i64> {
+        let source = source.to_owned();
+        self.write(Urgency::Maintenance, move |tx| {
+            require_workspace(tx, workspace)?;
+            tx.insert(START_RUN, (workspace.0, &source, tx.now.0))
+        })
+        .await
+    }
+
+    pub async fn finish_run(
+        &self,
+        workspace: WorkspaceId,
+        run_id: i64,
+        counts: RunCounts,
+        error: Option<String>,
+    ) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let c = counts;
+            let params = (workspace.0, run_id, tx.now.0, c.seen, c.stored, c.skipped, c.enqueued, error);
+            match tx.execute(FINISH_RUN, params)? {
+                0 => Err(StoreError::not_found("run", run_id)),
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    pub async fn runs(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<IngestRun>> {
+        self.read(move |tx| tx.all(SELECT_RUNS, (workspace.0, limit as i64), run)).await
+    }
+}
+
+/// Written with what was read; a node that lost its lease leaves the cursor alone.
+pub(super) fn set_cursor(tx: &Tx<'_>, workspace: WorkspaceId, progress: &Progress) -> Result<()> {
+    let cursor = progress.cursor.to_string();
+    let params = (workspace.0, progress.source_id.0, &progress.owner, cursor, tx.now.0);
+    tx.execute(SET_CURSOR, params).map(drop)
+}
+
+fn require_account(tx: &Tx<'_>, workspace: WorkspaceId, id: Option<AccountId>) -> Result<()> {
+    let Some(id) = id else {
+        return Ok(());
+    };
+    let exists = tx.first(ACCOUNT_EXISTS, (workspace.0, id.0), |_| Ok(()))?;
+    exists.ok_or_else(|| StoreError::unknown_account(id))
+}
+
+fn changed(tx: &Tx<'_>, workspace: WorkspaceId, detail: serde_json::Value) -> Result<()> {
+    let name = "config_changed";
+    event(tx, NewEvent { workspace_id: workspace.0, name, detail, ..NewEvent::default() })
+}
+
+fn source(row: &Row<'_>) -> rusqlite::Result<Source> {
+    Ok(Source {
+        source_id: SourceId(row.get(0)?),
+        workspace_id: WorkspaceId(row.get(1)?),
+        kind: row.get(2)?,
+        name: row.get(3)?,
+        address: row.get(4)?,
+        account_id: row.get::<_, Option<i64>>(5)?.map(AccountId),
+        enabled: row.get(6)?,
+        settings: rows::json(row, 7)?,
+        cursor: rows::json(row, 8)?,
+        next_poll_at: Timestamp(row.get(9)?),
+        failing_since: rows::time(row, 10)?,
+        last_error: row.get(11)?,
+    })
+}
+
+fn run(row: &Row<'_>) -> rusqlite::Result<IngestRun> {
+    Ok(IngestRun {
+        run_id: row.get(0)?,
+        source: row.get(1)?,
+        started_at: Timestamp(row.get(2)?),
+        finished_at: rows::time(row, 3)?,
+        counts: RunCounts {
+            seen: row.get(4)?,
+            stored: row.get(5)?,
+            skipped: row.get(6)?,
+            enqueued: row.get(7)?,
+        },
+        error: row.get(8)?,
+    })
+}

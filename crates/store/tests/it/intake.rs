@@ -1,0 +1,433 @@
+//! Intake: one post once, one case once, edits and ends carried to what was said.
+
+use std::collections::HashMap;
+
+use domain::content::cases::invented::invented;
+use domain::content::cases::{CaseBook, Sketch};
+use domain::content::{Post, analyse};
+use domain::delivery::{Action, Status};
+use domain::ids::{CaseId, ChannelId};
+use serde_json::{Value, json};
+use store::*;
+
+use crate::world::*;
+
+contract! {
+    a_copy_on_another_wall_is_said_once_and_counted,
+    many_walls_at_once_publish_one_case_once,
+    two_copies_in_one_call_are_one_case,
+    lost_and_found_do_not_suppress_each_other,
+    the_same_post_again_is_only_counted,
+    the_same_post_twice_in_one_call_is_stored_once,
+    an_edit_before_the_sending_is_what_goes_out,
+    an_edit_after_the_sending_follows_it,
+    a_second_edit_needs_no_second_delivery_while_the_first_waits,
+    a_channel_may_refuse_edits,
+    an_edit_that_leaves_the_route_takes_back_what_waits,
+    an_edit_that_enters_the_route_is_delivered,
+    a_reunion_takes_back_what_waits,
+    a_reunion_edits_what_was_published,
+    a_reunion_answers_where_the_channel_wants_that,
+    a_reunion_leaves_a_channel_alone_that_wants_that,
+    a_search_edited_into_a_reunion_ends_the_story,
+    a_search_that_arrives_after_the_end_is_kept_and_not_published,
+    a_second_reunion_changes_nothing_more,
+    an_edit_of_an_ended_search_keeps_its_ending,
+    a_post_that_is_skipped_is_kept_with_its_reason,
+    a_post_that_is_gone_is_recorded_once,
+    cases_are_those_of_the_model,
+    workspaces_have_their_own_cases,
+    a_refused_post_leaves_nothing_behind,
+}
+
+const LOST: &str = "Пропала собака! 12 ноября в Тюмени на улице Ямской убежала такса Буся, рыжая, в красном ошейнике. \
+                    Телефон 8 901 000-00-11, Марина.";
+const FOUND: &str = "Найдена собака, такса рыжая, в красном ошейнике, в Тюмени на улице Ямской. \
+                     Ищем хозяев, телефон 8 901 000-00-11";
+const REUNITED: &str =
+    "Такса Буся нашлась, она дома! Всем спасибо за репосты! Тюмень, улица Ямская, 8 901 000-00-11";
+
+fn post(owner: i64, id: i64, text: &str, channels: &[ChannelId]) -> NewPost {
+    post_at(owner, id, 0, text, channels)
+}
+
+fn post_at(owner: i64, id: i64, after_s: i64, text: &str, channels: &[ChannelId]) -> NewPost {
+    let date = START.0 / 1_000_000 + after_s;
+    let read = Post { owner_id: owner, post_id: id, date, text: text.into(), ..Post::default() };
+    let analysis = analyse(&read);
+    let sketch = Sketch::new(&read, &analysis.facts, &analysis.cleaned, &[]);
+    let kind = sketch.kind.name();
+    let message = NewMessage {
+        source: format!("vk:{owner}"),
+        origin_id: id.to_string(),
+        payload: json!({"kind": kind, "text": text}),
+        content_hash: format!("hash of {text}"),
+        kind: kind.into(),
+        facts: json!({"kind": kind}),
+        origin: json!({"owner_id": owner, "post_id": id, "hash": format!("mark of {text}")}),
+        ..message("", channels)
+    };
+    NewPost { message, sketch: Some(sketch) }
+}
+
+async fn case_channels(w: &World, settings: &[Value]) -> Vec<ChannelId> {
+    let account = w.account().await;
+    let mut channels = Vec::new();
+    for settings in settings {
+        let settings =
+            ChannelSettings { dedup: DedupMode::Case, settings: settings.clone(), ..Default::default() };
+        channels.push(w.channel_with(account, settings).await);
+    }
+    channels
+}
+
+async fn ingest(w: &World, posts: Vec<NewPost>) -> Vec<Ingested> {
+    w.store.ingest(w.ws, posts, None).await.unwrap()
+}
+
+async fn one(w: &World, post: NewPost) -> Ingested {
+    ingest(w, vec![post]).await.remove(0)
+}
+
+/// Sends everything that waits and returns it.
+async fn send_all(w: &World) -> Vec<Claim> {
+    let mut sent = Vec::new();
+    for _ in 0..100 {
+        w.seconds(2).await;
+        let claims = w.claim(50).await;
+        if claims.is_empty() {
+            return sent;
+        }
+        for claim in claims {
+            w.sent(&claim).await;
+            sent.push(claim);
+        }
+    }
+    panic!("there is always more to send");
+}
+
+fn statuses(ingested: &Ingested) -> Vec<Status> {
+    ingested.deliveries.iter().map(|delivery| delivery.status).collect()
+}
+
+async fn detail_of(w: &World, name: &str) -> Value {
+    let events = w.store.events(w.ws, 0, 10_000).await.unwrap();
+    let found = events.into_iter().rev().find(|event| event.name == name);
+    found.unwrap_or_else(|| panic!("no event {name}")).detail
+}
+
+async fn a_copy_on_another_wall_is_said_once_and_counted(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let first = one(w, post(-1, 10, LOST, &channels)).await;
+    w.seconds(1).await;
+    let copy = one(w, post(-2, 77, LOST, &channels)).await;
+    assert_eq!((first.fate, copy.fate), (Fate::Stored, Fate::Stored));
+    assert!(first.case_id.is_some());
+    assert_eq!(first.case_id, copy.case_id);
+    assert_eq!((statuses(&first), statuses(&copy)), (vec![Status::Queued], vec![Status::Deduped]));
+    let case = w.store.case(w.ws, first.case_id.unwrap()).await.unwrap();
+    assert_eq!((case.kind.as_str(), case.n_messages), ("lost", 2));
+    assert_eq!(case.facts, json!({"first": "vk:-1/10", "copies": 1, "sources": ["vk:-2/77"]}));
+    let told = w.store.message(w.ws, copy.message_id).await.unwrap();
+    assert_eq!(told.facts["case"]["verdict"], "same", "{}", told.facts);
+}
+
+async fn many_walls_at_once_publish_one_case_once(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({})]).await;
+    let walls = (1..=8).map(|wall| {
+        let (store, ws, post) = (w.store.clone(), w.ws, post(-wall, wall, LOST, &channels));
+        tokio::spawn(async move { store.ingest(ws, vec![post], None).await.unwrap().remove(0) })
+    });
+    let mut n_queued = 0;
+    let mut cases = Vec::new();
+    for wall in walls.collect::<Vec<_>>() {
+        let ingested = wall.await.unwrap();
+        n_queued += statuses(&ingested).into_iter().filter(|status| *status == Status::Queued).count();
+        cases.push(ingested.case_id.unwrap());
+    }
+    cases.dedup();
+    assert_eq!((n_queued, cases.len()), (2, 1), "one case, once in each of two channels");
+    let case = w.store.case(w.ws, cases[0]).await.unwrap();
+    assert_eq!((case.n_messages, &case.facts["copies"]), (8, &json!(7)));
+}
+
+async fn two_copies_in_one_call_are_one_case(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let both = ingest(w, vec![post(-1, 1, LOST, &channels), post(-2, 1, LOST, &channels)]).await;
+    assert_eq!(both[0].case_id, both[1].case_id);
+    assert_eq!(statuses(&both[1]), [Status::Deduped]);
+}
+
+async fn lost_and_found_do_not_suppress_each_other(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let lost = one(w, post(-1, 1, LOST, &channels)).await;
+    let found = one(w, post(-2, 1, FOUND, &channels)).await;
+    assert_eq!((statuses(&lost), statuses(&found)), (vec![Status::Queued], vec![Status::Queued]));
+}
+
+async fn the_same_post_again_is_only_counted(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let first = one(w, post(-1, 1, LOST, &channels)).await;
+    let before = w.event_names().await;
+    let again = one(w, post(-1, 1, LOST, &channels)).await;
+    assert_eq!((again.fate, again.message_id, again.case_id), (Fate::Seen, first.message_id, first.case_id));
+    assert_eq!(w.event_names().await, before);
+    let stored = w.store.message(w.ws, first.message_id).await.unwrap();
+    assert_eq!((stored.seen_count, stored.revision), (2, 1));
+    let known = w.store.known_posts(w.ws, "vk:-1", vec!["2".into(), "1".into()]).await.unwrap();
+    assert_eq!(known.len(), 1);
+    assert_eq!(known[0].origin_hash.as_deref(), Some(format!("mark of {LOST}").as_str()));
+    assert_eq!(w.store.posts_seen(w.ws, "vk:-1", vec!["1".into(), "3".into()]).await.unwrap(), 1);
+}
+
+async fn the_same_post_twice_in_one_call_is_stored_once(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let both = ingest(w, vec![post(-1, 1, LOST, &channels), post(-1, 1, LOST, &channels)]).await;
+    assert_eq!((both[0].fate, both[1].fate), (Fate::Stored, Fate::Seen));
+    assert_eq!(both[0].message_id, both[1].message_id);
+    assert_eq!(w.claim(10).await.len(), 1);
+}
+
+fn edited() -> String {
+    format!("{LOST} Вознаграждение!")
+}
+
+async fn an_edit_before_the_sending_is_what_goes_out(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let first = one(w, post(-1, 1, LOST, &channels)).await;
+    let revised = one(w, post(-1, 1, &edited(), &channels)).await;
+    assert_eq!((revised.fate, revised.message_id), (Fate::Revised, first.message_id));
+    let claims = send_all(w).await;
+    assert_eq!(claims.len(), 1);
+    assert_eq!((claims[0].revision, claims[0].action), (2, Action::Send));
+    let payload = w.store.payload(w.ws, first.message_id).await.unwrap();
+    assert_eq!(payload["text"], edited());
+    assert_eq!(detail_of(w, "edited").await, json!({"revision": 2, "edits": 0, "cancelled": 0}));
+}
+
+async fn an_edit_after_the_sending_follows_it(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({})]).await;
+    let first = one(w, post(-1, 1, LOST, &channels)).await;
+    let sent = send_all(w).await;
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    let edits = send_all(w).await;
+    assert_eq!(edits.len(), 2);
+    for (edit, sent) in edits.iter().zip(&sent) {
+        assert_eq!((edit.action, edit.revision, edit.message_id), (Action::Edit, 2, first.message_id));
+        assert_eq!(edit.target_delivery, Some(sent.delivery_id));
+    }
+}
+
+async fn a_second_edit_needs_no_second_delivery_while_the_first_waits(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    one(w, post(-1, 1, &format!("{} Верните!", edited()), &channels)).await;
+    let edits = send_all(w).await;
+    assert_eq!(edits.len(), 1);
+    assert_eq!(edits[0].revision, 3);
+}
+
+async fn a_channel_may_refuse_edits(w: &World) {
+    let channels = case_channels(w, &[json!({"on_edit": "none"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    assert!(send_all(w).await.is_empty());
+}
+
+async fn an_edit_that_leaves_the_route_takes_back_what_waits(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({})]).await;
+    let first = one(w, post(-1, 1, LOST, &channels)).await;
+    one(w, post(-1, 1, &edited(), &channels[..1])).await;
+    assert_eq!(w.status(first.deliveries[1].delivery_id).await, Status::Dead);
+    assert_eq!(send_all(w).await.len(), 1);
+}
+
+async fn an_edit_that_enters_the_route_is_delivered(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({})]).await;
+    one(w, post(-1, 1, LOST, &channels[..1])).await;
+    send_all(w).await;
+    let revised = one(w, post(-1, 1, &edited(), &channels)).await;
+    assert_eq!(statuses(&revised), [Status::Queued]);
+    assert_eq!(revised.deliveries[0].channel_id, channels[1]);
+    let mut actions: Vec<_> =
+        send_all(w).await.into_iter().map(|claim| (claim.channel_id, claim.action)).collect();
+    actions.sort_by_key(|(channel, _)| *channel);
+    assert_eq!(actions, [(Some(channels[0]), Action::Edit), (Some(channels[1]), Action::Send)]);
+    let copy = one(w, post(-2, 1, LOST, &channels)).await;
+    assert_eq!(statuses(&copy), [Status::Deduped, Status::Deduped], "the late copy took its key too");
+}
+
+async fn a_reunion_takes_back_what_waits(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let lost = one(w, post(-1, 1, LOST, &channels)).await;
+    let reunited = one(w, post_at(-1, 2, 600, REUNITED, &[])).await;
+    assert_eq!(reunited.case_id, lost.case_id);
+    let delivery = w.delivery(lost.deliveries[0].delivery_id).await;
+    assert_eq!((delivery.status, delivery.reason.as_deref()), (Status::Dead, Some("cancelled")));
+    assert!(send_all(w).await.is_empty());
+    let case = w.store.case(w.ws, lost.case_id.unwrap()).await.unwrap();
+    assert_eq!((case.closed_at.is_some(), case.closed_by), (true, Some(reunited.message_id)));
+    let expected = json!({"case": lost.case_id, "cancelled": 1, "edited": 0, "replied": 0});
+    assert_eq!(detail_of(w, "closed").await, expected);
+}
+
+async fn a_reunion_edits_what_was_published(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({"on_close": "edit"})]).await;
+    let lost = one(w, post(-1, 1, LOST, &channels)).await;
+    let sent = send_all(w).await;
+    one(w, post_at(-3, 2, 600, REUNITED, &[])).await;
+    let edits = send_all(w).await;
+    assert_eq!(edits.len(), 2);
+    for (edit, sent) in edits.iter().zip(&sent) {
+        assert_eq!((edit.action, edit.target_delivery), (Action::Edit, Some(sent.delivery_id)));
+        assert_eq!((edit.message_id, edit.revision), (lost.message_id, 2));
+    }
+    let payload = w.store.payload(w.ws, lost.message_id).await.unwrap();
+    assert_eq!(payload, json!({"kind": "reunited", "text": LOST}), "its heading changes, its words stay");
+    assert_eq!(w.store.message(w.ws, lost.message_id).await.unwrap().kind, "lost");
+    assert_eq!(detail_of(w, "closed").await["edited"], 2);
+}
+
+async fn a_reunion_answers_where_the_channel_wants_that(w: &World) {
+    let channels = case_channels(w, &[json!({"on_close": "reply"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    let sent = send_all(w).await;
+    let reunited = one(w, post_at(-1, 2, 600, REUNITED, &[])).await;
+    let replies = send_all(w).await;
+    assert_eq!(replies.len(), 1);
+    assert_eq!((replies[0].action, replies[0].message_id), (Action::Reply, reunited.message_id));
+    assert_eq!(replies[0].target_delivery, Some(sent[0].delivery_id));
+}
+
+async fn a_reunion_leaves_a_channel_alone_that_wants_that(w: &World) {
+    let channels = case_channels(w, &[json!({"on_close": "none"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post_at(-1, 2, 600, REUNITED, &[])).await;
+    assert!(send_all(w).await.is_empty());
+    assert_eq!(detail_of(w, "closed").await["edited"], 0);
+}
+
+async fn a_search_edited_into_a_reunion_ends_the_story(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let lost = one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post_at(-1, 1, 0, REUNITED, &[])).await;
+    let edits = send_all(w).await;
+    assert_eq!(edits.len(), 1);
+    assert_eq!(edits[0].action, Action::Edit);
+    assert_eq!(w.store.payload(w.ws, lost.message_id).await.unwrap()["text"], REUNITED);
+    assert!(w.store.case(w.ws, lost.case_id.unwrap()).await.unwrap().closed_at.is_some());
+}
+
+async fn a_search_that_arrives_after_the_end_is_kept_and_not_published(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let lost = one(w, post(-1, 1, LOST, &channels)).await;
+    one(w, post_at(-1, 2, 600, REUNITED, &[])).await;
+    let late = one(w, post_at(-2, 9, 300, LOST, &channels)).await;
+    assert_eq!((late.case_id, late.deliveries.len()), (lost.case_id, 0));
+    assert!(late.skipped.unwrap().starts_with("closed"));
+    assert_eq!(w.event_names().await.last().map(String::as_str), Some("ingest_skipped"));
+}
+
+async fn a_second_reunion_changes_nothing_more(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({"on_close": "reply"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post_at(-1, 2, 600, REUNITED, &[])).await;
+    assert_eq!(send_all(w).await.len(), 2);
+    one(w, post_at(-2, 5, 900, REUNITED, &[])).await;
+    assert!(send_all(w).await.is_empty());
+}
+
+async fn an_edit_of_an_ended_search_keeps_its_ending(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let lost = one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post_at(-1, 2, 600, REUNITED, &[])).await;
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    let payload = w.store.payload(w.ws, lost.message_id).await.unwrap();
+    assert_eq!(payload, json!({"kind": "reunited", "text": edited()}));
+}
+
+async fn a_post_that_is_skipped_is_kept_with_its_reason(w: &World) {
+    let mut skipped = post(-1, 1, "https://vk.com/wall-5_6", &[]);
+    skipped.message.skipped = Some("link: nothing to read but a link".into());
+    let ingested = one(w, skipped).await;
+    let stored = w.store.message_by_origin(w.ws, "vk:-1", "1").await.unwrap().unwrap();
+    assert_eq!(stored.message_id, ingested.message_id);
+    assert_eq!(stored.skipped.as_deref(), Some("link: nothing to read but a link"));
+    assert_eq!(detail_of(w, "ingest_skipped").await, json!({"why": "link: nothing to read but a link"}));
+    assert_eq!(w.store.messages(w.ws, 0, 10).await.unwrap(), [stored]);
+}
+
+async fn a_post_that_is_gone_is_recorded_once(w: &World) {
+    one(w, post(-1, 1, LOST, &[])).await;
+    assert!(w.store.post_gone(w.ws, "vk:-1", "1").await.unwrap());
+    assert!(!w.store.post_gone(w.ws, "vk:-1", "1").await.unwrap());
+    assert!(!w.store.post_gone(w.ws, "vk:-1", "2").await.unwrap());
+    assert_eq!(detail_of(w, "gone").await, json!({"source": "vk:-1", "origin_id": "1"}));
+    assert!(w.store.known_posts(w.ws, "vk:-1", vec!["1".into()]).await.unwrap()[0].gone);
+    one(w, post(-1, 1, LOST, &[])).await;
+    assert!(!w.store.known_posts(w.ws, "vk:-1", vec!["1".into()]).await.unwrap()[0].gone);
+}
+
+/// Many posts that crowd the shelves: the database decides as the book in memory does.
+async fn cases_are_those_of_the_model(w: &World) {
+    let mut book = CaseBook::new();
+    let mut renamed: HashMap<CaseId, CaseId> = HashMap::new();
+    let mut n_joined = 0;
+    for number in 0..240_u64 {
+        // Every fourth post is an earlier one again, on another wall.
+        let repeats = number % 4 == 3;
+        let mut sketch = invented(if repeats { number / 2 } else { number });
+        sketch.origin.post_id = 10_000 + number as i64;
+        sketch.date = invented(number).date;
+        sketch.origin.owner_id -= i64::from(repeats);
+        let mut new = post(sketch.origin.owner_id, sketch.origin.post_id, &number.to_string(), &[]);
+        new.message.kind = sketch.kind.name().into();
+        new.sketch = Some(sketch.clone());
+        w.seconds(1).await;
+        let stored = one(w, new).await.case_id;
+        let model = book.take_in(sketch).map(|(case, _)| case);
+        assert_eq!(stored.is_some(), model.is_some(), "post {number}");
+        if let (Some(stored), Some(model)) = (stored, model) {
+            n_joined += usize::from(renamed.contains_key(&model));
+            assert_eq!(*renamed.entry(model).or_insert(stored), stored, "post {number}");
+        }
+    }
+    let mut cases: Vec<CaseId> = renamed.values().copied().collect();
+    cases.sort_unstable();
+    cases.dedup();
+    assert_eq!(cases.len(), renamed.len(), "no case of the database is two of the model");
+    assert!(n_joined > 20, "{n_joined} posts joined a known case: too few to prove anything");
+}
+
+async fn workspaces_have_their_own_cases(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let mine = one(w, post(-1, 1, LOST, &channels)).await;
+    let other = w.another_workspace("другой приют").await;
+    let channels = case_channels(&other, &[json!({})]).await;
+    let theirs = one(&other, post(-1, 1, LOST, &channels)).await;
+    assert_ne!(mine.case_id, theirs.case_id);
+    assert_eq!(statuses(&theirs), [Status::Queued]);
+    assert!(matches!(
+        other.store.case(other.ws, mine.case_id.unwrap()).await,
+        Err(StoreError::NotFound { .. })
+    ));
+    assert!(other.store.message(other.ws, mine.message_id).await.is_err());
+}
+
+async fn a_refused_post_leaves_nothing_behind(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let unknown = post(-1, 2, LOST, &[ChannelId(4_000)]);
+    let refused = w.store.ingest(w.ws, vec![post(-1, 1, LOST, &channels), unknown], None).await.unwrap_err();
+    assert!(matches!(refused, StoreError::NotFound { what: "channel", .. }), "{refused}");
+    assert!(w.store.messages(w.ws, 0, 10).await.unwrap().is_empty());
+    let first = one(w, post(-1, 1, LOST, &channels)).await;
+    let case = w.store.case(w.ws, first.case_id.unwrap()).await.unwrap();
+    assert_eq!(case.n_messages, 1, "no trace of the case that was undone");
+}
