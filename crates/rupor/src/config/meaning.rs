@@ -3,16 +3,17 @@
 
 use std::path::Path;
 
-use domain::limits::{DEDUP_TTL, DEDUP_TTL_PETS, account_rate, chat_rate, effective_rate};
+use domain::limits::{account_rate, chat_rate, effective_rate};
 use serde_json::{Value, json};
 use toml::Spanned;
 
-use super::written::{self, Named, PresetName, SecretWritten, SourceKind};
+use super::written::{self, Named, SecretWritten, SourceKind};
 use super::{
-    Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, SourceSettings,
-    Variables, Workspace, environment, span,
+    Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, Variables,
+    Workspace, environment, span,
 };
 use crate::addresses::{self, AccountExtras, ChannelExtras};
+use crate::ingest::{Preset, SourceSettings};
 
 /// The workspace of those who need only one.
 pub const DEFAULT_WORKSPACE: &str = "default";
@@ -63,7 +64,7 @@ struct Reader<'a> {
 
 /// What a workspace says for all its channels.
 struct Defaults {
-    preset: PresetName,
+    preset: Preset,
     time_zone: Option<String>,
 }
 
@@ -104,7 +105,7 @@ impl Reader<'_> {
 
     fn workspace(&mut self, name: String, written: written::Workspace) -> Workspace {
         let defaults = Defaults {
-            preset: written.preset.unwrap_or(PresetName::Pets),
+            preset: written.preset.unwrap_or(Preset::Pets),
             time_zone: written.time_zone.map(|zone| zone.0),
         };
         let accounts: Vec<Account> =
@@ -348,11 +349,12 @@ impl Reader<'_> {
 const SECRET_BYTES_MIN: usize = 16;
 
 /// What a channel does unless it says otherwise (issue 7: `pets` publishes the lost once per case, `mirror` everything).
-pub fn preset(name: PresetName) -> store::ChannelSettings {
-    let (route, dedup, dedup_ttl) = match name {
-        PresetName::Pets => (json!({"any": ["kind:lost"]}), store::DedupMode::Case, DEDUP_TTL_PETS),
-        PresetName::Mirror => (json!({}), store::DedupMode::Content, DEDUP_TTL),
+pub fn preset(name: Preset) -> store::ChannelSettings {
+    let route = match name {
+        Preset::Pets => json!({"any": ["kind:lost"]}),
+        Preset::Mirror => json!({}),
     };
+    let (dedup, dedup_ttl) = name.dedup();
     store::ChannelSettings {
         route: Some(route.to_string()),
         dedup,
@@ -392,20 +394,18 @@ fn channel_extras(written: &written::Channel) -> ChannelExtras {
         from_group: written.from_group.unwrap_or(usual.from_group),
         attach_media: written.attach_media.unwrap_or(usual.attach_media),
         protect: written.protect.unwrap_or(usual.protect),
+        on_close: written.on_close.map(|word| word.as_str().to_owned()),
+        on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }
 }
 
 fn source_settings(written: &written::Source, defaults: &Defaults) -> SourceSettings {
-    let preset = match written.preset.unwrap_or(defaults.preset) {
-        PresetName::Pets => None,
-        PresetName::Mirror => Some("mirror".to_owned()),
-    };
     SourceSettings {
-        preset,
+        preset: written.preset.unwrap_or(defaults.preset),
         city: written.home_city.clone(),
-        utc_offset_minutes: written.utc_offset_minutes.as_ref().map(|offset| offset.0),
+        utc_offset_minutes: written.utc_offset_minutes.as_ref().map_or(0, |offset| offset.0),
         horizon_hours: written.horizon.as_ref().map(|hours| hours.0),
         strict_no_phone: written.strict_no_phone.unwrap_or(false),
         poll_seconds: written.interval.as_ref().map(|seconds| seconds.0),

@@ -74,32 +74,8 @@ pub struct Source {
     pub address: String,
     pub account: Option<String>,
     pub enabled: bool,
-    /// `SourceSettings` as JSON.
+    /// `ingest::SourceSettings` as JSON.
     pub settings: Value,
-}
-
-/// What the `settings` of a source row may hold.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SourceSettings {
-    /// What goes to channels that have no route of their own: `pets` or `mirror`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preset: Option<String>,
-    /// The home of the source, where a post names none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub city: Option<String>,
-    /// What "yesterday" is counted on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub utc_offset_minutes: Option<i32>,
-    /// Older posts are kept but not published.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub horizon_hours: Option<i64>,
-    /// A post without phones needs animal and place to have a fingerprint.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub strict_no_phone: bool,
-    /// Usual time between two polls.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub poll_seconds: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::{quiet, span};
+use crate::ingest::Preset;
 
 /// Names of things keep the place where they were written.
 pub type Named<T> = BTreeMap<Spanned<String>, T>;
@@ -20,7 +21,7 @@ pub type Named<T> = BTreeMap<Spanned<String>, T>;
 pub struct File {
     /// The name of the workspace that the tables at the top level belong to.
     pub workspace: Option<Spanned<String>>,
-    pub preset: Option<PresetName>,
+    pub preset: Option<Preset>,
     pub time_zone: Option<TimeZone>,
     pub accounts: Named<Account>,
     pub channels: Named<Channel>,
@@ -33,7 +34,7 @@ pub struct File {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workspace {
-    pub preset: Option<PresetName>,
+    pub preset: Option<Preset>,
     pub time_zone: Option<TimeZone>,
     pub accounts: Named<Account>,
     pub channels: Named<Channel>,
@@ -64,7 +65,7 @@ pub struct Account {
 pub struct Channel {
     pub account: Spanned<String>,
     pub target: Target,
-    pub preset: Option<PresetName>,
+    pub preset: Option<Preset>,
     pub chat_kind: Option<store::ChatKind>,
     pub rate: Option<Rate>,
     pub max_parallel: Option<Count>,
@@ -87,6 +88,8 @@ pub struct Channel {
     pub from_group: Option<bool>,
     pub attach_media: Option<bool>,
     pub protect: Option<bool>,
+    pub on_close: Option<OnClose>,
+    pub on_edit: Option<OnEdit>,
     pub timeout: Option<Time>,
     pub upload_timeout: Option<Time>,
     pub enabled: Option<bool>,
@@ -103,7 +106,7 @@ pub struct Source {
     pub groups: Option<Vec<Target>>,
     /// Feeds: the address.
     pub url: Option<Spanned<String>>,
-    pub preset: Option<PresetName>,
+    pub preset: Option<Preset>,
     pub interval: Option<WholeSeconds>,
     pub horizon: Option<WholeHours>,
     pub home_city: Option<String>,
@@ -275,14 +278,6 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// What a channel does unless it says otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PresetName {
-    Pets,
-    Mirror,
-}
-
 /// A closed list of words of the file, that become text in a row.
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($arm:ident = $text:literal),+ })+) => {$(
@@ -301,6 +296,10 @@ macro_rules! words {
 words! {
     /// Whose token it is; only VK cares.
     AccountKind { Bot = "bot", User = "user", Community = "community", Service = "service" }
+    /// What the end of a story does to published copies.
+    OnClose { Edit = "edit", Reply = "reply", Nothing = "none" }
+    /// What an edited source does to published copies.
+    OnEdit { Edit = "edit", Nothing = "none" }
     /// Telegram sells a faster one.
     Tier { Standard = "standard", Paid = "paid" }
     /// Where posts are pulled from.
