@@ -1,5 +1,7 @@
 //! The operator's commands as processes: on a file of their own, and beside a running node.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 

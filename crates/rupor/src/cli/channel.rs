@@ -186,10 +186,13 @@ async fn go_on(resume: &Resume) -> anyhow::Result<()> {
         match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
             (0, 0) => {}
             (0, n) => {
-                let what = words::counted(n as usize, "delivery failed", "deliveries failed");
-                text += &format!("\n{what} because of the channel; to queue again what failed:\n$ rupor channel resume {} --with-failed", quoted(name));
+                let what = words::counted(n as usize, "delivery", "deliveries");
+                let again = format!("rupor channel resume {} --with-failed", quoted(name));
+                text += &format!("\n{what} failed because of the channel; to queue them again:\n$ {again}");
             }
-            (n, _) => text += &format!("\n{} queued again", words::counted(n as usize, "delivery", "deliveries")),
+            (n, _) => {
+                text += &format!("\n{} queued again", words::counted(n as usize, "delivery", "deliveries"));
+            }
         }
         text
     })

@@ -59,11 +59,13 @@ async fn show(args: &Events) -> anyhow::Result<()> {
     for event in shown {
         print(args, event)?;
     }
-    while args.follow {
+    if !args.follow {
+        return Ok(());
+    }
+    loop {
         last = follow(args, &store, ws, last, &wanted).await?;
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(())
 }
 
 async fn follow(

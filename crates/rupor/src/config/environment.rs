@@ -6,12 +6,12 @@ use domain::time::Span;
 use serde_json::json;
 
 use super::meaning::{DEFAULT_WORKSPACE, ambiguity, chat_kind, preset};
-use super::written::PresetName;
 use super::{
-    Account, Channel, Config, ConfigError, PlatformLimits, Problem, Secret, Source, SourceSettings,
-    Variables, Workspace, span,
+    Account, Channel, Config, ConfigError, PlatformLimits, Problem, Secret, Source, Variables, Workspace,
+    span,
 };
 use crate::addresses::ChannelExtras;
+use crate::ingest::{Preset, SourceSettings};
 
 /// `RUPOR_PLATFORM_LIMITS`: on, or off for rehearsals.
 pub fn platform_limits(variables: Variables<'_>) -> Result<PlatformLimits, Problem> {
@@ -53,7 +53,6 @@ pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
     reader.done(Config { workspaces: vec![workspace] })
 }
 
-const POLL_INTERVAL: Span = Span::from_secs(60);
 const TIMEOUT: Span = Span::from_secs(10);
 const RATE: f64 = 1.0;
 const MAX_MEDIA: i32 = 10;
@@ -136,7 +135,6 @@ impl Reader<'_> {
             return;
         };
         let settings = SourceSettings {
-            interval_ms: Some(self.time("RUPOR_POLL_INTERVAL", POLL_INTERVAL).millis()),
             strict_no_phone: self.flag("DEDUP_STRICT_NO_PHONE", false),
             ..SourceSettings::default()
         };
@@ -194,7 +192,7 @@ impl Reader<'_> {
             parse_mode: if out.platform == "telegram" { Some(self.parse_mode()) } else { None },
             max_media: self.count(&named("MAX_MEDIA"), MAX_MEDIA),
             settings: json!(extras),
-            ..preset(PresetName::Pets)
+            ..preset(Preset::Pets)
         };
         let channel = Channel {
             name: out.name.into(),

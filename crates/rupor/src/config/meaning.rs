@@ -3,17 +3,17 @@
 
 use std::path::Path;
 
-use domain::limits::{DEDUP_TTL, DEDUP_TTL_PETS, account_rate, chat_rate, effective_rate};
-use domain::time::Span;
+use domain::limits::{account_rate, chat_rate, effective_rate};
 use serde_json::{Value, json};
 use toml::Spanned;
 
-use super::written::{self, Named, PresetName, SecretWritten, SourceKind};
+use super::written::{self, Named, SecretWritten, SourceKind};
 use super::{
-    Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, SourceSettings,
-    Variables, Workspace, environment, span,
+    Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, Variables,
+    Workspace, environment, span,
 };
 use crate::addresses::{self, AccountExtras, ChannelExtras};
+use crate::ingest::{Preset, SourceSettings};
 
 /// The workspace of those who need only one.
 pub const DEFAULT_WORKSPACE: &str = "default";
@@ -64,7 +64,7 @@ struct Reader<'a> {
 
 /// What a workspace says for all its channels.
 struct Defaults {
-    preset: PresetName,
+    preset: Preset,
     time_zone: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl Reader<'_> {
 
     fn workspace(&mut self, name: String, written: written::Workspace) -> Workspace {
         let defaults = Defaults {
-            preset: written.preset.unwrap_or(PresetName::Pets),
+            preset: written.preset.unwrap_or(Preset::Pets),
             time_zone: written.time_zone.map(|zone| zone.0),
         };
         let accounts: Vec<Account> =
@@ -115,7 +115,7 @@ impl Reader<'_> {
             .into_iter()
             .filter_map(|(name, channel)| self.channel(name, channel, &accounts, &defaults))
             .collect();
-        let sources = self.sources(written.sources, &accounts);
+        let sources = self.sources(written.sources, &accounts, &defaults);
         let endpoints =
             written.endpoints.into_iter().map(|(name, endpoint)| self.endpoint(name, endpoint)).collect();
         Workspace { name, accounts, channels, sources, endpoints }
@@ -213,11 +213,16 @@ impl Reader<'_> {
         }
     }
 
-    fn sources(&mut self, written: Named<written::Source>, accounts: &[Account]) -> Vec<Source> {
+    fn sources(
+        &mut self,
+        written: Named<written::Source>,
+        accounts: &[Account],
+        defaults: &Defaults,
+    ) -> Vec<Source> {
         let mut sources = Vec::new();
         for (name, source) in written {
             let at = name.span().start;
-            let settings = json!(source_settings(&source));
+            let settings = json!(source_settings(&source, defaults));
             let enabled = source.enabled.unwrap_or(true);
             let account = match &source.account {
                 Some(written) => self.find_account(written, accounts).map(|account| account.name.clone()),
@@ -253,10 +258,10 @@ impl Reader<'_> {
                         ),
                     );
                 }
-                (SourceKind::Rss, None, Some(url)) if domain::message::is_web_address(url.get_ref()) => {
+                (SourceKind::Feed, None, Some(url)) if domain::message::is_web_address(url.get_ref()) => {
                     sources.push(make(name.get_ref().clone(), url.get_ref().clone()));
                 }
-                (SourceKind::Rss, ..) => {
+                (SourceKind::Feed, ..) => {
                     self.problem(
                         at,
                         format!("source {}: a feed needs url = \"https://…\" and no groups", name.get_ref()),
@@ -344,11 +349,12 @@ impl Reader<'_> {
 const SECRET_BYTES_MIN: usize = 16;
 
 /// What a channel does unless it says otherwise (issue 7: `pets` publishes the lost once per case, `mirror` everything).
-pub fn preset(name: PresetName) -> store::ChannelSettings {
-    let (route, dedup, dedup_ttl) = match name {
-        PresetName::Pets => (json!({"any": ["kind:lost"]}), store::DedupMode::Case, DEDUP_TTL_PETS),
-        PresetName::Mirror => (json!({}), store::DedupMode::Content, DEDUP_TTL),
+pub fn preset(name: Preset) -> store::ChannelSettings {
+    let route = match name {
+        Preset::Pets => json!({"any": ["kind:lost"]}),
+        Preset::Mirror => json!({}),
     };
+    let (dedup, dedup_ttl) = name.dedup();
     store::ChannelSettings {
         route: Some(route.to_string()),
         dedup,
@@ -388,20 +394,21 @@ fn channel_extras(written: &written::Channel) -> ChannelExtras {
         from_group: written.from_group.unwrap_or(usual.from_group),
         attach_media: written.attach_media.unwrap_or(usual.attach_media),
         protect: written.protect.unwrap_or(usual.protect),
-        on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
         on_close: written.on_close.map(|word| word.as_str().to_owned()),
+        on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }
 }
 
-fn source_settings(written: &written::Source) -> SourceSettings {
-    let millis = |time: &Option<written::Time>| time.as_ref().map(|written::Time(Span(us))| us / 1_000);
+fn source_settings(written: &written::Source, defaults: &Defaults) -> SourceSettings {
     SourceSettings {
-        interval_ms: millis(&written.interval),
-        horizon_ms: millis(&written.horizon),
-        home_city: written.home_city.clone(),
+        preset: written.preset.unwrap_or(defaults.preset),
+        city: written.home_city.clone(),
+        utc_offset_minutes: written.utc_offset_minutes.as_ref().map_or(0, |offset| offset.0),
+        horizon_hours: written.horizon.as_ref().map(|hours| hours.0),
         strict_no_phone: written.strict_no_phone.unwrap_or(false),
+        poll_seconds: written.interval.as_ref().map(|seconds| seconds.0),
     }
 }
 

@@ -68,31 +68,14 @@ pub struct Channel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     pub name: String,
-    /// `vk` or `rss`.
+    /// `vk` or `feed`.
     pub kind: String,
     /// VK: the id or screen name of a wall. Feeds: their address.
     pub address: String,
     pub account: Option<String>,
     pub enabled: bool,
-    /// `SourceSettings` as JSON.
+    /// `ingest::SourceSettings` as JSON.
     pub settings: Value,
-}
-
-/// What the `settings` of a source row may hold.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SourceSettings {
-    /// Milliseconds between two polls of a busy source.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_ms: Option<i64>,
-    /// Posts older than this are kept but not published.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub horizon_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub home_city: Option<String>,
-    /// A post without phones needs animal and place to have a fingerprint.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub strict_no_phone: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

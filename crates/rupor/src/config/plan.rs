@@ -2,17 +2,19 @@
 //!
 //! Idempotent: a second run finds nothing to do. Only workspaces that the configuration names are looked at.
 //! Pauses and disabled channels are an operator's business unless the configuration says otherwise.
-//! What the configuration does not name any more: channels are removed (or shut, see `Absent`), accounts paused and
-//! doors closed, because their past still refers to them.
+//! What the configuration does not name any more: channels and sources are removed (or shut, see `Absent`), accounts
+//! paused and doors closed, because their past still refers to them.
+
+mod sources;
 
 use anyhow::{Context, bail};
-use domain::ids::{AccountId, ChannelId, EndpointId, WorkspaceId};
+use domain::ids::{AccountId, ChannelId, EndpointId, SourceId, WorkspaceId};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{DisabledBy, Store};
 
-use super::{Account, Channel, Config, Endpoint, Workspace};
+use super::{Account, Channel, Config, Endpoint, Source, Workspace};
 
 /// Why an account is paused that the configuration does not name; it is resumed when it comes back.
 const NOT_CONFIGURED: &str = "not in the configuration";
@@ -73,8 +75,9 @@ impl StepVerb {
 }
 
 impl Plan {
+    /// Channels that go: what waits for them fails, so somebody has to agree.
     pub fn removals(&self) -> usize {
-        self.steps.iter().filter(|step| step.verb == StepVerb::Remove).count()
+        self.steps.iter().filter(|step| step.verb == StepVerb::Remove && step.what == "channel").count()
     }
 }
 
@@ -131,6 +134,10 @@ enum Act {
     RemoveChannel(ChannelId),
     CreateEndpoint(Endpoint),
     EnableEndpoint(EndpointId, bool),
+    CreateSource(Source),
+    ChangeSource(SourceId, Source),
+    EnableSource(SourceId, bool),
+    RemoveSource(SourceId),
 }
 
 /// A channel that is there, or one that an earlier step makes.
@@ -148,6 +155,7 @@ struct Rows {
     accounts: Vec<store::Account>,
     channels: Vec<store::Channel>,
     endpoints: Vec<store::Endpoint>,
+    sources: Vec<store::Source>,
 }
 
 async fn known_workspace(store: &Store, name: &str) -> anyhow::Result<Rows> {
@@ -161,6 +169,7 @@ async fn known_workspace(store: &Store, name: &str) -> anyhow::Result<Rows> {
         accounts: store.accounts(id).await?,
         channels: store.channels(id).await?,
         endpoints: store.endpoints(id).await?,
+        sources: store.sources(id).await?,
     })
 }
 
@@ -172,6 +181,7 @@ async fn acts(store: &Store, workspace: &Workspace, rows: Rows, absent: Absent) 
     accounts(store, workspace, &rows, &mut list).await?;
     channels(workspace, &rows, absent, &mut list);
     endpoints(store, workspace, &rows, &mut list).await?;
+    sources::acts(workspace, &rows, absent, &mut list);
     Ok(list.acts)
 }
 
@@ -417,6 +427,12 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         Act::RemoveChannel(channel) => store.remove_channel(id, channel).await?,
         Act::CreateEndpoint(endpoint) => create_endpoint(store, id, endpoint).await?,
         Act::EnableEndpoint(endpoint, enabled) => store.enable_endpoint(id, endpoint, enabled).await?,
+        Act::CreateSource(source) => sources::create(store, id, &rows, source).await?,
+        Act::ChangeSource(row, source) => {
+            store.change_source(id, row, sources::new_source(&rows, source)?).await?;
+        }
+        Act::EnableSource(row, enabled) => store.enable_source(id, row, enabled).await?,
+        Act::RemoveSource(row) => store.remove_source(id, row).await?,
     }
     Ok(())
 }
@@ -489,7 +505,7 @@ fn differences(old: &Value, new: &Value) -> String {
             ("proxy" | "template", ..) => words.push(format!("{key} changed")),
             ("settings", old @ Value::Object(_), new @ Value::Object(_)) => words.push(differences(old, new)),
             ("dedup_ttl" | "max_age", old, new) => {
-                words.push(format!("{key} {} → {}", shown_span(old), shown_span(new)))
+                words.push(format!("{key} {} → {}", shown_span(old), shown_span(new)));
             }
             (_, old, new) => words.push(format!("{key} {} → {}", shown(old), shown(new))),
         }

@@ -49,6 +49,8 @@ fn the_example_loads_and_means_what_it_says() {
     assert_eq!(lost.settings.time_zone.as_deref(), Some("Europe/Moscow"));
     let sources: Vec<&str> = pets.sources.iter().map(|source| source.name.as_str()).collect();
     assert_eq!(sources, ["city/lostpets_example", "city/-7654321", "shelter"]);
+    let read = crate::ingest::SourceSettings::of(&pets.sources[0].settings).unwrap();
+    assert_eq!((read.city.as_deref(), read.utc_offset_minutes), (Some("Пермь"), 300));
     let news = &config.workspaces[1].channels[0].settings;
     assert_eq!((news.dedup, news.route.as_deref()), (store::DedupMode::Content, Some("{}")));
 }
@@ -88,7 +90,7 @@ fn mistakes_are_told_with_file_line_and_fix() {
         "rupor.toml:8: unknown key `silnet`; known are `account`, `target`, `preset`, `chat_kind`, `rate`, \
          `max_parallel`, `ambiguity`, `dedup`, `dedup_ttl`, `max_age`, `template`, `parse_mode`, `body_max`, `overflow`, \
          `max_media`, `route`, `quiet_hours`, `time_zone`, `silent`, `preview`, `topic`, `pin`, `from_group`, \
-         `attach_media`, `protect`, `on_edit`, `on_close`, `timeout`, `upload_timeout`, `enabled`, `paused`",
+         `attach_media`, `protect`, `on_close`, `on_edit`, `timeout`, `upload_timeout`, `enabled`, `paused`",
     );
     refused(
         &file("dedup_ttl = \"3 days\""),
@@ -201,7 +203,6 @@ fn the_quick_start_knows_all_three_platforms_and_the_walls() {
         ("MAX_RATE_PER_SEC", "9"),
         ("DEDUP_ENABLED", "false"),
         ("DEDUP_STRICT_NO_PHONE", "true"),
-        ("RUPOR_POLL_INTERVAL", "2s"),
     ]))
     .unwrap();
     let workspace = &config.workspaces[0];
@@ -213,7 +214,7 @@ fn the_quick_start_knows_all_three_platforms_and_the_walls() {
     assert_eq!(workspace.channels[1].settings.rate, Some(2.0), "MAX allows two a second");
     let sources: Vec<&str> = workspace.sources.iter().map(|source| source.address.as_str()).collect();
     assert_eq!(sources, ["-1", "lostpets"]);
-    assert_eq!(workspace.sources[0].settings, json!({"interval_ms": 2_000, "strict_no_phone": true}));
+    assert_eq!(workspace.sources[0].settings["strict_no_phone"], true);
 }
 
 #[test]
@@ -264,6 +265,9 @@ async fn applying_twice_says_nothing_to_do() {
         create  channel   default/max: -71234567890123 on max
         create  channel   default/wall: -1234567 on community
         create  endpoint  default/site: push
+        create  source    default/city/lostpets_example: vk lostpets_example
+        create  source    default/city/-7654321: vk -7654321
+        create  source    default/shelter: feed https://shelter.example/feed.xml
         create  workspace shop/shop
         create  account   shop/bot: telegram
         create  channel   shop/news: @shop_example on bot
@@ -336,4 +340,34 @@ async fn what_an_operator_paused_or_shut_stays_so_unless_the_file_says_otherwise
     assert_eq!(plan(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap().steps, []);
     let enabled = apply(&store, &parse(&file("enabled = true")).unwrap(), Absent::Remove).await.unwrap();
     assert_eq!(enabled.to_string(), "enable  channel   default/lost\n");
+}
+
+#[tokio::test]
+async fn sources_are_made_changed_and_removed() {
+    let store = empty_store().await;
+    let with = |more: &str| {
+        let reader = "[accounts.vk]\nplatform = \"vk\"\ntoken = \"env:VK\"\n";
+        let source = format!("[sources.w]\nkind = \"vk\"\naccount = \"vk\"\n{more}\n");
+        parse(&(file("") + reader + &source)).unwrap()
+    };
+    apply(&store, &with("groups = [-1, \"lostpets\"]"), Absent::Remove).await.unwrap();
+    let changed = with("groups = [-1]\ninterval = \"30s\"\nenabled = false");
+    let kept = plan(&store, &changed, Absent::Disable).await.unwrap();
+    assert!(
+        kept.to_string().contains("disable source    default/w/lostpets: not in the configuration"),
+        "{kept}"
+    );
+    let done = apply(&store, &changed, Absent::Remove).await.unwrap();
+    expect_test::expect![[r#"
+        remove  source    default/w/lostpets: not in the configuration
+        change  source    default/w/-1: poll_seconds none → 30
+        disable source    default/w/-1
+    "#]]
+    .assert_eq(&done.to_string());
+    assert_eq!(done.removals(), 0, "nobody is asked about a source: nothing waits for it");
+    assert_eq!(plan(&store, &changed, Absent::Remove).await.unwrap().steps, []);
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let sources = store.sources(ws).await.unwrap();
+    assert_eq!((sources.len(), sources[0].enabled, sources[0].address.as_str()), (1, false, "-1"));
+    assert!(sources[0].account_id.is_some());
 }

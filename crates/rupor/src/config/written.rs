@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::{quiet, span};
+use crate::ingest::Preset;
 
 /// Names of things keep the place where they were written.
 pub type Named<T> = BTreeMap<Spanned<String>, T>;
@@ -20,7 +21,7 @@ pub type Named<T> = BTreeMap<Spanned<String>, T>;
 pub struct File {
     /// The name of the workspace that the tables at the top level belong to.
     pub workspace: Option<Spanned<String>>,
-    pub preset: Option<PresetName>,
+    pub preset: Option<Preset>,
     pub time_zone: Option<TimeZone>,
     pub accounts: Named<Account>,
     pub channels: Named<Channel>,
@@ -33,7 +34,7 @@ pub struct File {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workspace {
-    pub preset: Option<PresetName>,
+    pub preset: Option<Preset>,
     pub time_zone: Option<TimeZone>,
     pub accounts: Named<Account>,
     pub channels: Named<Channel>,
@@ -64,7 +65,7 @@ pub struct Account {
 pub struct Channel {
     pub account: Spanned<String>,
     pub target: Target,
-    pub preset: Option<PresetName>,
+    pub preset: Option<Preset>,
     pub chat_kind: Option<store::ChatKind>,
     pub rate: Option<Rate>,
     pub max_parallel: Option<Count>,
@@ -87,8 +88,8 @@ pub struct Channel {
     pub from_group: Option<bool>,
     pub attach_media: Option<bool>,
     pub protect: Option<bool>,
-    pub on_edit: Option<OnEdit>,
     pub on_close: Option<OnClose>,
+    pub on_edit: Option<OnEdit>,
     pub timeout: Option<Time>,
     pub upload_timeout: Option<Time>,
     pub enabled: Option<bool>,
@@ -105,9 +106,11 @@ pub struct Source {
     pub groups: Option<Vec<Target>>,
     /// Feeds: the address.
     pub url: Option<Spanned<String>>,
-    pub interval: Option<Time>,
-    pub horizon: Option<Time>,
+    pub preset: Option<Preset>,
+    pub interval: Option<WholeSeconds>,
+    pub horizon: Option<WholeHours>,
     pub home_city: Option<String>,
+    pub utc_offset_minutes: Option<UtcOffset>,
     pub strict_no_phone: Option<bool>,
     pub enabled: Option<bool>,
 }
@@ -199,6 +202,21 @@ checked! {
         Some(span) if span.0 > 0 => Ok(span),
         _ => Err(format!("{text:?} is not a time; write {}", span::FORM)),
     };
+    /// At least a second.
+    WholeSeconds(i64) from String = |text| match span::parse(&text) {
+        Some(span) if span.0 >= 1_000_000 => Ok(span.0 / 1_000_000),
+        _ => Err(format!("{text:?} is not a time of a second or more; write such as 30s or 5m")),
+    };
+    /// At least an hour.
+    WholeHours(i64) from String = |text| match span::parse(&text) {
+        Some(span) if span.0 >= 3_600_000_000 => Ok(span.0 / 3_600_000_000),
+        _ => Err(format!("{text:?} is not a time of an hour or more; write such as 24h or 7d")),
+    };
+    /// Minutes east of Greenwich.
+    UtcOffset(i32) from i64 = |minutes| match i32::try_from(minutes) {
+        Ok(minutes) if minutes.abs() <= 14 * 60 => Ok(minutes),
+        _ => Err(format!("{minutes} is no offset; write minutes east of Greenwich, such as 180 for Moscow")),
+    };
     /// A rate a second.
     Rate(f64) from Number = |Number(rate)| {
         if rate.is_finite() && rate > 0.0 {
@@ -260,14 +278,6 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// What a channel does unless it says otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PresetName {
-    Pets,
-    Mirror,
-}
-
 /// A closed list of words of the file, that become text in a row.
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($arm:ident = $text:literal),+ })+) => {$(
@@ -284,16 +294,16 @@ macro_rules! words {
 }
 
 words! {
-    /// What a change at the source does to published copies.
-    OnEdit { Edit = "edit", None = "none" }
-    /// What the end of a story does to published copies.
-    OnClose { Edit = "edit", Reply = "reply", None = "none" }
     /// Whose token it is; only VK cares.
     AccountKind { Bot = "bot", User = "user", Community = "community", Service = "service" }
+    /// What the end of a story does to published copies.
+    OnClose { Edit = "edit", Reply = "reply", Nothing = "none" }
+    /// What an edited source does to published copies.
+    OnEdit { Edit = "edit", Nothing = "none" }
     /// Telegram sells a faster one.
     Tier { Standard = "standard", Paid = "paid" }
     /// Where posts are pulled from.
-    SourceKind { Vk = "vk", Rss = "rss" }
+    SourceKind { Vk = "vk", Feed = "feed" }
     /// Who knocks: programs that push, or a platform's webhook.
     EndpointKind { Push = "push", Telegram = "telegram", Vk = "vk", Max = "max" }
 }

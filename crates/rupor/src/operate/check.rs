@@ -7,6 +7,7 @@ use domain::ids::WorkspaceId;
 use domain::outcome::Failure;
 use platforms::part::ChannelSettings;
 use platforms::platform::{ChannelProbe, Network, Probe};
+use platforms::vk::read::{Wall, wall_page};
 use serde::Serialize;
 use store::{Account, Channel, Clock, Store};
 
@@ -16,6 +17,8 @@ use crate::config::{self, Config, Secret};
 
 /// How far the clocks of machine and database may be apart; leases and slots are counted in seconds.
 const CLOCK_MILLIS_MAX: i64 = 2_000;
+
+const WALL_DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -42,6 +45,8 @@ pub struct Subject {
     pub account: Account,
     pub token: Secret,
     pub channels: Vec<Channel>,
+    /// Walls that it reads: their names and addresses.
+    pub walls: Vec<(String, String)>,
 }
 
 /// The subjects of a configuration that need not be applied yet.
@@ -50,10 +55,13 @@ pub fn subjects_of_config(config: &Config) -> Vec<Subject> {
     for workspace in &config.workspaces {
         for account in &workspace.accounts {
             let on_it = workspace.channels.iter().filter(|channel| channel.account == account.name);
+            let read =
+                workspace.sources.iter().filter(|source| source.account.as_ref() == Some(&account.name));
             subjects.push(Subject {
                 account: account.as_row(),
                 token: account.token.clone(),
                 channels: on_it.map(|channel| channel.as_row(account)).collect(),
+                walls: read.map(|source| (source.name.clone(), source.address.clone())).collect(),
             });
         }
     }
@@ -63,12 +71,15 @@ pub fn subjects_of_config(config: &Config) -> Vec<Subject> {
 /// The subjects of a workspace as the rows are.
 pub async fn subjects_of_store(store: &Store, ws: WorkspaceId) -> anyhow::Result<Vec<Subject>> {
     let channels = store.channels(ws).await?;
+    let sources = store.sources(ws).await?;
     let mut subjects = Vec::new();
     for account in store.accounts(ws).await? {
         let token = store.account_token(ws, account.account_id).await?;
         let on_it = channels.iter().filter(|channel| channel.account_id == account.account_id);
         let channels = on_it.cloned().collect();
-        subjects.push(Subject { account, token: Secret::from(token), channels });
+        let read = sources.iter().filter(|source| source.account_id == Some(account.account_id));
+        let walls = read.map(|source| (source.name.clone(), source.address.clone())).collect();
+        subjects.push(Subject { account, token: Secret::from(token), channels, walls });
     }
     Ok(subjects)
 }
@@ -126,7 +137,35 @@ pub async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> 
             Ok(settings) => look_at_channel(network, &account, platform, channel, &settings).await,
         });
     }
+    for (name, address) in subject.walls.iter().filter(|_| row.platform == "vk") {
+        findings.push(look_at_wall(network, &account, name, address).await);
+    }
     findings
+}
+
+/// One post of a wall is enough to know that it can be read.
+async fn look_at_wall(
+    network: &Network,
+    account: &platforms::platform::Account,
+    name: &str,
+    address: &str,
+) -> Finding {
+    let wall = match address.parse::<i64>() {
+        Ok(owner_id) => Wall::Owner(owner_id),
+        Err(_) => Wall::Name(address.to_owned()),
+    };
+    let what = format!("source {name}");
+    match wall_page(network, account, &wall, 0, 1, WALL_DEADLINE).await {
+        Ok(page) => Finding::good(what, format!("wall {address} can be read, {} posts", page.total)),
+        Err(failure) => {
+            let fix = "check the id or name; a closed wall needs the token of a member";
+            Finding::bad(
+                what,
+                format!("wall {address} cannot be read: {} ({})", failure.message, failure.code),
+                fix,
+            )
+        }
+    }
 }
 
 /// One channel and the account it is on.
@@ -137,6 +176,7 @@ pub async fn channel(store: &Store, ws: WorkspaceId, channel: &Channel) -> anyho
         bail!("channel {}: its account is gone", channel.name);
     };
     about.channels = vec![channel.clone()];
+    about.walls = Vec::new();
     let bases = ApiBases::from_env(config::process_variables);
     Ok(subject(&Network::default(), &bases, &about).await)
 }

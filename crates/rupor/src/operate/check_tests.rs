@@ -122,3 +122,17 @@ async fn the_database_and_its_clock_are_looked_at() {
     );
     assert_eq!(verdict(&findings).unwrap_err().to_string(), "2 checks failed of 3");
 }
+
+#[tokio::test]
+async fn walls_are_read() {
+    let sandbox = sandbox().await;
+    sandbox.put_on_wall(-77, json!([{"text": "Пропал кот"}])).unwrap();
+    let file = "[accounts.b]\nplatform = \"vk\"\ntoken = \"env:VK\"\n\
+                [sources.w]\nkind = \"vk\"\naccount = \"b\"\ngroups = [-77, \"nobody_has_this_name\"]\n";
+    let said = check(&sandbox, file, &[("VK", "vk-token")]).await;
+    assert!(said.contains("ok   source w/-77: wall -77 can be read, 1 posts"), "{said}");
+    assert!(
+        said.contains("FAIL source w/nobody_has_this_name: wall nobody_has_this_name cannot be read"),
+        "{said}"
+    );
+}

@@ -175,7 +175,8 @@ fn sending(facts: &Facts, delivery: &Delivery) -> Explanation {
             how_long(lease - facts.now)
         )
     } else {
-        "its claim has ended without an answer; the next look for such rows takes it up again, within seconds while `rupor run` runs".to_owned()
+        "its claim has ended without an answer; while `rupor run` runs it is taken up again within seconds"
+            .to_owned()
     };
     Explanation {
         headline: format!(
@@ -193,55 +194,60 @@ fn sending(facts: &Facts, delivery: &Delivery) -> Explanation {
 /// It ended without being sent.
 fn failed(facts: &Facts, delivery: &Delivery) -> Explanation {
     let id = delivery.delivery_id;
-    let (code, message) = error_of(delivery);
-    let found = cause(&code, &message);
-    let channel = delivery.channel_id.and_then(|id| facts.channel(id));
-    let again = format!("$ {}", command(facts, &format!("rupor delivery requeue {id}")));
-    let (why, remedy) = match delivery.reason.as_deref() {
-        Some("cancelled") => ("somebody cancelled it, or its case was closed".to_owned(), None),
-        Some("expired") => ("it waited longer than the channel's max_age allows".to_owned(), None),
-        Some("channel_removed") => {
-            return Explanation {
-                headline: format!("delivery {id} was not sent: its channel was removed"),
-                cause: "the channel was taken out of the configuration while this waited".to_owned(),
-                since: delivery.ended_at,
-                next: "nothing: it cannot be queued again".to_owned(),
-                help: vec!["post the message to another channel".to_owned()],
-                now: facts.now,
-            };
-        }
-        Some("poison") => (
-            "three times the process died or lost its claim before it could send this; the post may be what kills it".to_owned(),
-            Some("look into the log of the node around these times".to_owned()),
-        ),
-        Some("outcome_unknown") => (
-            format!("{}; nobody knows whether readers see it", found.sentence),
-            Some("look into the channel: if it is not there, queue it again".to_owned()),
-        ),
-        Some("attempts_exhausted") => (format!("{}; {} attempts were made", found.sentence, delivery.counters.charged), Some(found.remedy.clone())),
-        Some("flood_cap") => (format!("{}; it was put off {} times", found.sentence, delivery.counters.flood_waits), Some(found.remedy.clone())),
-        _ => (found.sentence.clone(), Some(found.remedy.clone())),
+    let headline = match (delivery.status, delivery.reason.as_deref()) {
+        (_, Some("channel_removed")) => format!("delivery {id} was not sent: its channel was removed"),
+        (Status::Dead, _) => format!("delivery {id} is dead: it was given up"),
+        _ => format!("delivery {id} failed for good"),
     };
+    let (cause, remedy) = why_failed(delivery);
+    let mut help: Vec<String> = [remedy].into_iter().filter(|remedy| !remedy.is_empty()).collect();
     let is_channels = delivery.last_error.as_ref().is_some_and(|error| error["scope"] == "channel");
-    let mut help: Vec<String> = remedy.into_iter().filter(|remedy| !remedy.is_empty()).collect();
-    let next = match channel.filter(|_| is_channels) {
-        Some(channel) => {
-            help.push(format!(
-                "$ {}",
-                command(facts, &format!("rupor channel resume {} --with-failed", quoted(&channel.name)))
-            ));
+    let channel = delivery.channel_id.and_then(|id| facts.channel(id));
+    let next = match channel {
+        Some(channel) if is_channels => {
+            let resume = format!("rupor channel resume {} --with-failed", quoted(&channel.name));
+            help.push(format!("$ {}", command(facts, &resume)));
             format!("this one stays failed; {}", channel_next(facts, channel))
         }
-        None => {
-            help.push(again);
+        None if delivery.channel_id.is_some() => "nothing: it cannot be queued again".to_owned(),
+        _ => {
+            help.push(format!("$ {}", command(facts, &format!("rupor delivery requeue {id}"))));
             "nothing: it stays as it is until somebody queues it again".to_owned()
         }
     };
-    let headline = match delivery.status {
-        Status::Dead => format!("delivery {id} is dead: it was given up"),
-        _ => format!("delivery {id} failed for good"),
-    };
-    Explanation { headline, cause: why, since: delivery.ended_at, next, help, now: facts.now }
+    Explanation { headline, cause, since: delivery.ended_at, next, help, now: facts.now }
+}
+
+/// Why it ended, and what helps before any command.
+fn why_failed(delivery: &Delivery) -> (String, String) {
+    let (code, message) = error_of(delivery);
+    let found = cause(&code, &message);
+    let own = |why: &str, remedy: &str| (why.to_owned(), remedy.to_owned());
+    match delivery.reason.as_deref() {
+        Some("cancelled") => own("somebody cancelled it, or its case was closed", ""),
+        Some("expired") => own("it waited longer than the channel's max_age allows", ""),
+        Some("channel_removed") => own(
+            "the channel was taken out of the configuration while this waited",
+            "post the message to another channel",
+        ),
+        Some("poison") => own(
+            "the process died or lost its claim three times before it could send this; the post may be what kills it",
+            "look into the log of the node around these times",
+        ),
+        Some("outcome_unknown") => (
+            format!("{}; nobody knows whether readers see it", found.sentence),
+            "look into the channel: if it is not there, queue it again".to_owned(),
+        ),
+        Some("attempts_exhausted") => {
+            let attempts = delivery.counters.charged;
+            (format!("{}; {attempts} attempts were made", found.sentence), found.remedy)
+        }
+        Some("flood_cap") => {
+            let waits = delivery.counters.flood_waits;
+            (format!("{}; it was put off {waits} times", found.sentence), found.remedy)
+        }
+        _ => (found.sentence, found.remedy),
+    }
 }
 
 /// What stops everything: no node, a kill switch.
@@ -292,7 +298,9 @@ fn account_trouble(facts: &Facts, account: &Account) -> Option<Explanation> {
             headline: format!("account {} ({}) is paused", account.name, account.platform),
             cause: found.sentence,
             since: account.paused_at,
-            next: "nothing by itself: what waits is kept and new posts keep queueing until the account is resumed".to_owned(),
+            next:
+                "nothing by itself: what waits is kept, new posts keep queueing, until the account is resumed"
+                    .to_owned(),
             help,
             now: facts.now,
         });

@@ -90,13 +90,13 @@ async fn a_revoked_token_is_explained() {
     check(
         &world.show(id).await,
         expect_test::expect![[r#"
-        delivery 1 waits: account bot (telegram) is paused
-          cause: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
-          since: 2026-11-15 12:00:00 UTC (2 h ago)
-          next:  nothing by itself: what waits is kept and new posts keep queueing until the account is resumed
-          help:  get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
-                 $ rupor account resume bot
-    "#]],
+            delivery 1 waits: account bot (telegram) is paused
+              cause: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
+              since: 2026-11-15 12:00:00 UTC (2 h ago)
+              next:  nothing by itself: what waits is kept, new posts keep queueing, until the account is resumed
+              help:  get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
+                     $ rupor account resume bot
+        "#]],
     );
     expect_test::expect![[r#"
         workspace default · 2026-11-15 14:00:00 UTC · node running
@@ -109,7 +109,7 @@ async fn a_revoked_token_is_explained() {
         account bot (telegram) is paused
           cause: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
           since: 2026-11-15 12:00:00 UTC (2 h ago)
-          next:  nothing by itself: what waits is kept and new posts keep queueing until the account is resumed
+          next:  nothing by itself: what waits is kept, new posts keep queueing, until the account is resumed
           help:  get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
                  $ rupor account resume bot
     "#]].assert_eq(&world.status().await);
