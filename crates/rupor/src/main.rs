@@ -8,9 +8,9 @@ mod config;
 mod dispatch;
 mod epoch;
 mod http;
-#[allow(dead_code, reason = "the loops of `rupor run` take it up")]
+#[allow(dead_code, unused_imports, reason = "the loops of `rupor run` take it up")]
 mod ingest;
-#[allow(dead_code, reason = "the loops of `rupor run` take it up")]
+#[allow(dead_code, unused_imports, reason = "the loops of `rupor run` take it up")]
 mod sources;
 
 fn main() -> ExitCode {
