@@ -125,10 +125,102 @@ async fn check_over_http(name: &str, rows: &[Row]) {
 #[tokio::test]
 async fn every_error_row_means_over_http_what_it_says() {
     let (telegram, vk, max) = (rows::telegram(), rows::vk(), rows::max());
-    assert_eq!((telegram.len(), vk.len(), max.len()), (138, 147, 40));
+    assert_eq!((telegram.len(), vk.len(), max.len()), (138, 147, 43));
     check_over_http("telegram", &telegram).await;
     check_over_http("vk", &vk).await;
     check_over_http("max", &max).await;
+}
+
+/// What a network can do to one request that no answer of a platform shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    NobodyListens,
+    NoSuchName,
+    UnknownIssuer,
+    ClosedUnread,
+    ReadThenReset,
+    ReadThenSilent,
+    BodyCut,
+    BodyStalls,
+}
+
+/// The verdict table of the docs for the line itself: what happens, then what Telegram, VK and MAX must make of it.
+/// The sheets of Telegram and MAX have three rows of this kind: silence after the request, a broken line, an unknown issuer.
+const LINES: [(Line, [&str; 3]); 8] = [
+    (Line::NobodyListens, ["T A refused"; 3]),
+    (Line::NoSuchName, ["T A dns"; 3]),
+    (Line::UnknownIssuer, ["P A unknown_issuer"; 3]),
+    (Line::ClosedUnread, ["T D reset unknown", "T D reset unknown", "T A reset unknown"]),
+    (Line::ReadThenReset, ["T D reset unknown", "T D reset unknown", "T A reset unknown"]),
+    (Line::ReadThenSilent, ["T D timeout unknown", "T D timeout unknown", "T A timeout unknown"]),
+    (Line::BodyCut, ["sent", "T D cut unknown", "sent"]),
+    (Line::BodyStalls, ["sent", "T D cut unknown", "sent"]),
+];
+const N_NETWORK_ROWS_TELEGRAM: usize = 1;
+const N_NETWORK_ROWS_MAX: usize = 2;
+
+/// An address where the line does this, and the server behind it if there is one.
+async fn behind(line: Line) -> (String, Option<RawServer>) {
+    let success = http_with(200, &[("Content-Type", "application/json")], &[b' '; 100]);
+    let half = success[..success.len() - 50].to_vec();
+    let act = match line {
+        Line::NobodyListens => {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            return (format!("http://{}", listener.local_addr().unwrap()), None);
+        }
+        Line::NoSuchName => return ("https://no-such-host.invalid".into(), None),
+        Line::UnknownIssuer => {
+            let server = RawServer::start_tls(vec![Act::json(200, "{}")], "loopback").await;
+            return (format!("https://{}", server.address), Some(server));
+        }
+        Line::ClosedUnread => Act::CloseUnread,
+        Line::ReadThenReset => Act::ReadThenReset,
+        Line::ReadThenSilent => Act::ReadThenHang,
+        Line::BodyCut => Act::Bytes(half),
+        Line::BodyStalls => Act::BytesThenHang(half),
+    };
+    let server = RawServer::start(vec![act]).await;
+    (server.url(""), Some(server))
+}
+
+#[tokio::test]
+async fn whatever_the_line_does_has_the_verdict_of_the_table_and_is_tried_once() {
+    for (line, expected) in LINES {
+        for (platform, expected) in PLATFORMS.iter().zip(expected) {
+            let (base, server) = behind(line).await;
+            let settings = AccountSettings { api_base: Some(base), ..AccountSettings::default() };
+            let account = Account::new(*platform, Token::new(CANARY), settings).unwrap();
+            let deadlines = Deadlines { request: Duration::from_millis(700), upload: DEADLINE };
+            let part = part(*platform, Purpose::Send);
+            let sending =
+                Sending { part: &part, key: "delivery-1/0", earlier: &[], media: &OnePicture, deadlines };
+            let report = platform.send(&Network::default(), &account, sending).await;
+            // A reset may be seen as a closed connection or a broken pipe, depending on who is faster.
+            let seen = short(&verdict_of(&report)).replace("closed", "reset").replace("broken", "reset");
+            assert_eq!(seen.replace("done", "sent"), expected, "{} {line:?}: {report:?}", platform.name());
+            if seen == "done" {
+                assert!(report.ids.is_empty(), "{line:?}: the id is not known: {report:?}");
+            }
+            if let Some(server) = server {
+                assert_eq!(server.n_connections(), 1, "{} {line:?}: sent once", platform.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_row_of_the_error_tables_has_a_case() {
+    let n_rows = |text: &'static str| {
+        let rows = rows::sheet_rows(text);
+        for (row, n_cases) in &rows {
+            assert!(*n_cases > 0, "{row} has no case");
+        }
+        rows.len()
+    };
+    // How many rows the error tables of the platforms have, network rows included.
+    assert_eq!(n_rows(rows::TELEGRAM) + N_NETWORK_ROWS_TELEGRAM, 49);
+    assert_eq!(n_rows(rows::VK), 66);
+    assert_eq!(n_rows(rows::MAX) + N_NETWORK_ROWS_MAX, 27);
 }
 
 #[tokio::test]

@@ -128,6 +128,8 @@ pub struct AccountSettings {
     /// VK: the community of a community key; needed for its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_id: Option<i64>,
+    /// Telegram: pays for each message above 30 a second, up to 1 000.
+    pub paid_broadcast: bool,
 }
 
 impl fmt::Debug for AccountSettings {
@@ -138,6 +140,7 @@ impl fmt::Debug for AccountSettings {
             .field("proxy", &self.proxy.as_ref().map(|_| REDACTED))
             .field("extra_roots", &self.extra_roots)
             .field("group_id", &self.group_id)
+            .field("paid_broadcast", &self.paid_broadcast)
             .finish()
     }
 }
@@ -150,6 +153,7 @@ pub struct Account {
     pub(crate) api_base: Url,
     pub(crate) route: Route,
     pub(crate) group_id: Option<i64>,
+    pub(crate) paid_broadcast: bool,
     redactor: Redactor,
 }
 
@@ -183,7 +187,15 @@ impl Account {
         let mut secrets = route.secrets();
         secrets.push(token.expose().to_owned());
         let redactor = Redactor::new(secrets.iter().map(String::as_str));
-        Ok(Account { token, kind: settings.kind, api_base, route, group_id: settings.group_id, redactor })
+        Ok(Account {
+            token,
+            kind: settings.kind,
+            api_base,
+            route,
+            group_id: settings.group_id,
+            paid_broadcast: settings.paid_broadcast,
+            redactor,
+        })
     }
 
     /// The base without its last slash, for joining by hand: `Url::join` drops the last segment.

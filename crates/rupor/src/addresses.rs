@@ -37,6 +37,9 @@ impl ApiBases {
     }
 }
 
+/// The tier of a Telegram bot that pays for broadcasts above 30 messages a second.
+pub const TIER_PAID: &str = "paid";
+
 /// What the `settings` of an account row may hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -106,6 +109,7 @@ pub fn account(
         proxy: row.settings.proxy.clone(),
         extra_roots: row.settings.extra_roots.iter().flat_map(std::env::split_paths).collect(),
         group_id: extras.group_id,
+        paid_broadcast: row.settings.tier == TIER_PAID,
     };
     platforms::platform::Account::new(platform, Token::new(token.expose_secret()), settings)
         .with_context(|| format!("account {}", row.name))

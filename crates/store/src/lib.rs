@@ -68,6 +68,15 @@ impl Store {
         }
     }
 
+    /// Opens a database to look at it: beside the node that has a SQLite file, where every change is refused.
+    /// PostgreSQL has room for everybody, so there it is the plain way in.
+    pub async fn open_reading(address: &Address, keyring: Keyring) -> Result<Store> {
+        match address {
+            Address::Sqlite(path) => Ok(Store::Sqlite(Sqlite::open_reading(path, keyring).await?)),
+            Address::Postgres(url) => Ok(Store::Postgres(Postgres::open(url, keyring).await?)),
+        }
+    }
+
     /// Brings the schema up to date and returns the versions that were applied.
     pub async fn migrate(address: &Address) -> Result<Vec<i32>> {
         match address {
@@ -488,6 +497,11 @@ impl Store {
 
     pub async fn events(&self, workspace: WorkspaceId, after: i64, limit: usize) -> Result<Vec<Event>> {
         each!(self, db => db.events(workspace, after, limit))
+    }
+
+    /// The last events, the newest first.
+    pub async fn recent_events(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<Event>> {
+        each!(self, db => db.recent_events(workspace, limit))
     }
 
     pub async fn payload(&self, workspace: WorkspaceId, id: MessageId) -> Result<Value> {

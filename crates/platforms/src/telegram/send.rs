@@ -141,6 +141,7 @@ async fn finish(
     target: &Target,
     kinds: &[MediaKind],
 ) -> Report {
+    let call = if account.paid_broadcast && purpose == Purpose::Send { call.paid() } else { call };
     let deadline = match call.payload {
         Payload::Multipart(_) => sending.deadlines.upload,
         _ => sending.deadlines.request,

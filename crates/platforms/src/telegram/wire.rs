@@ -20,6 +20,17 @@ impl Call {
     pub(super) fn json(method: &'static str, fields: Map<String, Value>) -> Call {
         Call { method, payload: Payload::Json(Value::Object(fields)) }
     }
+
+    /// The bot pays for what goes beyond the free limit.
+    pub(super) fn paid(mut self) -> Call {
+        const NAME: &str = "allow_paid_broadcast";
+        match &mut self.payload {
+            Payload::Json(Value::Object(fields)) => drop(fields.insert(NAME.into(), json!(true))),
+            Payload::Multipart(fields) => fields.push((NAME.into(), Field::Text("true".into()))),
+            _ => {}
+        }
+        self
+    }
 }
 
 pub(super) fn text(part: &TextPart) -> Call {

@@ -18,6 +18,24 @@ fn lines(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect())
 }
 
+/// The rows of a platform's error table that have test data: how many cases each has. `## beyond` is none of them.
+pub fn sheet_rows(text: &str) -> Vec<(&str, usize)> {
+    let mut rows: Vec<(&str, usize)> = Vec::new();
+    for line in text.lines() {
+        if let Some(row) = line.strip_prefix("## ") {
+            rows.push((row, 0));
+        } else if let (false, Some((_, n_cases))) = (line.starts_with('#'), rows.last_mut()) {
+            *n_cases += 1;
+        }
+    }
+    rows.retain(|(row, _)| *row != "beyond");
+    rows
+}
+
+pub const TELEGRAM: &str = include_str!("../../tests/data/errors/telegram.tsv");
+pub const VK: &str = include_str!("../../tests/data/errors/vk.tsv");
+pub const MAX: &str = include_str!("../../tests/data/errors/max.tsv");
+
 fn purpose(name: &str) -> Purpose {
     let named = |purpose: &Purpose| format!("{purpose:?}").eq_ignore_ascii_case(name);
     Purpose::ALL.into_iter().find(named).unwrap()
@@ -37,7 +55,7 @@ pub fn telegram() -> Vec<Row> {
         }
         Row { purpose: purpose(name), answer: json_answer(status, &body), expected: expected.into() }
     };
-    lines(include_str!("../../tests/data/errors/telegram.tsv")).map(row).collect()
+    lines(TELEGRAM).map(row).collect()
 }
 
 pub fn vk() -> Vec<Row> {
@@ -51,7 +69,7 @@ pub fn vk() -> Vec<Row> {
         let answer = json_answer(200, &json!({ "error": error }));
         Row { purpose: purpose(name), answer, expected: expected.into() }
     };
-    lines(include_str!("../../tests/data/errors/vk.tsv")).map(row).collect()
+    lines(VK).map(row).collect()
 }
 
 pub fn max() -> Vec<Row> {
@@ -68,7 +86,7 @@ pub fn max() -> Vec<Row> {
         }
         Row { purpose: purpose(name), answer, expected: expected.into() }
     };
-    lines(include_str!("../../tests/data/errors/max.tsv")).map(row).collect()
+    lines(MAX).map(row).collect()
 }
 
 /// A verdict in the short form of the rows.

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+mod cases;
 mod faults;
 mod media;
+mod pages;
 mod talk;
 mod world;

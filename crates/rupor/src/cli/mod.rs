@@ -1,13 +1,22 @@
 //! The command line: one file per command, each with its arguments on top and a `run` below.
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
+mod account;
 mod analyse;
+mod apply;
 mod bench;
+mod channel;
+mod check;
 mod database;
+mod delivery;
+mod desk;
+mod events;
+mod hold;
 mod log;
 mod migrate;
 mod run;
 mod sandbox;
+mod status;
 
 use std::process::ExitCode;
 
@@ -28,6 +37,15 @@ enum Command {
     Sandbox(sandbox::SandboxArgs),
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
+    Apply(apply::Apply),
+    Check(check::Check),
+    Status(status::StatusArgs),
+    Channel(channel::Channel),
+    Account(account::Account),
+    Delivery(delivery::Delivery),
+    Events(events::Events),
+    StopAll(hold::StopAll),
+    Release(hold::Release),
 }
 
 pub fn main() -> ExitCode {
@@ -48,6 +66,15 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Sandbox(args) => sandbox::run(args),
         Command::Migrate(args) => migrate::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Apply(args) => apply::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Channel(args) => channel::run(args),
+        Command::Account(args) => account::run(args),
+        Command::Delivery(args) => delivery::run(args),
+        Command::Events(args) => events::run(args),
+        Command::StopAll(args) => hold::stop(args),
+        Command::Release(args) => hold::release(args),
     }
 }
 

@@ -1,3 +1,198 @@
-//! Configuration as people write it: a file, or a few variables.
+//! Configuration as people write it: `rupor.toml`, or a few variables of the environment.
+//!
+//! Both become one `Config`, a meant value with everything filled in: effective rates, presets, secrets.
+//! `plan` compares it with the rows and makes them equal; nothing else of the product reads a file or a variable
+//! for what is configured. Read `written` (the file as it stands), `meaning` (what it means), `environment`, `plan`.
 
+pub mod environment;
+mod meaning;
+pub mod plan;
+pub mod quiet;
 pub mod span;
+mod written;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Where variables come from; tests hand in their own.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The variables of this process.
+pub fn process_variables(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Everything that should be rows, by workspace. Workspaces that are not named here are left alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    pub workspaces: Vec<Workspace>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Workspace {
+    pub name: String,
+    pub accounts: Vec<Account>,
+    pub channels: Vec<Channel>,
+    pub sources: Vec<Source>,
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    pub name: String,
+    pub platform: String,
+    pub token: Secret,
+    pub settings: store::AccountSettings,
+    /// `None`: as an operator left it.
+    pub paused: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Channel {
+    pub name: String,
+    pub account: String,
+    pub target: String,
+    pub settings: store::ChannelSettings,
+    /// `None`: as an operator left it.
+    pub enabled: Option<bool>,
+    pub paused: Option<bool>,
+}
+
+/// A source as `pull_sources` keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    pub name: String,
+    /// `vk` or `rss`.
+    pub kind: String,
+    /// VK: the id or screen name of a wall. Feeds: their address.
+    pub address: String,
+    pub account: Option<String>,
+    pub enabled: bool,
+    /// `SourceSettings` as JSON.
+    pub settings: Value,
+}
+
+/// What the `settings` of a source row may hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SourceSettings {
+    /// Milliseconds between two polls of a busy source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_ms: Option<i64>,
+    /// Posts older than this are kept but not published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub horizon_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home_city: Option<String>,
+    /// A post without phones needs animal and place to have a fingerprint.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict_no_phone: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub name: String,
+    pub kind: String,
+    pub secret: Secret,
+    pub enabled: bool,
+    pub settings: Value,
+}
+
+/// A token on its way into the store. It crosses nothing but the private socket of the running node,
+/// and prints nothing.
+#[derive(Clone)]
+pub struct Secret(SecretString);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(SecretString::from(text.into()))
+    }
+
+    pub fn reveal(&self) -> &SecretString {
+        &self.0
+    }
+}
+
+impl From<SecretString> for Secret {
+    fn from(secret: SecretString) -> Secret {
+        Secret(secret)
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret([secret])")
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Secret) -> bool {
+        platforms::secret::same_secret(self.0.expose_secret().as_bytes(), other.0.expose_secret().as_bytes())
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0.expose_secret())
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        String::deserialize(from).map(Secret::new)
+    }
+}
+
+/// Whether the built-in limits of the platforms count (`RUPOR_PLATFORM_LIMITS`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlatformLimits {
+    On,
+    /// For rehearsals.
+    Off,
+}
+
+/// Everything that is wrong with a configuration, each with its place and its fix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    pub problems: Vec<Problem>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// `rupor.toml:12`, or the name of a variable.
+    pub place: String,
+    pub text: String,
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (n, problem) in self.problems.iter().enumerate() {
+            let separator = if n == 0 { "" } else { "\n" };
+            write!(f, "{separator}{}: {}", problem.place, problem.text)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Reads a file and what it refers to.
+pub fn from_file(path: &Path, variables: Variables<'_>) -> Result<Config, ConfigError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = format!("cannot be read: {error}; give the path of a configuration file");
+        ConfigError { problems: vec![Problem { place: shown.clone(), text }] }
+    })?;
+    meaning::parse(&text, &shown, path.parent().unwrap_or(Path::new("")), variables)
+}
+
+/// The quick start: workspace `default` with the preset pets, from variables alone.
+pub fn from_env(variables: Variables<'_>) -> Result<Config, ConfigError> {
+    environment::config(variables)
+}

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::ordered::Ordered;
 use crate::reply::Response;
 
 /// A refused call.
@@ -48,7 +49,7 @@ impl ApiError {
         if !self.parameters.is_null() {
             body["parameters"] = self.parameters.clone();
         }
-        let response = Response::json(self.code, &body);
+        let response = Response::json(self.code, &Ordered(&body));
         match &self.parameters["retry_after"] {
             Value::Null => response,
             Value::String(text) => response.with_header("retry-after", text.clone()),

@@ -23,6 +23,7 @@ mod keyboard;
 mod markdown;
 mod messages;
 mod methods;
+mod ordered;
 mod people;
 mod send;
 mod webhook;
@@ -43,6 +44,7 @@ use args::Args;
 use bots::Bot;
 use errors::ApiError;
 use methods::{Done, Visitor};
+use ordered::Ordered;
 
 /// The platform.
 #[derive(Debug)]
@@ -286,7 +288,7 @@ fn answered(done: Done) -> Reply {
     if let Some(description) = done.description {
         body["description"] = description.into();
     }
-    Reply { response: Response::json(200, &body), effect: done.effect }
+    Reply { response: Response::json(200, &Ordered(&body)), effect: done.effect }
 }
 
 fn refused(error: &ApiError) -> Reply {

@@ -13,6 +13,7 @@ use super::args::Args;
 use super::bots::{Bot, Webhook};
 use super::errors::ApiError;
 use super::methods::{self, Done, Visitor};
+use super::ordered::Ordered;
 use crate::core::SharedCore;
 use crate::faults::Kind;
 use crate::platform::{Name, Target};
@@ -171,7 +172,8 @@ impl Post {
 
     /// Tries until it is taken: after a second, two, four … up to a minute, or when the bot's server says.
     async fn deliver(self: Arc<Self>, chat: String, pending: Pending) -> (String, u64) {
-        let body = Bytes::from(pending.update.to_string());
+        // Our own values always serialise.
+        let body = Bytes::from(serde_json::to_vec(&Ordered(&pending.update)).unwrap_or_default());
         let mut pause_s = 1;
         while let Some(webhook) = self.current() {
             let wait_s = match self.attempt(&webhook, &body).await {

@@ -120,7 +120,7 @@ fn object(core: &SharedCore, state: &State, name: &Name<'_>, place: Place) -> Op
         }
         "video" => {
             let video = state.files.videos.get(&key)?;
-            Some(json!({ "type": "video", "video": video.object() }))
+            Some(json!({ "type": "video", "video": video.object(core) }))
         }
         "wall" if place == Place::Message => {
             let post = state.walls.get(&name.owner_id)?.posts.get(&name.id)?;
@@ -179,8 +179,8 @@ impl Doc {
 }
 
 impl Video {
-    pub fn object(&self) -> Value {
-        json!({
+    pub fn object(&self, core: &SharedCore) -> Value {
+        let mut object = json!({
             "id": self.id,
             "owner_id": self.owner_id,
             "title": self.title,
@@ -194,7 +194,12 @@ impl Video {
             "views": 0,
             "comments": 0,
             "can_add": 1,
-        })
+        });
+        // Readers get a player, never the file itself; without bytes there is nothing to play.
+        if let Some(sha256) = &self.sha256 {
+            object["player"] = format!("{}/vk/cdn/doc/{sha256}/{}.mp4", core.origin, self.id).into();
+        }
+        object
     }
 }
 
@@ -216,7 +221,7 @@ fn shown_one(core: &SharedCore, attachment: &Value) -> Option<Media> {
         "doc" => (if object["ext"] == "gif" { "animation" } else { "document" }, Some(&object["url"])),
         "graffiti" => ("photo", Some(&object["url"])),
         "audio_message" => ("voice", Some(&object["link_mp3"])),
-        "video" => ("video", None),
+        "video" => ("video", Some(&object["player"])),
         "audio" => ("audio", None),
         "sticker" => ("sticker", None),
         _ => return None,

@@ -467,7 +467,7 @@ pub fn videos(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let found = ctx.args.list("videos").into_iter().filter_map(|name| {
         let full = format!("video{name}");
         let name = attachments::parse(&full)?;
-        Some(ctx.state.files.videos.get(&(name.owner_id, name.id))?.object())
+        Some(ctx.state.files.videos.get(&(name.owner_id, name.id))?.object(ctx.core))
     });
     let items: Vec<Value> = found.collect();
     Ok(Done::new(json!({ "count": items.len(), "items": items })))

@@ -315,6 +315,16 @@ async fn duplicate_update_comes_twice_under_one_number() {
 }
 
 #[tokio::test]
+async fn a_polled_update_begins_with_its_number() {
+    let sandbox = any_token().await;
+    sandbox
+        .inject(Name::Telegram, &json!({"account": "1:token", "chat": 5, "text": "привет"}))
+        .expect("queued");
+    let answer = call(&sandbox, "GET", "/telegram/bot1:token/getUpdates", &Value::Null).await;
+    assert!(answer.body.starts_with(b"{\"ok\":true,\"result\":[{\"update_id\":"), "{:?}", answer.body);
+}
+
+#[tokio::test]
 async fn wrong_secret_is_sent_once_and_then_the_right_one() {
     let sandbox = any_token().await;
     let bot = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("binds");
@@ -331,6 +341,7 @@ async fn wrong_secret_is_sent_once_and_then_the_right_one() {
     assert!(second.head.contains("x-telegram-bot-api-secret-token: s3cret\r\n"), "{}", second.head);
     assert_eq!(second.json(), first.json());
     assert_eq!(second.json()["message"]["text"], "привет");
+    assert!(second.body.starts_with(b"{\"update_id\":"), "clients take the first field for the number");
 }
 
 #[tokio::test]

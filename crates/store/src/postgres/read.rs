@@ -36,12 +36,24 @@ const SELECT_EVENTS: &str = concat!(
     rows::event_columns!(),
     " FROM events WHERE workspace_id = $1 AND event_id > $2 ORDER BY event_id LIMIT $3"
 );
+const SELECT_RECENT_EVENTS: &str = concat!(
+    "SELECT ",
+    rows::event_columns!(),
+    " FROM events WHERE workspace_id = $1 ORDER BY event_id DESC LIMIT $2"
+);
 const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = $1 AND message_id = $2";
 const SELECT_LANES: &str =
     concat!("SELECT ", rows::lane_columns!(), " FROM lane_heads WHERE workspace_id = $1 ORDER BY lane_id");
 
-pub(super) const STATEMENTS: &[&str] =
-    &[SELECT_DELIVERY, SELECT_DELIVERIES, SELECT_ATTEMPTS, SELECT_EVENTS, SELECT_PAYLOAD, SELECT_LANES];
+pub(super) const STATEMENTS: &[&str] = &[
+    SELECT_DELIVERY,
+    SELECT_DELIVERIES,
+    SELECT_ATTEMPTS,
+    SELECT_EVENTS,
+    SELECT_RECENT_EVENTS,
+    SELECT_PAYLOAD,
+    SELECT_LANES,
+];
 
 impl Postgres {
     pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
@@ -84,6 +96,13 @@ impl Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows =
             self.all(As::App(workspace), Again::Safe, SELECT_EVENTS, &[&workspace.0, &after, &limit]).await?;
+        Ok(rows.iter().map(rows::event).collect())
+    }
+
+    pub async fn recent_events(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<Event>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[&workspace.0, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_RECENT_EVENTS, params).await?;
         Ok(rows.iter().map(rows::event).collect())
     }
 

@@ -45,7 +45,8 @@ const READERS_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct Sqlite {
-    writer: Writer,
+    /// Absent when the file was opened for reading beside the process that has it.
+    writer: Option<Writer>,
     readers: Arc<Readers>,
     path: SqlitePath,
     keyring: Arc<Keyring>,
@@ -59,6 +60,12 @@ struct Readers {
     permits: tokio::sync::Semaphore,
 }
 
+impl Readers {
+    fn new() -> Readers {
+        Readers { idle: Mutex::default(), permits: tokio::sync::Semaphore::new(READERS_MAX) }
+    }
+}
+
 impl Sqlite {
     /// Opens the file for this process alone.
     pub async fn open(path: &SqlitePath, keyring: Keyring, clock: Clock) -> Result<Sqlite> {
@@ -70,14 +77,33 @@ impl Sqlite {
         migrate::require_current(&connection, path)?;
         fit_key(&connection, path, &keyring)?;
         Ok(Sqlite {
-            writer: Writer::start(connection, path.clone(), guard)?,
-            readers: Arc::new(Readers {
-                idle: Mutex::default(),
-                permits: tokio::sync::Semaphore::new(READERS_MAX),
-            }),
+            writer: Some(Writer::start(connection, path.clone(), guard)?),
+            readers: Arc::new(Readers::new()),
             path: path.clone(),
             keyring: Arc::new(keyring),
             clock,
+            bell: Bell::new(),
+        })
+    }
+
+    /// Opens the file for reading only, beside whoever has it: no lock is taken and nothing can be changed.
+    pub async fn open_reading(path: &SqlitePath, keyring: Keyring) -> Result<Sqlite> {
+        let connection = connect::connect_reader(path)?.ok_or_else(|| StoreError::BadAddress {
+            address: path.to_string(),
+            problem: "a database in memory belongs to the process that opened it".into(),
+        })?;
+        migrate::require_current(&connection, path)?;
+        if let Some(check) = key_check(&connection, path)? {
+            keyring.verify(Some(&check))?;
+        }
+        let readers = Readers::new();
+        readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        Ok(Sqlite {
+            writer: None,
+            readers: Arc::new(readers),
+            path: path.clone(),
+            keyring: Arc::new(keyring),
+            clock: Clock::system(),
             bell: Bell::new(),
         })
     }
@@ -89,11 +115,8 @@ impl Sqlite {
         migrate::migrate_connection(&mut connection, &path)?;
         fit_key(&connection, &path, &keyring)?;
         Ok(Sqlite {
-            writer: Writer::inline(connection, path.clone()),
-            readers: Arc::new(Readers {
-                idle: Mutex::default(),
-                permits: tokio::sync::Semaphore::new(READERS_MAX),
-            }),
+            writer: Some(Writer::inline(connection, path.clone())),
+            readers: Arc::new(Readers::new()),
             path,
             keyring: Arc::new(keyring),
             clock,
@@ -122,9 +145,11 @@ impl Sqlite {
         job: impl FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (path, clock) = (self.path.clone(), self.clock.clone());
-        self.writer
-            .run(urgency, move |connection| job(&Tx { connection, path: &path, now: clock.now() }))
-            .await
+        let writer = self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly {
+            address: path.to_string(),
+            problem: "it was opened for reading".into(),
+        })?;
+        writer.run(urgency, move |connection| job(&Tx { connection, path: &path, now: clock.now() })).await
     }
 
     /// A read on a connection of its own; a database in memory has only the writer's.
@@ -231,13 +256,17 @@ fn lock_file(path: &SqlitePath) -> Result<Option<std::fs::File>> {
 }
 
 fn fit_key(connection: &Connection, path: &SqlitePath, keyring: &Keyring) -> Result<()> {
-    let check: Option<Vec<u8>> = connection
-        .query_row("SELECT key_check FROM control", [], |row| row.get(0))
-        .map_err(|error| failure(path, error))?;
+    let check = key_check(connection, path)?;
     if let Some(sealed) = keyring.verify(check.as_deref())? {
         connection
             .execute("UPDATE control SET key_check = ?1", [sealed])
             .map_err(|error| failure(path, error))?;
     }
     Ok(())
+}
+
+fn key_check(connection: &Connection, path: &SqlitePath) -> Result<Option<Vec<u8>>> {
+    connection
+        .query_row("SELECT key_check FROM control", [], |row| row.get(0))
+        .map_err(|error| failure(path, error))
 }

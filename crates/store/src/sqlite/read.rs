@@ -69,6 +69,14 @@ impl Sqlite {
         self.read(move |tx| tx.all(&sql, (workspace.0, after, limit as i64), rows::event)).await
     }
 
+    pub async fn recent_events(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<Event>> {
+        let sql = format!(
+            "SELECT {} FROM events WHERE workspace_id = ?1 ORDER BY event_id DESC LIMIT ?2",
+            rows::EVENT_COLUMNS
+        );
+        self.read(move |tx| tx.all(&sql, (workspace.0, limit as i64), rows::event)).await
+    }
+
     pub async fn payload(&self, workspace: WorkspaceId, id: MessageId) -> Result<Value> {
         let found = self
             .read(move |tx| tx.first(SELECT_PAYLOAD, (workspace.0, id.0), |row| rows::json(row, 0)))

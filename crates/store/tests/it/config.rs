@@ -163,4 +163,6 @@ async fn every_change_leaves_an_event(w: &World) {
     assert_eq!(all.iter().filter(|event| event.name == "config_changed").count(), 2);
     let page = w.store.events(w.ws, all[2].event_id, 2).await.unwrap();
     assert_eq!(page, all[3..5]);
+    let newest: Vec<Event> = all.iter().rev().take(2).cloned().collect();
+    assert_eq!(w.store.recent_events(w.ws, 2).await.unwrap(), newest);
 }

@@ -76,6 +76,23 @@ async fn a_second_process_is_refused() {
 }
 
 #[tokio::test]
+async fn a_reader_looks_on_beside_the_node_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let (ws, enqueued) = one_post(&store).await;
+    let reader = Store::open_reading(&address(folder.path()), key(folder.path())).await.unwrap();
+    let id = enqueued.deliveries[0].delivery_id;
+    assert_eq!(reader.delivery(ws, id).await.unwrap().status, Status::Queued);
+    store.cancel(ws, vec![id]).await.unwrap();
+    assert_eq!(reader.delivery(ws, id).await.unwrap().status, Status::Dead);
+    let refused = reader.hold_all(Some("нет")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+    assert_eq!(store.held().await.unwrap(), None);
+    let memory = Address::parse("sqlite::memory:").unwrap();
+    assert!(Store::open_reading(&memory, Keyring::ephemeral([7; 32])).await.is_err());
+}
+
+#[tokio::test]
 async fn tokens_do_not_stand_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let store = fresh(folder.path()).await;

@@ -2,9 +2,16 @@
 
 mod cases;
 mod content;
+mod dispatch;
+mod fairness;
+mod pacing;
 mod queue;
+mod rig;
+
+use std::io::Write;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 /// Measure this machine and print one object of figures
 ///
@@ -19,11 +26,27 @@ pub struct Bench {
 enum What {
     Content(content::Content),
     Queue(queue::Queue),
+    Dispatch(dispatch::Dispatch),
+    Fairness(fairness::Fairness),
+    Pacing(pacing::Pacing),
 }
 
 pub fn run(args: &Bench) -> anyhow::Result<()> {
     match &args.what {
         What::Content(args) => content::run(args),
         What::Queue(args) => queue::run(args),
+        What::Dispatch(args) => dispatch::run(args),
+        What::Fairness(args) => fairness::run(args),
+        What::Pacing(args) => pacing::run(args),
     }
+}
+
+/// One JSON object for tools, an indented one for people.
+fn print(json: bool, figures: &Value) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    match json {
+        true => writeln!(out, "{figures}")?,
+        false => writeln!(out, "{figures:#}")?,
+    }
+    Ok(())
 }

@@ -120,4 +120,11 @@ async fn documents_and_videos_are_kept_and_served() {
     world.ok("user", "wall.post", post).await;
     let kinds: Vec<Value> = world.last_row().media.iter().map(|media| media["kind"].clone()).collect();
     assert_eq!(kinds, ["doc", "video"]);
+    let listed = &world.last_row().media[1];
+    assert_eq!(
+        (&listed["kind"], &listed["bytes"]),
+        (&json!("video"), &json!(12)),
+        "the bytes of a video are known"
+    );
+    assert_eq!(listed["sha256"].as_str().map(str::len), Some(64));
 }

@@ -1,0 +1,102 @@
+//! `rupor account`: look at accounts, stop and start them.
+
+use clap::{Args, Subcommand};
+
+use super::desk::{Desk, block_on};
+use crate::operate::Verb;
+use crate::operate::status::{rate, table};
+use crate::operate::verb::find_workspace;
+use crate::operate::words::{moment, quoted};
+
+/// Look at accounts, stop and start them
+#[derive(Debug, Args)]
+pub struct Account {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// All accounts with their state
+    List(Desk),
+    /// Send nothing through an account; what waits is kept
+    Pause(Pause),
+    /// Go on: ends a pause and a rest
+    Resume(Named),
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// Name or id of the account
+    account: String,
+    #[command(flatten)]
+    desk: Desk,
+}
+
+#[derive(Debug, Args)]
+struct Pause {
+    #[command(flatten)]
+    named: Named,
+    /// The reason, for whoever wonders
+    #[arg(long, default_value = "paused by an operator")]
+    why: String,
+}
+
+pub fn run(args: &Account) -> anyhow::Result<()> {
+    block_on(async {
+        match &args.command {
+            Command::List(desk) => list(desk).await,
+            Command::Pause(pause) => stop(pause).await,
+            Command::Resume(named) => go_on(named).await,
+        }
+    })
+}
+
+async fn list(desk: &Desk) -> anyhow::Result<()> {
+    let store = desk.look().await?.store;
+    let ws = find_workspace(&store, &desk.workspace(&store).await?).await?;
+    let now = store.now().await?;
+    let accounts = store.accounts(ws).await?;
+    desk.print(&accounts, || {
+        let line = |account: &store::Account| {
+            let state = match account {
+                account if account.paused => "paused".to_owned(),
+                account if account.cooldown_until > now => {
+                    format!("rests until {}", moment(account.cooldown_until))
+                }
+                _ => "open".to_owned(),
+            };
+            vec![
+                account.account_id.to_string(),
+                account.name.clone(),
+                account.platform.clone(),
+                account.settings.kind.clone(),
+                rate(account.settings.rate),
+                state,
+                account.paused_why.clone().unwrap_or_default(),
+            ]
+        };
+        table(
+            &["id", "account", "platform", "kind", "rate", "state", "why"],
+            accounts.iter().map(line).collect(),
+        )
+    })
+}
+
+async fn stop(pause: &Pause) -> anyhow::Result<()> {
+    let desk = &pause.named.desk;
+    let workspace = desk.workspace(&desk.look().await?.store).await?;
+    let verb = Verb::PauseAccount { workspace, account: pause.named.account.clone(), why: pause.why.clone() };
+    let done = desk.perform(verb).await?;
+    desk.print(&done, || {
+        let name = done["account"].as_str().unwrap_or_default();
+        format!("account {name} is paused; what waits is kept\n$ rupor account resume {}", quoted(name))
+    })
+}
+
+async fn go_on(named: &Named) -> anyhow::Result<()> {
+    let desk = &named.desk;
+    let workspace = desk.workspace(&desk.look().await?.store).await?;
+    let done = desk.perform(Verb::ResumeAccount { workspace, account: named.account.clone() }).await?;
+    desk.print(&done, || format!("account {} goes on", done["account"].as_str().unwrap_or_default()))
+}

@@ -1,0 +1,89 @@
+//! `rupor bench pacing`: how much of the allowed rate is used, and how often the platform still says no.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::rig::Rig;
+use crate::cli::database::Database;
+
+/// Measure the share of the allowed rate that is used, against the sandbox's real limits
+#[derive(Debug, Args)]
+pub struct Pacing {
+    #[command(flatten)]
+    database: Database,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Seconds of each measurement
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    seconds: u64,
+    /// Nodes that share the budget
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    nodes: u8,
+    /// Rates to measure, a second; up to 30 an ordinary bot, above a paid-broadcast one
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [30, 1_000])]
+    rates: Vec<u32>,
+}
+
+pub fn run(args: &Pacing) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let figures = runtime.block_on(measure(args))?;
+    super::print(args.json, &figures)
+}
+
+async fn measure(args: &Pacing) -> anyhow::Result<Value> {
+    let mut rates = Vec::new();
+    for &rate in &args.rates {
+        rates.push(one_rate(args, rate).await?);
+    }
+    Ok(json!({
+        "database": args.database.address()?.to_string(),
+        "nodes": args.nodes,
+        "seconds": args.seconds,
+        "rates": rates,
+    }))
+}
+
+async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
+    let rig = Rig::new(&args.database, "real").await?;
+    if rate > 30 {
+        let paid = json!({"platform": "telegram", "token": rig.token(0), "paid_broadcast": true});
+        rig.emulator.control("POST", "/_/accounts", Some(&paid)).await?;
+    }
+    let account = rig.account(0, Some(f64::from(rate)), 512).await?;
+    // A chat takes one a second: enough of them that the account is the limit, and each gets less than its share.
+    let n_channels = (rate * 2) as usize;
+    let mut channels = Vec::new();
+    for n in 0..n_channels {
+        channels.push(rig.channel(account, n, Some(1.0), 1).await?);
+    }
+    let rows = rate as usize * (args.seconds as usize + 5);
+    for first in (0..rows).step_by(500) {
+        let texts = (first..rows.min(first + 500)).map(|i| (format!("pacing {i}"), channels[i % n_channels]));
+        rig.enqueue(texts.collect()).await?;
+    }
+    let nodes: Vec<_> = (0..usize::from(args.nodes)).map(|n| rig.node(n)).collect();
+    tokio::time::sleep(Duration::from_secs(args.seconds + 3)).await;
+    for node in nodes {
+        node.stop().await?;
+    }
+    let sent: Vec<Value> =
+        rig.emulator.rows().await?.into_iter().filter(|row| row["method"] == "sendMessage").collect();
+    let times: Vec<i64> =
+        sent.iter().filter(|row| row["accepted"] == true).filter_map(|row| row["at"].as_i64()).collect();
+    // From the second second on: the first one is the start.
+    let from = times.first().copied().unwrap_or_default() + 1_000;
+    let until = from + i64::try_from(args.seconds).unwrap_or(i64::MAX) * 1_000;
+    let used = times.iter().filter(|at| (from..until).contains(at)).count();
+    let refused = sent.iter().filter(|row| row["accepted"] == false).count();
+    Ok(json!({
+        "rate": rate,
+        "share_of_rate_used": used as f64 / (f64::from(rate) * args.seconds as f64),
+        "requests": sent.len(),
+        "flood_answers": refused,
+        "share_flooded": refused as f64 / sent.len().max(1) as f64,
+    }))
+}

@@ -1,0 +1,272 @@
+//! What the benches of the dispatcher stand on: a sandbox in a process of its own, a scratch workspace, nodes in this one.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use domain::delivery::Priority;
+use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::message::Message;
+use serde_json::{Value, json};
+use store::{
+    AccountSettings, ChannelSettings, Clock, Counts, DedupMode, NewAccount, NewChannel, NewMessage, Store,
+};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use crate::addresses::{ApiBases, TIER_PAID};
+use crate::cli::database::Database;
+use crate::dispatch::ports::{Dice, Platforms};
+use crate::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
+
+/// The sandbox as a child process; ends with it.
+#[derive(Debug)]
+pub struct Emulator {
+    origin: String,
+    _process: Child,
+}
+
+impl Emulator {
+    pub async fn start(limits: &str) -> anyhow::Result<Emulator> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args([
+                "sandbox",
+                "--listen",
+                "127.0.0.1:0",
+                "--any-token",
+                "--ledger-max",
+                "400000",
+                "--limits",
+                limits,
+            ])
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("the sandbox cannot be started")?;
+        let output = process.stdout.take().context("the sandbox has no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).await?;
+        let Some(origin) = line.trim().strip_prefix("sandbox listens on ") else {
+            bail!("the sandbox said {line:?} instead of its address");
+        };
+        Ok(Emulator { origin: origin.to_owned(), _process: process })
+    }
+
+    /// A control call; the one HTTP client of the product belongs to the platforms, and this is none of them.
+    pub async fn control(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let host = self.origin.trim_start_matches("http://");
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let mut stream = TcpStream::connect(host).await?;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, rest) = answer.split_once("\r\n\r\n").context("the sandbox did not answer")?;
+        ensure!(head.contains(" 200 "), "{method} {path}: {}", head.lines().next().unwrap_or_default());
+        let text = if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+            unchunked(rest)
+        } else {
+            rest.to_owned()
+        };
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Arrivals of accepted messages: the text and when, in milliseconds since the epoch.
+    pub async fn arrivals(&self) -> anyhow::Result<BTreeMap<String, i64>> {
+        let ledger = self.control("GET", "/_/ledger", None).await?;
+        let rows = ledger["telegram"].as_array().context("the ledger has no telegram")?;
+        let accepted = rows.iter().filter(|row| row["accepted"] == true && row["text"].is_string());
+        Ok(accepted
+            .map(|row| {
+                (row["text"].as_str().unwrap_or_default().to_owned(), row["at"].as_i64().unwrap_or_default())
+            })
+            .collect())
+    }
+
+    pub async fn rows(&self) -> anyhow::Result<Vec<Value>> {
+        let mut ledger = self.control("GET", "/_/ledger", None).await?;
+        match ledger["telegram"].take() {
+            Value::Array(rows) => Ok(rows),
+            _ => bail!("the ledger has no telegram"),
+        }
+    }
+}
+
+fn unchunked(text: &str) -> String {
+    let (mut rest, mut whole) = (text, String::new());
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 || size > after.len() || !after.is_char_boundary(size) {
+            break;
+        }
+        whole.push_str(&after[..size]);
+        rest = after[size..].trim_start_matches("\r\n");
+    }
+    whole
+}
+
+/// A scratch workspace with its accounts and channels.
+#[derive(Debug)]
+pub struct Rig {
+    pub store: Store,
+    pub workspace: WorkspaceId,
+    pub emulator: Emulator,
+    run: String,
+}
+
+impl Rig {
+    pub async fn new(database: &Database, limits: &str) -> anyhow::Result<Rig> {
+        let address = database.address()?;
+        Store::migrate(&address).await?;
+        let store = Store::open(&address, database.keyring(&address)?, Clock::system()).await?;
+        let run = uuid::Uuid::new_v4().simple().to_string();
+        let workspace = store.create_workspace(&format!("bench {run}")).await?;
+        Ok(Rig { store, workspace, emulator: Emulator::start(limits).await?, run })
+    }
+
+    /// A Telegram bot; its token tells it from those of other runs.
+    pub async fn account(&self, n: usize, rate: Option<f64>, max_parallel: i32) -> anyhow::Result<AccountId> {
+        let settings = AccountSettings {
+            rate,
+            burst: 1,
+            max_parallel,
+            tier: if rate.is_some_and(|rate| rate > 30.0) { TIER_PAID } else { "standard" }.into(),
+            api_base: Some(format!("{}/telegram", self.emulator.origin)),
+            ..AccountSettings::default()
+        };
+        let token = self.token(n).into();
+        let new = NewAccount { platform: "telegram".into(), name: format!("bot {n}"), token, settings };
+        Ok(self.store.create_account(self.workspace, new).await?)
+    }
+
+    pub fn token(&self, n: usize) -> String {
+        format!("{}:{}", 1_000 + n, self.run)
+    }
+
+    pub async fn channel(
+        &self,
+        account_id: AccountId,
+        n: usize,
+        rate: Option<f64>,
+        max_parallel: i32,
+    ) -> anyhow::Result<ChannelId> {
+        let settings =
+            ChannelSettings { rate, max_parallel, dedup: DedupMode::Off, ..ChannelSettings::default() };
+        let target = format!("-100{:010}", 1_000_000 + n);
+        let new = NewChannel { account_id, name: format!("channel {n}"), target, settings };
+        Ok(self.store.create_channel(self.workspace, new).await?)
+    }
+
+    /// One message for each of these channels, each with a text of its own.
+    pub async fn enqueue(&self, texts: Vec<(String, ChannelId)>) -> anyhow::Result<()> {
+        let batch = texts.into_iter().map(|(text, channel)| NewMessage {
+            source: "bench".into(),
+            origin_id: text.clone(),
+            idempotency_key: None,
+            payload: serde_json::to_value(Message::text(text.clone())).unwrap_or_default(),
+            content_hash: text,
+            hash_version: 1,
+            fingerprint: None,
+            kind: "other".into(),
+            facts: json!({}),
+            facts_version: 1,
+            tags: Vec::new(),
+            origin: json!({}),
+            case_id: None,
+            channels: vec![channel],
+            priority: Priority::Urgent,
+            run_at: None,
+            skipped: None,
+        });
+        self.store.enqueue(self.workspace, batch.collect()).await?;
+        Ok(())
+    }
+
+    pub fn node(&self, n: usize) -> Node {
+        let (stop, stopped) = watch::channel(false);
+        let ports = Ports {
+            ledger: Arc::new(self.store.clone()),
+            outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
+            shelf: Arc::new(EmptyShelf),
+            dice: Dice::seeded(n as u64),
+            bases: ApiBases::default(),
+            meters: Arc::new(Meters::default()),
+        };
+        let settings = Settings { drain: Duration::from_secs(5), ..Settings::new(format!("bench {n}")) };
+        Node { task: tokio::spawn(dispatch::run(settings, ports, stopped)), stop }
+    }
+
+    pub async fn counts(&self, of: &[ChannelId]) -> anyhow::Result<Counts> {
+        let mut sum = Counts::default();
+        for lane in self.store.lanes(self.workspace).await? {
+            if lane.channel_id.is_some_and(|id| of.contains(&id)) {
+                sum.sent += lane.counts.sent;
+                sum.queued += lane.counts.queued;
+                sum.retry += lane.counts.retry;
+                sum.sending += lane.counts.sending;
+                sum.dead += lane.counts.dead;
+                sum.failed_permanent += lane.counts.failed_permanent;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Waits until these channels have nothing left.
+    pub async fn emptied(&self, of: &[ChannelId], at_most: Duration) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            let counts = self.counts(of).await?;
+            if counts.queued + counts.retry + counts.sending == 0 {
+                return Ok(());
+            }
+            ensure!(started.elapsed() < at_most, "not drained after {at_most:?}: {counts:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Node {
+    task: tokio::task::JoinHandle<store::Result<bool>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Node {
+    pub async fn stop(self) -> anyhow::Result<bool> {
+        self.stop.send_replace(true);
+        Ok(self.task.await??)
+    }
+}
+
+/// Milliseconds since the epoch, as the sandbox stamps them.
+#[expect(clippy::disallowed_methods, reason = "compared with the stamps of another process")]
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The p-th of a thousand.
+pub fn quantile(values: &mut [i64], per_mille: usize) -> i64 {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) * per_mille / 1_000).copied().unwrap_or_default()
+}
+
+/// Processor seconds and the most memory of this process so far, as the kernel tells them.
+pub fn usage() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    let peak_kb: f64 = peak.trim().trim_end_matches(" kB").parse().unwrap_or_default();
+    ((ticks(11) + ticks(12)) / 100.0, peak_kb / 1_024.0)
+}

@@ -1,0 +1,234 @@
+//! `rupor channel`: look at channels, stop and start them, try them out.
+
+use clap::{Args, Subcommand};
+use domain::time::Span;
+use serde_json::{Value, json};
+
+use super::desk::{Desk, block_on};
+use crate::config::span;
+use crate::operate::facts::{Facts, gather};
+use crate::operate::status::{rate, state, status, table};
+use crate::operate::verb::find_channel;
+use crate::operate::words::{how_long, quoted};
+use crate::operate::{Verb, words};
+
+/// Look at channels, stop and start them, try them out
+#[derive(Debug, Args)]
+pub struct Channel {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// All channels with their state
+    List(Desk),
+    /// One channel: settings, counts, and what is the matter with it
+    Show(Named),
+    /// Send nothing for a while; the queue is kept
+    Pause(Pause),
+    /// Go on: ends a pause, enables again, forgets failures
+    Resume(Resume),
+    /// Take no new posts and send nothing
+    Disable(Named),
+    /// The same as resume
+    Enable(Resume),
+    /// Ask the platform about the token and its rights, and queue a test post with --send
+    Test(Test),
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// Name or id of the channel
+    channel: String,
+    #[command(flatten)]
+    desk: Desk,
+}
+
+#[derive(Debug, Args)]
+struct Pause {
+    #[command(flatten)]
+    named: Named,
+    /// How long, such as 30m or 2h [default: until it is resumed]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    length: Option<Span>,
+    /// The reason, for whoever wonders
+    #[arg(long, default_value = "")]
+    why: String,
+}
+
+#[derive(Debug, Args)]
+struct Resume {
+    #[command(flatten)]
+    named: Named,
+    /// Also queue again what failed because of the channel
+    #[arg(long)]
+    with_failed: bool,
+}
+
+#[derive(Debug, Args)]
+struct Test {
+    #[command(flatten)]
+    named: Named,
+    /// Also queue this post to the channel
+    #[arg(long, value_name = "TEXT")]
+    send: Option<String>,
+}
+
+pub fn time(text: &str) -> Result<Span, String> {
+    span::parse(text).filter(|span| span.0 > 0).ok_or_else(|| format!("write {}", span::FORM))
+}
+
+pub fn run(args: &Channel) -> anyhow::Result<()> {
+    block_on(async {
+        match &args.command {
+            Command::List(desk) => list(desk).await,
+            Command::Show(named) => show(named).await,
+            Command::Pause(pause) => stop(pause).await,
+            Command::Resume(resume) | Command::Enable(resume) => go_on(resume).await,
+            Command::Disable(named) => disable(named).await,
+            Command::Test(test) => try_out(test).await,
+        }
+    })
+}
+
+async fn list(desk: &Desk) -> anyhow::Result<()> {
+    let look = desk.look().await?;
+    let facts = gather(&look.store, &desk.workspace(&look.store).await?, look.node).await?;
+    let lines: Vec<Vec<String>> = facts
+        .channels
+        .iter()
+        .map(|channel| {
+            vec![
+                channel.channel_id.to_string(),
+                channel.name.clone(),
+                channel.platform.clone(),
+                channel.target.clone(),
+                state(&facts, channel).to_owned(),
+                facts.waiting(channel).to_string(),
+                rate(channel.settings.rate),
+                channel.paused_why.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    desk.print(&facts.channels, || {
+        table(&["id", "channel", "platform", "target", "state", "waiting", "rate", "why"], lines)
+    })
+}
+
+async fn show(named: &Named) -> anyhow::Result<()> {
+    let look = named.desk.look().await?;
+    let workspace = named.desk.workspace(&look.store).await?;
+    let (_, channel) = find_channel(&look.store, &workspace, &named.channel).await?;
+    let facts = gather(&look.store, &workspace, look.node).await?;
+    // The trouble of this channel alone, and what is wider than a channel.
+    let about = Facts { channels: vec![channel.clone()], ..facts };
+    let status = status(&about);
+    let value = json!({"channel": channel, "status": status});
+    named.desk.print(&value, || {
+        let lane = about.lane_of(&channel).map(|lane| lane.counts).unwrap_or_default();
+        let settings = json!(channel.settings);
+        let set = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        let settings: Vec<Vec<String>> =
+            set.map(|(key, value)| vec![key.clone(), shown(key, value)]).collect();
+        format!(
+            "{status}\n{} to {} · sent {}, repeats {}, failed {}, dead {}\n\n{}",
+            channel.name,
+            channel.target,
+            lane.sent,
+            lane.deduped,
+            lane.failed_permanent,
+            lane.dead,
+            table(&["setting", "value"], settings)
+        )
+    })
+}
+
+fn shown(key: &str, value: &Value) -> String {
+    match (key, value) {
+        ("dedup_ttl" | "max_age", Value::Number(us)) => how_long(Span(us.as_i64().unwrap_or_default())),
+        (_, Value::String(text)) => text.clone(),
+        (_, other) => other.to_string(),
+    }
+}
+
+async fn stop(pause: &Pause) -> anyhow::Result<()> {
+    let desk = &pause.named.desk;
+    let verb = Verb::PauseChannel {
+        workspace: desk.workspace(&desk.look().await?.store).await?,
+        channel: pause.named.channel.clone(),
+        millis: pause.length.map(Span::millis),
+        why: pause.why.clone(),
+    };
+    let done = desk.perform(verb).await?;
+    desk.print(&done, || {
+        let name = done["channel"].as_str().unwrap_or_default();
+        let until =
+            pause.length.map_or("until it is resumed".to_owned(), |span| format!("for {}", how_long(span)));
+        format!(
+            "channel {name} is paused {until}; its queue is kept\n$ rupor channel resume {}",
+            quoted(name)
+        )
+    })
+}
+
+async fn go_on(resume: &Resume) -> anyhow::Result<()> {
+    let desk = &resume.named.desk;
+    let verb = Verb::ResumeChannel {
+        workspace: desk.workspace(&desk.look().await?.store).await?,
+        channel: resume.named.channel.clone(),
+        with_failed: resume.with_failed,
+    };
+    let done = desk.perform(verb).await?;
+    desk.print(&done, || {
+        let name = done["channel"].as_str().unwrap_or_default();
+        let mut text = format!("channel {name} goes on");
+        match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
+            (0, 0) => {}
+            (0, n) => {
+                let what = words::counted(n as usize, "delivery failed", "deliveries failed");
+                text += &format!("\n{what} because of the channel; to queue again what failed:\n$ rupor channel resume {} --with-failed", quoted(name));
+            }
+            (n, _) => text += &format!("\n{} queued again", words::counted(n as usize, "delivery", "deliveries")),
+        }
+        text
+    })
+}
+
+async fn disable(named: &Named) -> anyhow::Result<()> {
+    let desk = &named.desk;
+    let workspace = desk.workspace(&desk.look().await?.store).await?;
+    let done = desk.perform(Verb::DisableChannel { workspace, channel: named.channel.clone() }).await?;
+    desk.print(&done, || {
+        let name = done["channel"].as_str().unwrap_or_default();
+        format!(
+            "channel {name} takes no new posts; what waits is kept\n$ rupor channel enable {}",
+            quoted(name)
+        )
+    })
+}
+
+async fn try_out(test: &Test) -> anyhow::Result<()> {
+    let desk = &test.named.desk;
+    let look = desk.look().await?;
+    let workspace = desk.workspace(&look.store).await?;
+    let (ws, channel) = find_channel(&look.store, &workspace, &test.named.channel).await?;
+    let findings = crate::operate::check::channel(&look.store, ws, &channel).await?;
+    let queued = match &test.send {
+        None => None,
+        Some(text) => {
+            let key = uuid::Uuid::new_v4().to_string();
+            let verb =
+                Verb::TestChannel { workspace, channel: channel.name.clone(), text: text.clone(), key };
+            Some(desk.perform(verb).await?)
+        }
+    };
+    desk.print(&json!({"findings": findings, "queued": queued}), || {
+        let mut text = crate::operate::check::text(&findings);
+        if let Some(queued) = &queued {
+            text += &format!("\nthe post is queued\n$ rupor delivery show {}", queued["delivery_id"]);
+        }
+        text
+    })?;
+    crate::operate::check::verdict(&findings)
+}

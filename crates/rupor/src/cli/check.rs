@@ -1,0 +1,87 @@
+//! `rupor check`: a green and red list of everything that has to be right.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use platforms::platform::Network;
+
+use super::desk::{Desk, block_on};
+use crate::addresses::ApiBases;
+use crate::config::{self, Config, ConfigError, environment};
+use crate::operate::check::{self, Finding, Subject};
+use crate::operate::verb::find_workspace;
+
+/// Check configuration, database, clock, tokens and the rights in every channel
+///
+/// With a file, what it says is checked, also before it is applied.
+/// Without one, what is in the database; where there is none yet, the variables of the quick start.
+/// Nothing is sent. Ends with 1 if anything is wrong.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// A configuration file
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    desk: Desk,
+}
+
+pub fn run(args: &Check) -> anyhow::Result<()> {
+    block_on(async {
+        let mut findings = Vec::new();
+        let subjects = subjects(args, &mut findings).await?;
+        let bases = ApiBases::from_env(config::process_variables);
+        let network = Network::default();
+        for subject in &subjects {
+            findings.extend(check::subject(&network, &bases, subject).await);
+        }
+        args.desk.print(&findings, || check::text(&findings))?;
+        check::verdict(&findings)
+    })
+}
+
+async fn subjects(args: &Check, findings: &mut Vec<Finding>) -> anyhow::Result<Vec<Subject>> {
+    let look = args.desk.look().await;
+    let shown = args.desk.database.address()?.to_string();
+    match &look {
+        Ok(look) => findings.extend(check::database(&look.store, &shown).await),
+        Err(error) => {
+            let fix = "`$ rupor apply` makes a new one, `$ rupor migrate` brings an old one up to date";
+            findings.push(Finding::bad(format!("database {shown}"), format!("{error:#}"), fix));
+        }
+    }
+    if let Some(file) = &args.file {
+        let what = format!("file {}", file.display());
+        return Ok(read(findings, &what, config::from_file(file, &config::process_variables)));
+    }
+    let mut subjects = Vec::new();
+    if let Ok(look) = &look {
+        for workspace in look.store.workspaces().await? {
+            if args.desk.workspace.as_ref().is_none_or(|name| *name == workspace.name) {
+                let ws = find_workspace(&look.store, &workspace.name).await?;
+                subjects.extend(check::subjects_of_store(&look.store, ws).await?);
+            }
+        }
+    }
+    if subjects.is_empty() && environment::is_used(&config::process_variables) {
+        return Ok(read(findings, "variables", config::from_env(&config::process_variables)));
+    }
+    if subjects.is_empty() {
+        let fix = "write rupor.toml (rupor.example.toml shows everything) and `$ rupor apply`";
+        findings.push(Finding::bad("configuration", "there is nothing to check yet", fix));
+    }
+    Ok(subjects)
+}
+
+fn read(findings: &mut Vec<Finding>, what: &str, config: Result<Config, ConfigError>) -> Vec<Subject> {
+    match config {
+        Ok(config) => {
+            findings.push(Finding::good(what, "can be read"));
+            check::subjects_of_config(&config)
+        }
+        Err(error) => {
+            let bad = |problem: config::Problem| Finding::bad(problem.place, problem.text, "see the message");
+            findings.extend(error.problems.into_iter().map(bad));
+            Vec::new()
+        }
+    }
+}

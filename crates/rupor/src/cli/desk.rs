@@ -1,0 +1,106 @@
+//! What all operator commands share: which database, which workspace, how to look and how to change things.
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::Value;
+use store::{Address, Clock, Store};
+
+use super::database::Database;
+use crate::operate::{Verb, perform, socket, socket_path};
+
+#[derive(Debug, Args)]
+pub struct Desk {
+    #[command(flatten)]
+    pub database: Database,
+    /// Workspace by name; needed only where there are several
+    #[arg(long, value_name = "NAME", env = "RUPOR_WORKSPACE")]
+    pub workspace: Option<String>,
+    /// Print JSON for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// An open look at a database.
+#[derive(Debug)]
+pub struct Look {
+    pub store: Store,
+    /// Whether a node runs; `None` where nobody can know.
+    pub node: Option<bool>,
+}
+
+impl Desk {
+    /// Opens the database for reading, beside the node that may have it.
+    pub async fn look(&self) -> anyhow::Result<Look> {
+        let address = self.database.address()?;
+        if let Address::Sqlite(store::address::SqlitePath::File(file)) = &address
+            && !file.exists()
+        {
+            bail!(
+                "database {address} does not exist yet; `rupor apply` or `rupor migrate` makes it, --db names another"
+            );
+        }
+        let store = Store::open_reading(&address, self.database.keyring(&address)?).await?;
+        let node = match socket_path(&address) {
+            Some(path) => Some(socket::is_served(&path).await),
+            None => None,
+        };
+        Ok(Look { store, node })
+    }
+
+    /// Has the running node make a change, or makes it where none runs.
+    pub async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
+        let address = self.database.address()?;
+        if let Some(path) = socket_path(&address)
+            && let Some(answer) = socket::send(&path, &verb).await?
+        {
+            return Ok(answer);
+        }
+        let store = Store::open(&address, self.database.keyring(&address)?, Clock::system()).await?;
+        perform(&store, verb).await
+    }
+
+    /// The workspace that is meant: the named one, the only one, or `default`.
+    pub async fn workspace(&self, store: &Store) -> anyhow::Result<String> {
+        if let Some(name) = &self.workspace {
+            return Ok(name.clone());
+        }
+        let known = store.workspaces().await?;
+        match known.as_slice() {
+            [] => bail!("there is no workspace yet; write rupor.toml and run `rupor apply`"),
+            [only] => Ok(only.name.clone()),
+            several => {
+                let names: Vec<&str> = several.iter().map(|workspace| workspace.name.as_str()).collect();
+                let default = names.iter().find(|name| **name == "default");
+                let named = || {
+                    format!("there are several workspaces; name one with --workspace: {}", names.join(", "))
+                };
+                default.map(|name| (*name).to_owned()).with_context(named)
+            }
+        }
+    }
+
+    /// Prints a value for programs, or its text for people.
+    pub fn print(&self, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        match self.json {
+            true => say(&serde_json::to_string(value)?),
+            false => say(text().trim_end()),
+        }
+    }
+}
+
+/// Runs an operator command to its end.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(work)
+}
+
+/// One text on standard output. A reader that went away (`| head`) is no failure.
+pub fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

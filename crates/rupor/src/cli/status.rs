@@ -1,0 +1,32 @@
+//! `rupor status`: one screen about everything.
+
+use clap::Args;
+
+use super::desk::{Desk, block_on};
+use crate::operate::facts::gather;
+use crate::operate::status::status;
+
+/// Show channels, queues and trouble, and what to do about it
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    desk: Desk,
+}
+
+pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
+    block_on(async {
+        let look = args.desk.look().await?;
+        let names: Vec<String> = match &args.desk.workspace {
+            Some(name) => vec![name.clone()],
+            None => look.store.workspaces().await?.into_iter().map(|workspace| workspace.name).collect(),
+        };
+        let mut all = Vec::new();
+        for name in &names {
+            all.push(status(&gather(&look.store, name, look.node).await?));
+        }
+        args.desk.print(&all, || match all.is_empty() {
+            true => "no workspace yet: write rupor.toml and run `rupor apply`".to_owned(),
+            false => all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        })
+    })
+}

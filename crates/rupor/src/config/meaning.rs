@@ -1,0 +1,454 @@
+//! From the file as written to what it means: presets filled in, names looked up, secrets fetched, rates limited.
+//! All that is wrong is collected, so that one run shows every mistake it can.
+
+use std::path::Path;
+
+use domain::limits::{DEDUP_TTL, DEDUP_TTL_PETS, account_rate, chat_rate, effective_rate};
+use domain::time::Span;
+use serde_json::{Value, json};
+use toml::Spanned;
+
+use super::written::{self, Named, PresetName, SecretWritten, SourceKind};
+use super::{
+    Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, SourceSettings,
+    Variables, Workspace, environment, span,
+};
+use crate::addresses::{self, AccountExtras, ChannelExtras};
+
+/// The workspace of those who need only one.
+pub const DEFAULT_WORKSPACE: &str = "default";
+
+/// Reads the text of a file named `shown`; paths in it are relative to `folder`.
+pub fn parse(
+    text: &str,
+    shown: &str,
+    folder: &Path,
+    variables: Variables<'_>,
+) -> Result<Config, ConfigError> {
+    let mut reader =
+        Reader { text, shown, folder, variables, limits: PlatformLimits::On, problems: Vec::new() };
+    match environment::platform_limits(variables) {
+        Ok(limits) => reader.limits = limits,
+        Err(problem) => reader.problems.push(problem),
+    }
+    let file: written::File = match toml::from_str(text) {
+        Ok(file) => file,
+        Err(error) => {
+            reader.problem(error.span().map_or(0, |span| span.start), worded(error.message()));
+            return Err(ConfigError { problems: reader.problems });
+        }
+    };
+    let config = reader.config(file);
+    match reader.problems.is_empty() {
+        true => Ok(config),
+        false => Err(ConfigError { problems: reader.problems }),
+    }
+}
+
+/// Serde's words for the two usual slips, in ours.
+fn worded(message: &str) -> String {
+    let message =
+        message.replace("unknown field ", "unknown key ").replace(", expected one of ", "; known are ");
+    let message = message.replace(", expected ", "; expected ").replace("missing field ", "missing key ");
+    message.trim().replace('\n', "; ")
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    shown: &'a str,
+    folder: &'a Path,
+    variables: Variables<'a>,
+    limits: PlatformLimits,
+    problems: Vec<Problem>,
+}
+
+/// What a workspace says for all its channels.
+struct Defaults {
+    preset: PresetName,
+    time_zone: Option<String>,
+}
+
+impl Reader<'_> {
+    fn problem(&mut self, at: usize, text: impl Into<String>) {
+        let line = 1 + self.text[..at.min(self.text.len())].matches('\n').count();
+        self.problems.push(Problem { place: format!("{}:{line}", self.shown), text: text.into() });
+    }
+
+    fn config(&mut self, file: written::File) -> Config {
+        let name =
+            file.workspace.as_ref().map_or(DEFAULT_WORKSPACE, |name| name.get_ref().as_str()).to_owned();
+        let at_top = !(file.accounts.is_empty() && file.channels.is_empty());
+        let top = written::Workspace {
+            preset: file.preset,
+            time_zone: file.time_zone,
+            accounts: file.accounts,
+            channels: file.channels,
+            sources: file.sources,
+            endpoints: file.endpoints,
+        };
+        let mut workspaces = Vec::new();
+        if at_top || file.workspaces.is_empty() {
+            workspaces.push(self.workspace(name.clone(), top));
+        }
+        for (named, workspace) in file.workspaces {
+            if at_top && *named.get_ref() == name {
+                let text = format!(
+                    "workspace {name} is also the one of the top level; set `workspace` there, or rename this one"
+                );
+                self.problem(named.span().start, text);
+            }
+            let workspace = self.workspace(named.into_inner(), workspace);
+            workspaces.push(workspace);
+        }
+        Config { workspaces }
+    }
+
+    fn workspace(&mut self, name: String, written: written::Workspace) -> Workspace {
+        let defaults = Defaults {
+            preset: written.preset.unwrap_or(PresetName::Pets),
+            time_zone: written.time_zone.map(|zone| zone.0),
+        };
+        let accounts: Vec<Account> =
+            written.accounts.into_iter().map(|(name, account)| self.account(name, account)).collect();
+        let channels = written
+            .channels
+            .into_iter()
+            .filter_map(|(name, channel)| self.channel(name, channel, &accounts, &defaults))
+            .collect();
+        let sources = self.sources(written.sources, &accounts);
+        let endpoints =
+            written.endpoints.into_iter().map(|(name, endpoint)| self.endpoint(name, endpoint)).collect();
+        Workspace { name, accounts, channels, sources, endpoints }
+    }
+
+    fn account(&mut self, name: Spanned<String>, written: written::Account) -> Account {
+        let platform = written.platform.0;
+        let kind = written.kind.map_or(if platform == "vk" { "user" } else { "bot" }, |kind| kind.as_str());
+        let tier = written.tier.map_or("standard", |tier| tier.as_str());
+        let usual = store::AccountSettings::default();
+        let extras = AccountExtras { group_id: written.group_id };
+        let proxy = written.proxy.as_ref().map(|proxy| self.secret(proxy));
+        let account = Account {
+            name: name.get_ref().clone(),
+            token: self.secret(&written.token),
+            settings: store::AccountSettings {
+                kind: kind.to_owned(),
+                tier: tier.to_owned(),
+                rate: self.limited(written.rate.map(|rate| rate.0), account_rate(&platform, kind, tier)),
+                burst: written.burst.map_or(usual.burst, |n| n.0),
+                max_parallel: written.max_parallel.map_or(usual.max_parallel, |n| n.0),
+                retry_parallel: written.retry_parallel.map_or(usual.retry_parallel, |n| n.0),
+                api_base: written.api_base,
+                proxy: proxy.map(|proxy| secrecy::ExposeSecret::expose_secret(proxy.reveal()).to_owned()),
+                extra_roots: written.extra_roots.map(|roots| roots.join(":")),
+                settings: json!(extras),
+            },
+            platform,
+            paused: written.paused,
+        };
+        // The platform itself says whether token, address and proxy have the form it wants.
+        if !self.is_missing(&account.token)
+            && let Err(error) =
+                addresses::account(&account.as_row(), account.token.reveal(), &Default::default())
+        {
+            self.problem(name.span().start, format!("{error:#}"));
+        }
+        account
+    }
+
+    fn channel(
+        &mut self,
+        name: Spanned<String>,
+        written: written::Channel,
+        accounts: &[Account],
+        defaults: &Defaults,
+    ) -> Option<Channel> {
+        let account = self.find_account(&written.account, accounts)?;
+        let settings = self.channel_settings(&written, account, defaults);
+        let channel = Channel {
+            name: name.get_ref().clone(),
+            account: account.name.clone(),
+            target: written.target.0,
+            settings,
+            enabled: written.enabled,
+            paused: written.paused,
+        };
+        if let Err(error) = channel.rehearse(account) {
+            self.problem(name.span().start, format!("channel {}: {error:#}", channel.name));
+        }
+        Some(channel)
+    }
+
+    fn channel_settings(
+        &self,
+        written: &written::Channel,
+        account: &Account,
+        defaults: &Defaults,
+    ) -> store::ChannelSettings {
+        let preset = preset(written.preset.unwrap_or(defaults.preset));
+        let chat_kind = written.chat_kind.unwrap_or_else(|| chat_kind(&account.platform, &written.target.0));
+        let rate = written.rate.as_ref().map(|rate| rate.0);
+        let route = written.route.as_ref().map_or(preset.route.clone(), |route| Some(route.0.to_string()));
+        store::ChannelSettings {
+            chat_kind,
+            rate: self.limited(rate, chat_rate(&account.platform, chat_kind.as_str())),
+            max_parallel: written.max_parallel.as_ref().map_or(preset.max_parallel, |n| n.0),
+            ambiguity: written.ambiguity.unwrap_or_else(|| ambiguity(&account.platform)),
+            dedup: written.dedup.unwrap_or(preset.dedup),
+            dedup_ttl: written.dedup_ttl.as_ref().map_or(preset.dedup_ttl, |time| time.0),
+            max_age: written.max_age.as_ref().map(|time| time.0),
+            template: written.template.clone(),
+            parse_mode: written.parse_mode.as_ref().map(|mode| mode.0.clone()),
+            body_max: written.body_max.as_ref().map_or(preset.body_max, |n| n.0),
+            overflow: written.overflow.unwrap_or(preset.overflow),
+            max_media: written.max_media.map_or(preset.max_media, i32::from),
+            route,
+            quiet_hours: written.quiet_hours.as_ref().map(|hours| hours.0.clone()),
+            time_zone: written
+                .time_zone
+                .as_ref()
+                .map(|zone| zone.0.clone())
+                .or_else(|| defaults.time_zone.clone()),
+            settings: json!(channel_extras(written)),
+        }
+    }
+
+    fn sources(&mut self, written: Named<written::Source>, accounts: &[Account]) -> Vec<Source> {
+        let mut sources = Vec::new();
+        for (name, source) in written {
+            let at = name.span().start;
+            let settings = json!(source_settings(&source));
+            let enabled = source.enabled.unwrap_or(true);
+            let account = match &source.account {
+                Some(written) => self.find_account(written, accounts).map(|account| account.name.clone()),
+                None => None,
+            };
+            let make = |name: String, address: String| {
+                let kind = source.kind.as_str().to_owned();
+                Source { name, kind, address, account: account.clone(), enabled, settings: settings.clone() }
+            };
+            match (source.kind, &source.groups, &source.url) {
+                (SourceKind::Vk, Some(groups), None) if !groups.is_empty() => {
+                    if source.account.is_none() {
+                        self.problem(
+                            at,
+                            format!(
+                                "source {}: which account reads it? write account = \"NAME\"",
+                                name.get_ref()
+                            ),
+                        );
+                    }
+                    sources.extend(
+                        groups
+                            .iter()
+                            .map(|group| make(format!("{}/{}", name.get_ref(), group.0), group.0.clone())),
+                    );
+                }
+                (SourceKind::Vk, ..) => {
+                    self.problem(
+                        at,
+                        format!(
+                            "source {}: a vk source needs groups = [ids or screen names] and no url",
+                            name.get_ref()
+                        ),
+                    );
+                }
+                (SourceKind::Rss, None, Some(url)) if domain::message::is_web_address(url.get_ref()) => {
+                    sources.push(make(name.get_ref().clone(), url.get_ref().clone()));
+                }
+                (SourceKind::Rss, ..) => {
+                    self.problem(
+                        at,
+                        format!("source {}: a feed needs url = \"https://…\" and no groups", name.get_ref()),
+                    );
+                }
+            }
+        }
+        sources
+    }
+
+    fn endpoint(&mut self, name: Spanned<String>, written: written::Endpoint) -> Endpoint {
+        let secret = self.secret(&written.secret);
+        let mut settings = serde_json::Map::new();
+        settings.extend(written.rate.map(|rate| ("rate".to_owned(), json!(rate.0))));
+        settings.extend(written.body_max.map(|n| ("body_max".to_owned(), json!(n.0))));
+        let long_enough = secrecy::ExposeSecret::expose_secret(secret.reveal()).len() >= SECRET_BYTES_MIN;
+        if !self.is_missing(&secret) && !long_enough {
+            let text = format!(
+                "endpoint {}: the secret is shorter than {SECRET_BYTES_MIN} characters; draw a longer one",
+                name.get_ref()
+            );
+            self.problem(written.secret.span().start, text);
+        }
+        Endpoint {
+            name: name.into_inner(),
+            kind: written.kind.as_str().to_owned(),
+            secret,
+            enabled: written.enabled.unwrap_or(true),
+            settings: Value::Object(settings),
+        }
+    }
+
+    fn find_account<'b>(
+        &mut self,
+        written: &Spanned<String>,
+        accounts: &'b [Account],
+    ) -> Option<&'b Account> {
+        let found = accounts.iter().find(|account| account.name == *written.get_ref());
+        if found.is_none() {
+            let known: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
+            let known =
+                if known.is_empty() { "none; add [accounts.NAME]".to_owned() } else { known.join(", ") };
+            self.problem(
+                written.span().start,
+                format!("account {:?} is not in this file; known are {known}", written.get_ref()),
+            );
+        }
+        found
+    }
+
+    /// Fetches a secret; what cannot be fetched is a problem and an empty secret.
+    fn secret(&mut self, written: &Spanned<SecretWritten>) -> Secret {
+        let fetched = match written.get_ref() {
+            SecretWritten::Env(name) => {
+                (self.variables)(name).filter(|value| !value.trim().is_empty()).ok_or_else(|| {
+                    format!("variable {name} is not set; set it to the token, or name another one")
+                })
+            }
+            SecretWritten::File(path) => std::fs::read_to_string(self.folder.join(path)).map_err(|error| {
+                format!("secret file {path}: {error}; put the token there, or name another file")
+            }),
+        };
+        match fetched {
+            Ok(secret) => Secret::new(secret.trim()),
+            Err(text) => {
+                self.problem(written.span().start, text);
+                Secret::new("")
+            }
+        }
+    }
+
+    fn is_missing(&self, secret: &Secret) -> bool {
+        *secret == Secret::new("")
+    }
+
+    fn limited(&self, setting: Option<f64>, limit: Option<f64>) -> Option<f64> {
+        match self.limits {
+            PlatformLimits::On => effective_rate(setting, limit),
+            PlatformLimits::Off => setting,
+        }
+    }
+}
+
+/// A door's secret must not be guessed.
+const SECRET_BYTES_MIN: usize = 16;
+
+/// What a channel does unless it says otherwise (issue 7: `pets` publishes the lost once per case, `mirror` everything).
+pub fn preset(name: PresetName) -> store::ChannelSettings {
+    let (route, dedup, dedup_ttl) = match name {
+        PresetName::Pets => (json!({"any": ["kind:lost"]}), store::DedupMode::Case, DEDUP_TTL_PETS),
+        PresetName::Mirror => (json!({}), store::DedupMode::Content, DEDUP_TTL),
+    };
+    store::ChannelSettings {
+        route: Some(route.to_string()),
+        dedup,
+        dedup_ttl,
+        ..store::ChannelSettings::default()
+    }
+}
+
+/// What to do about unknown outcomes, as each platform makes it safe (DESIGN §8).
+pub fn ambiguity(platform: &str) -> domain::delivery::AmbiguityPolicy {
+    use domain::delivery::AmbiguityPolicy;
+    match platform {
+        "vk" => AmbiguityPolicy::Resend,
+        "max" => AmbiguityPolicy::Reconcile,
+        _ => AmbiguityPolicy::ResendOnce,
+    }
+}
+
+/// What an id tells about its chat: Telegram's channels stand below −10¹², groups are negative, people positive.
+pub fn chat_kind(platform: &str, target: &str) -> store::ChatKind {
+    match (platform, target.parse::<i64>()) {
+        ("telegram", Ok(id)) if id > 0 => store::ChatKind::Private,
+        ("telegram", Ok(id)) if id > -1_000_000_000_000 => store::ChatKind::Group,
+        (_, Err(_)) if target.starts_with("user:") => store::ChatKind::Private,
+        _ => store::ChatKind::Channel,
+    }
+}
+
+fn channel_extras(written: &written::Channel) -> ChannelExtras {
+    let usual = ChannelExtras::default();
+    let time = |time: &Option<written::Time>| time.as_ref().map(|time| span::show(time.0));
+    ChannelExtras {
+        silent: written.silent.unwrap_or(usual.silent),
+        preview: written.preview.unwrap_or(usual.preview),
+        topic: written.topic,
+        pin: written.pin.unwrap_or(usual.pin),
+        from_group: written.from_group.unwrap_or(usual.from_group),
+        attach_media: written.attach_media.unwrap_or(usual.attach_media),
+        protect: written.protect.unwrap_or(usual.protect),
+        on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
+        on_close: written.on_close.map(|word| word.as_str().to_owned()),
+        timeout: time(&written.timeout),
+        upload_timeout: time(&written.upload_timeout),
+    }
+}
+
+fn source_settings(written: &written::Source) -> SourceSettings {
+    let millis = |time: &Option<written::Time>| time.as_ref().map(|written::Time(Span(us))| us / 1_000);
+    SourceSettings {
+        interval_ms: millis(&written.interval),
+        horizon_ms: millis(&written.horizon),
+        home_city: written.home_city.clone(),
+        strict_no_phone: written.strict_no_phone.unwrap_or(false),
+    }
+}
+
+impl Account {
+    /// The row it would become, for those who judge rows.
+    pub fn as_row(&self) -> store::Account {
+        store::Account {
+            account_id: domain::ids::AccountId(0),
+            workspace_id: domain::ids::WorkspaceId(0),
+            platform: self.platform.clone(),
+            name: self.name.clone(),
+            fingerprint: String::new(),
+            settings: self.settings.clone(),
+            paused: false,
+            paused_why: None,
+            paused_at: None,
+            cooldown_until: domain::time::Timestamp(0),
+        }
+    }
+}
+
+impl Channel {
+    /// The row it would become, for those who judge rows.
+    pub fn as_row(&self, account: &Account) -> store::Channel {
+        store::Channel {
+            channel_id: domain::ids::ChannelId(0),
+            workspace_id: domain::ids::WorkspaceId(0),
+            account_id: domain::ids::AccountId(0),
+            platform: account.platform.clone(),
+            name: self.name.clone(),
+            target: self.target.clone(),
+            settings: self.settings.clone(),
+            enabled: true,
+            disabled_by: None,
+            paused_until: domain::time::Timestamp(0),
+            paused_why: None,
+            error_streak: 0,
+        }
+    }
+
+    /// Renders a sample post, so that a wrong target, template or markup shows before anything is queued.
+    pub fn rehearse(&self, account: &Account) -> anyhow::Result<()> {
+        let settings = addresses::channel(&self.as_row(account), &account.as_row())?;
+        let mut sample = domain::message::Message::text("Пропала собака, рыжая, с ошейником");
+        sample.kind = "lost".into();
+        let platform = addresses::platform(&account.platform)?;
+        platform.render(&platforms::part::Action::Send, &sample, &settings)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,514 @@
+//! From a `Config` to rows: what is different, shown first, then made equal.
+//!
+//! Idempotent: a second run finds nothing to do. Only workspaces that the configuration names are looked at.
+//! Pauses and disabled channels are an operator's business unless the configuration says otherwise.
+//! What the configuration does not name any more: channels are removed (or shut, see `Absent`), accounts paused and
+//! doors closed, because their past still refers to them.
+
+use anyhow::{Context, bail};
+use domain::ids::{AccountId, ChannelId, EndpointId, WorkspaceId};
+use domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{DisabledBy, Store};
+
+use super::{Account, Channel, Config, Endpoint, Workspace};
+
+/// Why an account is paused that the configuration does not name; it is resumed when it comes back.
+const NOT_CONFIGURED: &str = "not in the configuration";
+/// Why a channel is paused that the configuration wants paused.
+const CONFIGURED_PAUSE: &str = "paused in the configuration";
+
+/// What happens to channels that the configuration does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Absent {
+    /// They go, and what waits for them fails.
+    Remove,
+    /// They are shut and keep their queue: the quick start must not lose a backlog to a missing variable.
+    Disable,
+}
+
+/// The steps that make rows equal to a configuration, in order.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub workspace: String,
+    pub verb: StepVerb,
+    /// `workspace`, `account`, `channel`, `source` or `endpoint`.
+    pub what: String,
+    pub name: String,
+    /// What exactly, in words; never a secret.
+    pub detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepVerb {
+    Create,
+    Change,
+    Pause,
+    Resume,
+    Disable,
+    Enable,
+    Remove,
+}
+
+impl StepVerb {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StepVerb::Create => "create",
+            StepVerb::Change => "change",
+            StepVerb::Pause => "pause",
+            StepVerb::Resume => "resume",
+            StepVerb::Disable => "disable",
+            StepVerb::Enable => "enable",
+            StepVerb::Remove => "remove",
+        }
+    }
+}
+
+impl Plan {
+    pub fn removals(&self) -> usize {
+        self.steps.iter().filter(|step| step.verb == StepVerb::Remove).count()
+    }
+}
+
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for step in &self.steps {
+            let detail = if step.detail.is_empty() { String::new() } else { format!(": {}", step.detail) };
+            let place = format!("{}/{}", step.workspace, step.name);
+            writeln!(f, "{:<7} {:<9} {place}{detail}", step.verb.as_str(), step.what)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is different, without changing anything.
+pub async fn plan(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<Plan> {
+    let mut steps = Vec::new();
+    for workspace in &config.workspaces {
+        let known = known_workspace(store, &workspace.name).await?;
+        let acts = acts(store, workspace, known, absent).await?;
+        steps.extend(acts.into_iter().map(|(step, _)| step));
+    }
+    Ok(Plan { steps })
+}
+
+/// Makes the rows equal and tells what was done.
+pub async fn apply(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<Plan> {
+    let mut steps = Vec::new();
+    for workspace in &config.workspaces {
+        let known = known_workspace(store, &workspace.name).await?;
+        let acts = acts(store, workspace, known, absent).await?;
+        for (step, act) in acts {
+            let named = || format!("{} {} {}", step.verb.as_str(), step.what, step.name);
+            perform(store, &workspace.name, act).await.with_context(named)?;
+            steps.push(step);
+        }
+    }
+    Ok(Plan { steps })
+}
+
+/// What a step does; accounts and workspaces are named, because an earlier step may have to make them.
+enum Act {
+    CreateWorkspace,
+    CreateAccount(Account),
+    ChangeAccount(AccountId, store::AccountSettings),
+    SetToken(AccountId, Account),
+    PauseAccount(AccountId, &'static str),
+    ResumeAccount(AccountId),
+    CreateChannel(Channel),
+    ChangeChannel(ChannelId, store::ChannelSettings),
+    PauseChannel(Which),
+    ResumeChannel(Which),
+    DisableChannel(Which),
+    RemoveChannel(ChannelId),
+    CreateEndpoint(Endpoint),
+    EnableEndpoint(EndpointId, bool),
+}
+
+/// A channel that is there, or one that an earlier step makes.
+enum Which {
+    Id(ChannelId),
+    Name(String),
+}
+
+type Acts = Vec<(Step, Act)>;
+
+/// What is known of a workspace; nothing if it does not exist yet.
+#[derive(Default)]
+struct Rows {
+    id: Option<WorkspaceId>,
+    accounts: Vec<store::Account>,
+    channels: Vec<store::Channel>,
+    endpoints: Vec<store::Endpoint>,
+}
+
+async fn known_workspace(store: &Store, name: &str) -> anyhow::Result<Rows> {
+    let known = store.workspaces().await?;
+    let Some(workspace) = known.into_iter().find(|workspace| workspace.name == name) else {
+        return Ok(Rows::default());
+    };
+    let id = workspace.workspace_id;
+    Ok(Rows {
+        id: Some(id),
+        accounts: store.accounts(id).await?,
+        channels: store.channels(id).await?,
+        endpoints: store.endpoints(id).await?,
+    })
+}
+
+async fn acts(store: &Store, workspace: &Workspace, rows: Rows, absent: Absent) -> anyhow::Result<Acts> {
+    let mut list = Listing { workspace: &workspace.name, acts: Vec::new() };
+    if rows.id.is_none() {
+        list.push(StepVerb::Create, "workspace", &workspace.name, "", Act::CreateWorkspace);
+    }
+    accounts(store, workspace, &rows, &mut list).await?;
+    channels(workspace, &rows, absent, &mut list);
+    endpoints(store, workspace, &rows, &mut list).await?;
+    Ok(list.acts)
+}
+
+struct Listing<'a> {
+    workspace: &'a str,
+    acts: Acts,
+}
+
+impl Listing<'_> {
+    fn push(&mut self, verb: StepVerb, what: &str, name: &str, detail: impl Into<String>, act: Act) {
+        let step = Step {
+            workspace: self.workspace.to_owned(),
+            verb,
+            what: what.to_owned(),
+            name: name.to_owned(),
+            detail: detail.into(),
+        };
+        self.acts.push((step, act));
+    }
+}
+
+async fn accounts(
+    store: &Store,
+    workspace: &Workspace,
+    rows: &Rows,
+    list: &mut Listing<'_>,
+) -> anyhow::Result<()> {
+    for account in &workspace.accounts {
+        match rows.accounts.iter().find(|row| row.name == account.name) {
+            None => list.push(
+                StepVerb::Create,
+                "account",
+                &account.name,
+                account.platform.as_str(),
+                Act::CreateAccount(account.clone()),
+            ),
+            Some(row) => {
+                if row.platform != account.platform {
+                    bail!(
+                        "account {} is one of {}, the configuration says {}; give the new one another name",
+                        row.name,
+                        row.platform,
+                        account.platform
+                    );
+                }
+                account_changes(store, account, row, list).await?;
+            }
+        }
+    }
+    for row in &rows.accounts {
+        if !row.paused && !workspace.accounts.iter().any(|account| account.name == row.name) {
+            let act = Act::PauseAccount(row.account_id, NOT_CONFIGURED);
+            list.push(StepVerb::Pause, "account", &row.name, NOT_CONFIGURED, act);
+        }
+    }
+    Ok(())
+}
+
+async fn account_changes(
+    store: &Store,
+    account: &Account,
+    row: &store::Account,
+    list: &mut Listing<'_>,
+) -> anyhow::Result<()> {
+    let (id, name) = (row.account_id, &account.name);
+    if row.settings != account.settings {
+        let detail = differences(&json!(row.settings), &json!(account.settings));
+        list.push(
+            StepVerb::Change,
+            "account",
+            name,
+            detail,
+            Act::ChangeAccount(id, account.settings.clone()),
+        );
+    }
+    let token = super::Secret::from(store.account_token(row.workspace_id, id).await?);
+    if token != account.token {
+        list.push(StepVerb::Change, "account", name, "a new token", Act::SetToken(id, account.clone()));
+    }
+    let came_back = row.paused_why.as_deref() == Some(NOT_CONFIGURED);
+    match account.paused {
+        Some(true) if !row.paused => {
+            list.push(StepVerb::Pause, "account", name, "", Act::PauseAccount(id, CONFIGURED_PAUSE));
+        }
+        Some(false) if row.paused => {
+            list.push(StepVerb::Resume, "account", name, "", Act::ResumeAccount(id));
+        }
+        None if row.paused && came_back => {
+            list.push(
+                StepVerb::Resume,
+                "account",
+                name,
+                "in the configuration again",
+                Act::ResumeAccount(id),
+            );
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn channels(workspace: &Workspace, rows: &Rows, absent: Absent, list: &mut Listing<'_>) {
+    for row in &rows.channels {
+        if workspace.channels.iter().any(|channel| channel.name == row.name) {
+            continue;
+        }
+        match absent {
+            Absent::Remove => {
+                let detail = "what waits for it fails";
+                list.push(StepVerb::Remove, "channel", &row.name, detail, Act::RemoveChannel(row.channel_id));
+            }
+            Absent::Disable if row.enabled => {
+                let act = Act::DisableChannel(Which::Id(row.channel_id));
+                list.push(StepVerb::Disable, "channel", &row.name, NOT_CONFIGURED, act);
+            }
+            Absent::Disable => {}
+        }
+    }
+    for channel in &workspace.channels {
+        match rows.channels.iter().find(|row| row.name == channel.name) {
+            None => create_channel(channel, list),
+            Some(row) => channel_changes(channel, row, rows, list),
+        }
+    }
+}
+
+fn create_channel(channel: &Channel, list: &mut Listing<'_>) {
+    let detail = format!("{} on {}", channel.target, channel.account);
+    list.push(StepVerb::Create, "channel", &channel.name, detail, Act::CreateChannel(channel.clone()));
+    let which = || Which::Name(channel.name.clone());
+    if channel.paused == Some(true) {
+        list.push(StepVerb::Pause, "channel", &channel.name, "", Act::PauseChannel(which()));
+    }
+    if channel.enabled == Some(false) {
+        list.push(StepVerb::Disable, "channel", &channel.name, "", Act::DisableChannel(which()));
+    }
+}
+
+fn channel_changes(channel: &Channel, row: &store::Channel, rows: &Rows, list: &mut Listing<'_>) {
+    let account = rows.accounts.iter().find(|account| account.account_id == row.account_id);
+    let account = account.map_or("", |account| account.name.as_str());
+    if row.target != channel.target || account != channel.account {
+        // Another place is another channel: what was said in the old one must not count in the new one.
+        let detail = format!("it becomes {} on {}; what waits for it fails", channel.target, channel.account);
+        list.push(StepVerb::Remove, "channel", &row.name, detail, Act::RemoveChannel(row.channel_id));
+        return create_channel(channel, list);
+    }
+    let (name, which) = (&channel.name, || Which::Id(row.channel_id));
+    if row.settings != channel.settings {
+        let detail = differences(&json!(row.settings), &json!(channel.settings));
+        list.push(
+            StepVerb::Change,
+            "channel",
+            name,
+            detail,
+            Act::ChangeChannel(row.channel_id, channel.settings.clone()),
+        );
+    }
+    let paused = row.paused_until == Timestamp::NEVER;
+    match (channel.enabled, channel.paused) {
+        (Some(false), _) if row.enabled => {
+            list.push(StepVerb::Disable, "channel", name, "", Act::DisableChannel(which()));
+        }
+        // Whoever was shut by failures is opened by an operator, who looked why; not by the file.
+        (Some(true), _) if row.disabled_by == Some(DisabledBy::Operator) => {
+            list.push(StepVerb::Enable, "channel", name, "", Act::ResumeChannel(which()));
+        }
+        (_, Some(true)) if !paused => {
+            list.push(StepVerb::Pause, "channel", name, "", Act::PauseChannel(which()));
+        }
+        (_, Some(false)) if paused => {
+            list.push(StepVerb::Resume, "channel", name, "", Act::ResumeChannel(which()));
+        }
+        _ => {}
+    }
+}
+
+async fn endpoints(
+    store: &Store,
+    workspace: &Workspace,
+    rows: &Rows,
+    list: &mut Listing<'_>,
+) -> anyhow::Result<()> {
+    for endpoint in &workspace.endpoints {
+        let Some(row) = rows.endpoints.iter().find(|row| row.name == endpoint.name) else {
+            let act = Act::CreateEndpoint(endpoint.clone());
+            list.push(StepVerb::Create, "endpoint", &endpoint.name, endpoint.kind.as_str(), act);
+            continue;
+        };
+        let opened = store.endpoint_by_secret(endpoint.secret.reveal()).await?;
+        let same_secret = opened.is_some_and(|opened| opened.endpoint_id == row.endpoint_id);
+        if row.enabled && !same_secret || row.kind != endpoint.kind || row.settings != endpoint.settings {
+            bail!(
+                "endpoint {}: secret, kind and settings of a door cannot be changed; give the new one another name",
+                row.name
+            );
+        }
+        if row.enabled != endpoint.enabled {
+            let verb = if endpoint.enabled { StepVerb::Enable } else { StepVerb::Disable };
+            list.push(
+                verb,
+                "endpoint",
+                &row.name,
+                "",
+                Act::EnableEndpoint(row.endpoint_id, endpoint.enabled),
+            );
+        }
+    }
+    for row in &rows.endpoints {
+        if row.enabled && !workspace.endpoints.iter().any(|endpoint| endpoint.name == row.name) {
+            let act = Act::EnableEndpoint(row.endpoint_id, false);
+            list.push(StepVerb::Disable, "endpoint", &row.name, NOT_CONFIGURED, act);
+        }
+    }
+    Ok(())
+}
+
+async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()> {
+    if let Act::CreateWorkspace = act {
+        store.create_workspace(workspace).await?;
+        return Ok(());
+    }
+    let rows = known_workspace(store, workspace).await?;
+    let id = rows.id.with_context(|| format!("workspace {workspace} is gone; run it again"))?;
+    match act {
+        Act::CreateWorkspace => {}
+        Act::CreateAccount(account) => drop(create_account(store, id, account).await?),
+        Act::ChangeAccount(account, settings) => store.change_account(id, account, settings).await?,
+        Act::SetToken(row, account) => {
+            store.set_account_token(id, row, account.token.reveal().clone()).await?;
+        }
+        Act::PauseAccount(account, why) => store.pause_account(id, account, why).await?,
+        Act::ResumeAccount(account) => store.resume_account(id, account).await?,
+        Act::CreateChannel(channel) => drop(make_channel(store, id, &rows, channel).await?),
+        Act::ChangeChannel(channel, settings) => store.change_channel(id, channel, settings).await?,
+        Act::PauseChannel(which) => {
+            store.pause_channel(id, rows.channel(which)?, Timestamp::NEVER, CONFIGURED_PAUSE).await?;
+        }
+        Act::ResumeChannel(which) => store.resume_channel(id, rows.channel(which)?).await?,
+        Act::DisableChannel(which) => {
+            store.disable_channel(id, rows.channel(which)?, DisabledBy::Operator).await?;
+        }
+        Act::RemoveChannel(channel) => store.remove_channel(id, channel).await?,
+        Act::CreateEndpoint(endpoint) => create_endpoint(store, id, endpoint).await?,
+        Act::EnableEndpoint(endpoint, enabled) => store.enable_endpoint(id, endpoint, enabled).await?,
+    }
+    Ok(())
+}
+
+impl Rows {
+    fn channel(&self, which: Which) -> anyhow::Result<ChannelId> {
+        match which {
+            Which::Id(id) => Ok(id),
+            Which::Name(name) => {
+                let found = self.channels.iter().find(|row| row.name == name);
+                Ok(found.with_context(|| format!("channel {name} is gone; run it again"))?.channel_id)
+            }
+        }
+    }
+}
+
+async fn create_account(store: &Store, id: WorkspaceId, account: Account) -> anyhow::Result<AccountId> {
+    let new = store::NewAccount {
+        platform: account.platform,
+        name: account.name,
+        token: account.token.reveal().clone(),
+        settings: account.settings,
+    };
+    let account_id = store.create_account(id, new).await?;
+    if account.paused == Some(true) {
+        store.pause_account(id, account_id, CONFIGURED_PAUSE).await?;
+    }
+    Ok(account_id)
+}
+
+async fn make_channel(
+    store: &Store,
+    id: WorkspaceId,
+    rows: &Rows,
+    channel: Channel,
+) -> anyhow::Result<ChannelId> {
+    let account = rows.accounts.iter().find(|row| row.name == channel.account);
+    let account_id =
+        account.with_context(|| format!("account {} is gone; run it again", channel.account))?.account_id;
+    let Channel { name, target, settings, .. } = channel;
+    Ok(store.create_channel(id, store::NewChannel { account_id, name, target, settings }).await?)
+}
+
+async fn create_endpoint(store: &Store, id: WorkspaceId, endpoint: Endpoint) -> anyhow::Result<()> {
+    let enabled = endpoint.enabled;
+    let new = store::NewEndpoint {
+        name: endpoint.name,
+        kind: endpoint.kind,
+        secret: endpoint.secret.reveal().clone(),
+        settings: endpoint.settings,
+    };
+    let endpoint_id = store.create_endpoint(id, new).await?;
+    if !enabled {
+        store.enable_endpoint(id, endpoint_id, false).await?;
+    }
+    Ok(())
+}
+
+/// The keys that differ, with both values; a proxy may hold a password and a template is long, so these only say so.
+fn differences(old: &Value, new: &Value) -> String {
+    let mut words = Vec::new();
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return "changed".into();
+    };
+    let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for key in keys {
+        let (old, new) = (old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null));
+        match (key.as_str(), old, new) {
+            (_, old, new) if old == new => {}
+            ("proxy" | "template", ..) => words.push(format!("{key} changed")),
+            ("settings", old @ Value::Object(_), new @ Value::Object(_)) => words.push(differences(old, new)),
+            ("dedup_ttl" | "max_age", old, new) => {
+                words.push(format!("{key} {} → {}", shown_span(old), shown_span(new)))
+            }
+            (_, old, new) => words.push(format!("{key} {} → {}", shown(old), shown(new))),
+        }
+    }
+    words.join(", ")
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "none".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => match number.as_f64() {
+            Some(n) if n.fract() != 0.0 => format!("{n:.3}").trim_end_matches('0').to_owned(),
+            _ => number.as_f64().map_or_else(|| number.to_string(), |n| n.to_string()),
+        },
+        other => other.to_string(),
+    }
+}
+
+fn shown_span(value: &Value) -> String {
+    value.as_i64().map_or_else(|| shown(value), |us| super::span::show(domain::time::Span(us)))
+}

@@ -1,0 +1,339 @@
+//! Files and variables as people get them right and wrong.
+
+use domain::time::Span;
+use serde_json::json;
+use store::{Address, Clock, Keyring, Store};
+
+use super::plan::{Absent, apply, plan};
+use super::*;
+
+/// Every variable is set to something that could be a token.
+fn all_set(name: &str) -> Option<String> {
+    match name {
+        "RUPOR_PLATFORM_LIMITS" => None,
+        name => Some(format!("123:{name}-0123456789")),
+    }
+}
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    meaning::parse(text, "rupor.toml", Path::new("."), &all_set)
+}
+
+fn example() -> Config {
+    parse(include_str!("../../../../rupor.example.toml")).unwrap()
+}
+
+/// A small file that works, with more lines inside the channel.
+fn file(channel: &str) -> String {
+    format!(
+        "[accounts.bot]\nplatform = \"telegram\"\ntoken = \"env:TG_TOKEN\"\n\n[channels.lost]\naccount = \"bot\"\ntarget = -1001\n{channel}\n"
+    )
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    let said = parse(text).unwrap_err().to_string();
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn the_example_loads_and_means_what_it_says() {
+    let config = example();
+    let names: Vec<&str> = config.workspaces.iter().map(|workspace| workspace.name.as_str()).collect();
+    assert_eq!(names, ["default", "shop"]);
+    let pets = &config.workspaces[0];
+    assert_eq!((pets.accounts.len(), pets.channels.len(), pets.endpoints.len()), (4, 3, 1));
+    let lost = pets.channels.iter().find(|channel| channel.name == "lost").unwrap();
+    assert_eq!(lost.settings.dedup_ttl, Span::from_hours(72));
+    assert_eq!(lost.settings.quiet_hours.as_deref(), Some("23:00-07:00"));
+    assert_eq!(lost.settings.time_zone.as_deref(), Some("Europe/Moscow"));
+    let sources: Vec<&str> = pets.sources.iter().map(|source| source.name.as_str()).collect();
+    assert_eq!(sources, ["city/lostpets_example", "city/-7654321", "shelter"]);
+    let news = &config.workspaces[1].channels[0].settings;
+    assert_eq!((news.dedup, news.route.as_deref()), (store::DedupMode::Content, Some("{}")));
+}
+
+/// Every key that is commented out in the example would be taken, too.
+#[test]
+fn the_example_names_every_key() {
+    let uncommented: String = include_str!("../../../../rupor.example.toml")
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => rest,
+            _ => line,
+        })
+        .fold(String::new(), |text, line| text + line + "\n");
+    let config = parse(&uncommented).unwrap();
+    let lost = config.workspaces[0].channels.iter().find(|channel| channel.name == "lost").unwrap();
+    assert_eq!(lost.settings.settings["topic"], 12);
+    for key in [
+        "rate",
+        "burst",
+        "max_parallel",
+        "retry_parallel",
+        "api_base",
+        "proxy",
+        "paused",
+        "tier",
+        "extra_roots",
+    ] {
+        assert!(uncommented.contains(&format!("\n{key} = ")), "{key}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_file_line_and_fix() {
+    refused(
+        &file("silnet = true"),
+        "rupor.toml:8: unknown key `silnet`; known are `account`, `target`, `preset`, `chat_kind`, `rate`, \
+         `max_parallel`, `ambiguity`, `dedup`, `dedup_ttl`, `max_age`, `template`, `parse_mode`, `body_max`, `overflow`, \
+         `max_media`, `route`, `quiet_hours`, `time_zone`, `silent`, `preview`, `topic`, `pin`, `from_group`, \
+         `attach_media`, `protect`, `on_edit`, `on_close`, `timeout`, `upload_timeout`, `enabled`, `paused`",
+    );
+    refused(
+        &file("dedup_ttl = \"3 days\""),
+        "rupor.toml:8: \"3 days\" is not a time; write a number with its unit, such as 500ms, 10s, 5m, 72h or 7d",
+    );
+    refused(
+        &file("rate = 0"),
+        "rupor.toml:8: 0 is not a rate; write how many a second, above 0, such as 0.5",
+    );
+    refused(
+        &file("dedup = \"kase\""),
+        "rupor.toml:8: unknown variant `kase`; known are `content`, `fingerprint`, `case`, `off`",
+    );
+    refused(
+        &file("quiet_hours = \"night\""),
+        "rupor.toml:8: \"night\" are not hours of a day; write from-until in hours and minutes, such as 23:00-07:00",
+    );
+    refused(
+        &file("time_zone = \"Moscow\""),
+        "rupor.toml:8: time zone \"Moscow\" is not known; write a name such as Europe/Moscow or UTC",
+    );
+    refused(
+        &file("route = { any = [\"kind:lots\"] }"),
+        "rupor.toml:8: route at `any[0]`: unknown value `lots` of `kind`; known are lost, found, sighting, reunited, \
+         adoption, fundraising, news, ad, link, empty, other",
+    );
+}
+
+#[test]
+fn names_are_looked_up_and_all_mistakes_come_at_once() {
+    let text = "[accounts.bot]\nplatform = \"telegram\"\ntoken = { file = \"нет.txt\" }\n\n\
+                [channels.a]\naccount = \"bto\"\ntarget = 1\n\n[channels.b]\naccount = \"bot\"\ntarget = \"чат\"\n\n\
+                [sources.w]\nkind = \"vk\"\n";
+    let said = parse(text).unwrap_err().to_string();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("rupor.toml:3: secret file нет.txt: "), "{said}");
+    assert_eq!(lines[1], "rupor.toml:6: account \"bto\" is not in this file; known are bot");
+    assert!(lines[2].starts_with("rupor.toml:9: channel b: telegram: bad target \"чат\""), "{said}");
+    assert!(lines[3].starts_with("rupor.toml:13: source w: a vk source needs groups"), "{said}");
+}
+
+#[test]
+fn a_secret_in_the_file_is_refused_and_not_repeated() {
+    let said = parse(&file("").replace("env:TG_TOKEN", "77:canary")).unwrap_err().to_string();
+    assert!(said.starts_with("rupor.toml:3: write where the secret is"), "{said}");
+    assert!(!said.contains("canary"), "{said}");
+    let unset = meaning::parse(&file(""), "r.toml", Path::new("."), &|_| None).unwrap_err().to_string();
+    assert_eq!(unset, "r.toml:3: variable TG_TOKEN is not set; set it to the token, or name another one");
+}
+
+#[test]
+fn broken_toml_is_told_with_its_line() {
+    let said = parse("[accounts.bot\nplatform = 1").unwrap_err().to_string();
+    assert!(said.starts_with("rupor.toml:1: "), "{said}");
+    let missing = from_file(Path::new("/нет/rupor.toml"), &all_set).unwrap_err().to_string();
+    assert!(missing.contains("cannot be read"), "{missing}");
+}
+
+#[test]
+fn rates_are_never_above_what_the_platform_allows() {
+    let group = file("rate = 5").replace("-1001", "-77");
+    let rates = |config: Config| {
+        let workspace = &config.workspaces[0];
+        (workspace.accounts[0].settings.rate, workspace.channels[0].settings.rate)
+    };
+    assert_eq!(rates(parse(&group).unwrap()), (Some(30.0), Some(20.0 / 60.0)));
+    assert_eq!(rates(parse(&file("")).unwrap()).1, Some(20.0 / 60.0), "-1001 is a group");
+    let off = |name: &str| match name {
+        "RUPOR_PLATFORM_LIMITS" => Some("off".to_owned()),
+        name => all_set(name),
+    };
+    let lifted = meaning::parse(&group, "rupor.toml", Path::new("."), &off).unwrap();
+    assert_eq!(rates(lifted), (None, Some(5.0)));
+}
+
+/// The variables of a quick start.
+fn variables(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<String> {
+    move |name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+}
+
+#[test]
+fn the_quick_start_needs_three_variables() {
+    let config =
+        from_env(&variables(&[("TG_ENABLED", "true"), ("TG_TOKEN", "1:abc"), ("TG_CHAT", "-1001234567890")]))
+            .unwrap();
+    let workspace = &config.workspaces[0];
+    assert_eq!(workspace.name, "default");
+    let channel = &workspace.channels[0];
+    assert_eq!((channel.target.as_str(), channel.settings.rate), ("-1001234567890", Some(1.0)));
+    assert_eq!(channel.settings.parse_mode.as_deref(), Some("HTML"));
+    assert_eq!(
+        (channel.settings.dedup, channel.settings.dedup_ttl),
+        (store::DedupMode::Case, Span::from_hours(72))
+    );
+    assert_eq!(channel.settings.route.as_deref(), Some(r#"{"any":["kind:lost"]}"#));
+    assert_eq!((channel.settings.max_media, &channel.settings.settings["timeout"]), (10, &json!("10s")));
+}
+
+#[test]
+fn the_quick_start_knows_all_three_platforms_and_the_walls() {
+    let config = from_env(&variables(&[
+        ("VK_TOKEN", "vk1.a.token"),
+        ("VK_GROUPS", "-1, lostpets ,"),
+        ("VK_OUT_ENABLED", "1"),
+        ("VK_OUT_OWNER_ID", "-55"),
+        ("VK_OUT_ATTACH_MEDIA", "false"),
+        ("MAX_ENABLED", "yes"),
+        ("MAX_TOKEN", "max-token"),
+        ("MAX_CHAT", "-70"),
+        ("MAX_RATE_PER_SEC", "9"),
+        ("DEDUP_ENABLED", "false"),
+        ("DEDUP_STRICT_NO_PHONE", "true"),
+        ("RUPOR_POLL_INTERVAL", "2s"),
+    ]))
+    .unwrap();
+    let workspace = &config.workspaces[0];
+    let names: Vec<&str> = workspace.accounts.iter().map(|account| account.name.as_str()).collect();
+    assert_eq!(names, ["vk", "vk_out", "max"]);
+    assert_eq!(workspace.accounts[0].token, workspace.accounts[1].token, "one shared budget");
+    assert_eq!(workspace.channels[0].settings.settings["attach_media"], false);
+    assert_eq!(workspace.channels[0].settings.dedup, store::DedupMode::Off);
+    assert_eq!(workspace.channels[1].settings.rate, Some(2.0), "MAX allows two a second");
+    let sources: Vec<&str> = workspace.sources.iter().map(|source| source.address.as_str()).collect();
+    assert_eq!(sources, ["-1", "lostpets"]);
+    assert_eq!(workspace.sources[0].settings, json!({"interval_ms": 2_000, "strict_no_phone": true}));
+}
+
+#[test]
+fn bad_variables_are_named_with_the_fix() {
+    let said = from_env(&variables(&[
+        ("VK_GROUPS", "lostpets"),
+        ("TG_ENABLED", "true"),
+        ("TG_TOKEN", "not a token"),
+        ("TG_CHAT", "-100"),
+        ("TG_RATE_PER_SEC", "fast"),
+        ("TG_HTTP_TIMEOUT", "10"),
+        ("MAX_ENABLED", "maybe"),
+        ("VK_OUT_ENABLED", "true"),
+        ("VK_OUT_TOKEN", "x"),
+        ("VK_OUT_OWNER_ID", "@wall"),
+        ("RUPOR_PLATFORM_LIMITS", "none"),
+    ]))
+    .unwrap_err()
+    .to_string();
+    expect_test::expect![[r#"
+        RUPOR_PLATFORM_LIMITS: "none" is neither on nor off; write on, or off for rehearsals
+        VK_TOKEN: is not set, but VK_GROUPS names walls to read; set it to a service or user token
+        TG_RATE_PER_SEC: "fast" is not a rate; write how many a second, above 0, such as 0.5
+        TG_HTTP_TIMEOUT: "10" is not a time; write a number with its unit, such as 500ms, 10s, 5m, 72h or 7d
+        TG_TOKEN: telegram: the token is empty or has characters that no telegram token has; copy it again from where it was issued
+        VK_OUT_OWNER_ID: "@wall" is not a number; write the numeric id of the wall, negative for groups, such as -123456
+        MAX_ENABLED: "maybe" is neither true nor false; write true or false"#]]
+    .assert_eq(&said);
+}
+
+async fn empty_store() -> Store {
+    let address = Address::parse("sqlite::memory:").unwrap();
+    Store::open(&address, Keyring::ephemeral([7; 32]), Clock::system()).await.unwrap()
+}
+
+#[tokio::test]
+async fn applying_twice_says_nothing_to_do() {
+    let store = empty_store().await;
+    let config = example();
+    let planned = plan(&store, &config, Absent::Remove).await.unwrap();
+    expect_test::expect![[r#"
+        create  workspace default/default
+        create  account   default/bot: telegram
+        create  account   default/community: vk
+        create  account   default/max: max
+        create  account   default/reader: vk
+        create  channel   default/lost: -1001234567890 on bot
+        create  channel   default/max: -71234567890123 on max
+        create  channel   default/wall: -1234567 on community
+        create  endpoint  default/site: push
+        create  workspace shop/shop
+        create  account   shop/bot: telegram
+        create  channel   shop/news: @shop_example on bot
+    "#]]
+    .assert_eq(&planned.to_string());
+    assert_eq!(store.workspaces().await.unwrap().len(), 0, "a plan changes nothing");
+    assert_eq!(apply(&store, &config, Absent::Remove).await.unwrap(), planned);
+    assert_eq!(apply(&store, &config, Absent::Remove).await.unwrap().steps, []);
+}
+
+#[tokio::test]
+async fn changes_pauses_and_removals_are_planned_and_done() {
+    let store = empty_store().await;
+    let first = parse(&(file("") + "[channels.b]\naccount = \"bot\"\ntarget = -1002\n")).unwrap();
+    apply(&store, &first, Absent::Remove).await.unwrap();
+    let second = parse(&file("rate = 0.25\ndedup_ttl = \"5h\"\npin = true\npaused = true")).unwrap();
+    let kept = plan(&store, &second, Absent::Disable).await.unwrap();
+    assert!(
+        kept.to_string().starts_with("disable channel   default/b: not in the configuration\n"),
+        "{kept}"
+    );
+    let done = apply(&store, &second, Absent::Remove).await.unwrap();
+    expect_test::expect![[r#"
+        remove  channel   default/b: what waits for it fails
+        change  channel   default/lost: dedup_ttl 3d → 5h, rate 0.333 → 0.25, pin false → true
+        pause   channel   default/lost
+    "#]]
+    .assert_eq(&done.to_string());
+    assert_eq!(done.removals(), 1);
+    assert_eq!(plan(&store, &second, Absent::Remove).await.unwrap().steps, []);
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let channels = store.channels(ws).await.unwrap();
+    assert_eq!((channels.len(), channels[0].settings.rate), (1, Some(0.25)));
+    assert_eq!(channels[0].paused_until, domain::time::Timestamp::NEVER);
+}
+
+#[tokio::test]
+async fn another_target_token_or_account_is_seen() {
+    let store = empty_store().await;
+    apply(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap();
+    let moved = parse(&file("").replace("-1001", "-1005").replace("TG_TOKEN", "TG_NEW")).unwrap();
+    let done = apply(&store, &moved, Absent::Remove).await.unwrap();
+    expect_test::expect![[r#"
+        change  account   default/bot: a new token
+        remove  channel   default/lost: it becomes -1005 on bot; what waits for it fails
+        create  channel   default/lost: -1005 on bot
+    "#]]
+    .assert_eq(&done.to_string());
+    assert_eq!(plan(&store, &moved, Absent::Remove).await.unwrap().steps, []);
+}
+
+#[tokio::test]
+async fn an_account_that_leaves_the_file_is_paused_and_comes_back() {
+    let store = empty_store().await;
+    let both = parse(&(file("") + "[accounts.old]\nplatform = \"max\"\ntoken = \"env:MAX\"\n")).unwrap();
+    apply(&store, &both, Absent::Remove).await.unwrap();
+    let gone = apply(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap();
+    assert_eq!(gone.to_string(), "pause   account   default/old: not in the configuration\n");
+    let back = apply(&store, &both, Absent::Remove).await.unwrap();
+    assert_eq!(back.to_string(), "resume  account   default/old: in the configuration again\n");
+}
+
+#[tokio::test]
+async fn what_an_operator_paused_or_shut_stays_so_unless_the_file_says_otherwise() {
+    let store = empty_store().await;
+    apply(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap();
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let id = store.channels(ws).await.unwrap()[0].channel_id;
+    store.disable_channel(ws, id, store::DisabledBy::Operator).await.unwrap();
+    assert_eq!(plan(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap().steps, []);
+    let enabled = apply(&store, &parse(&file("enabled = true")).unwrap(), Absent::Remove).await.unwrap();
+    assert_eq!(enabled.to_string(), "enable  channel   default/lost\n");
+}

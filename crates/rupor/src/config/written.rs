@@ -1,0 +1,299 @@
+//! `rupor.toml` exactly as written: one struct per table, nothing filled in.
+//!
+//! Small values check themselves while they are read, so that a wrong one is reported at its own line.
+//! What needs to know other tables (does this account exist?) is the business of `meaning`.
+
+use std::collections::BTreeMap;
+
+use domain::time::Span;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+
+use super::{quiet, span};
+
+/// Names of things keep the place where they were written.
+pub type Named<T> = BTreeMap<Spanned<String>, T>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    /// The name of the workspace that the tables at the top level belong to.
+    pub workspace: Option<Spanned<String>>,
+    pub preset: Option<PresetName>,
+    pub time_zone: Option<TimeZone>,
+    pub accounts: Named<Account>,
+    pub channels: Named<Channel>,
+    pub sources: Named<Source>,
+    pub endpoints: Named<Endpoint>,
+    /// Further workspaces, each with the same tables.
+    pub workspaces: Named<Workspace>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workspace {
+    pub preset: Option<PresetName>,
+    pub time_zone: Option<TimeZone>,
+    pub accounts: Named<Account>,
+    pub channels: Named<Channel>,
+    pub sources: Named<Source>,
+    pub endpoints: Named<Endpoint>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Account {
+    pub platform: PlatformName,
+    pub token: Spanned<SecretWritten>,
+    pub kind: Option<AccountKind>,
+    pub tier: Option<Tier>,
+    pub rate: Option<Rate>,
+    pub burst: Option<Count>,
+    pub max_parallel: Option<Count>,
+    pub retry_parallel: Option<Count>,
+    pub api_base: Option<String>,
+    pub proxy: Option<Spanned<SecretWritten>>,
+    pub extra_roots: Option<Vec<String>>,
+    pub group_id: Option<i64>,
+    pub paused: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Channel {
+    pub account: Spanned<String>,
+    pub target: Target,
+    pub preset: Option<PresetName>,
+    pub chat_kind: Option<store::ChatKind>,
+    pub rate: Option<Rate>,
+    pub max_parallel: Option<Count>,
+    pub ambiguity: Option<domain::delivery::AmbiguityPolicy>,
+    pub dedup: Option<store::DedupMode>,
+    pub dedup_ttl: Option<Time>,
+    pub max_age: Option<Time>,
+    pub template: Option<String>,
+    pub parse_mode: Option<ParseMode>,
+    pub body_max: Option<Count>,
+    pub overflow: Option<store::Overflow>,
+    pub max_media: Option<u16>,
+    pub route: Option<Route>,
+    pub quiet_hours: Option<QuietHours>,
+    pub time_zone: Option<TimeZone>,
+    pub silent: Option<bool>,
+    pub preview: Option<bool>,
+    pub topic: Option<i64>,
+    pub pin: Option<bool>,
+    pub from_group: Option<bool>,
+    pub attach_media: Option<bool>,
+    pub protect: Option<bool>,
+    pub on_edit: Option<OnEdit>,
+    pub on_close: Option<OnClose>,
+    pub timeout: Option<Time>,
+    pub upload_timeout: Option<Time>,
+    pub enabled: Option<bool>,
+    pub paused: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    pub kind: SourceKind,
+    /// The reading account; VK needs one.
+    pub account: Option<Spanned<String>>,
+    /// VK: ids or screen names of the walls, one source each.
+    pub groups: Option<Vec<Target>>,
+    /// Feeds: the address.
+    pub url: Option<Spanned<String>>,
+    pub interval: Option<Time>,
+    pub horizon: Option<Time>,
+    pub home_city: Option<String>,
+    pub strict_no_phone: Option<bool>,
+    pub enabled: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    pub kind: EndpointKind,
+    pub secret: Spanned<SecretWritten>,
+    pub rate: Option<Rate>,
+    pub body_max: Option<Count>,
+    pub enabled: Option<bool>,
+}
+
+/// A secret stands elsewhere: `{ env = "NAME" }`, `{ file = "PATH" }`, `"env:NAME"` or `"file:PATH"`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretWritten {
+    Env(String),
+    File(String),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SecretForm {
+    Text(String),
+    Table(BTreeMap<String, String>),
+}
+
+impl<'de> Deserialize<'de> for SecretWritten {
+    /// The refusals never repeat what was written: it may be the secret itself.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SecretWritten, D::Error> {
+        const FORM: &str = "write where the secret is: { env = \"NAME\" } or { file = \"PATH\" }";
+        let bad = || D::Error::custom(FORM);
+        match SecretForm::deserialize(from).map_err(|_| bad())? {
+            SecretForm::Text(text) => match text.split_once(':') {
+                Some(("env", name)) if !name.is_empty() => Ok(SecretWritten::Env(name.to_owned())),
+                Some(("file", path)) if !path.is_empty() => Ok(SecretWritten::File(path.to_owned())),
+                _ => Err(bad()),
+            },
+            SecretForm::Table(table) => match table.into_iter().collect::<Vec<_>>().as_slice() {
+                [(key, name)] if key == "env" && !name.is_empty() => Ok(SecretWritten::Env(name.clone())),
+                [(key, path)] if key == "file" && !path.is_empty() => Ok(SecretWritten::File(path.clone())),
+                _ => Err(bad()),
+            },
+        }
+    }
+}
+
+/// A chat id or a name: numbers need no quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target(pub String);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TargetForm {
+    Number(i64),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Target, D::Error> {
+        match TargetForm::deserialize(from) {
+            Ok(TargetForm::Number(id)) => Ok(Target(id.to_string())),
+            Ok(TargetForm::Text(text)) if !text.trim().is_empty() => Ok(Target(text.trim().to_owned())),
+            _ => Err(D::Error::custom("write a numeric id, or a name in quotes")),
+        }
+    }
+}
+
+/// A value that is text in the file and checks itself.
+macro_rules! checked {
+    ($($(#[$doc:meta])* $name:ident($kind:ty) from $from:ty = $parse:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name(pub $kind);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$name, D::Error> {
+                let parse: fn($from) -> Result<$kind, String> = $parse;
+                parse(<$from>::deserialize(from)?).map($name).map_err(D::Error::custom)
+            }
+        }
+    )+};
+}
+
+checked! {
+    /// A span of time, `72h`.
+    Time(Span) from String = |text| match span::parse(&text) {
+        Some(span) if span.0 > 0 => Ok(span),
+        _ => Err(format!("{text:?} is not a time; write {}", span::FORM)),
+    };
+    /// A rate a second.
+    Rate(f64) from Number = |Number(rate)| {
+        if rate.is_finite() && rate > 0.0 {
+            Ok(rate)
+        } else {
+            Err(format!("{rate} is not a rate; write how many a second, above 0, such as 0.5"))
+        }
+    };
+    /// At least one.
+    Count(i32) from i64 = |n| match i32::try_from(n) {
+        Ok(n) if n >= 1 => Ok(n),
+        _ => Err(format!("{n} is out of range; write a whole number from 1 on")),
+    };
+    /// `23:00-07:00`
+    QuietHours(String) from String = |text| match quiet::Hours::parse(&text) {
+        Some(_) => Ok(text),
+        None => Err(format!("{text:?} are not hours of a day; write {}", quiet::FORM)),
+    };
+    /// A name of the time zone database.
+    TimeZone(String) from String = |text| match jiff::tz::TimeZone::get(&text) {
+        Ok(_) => Ok(text),
+        Err(_) => Err(format!("time zone {text:?} is not known; write a name such as Europe/Moscow or UTC")),
+    };
+    /// How the words are marked up.
+    ParseMode(String) from String = |text| match crate::addresses::parse_mode(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(error.to_string()),
+    };
+    /// Which messages pass.
+    Route(serde_json::Value) from serde_json::Value = |written| match domain::route::Route::parse(&written) {
+        Ok(_) => Ok(written),
+        Err(error) => Err(error.to_string()),
+    };
+    /// One of the registered platforms.
+    PlatformName(String) from String = |text| match crate::addresses::platform(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(error.to_string()),
+    };
+}
+
+/// Whole or broken: `1` is as good a rate as `1.0`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Number(pub f64);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberForm {
+    Whole(i64),
+    Broken(f64),
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Number, D::Error> {
+        match NumberForm::deserialize(from) {
+            Ok(NumberForm::Whole(n)) => Ok(Number(n as f64)),
+            Ok(NumberForm::Broken(n)) => Ok(Number(n)),
+            Err(_) => Err(D::Error::custom("write a number, such as 0.5")),
+        }
+    }
+}
+
+/// What a channel does unless it says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PresetName {
+    Pets,
+    Mirror,
+}
+
+/// A closed list of words of the file, that become text in a row.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($arm:ident = $text:literal),+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+        pub enum $name { $(#[serde(rename = $text)] $arm),+ }
+
+        impl $name {
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$arm => $text),+ }
+            }
+        }
+    )+};
+}
+
+words! {
+    /// What a change at the source does to published copies.
+    OnEdit { Edit = "edit", None = "none" }
+    /// What the end of a story does to published copies.
+    OnClose { Edit = "edit", Reply = "reply", None = "none" }
+    /// Whose token it is; only VK cares.
+    AccountKind { Bot = "bot", User = "user", Community = "community", Service = "service" }
+    /// Telegram sells a faster one.
+    Tier { Standard = "standard", Paid = "paid" }
+    /// Where posts are pulled from.
+    SourceKind { Vk = "vk", Rss = "rss" }
+    /// Who knocks: programs that push, or a platform's webhook.
+    EndpointKind { Push = "push", Telegram = "telegram", Vk = "vk", Max = "max" }
+}

@@ -1,0 +1,124 @@
+//! The check against the sandbox: right and wrong tokens, rights, targets.
+
+use sandbox::{Name, Options, Sandbox};
+use serde_json::json;
+
+use super::*;
+
+const TOKEN: &str = "7700:AAF-canary_0123456789abcdef";
+
+async fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::start(Options::default()).await.unwrap();
+    sandbox
+        .add_account(
+            &json!({"platform": "telegram", "token": TOKEN, "name": "Рупор", "username": "rupor_bot"}),
+        )
+        .unwrap();
+    sandbox.add_account(&json!({"platform": "max", "token": "max-token", "name": "Рупор"})).unwrap();
+    sandbox
+        .add_account(&json!({"platform": "vk", "token": "vk-token", "kind": "user", "name": "Анна"}))
+        .unwrap();
+    sandbox
+        .add_chat(
+            &json!({"platform": "telegram", "id": "-1001234567890", "type": "channel", "title": "Потеряшки"}),
+        )
+        .unwrap();
+    sandbox
+}
+
+/// The findings of a file, asked of the sandbox.
+async fn check(sandbox: &Sandbox, file: &str, variables: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rupor.toml");
+    std::fs::write(&path, file).unwrap();
+    let get =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    let config = config::from_file(&path, &get).unwrap();
+    let bases = ApiBases::from_env(|name| {
+        let platform = Name::ALL
+            .into_iter()
+            .find(|platform| name == format!("RUPOR_{}_API", platform.as_str().to_uppercase()));
+        platform.map(|platform| sandbox.base(platform))
+    });
+    let network = Network::default();
+    let mut findings = Vec::new();
+    for about in subjects_of_config(&config) {
+        findings.extend(subject(&network, &bases, &about).await);
+    }
+    text(&findings)
+}
+
+const FILE: &str = r#"
+[accounts.bot]
+platform = "telegram"
+token = "env:TG"
+
+[channels.lost]
+account = "bot"
+target = -1001234567890
+
+[channels.nowhere]
+account = "bot"
+target = "@nobody_here"
+"#;
+
+#[tokio::test]
+async fn a_good_token_and_its_rights_are_green_and_a_wrong_target_is_red() {
+    let sandbox = sandbox().await;
+    expect_test::expect![[r#"
+        ok   account bot: telegram as @rupor_bot; plain http to a private host, no certificate; about 30 messages a second in all, 1 a second per chat, 20 a minute per group
+        ok   channel lost: -1001234567890 «Потеряшки»: may post
+        FAIL channel nowhere: @nobody_here: Bad Request: chat not found
+             fix: let the account post there (in a channel: as an administrator), or correct the target and `$ rupor apply`
+    "#]].assert_eq(&check(&sandbox, FILE, &[("TG", TOKEN)]).await);
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_red_with_the_fix_and_never_shown() {
+    let sandbox = sandbox().await;
+    let said = check(&sandbox, FILE, &[("TG", "1:another")]).await;
+    expect_test::expect![[r#"
+        FAIL account bot: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
+             fix: get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
+    "#]].assert_eq(&said);
+    assert!(!said.contains("another"), "{said}");
+}
+
+#[tokio::test]
+async fn all_three_platforms_are_asked() {
+    let sandbox = sandbox().await;
+    let file = "[accounts.a]\nplatform = \"max\"\ntoken = \"env:MAX\"\n[accounts.b]\nplatform = \"vk\"\ntoken = \"env:VK\"\n";
+    expect_test::expect![[r#"
+        ok   account a: max as @id414065875_bot; plain http to a private host, no certificate; 30 requests a second in all, 2 messages a second per chat
+        ok   account b: vk as Анна; plain http to a private host, no certificate; 3 requests a second; about 500 posts a day per wall
+    "#]]
+        .assert_eq(&check(&sandbox, file, &[("MAX", "max-token"), ("VK", "vk-token")]).await);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_red() {
+    let sandbox = sandbox().await;
+    // Nothing listens on the port of a sandbox that has ended.
+    let gone = Sandbox::start(Options::default()).await.unwrap();
+    let base = gone.base(Name::Telegram);
+    gone.shutdown().await;
+    let file = FILE.replace("token = \"env:TG\"", &format!("token = \"env:TG\"\napi_base = \"{base}\""));
+    let said = check(&sandbox, &file, &[("TG", TOKEN)]).await;
+    assert!(said.starts_with("FAIL account bot: the platform's server cannot be reached (refused"), "{said}");
+    assert!(said.contains("fix: check the network"), "{said}");
+}
+
+#[tokio::test]
+async fn the_database_and_its_clock_are_looked_at() {
+    let world = crate::operate::tests::World::new().await;
+    world.store.hold_all(Some("после восстановления")).await.unwrap();
+    let findings = database(&world.store, "sqlite:test").await;
+    let said = text(&findings);
+    assert!(said.starts_with("ok   database sqlite:test: can be read"), "{said}");
+    assert!(said.contains("FAIL clock:"), "a clock in the hand is not the machine's: {said}");
+    assert!(
+        said.contains("FAIL sending: everything is held: после восстановления\n     fix: $ rupor release"),
+        "{said}"
+    );
+    assert_eq!(verdict(&findings).unwrap_err().to_string(), "2 checks failed of 3");
+}

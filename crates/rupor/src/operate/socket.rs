@@ -1,0 +1,175 @@
+//! The way to the running node: a private socket beside the SQLite file, one JSON line there, one back.
+//!
+//! Who may open it is decided by the file system: the socket has mode 0600. A verb may carry tokens, so nothing of
+//! what crosses is logged.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::address::SqlitePath;
+use store::{Address, Store};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::verb::{Verb, perform};
+
+/// Bytes of one verb or answer; a large configuration has a few hundred kilobytes.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+/// Verbs at the same time.
+const VISITORS_MAX: usize = 8;
+/// How long a visitor may take to say what they want.
+const READ_MAX: Duration = Duration::from_secs(10);
+/// How long the node may take to do it.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Where the node of a database listens; `None`: every process can change it itself.
+pub fn socket_path(address: &Address) -> Option<PathBuf> {
+    match address {
+        Address::Sqlite(SqlitePath::File(file)) => {
+            let mut name = file.clone().into_os_string();
+            name.push(".sock");
+            Some(PathBuf::from(name))
+        }
+        _ => None,
+    }
+}
+
+/// Takes verbs until it is dropped.
+#[derive(Debug)]
+pub struct Serving {
+    path: PathBuf,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.task.abort();
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// Starts taking verbs. The caller holds the lock of the database, so a socket that is there is left over.
+pub fn serve(store: Store, path: &Path) -> anyhow::Result<Serving> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("socket {}: cannot be renewed", path.display()));
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).with_context(|| {
+        format!(
+            "socket {}: cannot be opened; is the folder writable, and the path below 100 bytes?",
+            path.display()
+        )
+    })?;
+    let private = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+    std::fs::set_permissions(path, private)
+        .with_context(|| format!("socket {}: cannot be made private", path.display()))?;
+    let task = tokio::spawn(receive(listener, store));
+    Ok(Serving { path: path.to_owned(), task })
+}
+
+async fn receive(listener: UnixListener, store: Store) {
+    let seats = Arc::new(Semaphore::new(VISITORS_MAX));
+    let mut visitors = tokio::task::JoinSet::new();
+    loop {
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            return;
+        };
+        while visitors.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let store = store.clone();
+                visitors.spawn(async move {
+                    if let Err(error) = visit(stream, &store).await {
+                        tracing::debug!(error = format!("{error:#}"), "an operator's connection broke off");
+                    }
+                    drop(seat);
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: others need a moment to give some back.
+                tracing::warn!(%error, "an operator's connection could not be taken");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn visit(mut stream: UnixStream, store: &Store) -> anyhow::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let mut line = String::new();
+    let mut reader = BufReader::new(reader.take(LINE_BYTES_MAX));
+    if timeout(READ_MAX, reader.read_line(&mut line)).await?? == 0 {
+        // Somebody only looked whether the node is there.
+        return Ok(());
+    }
+    let result = match serde_json::from_str::<Verb>(&line) {
+        Ok(verb) => perform(store, verb).await,
+        Err(error) => Err(anyhow::anyhow!(
+            "the node does not understand this command: {error}; is it of the same version?"
+        )),
+    };
+    let answer = match result {
+        Ok(value) => Answer { value: Some(value), error: None },
+        Err(error) => Answer { value: None, error: Some(format!("{error:#}")) },
+    };
+    let mut text = serde_json::to_string(&answer)?;
+    text.push('\n');
+    writer.write_all(text.as_bytes()).await?;
+    Ok(writer.shutdown().await?)
+}
+
+/// Whether a node listens there.
+pub async fn is_served(path: &Path) -> bool {
+    UnixStream::connect(path).await.is_ok()
+}
+
+/// Sends a verb to the node; `None`: no node listens.
+pub async fn send(path: &Path, verb: &Verb) -> anyhow::Result<Option<Value>> {
+    use std::io::ErrorKind;
+    let mut stream = match UnixStream::connect(path).await {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!(
+                    "socket {}: cannot be reached; run this as the user that runs the node",
+                    path.display()
+                )
+            });
+        }
+    };
+    let mut text = serde_json::to_string(verb)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes()).await.context("the node went away")?;
+    let mut line = String::new();
+    let mut reader = BufReader::new(stream.take(LINE_BYTES_MAX));
+    match timeout(ANSWER_MAX, reader.read_line(&mut line)).await {
+        Ok(read) => read.context("the node went away")?,
+        Err(_) => bail!("the node did not answer in {} s; look at its log", ANSWER_MAX.as_secs()),
+    };
+    let answer: Answer = serde_json::from_str(&line)
+        .context("the node went away before it answered; look with `rupor status` whether it was done")?;
+    match answer {
+        Answer { error: Some(error), .. } => bail!(error),
+        Answer { value, .. } => Ok(Some(value.unwrap_or_default())),
+    }
+}

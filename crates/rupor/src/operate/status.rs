@@ -1,0 +1,159 @@
+//! One screen: the channels with what waits and how fast it goes, then the trouble in words. Pure.
+
+use domain::time::{Span, Timestamp};
+use serde::Serialize;
+use store::{Channel, DisabledBy};
+
+use super::facts::Facts;
+use super::words::{self, Explanation, how_long, moment};
+
+/// What `rupor status --json` and the board show.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    pub at: Timestamp,
+    pub workspace: String,
+    pub node: Option<bool>,
+    pub held: Option<String>,
+    pub channels: Vec<ChannelLine>,
+    pub trouble: Vec<Explanation>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChannelLine {
+    pub channel: String,
+    pub platform: String,
+    pub target: String,
+    pub state: &'static str,
+    pub waiting: i64,
+    pub sending: i64,
+    /// How long the first of the queue has been due.
+    pub lag_ms: Option<i64>,
+    pub sent: i64,
+    pub deduped: i64,
+    pub failed: i64,
+    /// Messages a second; `None`: as fast as the account may.
+    pub rate: Option<f64>,
+    /// What the queue takes at that rate.
+    pub eta_ms: Option<i64>,
+}
+
+pub fn status(facts: &Facts) -> Status {
+    Status {
+        at: facts.now,
+        workspace: facts.workspace.name.clone(),
+        node: facts.node,
+        held: facts.held.clone(),
+        channels: facts.channels.iter().map(|channel| line(facts, channel)).collect(),
+        trouble: words::troubles(facts),
+    }
+}
+
+fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
+    let lane = facts.lane_of(channel);
+    let counts = lane.map(|lane| lane.counts).unwrap_or_default();
+    let waiting = counts.queued + counts.retry;
+    let due = lane.and_then(|lane| lane.next_at).filter(|at| waiting > 0 && *at <= facts.now);
+    let account = facts.account_of(channel);
+    let rate = match (channel.settings.rate, account.and_then(|account| account.settings.rate)) {
+        (Some(own), Some(all)) => Some(own.min(all)),
+        (own, all) => own.or(all),
+    };
+    ChannelLine {
+        channel: channel.name.clone(),
+        platform: channel.platform.clone(),
+        target: channel.target.clone(),
+        state: state(facts, channel),
+        waiting,
+        sending: counts.sending,
+        lag_ms: due.map(|at| (facts.now - at).millis()),
+        sent: counts.sent,
+        deduped: counts.deduped,
+        failed: counts.failed_permanent + counts.dead,
+        rate,
+        eta_ms: rate.filter(|_| waiting > 0).map(|rate| (waiting as f64 / rate * 1_000.0) as i64),
+    }
+}
+
+/// A channel in one word.
+pub fn state(facts: &Facts, channel: &Channel) -> &'static str {
+    let account = facts.account_of(channel);
+    match (channel.enabled, channel.disabled_by) {
+        _ if facts.held.is_some() || facts.workspace.held => "held",
+        (false, Some(DisabledBy::Auto)) => "shut",
+        (false, _) => "disabled",
+        _ if account.is_some_and(|account| account.paused) => "no account",
+        _ if channel.paused_until > facts.now => "paused",
+        _ if account.is_some_and(|account| account.cooldown_until > facts.now) => "resting",
+        _ if crate::config::quiet::closed_until(&channel.settings, facts.now).is_some() => "quiet",
+        _ => "open",
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let node = match self.node {
+            Some(true) => " · node running",
+            Some(false) => " · no node running",
+            None => "",
+        };
+        writeln!(f, "workspace {} · {}{node}\n", self.workspace, moment(self.at))?;
+        write!(f, "{}", table(&HEADINGS, self.channels.iter().map(cells).collect()))?;
+        if self.channels.is_empty() {
+            writeln!(f, "no channels yet: write rupor.toml and run `rupor apply`")?;
+        }
+        if self.trouble.is_empty() {
+            return writeln!(f, "\nno trouble");
+        }
+        writeln!(f, "\ntrouble")?;
+        for trouble in &self.trouble {
+            write!(f, "\n{trouble}")?;
+        }
+        Ok(())
+    }
+}
+
+const HEADINGS: [&str; 9] =
+    ["channel", "platform", "state", "waiting", "lag", "eta", "sent", "failed", "rate"];
+
+fn cells(line: &ChannelLine) -> Vec<String> {
+    let span = |ms: Option<i64>| ms.map_or_else(|| "-".to_owned(), |ms| how_long(Span::from_millis(ms)));
+    vec![
+        line.channel.clone(),
+        line.platform.clone(),
+        line.state.to_owned(),
+        line.waiting.to_string(),
+        span(line.lag_ms),
+        span(line.eta_ms),
+        line.sent.to_string(),
+        line.failed.to_string(),
+        rate(line.rate),
+    ]
+}
+
+/// `1/s`, `20/min`, or `-` for as fast as it goes.
+pub fn rate(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 1.0 => format!("{}/s", (rate * 100.0).round() / 100.0),
+        Some(rate) => format!("{}/min", (rate * 6_000.0).round() / 100.0),
+    }
+}
+
+/// Aligned columns without lines, so that they can be cut and searched.
+pub fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(headings.get(column).map(|heading| heading.len())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let mut text = String::new();
+    let heading = headings.iter().map(|heading| (*heading).to_owned()).collect();
+    for row in std::iter::once(heading).chain(rows) {
+        let row: Vec<String> = row;
+        let padded: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(padded.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,240 @@
+//! The texts that explain stuck deliveries, word for word.
+
+use domain::time::Span;
+
+use super::*;
+use crate::operate::tests::World;
+
+#[track_caller]
+fn check(explained: &Explanation, expected: expect_test::Expect) {
+    expected.assert_eq(&explained.to_string());
+}
+
+#[tokio::test]
+async fn a_kicked_bot_is_explained() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let (failed, waiting) = (world.post(channel).await, world.post(channel).await);
+    world.seconds(5);
+    world.answered(403, "Forbidden: bot was kicked from the channel chat", None).await;
+    world.seconds(90);
+    check(
+        &world.show(failed).await,
+        expect_test::expect![[r#"
+        delivery 1 failed for good
+          cause: the bot was removed from the chat by an administrator there (kicked: Forbidden: bot was kicked from the channel chat)
+          since: 2026-11-15 12:00:05 UTC (1 min 30 s ago)
+          next:  this one stays failed; the channel tries again by itself at 2026-11-15 12:10:05 UTC (in 8 min 30 s) and is shut after 3 failures in a row; 1 delivery waits and is kept
+          help:  add the bot to the chat again, as an administrator who may post
+                 $ rupor channel resume lost --with-failed
+    "#]],
+    );
+    check(
+        &world.show(waiting).await,
+        expect_test::expect![[r#"
+        delivery 2 waits: channel lost is paused
+          cause: the bot was removed from the chat by an administrator there (kicked) (failure 1 of 3)
+          since: 2026-11-15 12:00:05 UTC (1 min 30 s ago)
+          next:  the channel tries again by itself at 2026-11-15 12:10:05 UTC (in 8 min 30 s) and is shut after 3 failures in a row; 1 delivery waits and is kept
+          help:  add the bot to the chat again, as an administrator who may post
+                 $ rupor channel resume lost --with-failed
+    "#]],
+    );
+    expect_test::expect![[r#"
+        workspace default · 2026-11-15 12:01:35 UTC · node running
+
+        channel  platform  state   waiting  lag  eta  sent  failed  rate
+        lost     telegram  paused  1        -    1 s  0     1       1/s
+
+        trouble
+
+        channel lost is paused
+          cause: the bot was removed from the chat by an administrator there (kicked) (failure 1 of 3)
+          since: 2026-11-15 12:00:05 UTC (1 min 30 s ago)
+          next:  the channel tries again by itself at 2026-11-15 12:10:05 UTC (in 8 min 30 s) and is shut after 3 failures in a row; 1 delivery waits and is kept
+          help:  add the bot to the chat again, as an administrator who may post
+                 $ rupor channel resume lost --with-failed
+    "#]].assert_eq(&world.status().await);
+}
+
+#[tokio::test]
+async fn a_channel_that_was_shut_is_explained() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    for _ in 0..3 {
+        world.post(channel).await;
+        world.answered(400, "Bad Request: chat not found", None).await;
+        world.seconds(3_600);
+    }
+    let waiting = world.post(channel).await;
+    check(
+        &world.show(waiting).await,
+        expect_test::expect![[r#"
+            delivery 4 waits: channel lost is shut after repeated failures
+              cause: there is no such chat, or the bot cannot see it (chat_not_found) (3 failures in a row)
+              since: 2026-11-15 12:00:00 UTC (3 h ago)
+              next:  nothing is sent until somebody resumes the channel; new posts keep queueing; 1 delivery waits and is kept
+              help:  check the target in the configuration and that the bot is in that chat, then `$ rupor apply`
+                     $ rupor channel resume lost --with-failed
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_explained() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let id = world.post(channel).await;
+    world.answered(401, "Unauthorized", None).await;
+    world.seconds(7_200);
+    check(
+        &world.show(id).await,
+        expect_test::expect![[r#"
+        delivery 1 waits: account bot (telegram) is paused
+          cause: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
+          since: 2026-11-15 12:00:00 UTC (2 h ago)
+          next:  nothing by itself: what waits is kept and new posts keep queueing until the account is resumed
+          help:  get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
+                 $ rupor account resume bot
+    "#]],
+    );
+    expect_test::expect![[r#"
+        workspace default · 2026-11-15 14:00:00 UTC · node running
+
+        channel  platform  state       waiting  lag         eta  sent  failed  rate
+        lost     telegram  no account  1        1 h 59 min  1 s  0     0       1/s
+
+        trouble
+
+        account bot (telegram) is paused
+          cause: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
+          since: 2026-11-15 12:00:00 UTC (2 h ago)
+          next:  nothing by itself: what waits is kept and new posts keep queueing until the account is resumed
+          help:  get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
+                 $ rupor account resume bot
+    "#]].assert_eq(&world.status().await);
+}
+
+#[tokio::test]
+async fn a_flood_is_explained() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let (id, behind) = (world.post(channel).await, world.post(channel).await);
+    world.answered(429, "Too Many Requests: retry after 35", Some(35)).await;
+    world.seconds(5);
+    check(
+        &world.show(id).await,
+        expect_test::expect![[r#"
+        delivery 1 waits: channel lost is paused
+          cause: the platform asks to slow down (flood limit) (429)
+          since: 2026-11-15 12:00:00 UTC (5 s ago)
+          next:  the channel tries again by itself at 2026-11-15 12:00:35 UTC (in 30 s); 2 deliveries wait and are kept
+          help:  nothing to do: the wait is obeyed; if it happens often, lower `rate` in the configuration
+    "#]],
+    );
+    assert_eq!(world.show(behind).await.cause, world.show(id).await.cause);
+    expect_test::expect![[r#"
+        workspace default · 2026-11-15 12:00:05 UTC · node running
+
+        channel  platform  state   waiting  lag  eta  sent  failed  rate
+        lost     telegram  paused  2        -    2 s  0     0       1/s
+
+        trouble
+
+        channel lost is paused
+          cause: the platform asks to slow down (flood limit) (429)
+          since: 2026-11-15 12:00:00 UTC (5 s ago)
+          next:  the channel tries again by itself at 2026-11-15 12:00:35 UTC (in 30 s); 2 deliveries wait and are kept
+          help:  nothing to do: the wait is obeyed; if it happens often, lower `rate` in the configuration
+    "#]].assert_eq(&world.status().await);
+}
+
+#[tokio::test]
+async fn a_hung_server_is_explained() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let id = world.post(channel).await;
+    world.hung().await;
+    world.seconds(1);
+    check(
+        &world.show(id).await,
+        expect_test::expect![[r#"
+            delivery 1 waits to be tried again
+              cause: the server took the request and did not answer in time (timeout: no answer within 10 s); nobody knows whether it was shown, so it may appear twice
+              since: 2026-11-15 12:00:00 UTC (1 s ago)
+              next:  it is tried again at 2026-11-15 12:00:02 UTC (in 1 s); if nobody knows about that one either, it is given up and can be queued again by hand
+              help:  nothing to do if it passes; if it lasts, look whether the platform has an outage, or run `$ rupor check`
+        "#]],
+    );
+    world.seconds(9);
+    world.hung().await;
+    check(
+        &world.show(id).await,
+        expect_test::expect![[r#"
+        delivery 1 is dead: it was given up
+          cause: the server took the request and did not answer in time (timeout: no answer within 10 s); nobody knows whether readers see it
+          since: 2026-11-15 12:00:10 UTC (0 s ago)
+          next:  nothing: it stays as it is until somebody queues it again
+          help:  look into the channel: if it is not there, queue it again
+                 $ rupor delivery requeue 1
+    "#]],
+    );
+    expect_test::expect![[r#"
+        workspace default · 2026-11-15 12:00:10 UTC · node running
+
+        channel  platform  state  waiting  lag  eta  sent  failed  rate
+        lost     telegram  open   0        -    -    0     1       1/s
+
+        trouble
+
+        channel lost: 1 delivery was not sent lately
+          cause: the last one: the server took the request and did not answer in time (timeout)
+          since: 2026-11-15 12:00:10 UTC (0 s ago)
+          next:  nothing: they stay as they are until somebody queues them again
+          help:  $ rupor delivery list --status dead --channel lost
+                 $ rupor delivery requeue --status dead --channel lost
+    "#]]
+    .assert_eq(&world.status().await);
+}
+
+#[tokio::test]
+async fn a_request_that_is_out_and_a_queue_are_explained() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let (out, next) = (world.post(channel).await, world.post(channel).await);
+    world.claim().await;
+    world.seconds(20);
+    check(
+        &world.show(out).await,
+        expect_test::expect![[r#"
+        delivery 1 is being sent: the request is out, the answer is not here
+          cause: attempt 1 is under way
+          since: 2026-11-15 12:00:00 UTC (20 s ago)
+          next:  the answer comes, or the claim ends at 2026-11-15 12:01:00 UTC (in 40 s) and it is taken up again
+          help:  nothing to do; `$ rupor status` shows whether the node runs
+    "#]],
+    );
+    check(
+        &world.show(next).await,
+        expect_test::expect![[r#"
+        delivery 2 waits in line
+          since: 2026-11-15 12:00:00 UTC (20 s ago)
+          next:  it is sent in its turn, within seconds if the queue is short
+    "#]],
+    );
+}
+
+#[test]
+fn spans_are_said_in_two_units() {
+    let said = [0, 1, 59, 60, 61, 3_600, 3_660, 86_400, 90_000].map(|s| how_long(Span::from_secs(s)));
+    assert_eq!(said, ["0 s", "1 s", "59 s", "1 min", "1 min 1 s", "1 h", "1 h 1 min", "1 d", "1 d 1 h"]);
+    assert_eq!(how_long(Span::from_millis(-5)), "0 s");
+}
+
+#[test]
+fn names_are_quoted_where_a_shell_needs_it() {
+    assert_eq!(
+        ["lost", "потеряшки", "два слова", "it's", "-x"].map(quoted),
+        ["lost", "потеряшки", "'два слова'", r"'it'\''s'", "'-x'"]
+    );
+}

@@ -1,0 +1,213 @@
+//! The operator's commands as processes: on a file of their own, and beside a running node.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use sandbox::{Name, Options, Sandbox};
+use serde_json::{Value, json};
+
+/// A folder with a configuration, a database to be, and a sandbox to send to.
+struct Place {
+    folder: tempfile::TempDir,
+    sandbox: Sandbox,
+}
+
+const TOKEN: &str = "7700:AAF-canary_0123456789abcdef";
+const FILE: &str = r#"
+[accounts.bot]
+platform = "telegram"
+token = { env = "TG_TOKEN" }
+
+[channels.lost]
+account = "bot"
+target = -1001234567890
+preset = "mirror"
+
+[channels.found]
+account = "bot"
+target = -1001234567891
+"#;
+
+impl Place {
+    async fn new() -> Place {
+        let sandbox = Sandbox::start(Options { any_token: true, ..Options::default() }).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("rupor.toml"), FILE).unwrap();
+        Place { folder, sandbox }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rupor"));
+        command.args(arguments).current_dir(self.path()).env_clear().env("TG_TOKEN", TOKEN);
+        command.env("RUPOR_TELEGRAM_API", self.sandbox.base(Name::Telegram));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs a command on a thread of its own, so that the sandbox goes on answering.
+    async fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    }
+
+    /// What a command that has to succeed says.
+    async fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    async fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok(&[arguments, &["--json"]].concat()).await;
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{arguments:?}: {text}"))
+    }
+
+    async fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// A node that ends with the test.
+struct Node(Child);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_shows_a_plan_makes_the_database_and_then_has_nothing_to_do() {
+    let place = Place::new().await;
+    let unread = place.refused(&["apply", "--dry-run"]).await;
+    assert!(unread.contains("does not exist yet"), "{unread}");
+    let said = place.ok(&["apply"]).await;
+    assert!(said.contains("create  channel   default/lost: -1001234567890 on bot"), "{said}");
+    assert!(said.ends_with("done: 4 steps\n"), "{said}");
+    assert_eq!(place.ok(&["apply"]).await, "nothing to do\n");
+    assert!(!said.contains("canary"), "{said}");
+    let file = std::fs::read(place.path().join("rupor.db")).unwrap();
+    assert!(!String::from_utf8_lossy(&file).contains("canary"), "tokens are sealed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_left_the_file_goes_only_with_yes() {
+    let place = Place::new().await;
+    place.ok(&["apply"]).await;
+    let less = FILE.split("[channels.found]").next().unwrap();
+    std::fs::write(place.path().join("rupor.toml"), less).unwrap();
+    let refused = place.refused(&["apply"]).await;
+    assert!(refused.contains("1 channel would be removed") && refused.contains("--yes"), "{refused}");
+    assert_eq!(place.json(&["channel", "list"]).await.as_array().unwrap().len(), 2);
+    let done = place.json(&["apply", "--yes"]).await;
+    assert_eq!((&done["applied"], &done["steps"][0]["verb"]), (&json!(true), &json!("remove")));
+    assert_eq!(place.json(&["channel", "list"]).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_typo_names_file_line_and_the_known_keys() {
+    let place = Place::new().await;
+    std::fs::write(place.path().join("rupor.toml"), FILE.replace("preset", "prset")).unwrap();
+    let refused = place.refused(&["apply"]).await;
+    assert!(
+        refused.starts_with("rupor: rupor.toml:9: unknown key `prset`; known are `account`"),
+        "{refused}"
+    );
+    assert!(!place.path().join("rupor.db").exists(), "bad input changes nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_node_commands_change_the_file_themselves() {
+    let place = Place::new().await;
+    place.ok(&["apply"]).await;
+    let said = place.ok(&["channel", "pause", "lost", "--why", "ремонт"]).await;
+    assert_eq!(
+        said,
+        "channel lost is paused until it is resumed; its queue is kept\n$ rupor channel resume lost\n"
+    );
+    let status = place.ok(&["status"]).await;
+    assert!(status.contains("no node is running") && status.contains("$ rupor run"), "{status}");
+    assert!(status.contains("an operator paused it: ремонт"), "{status}");
+    place.ok(&["channel", "resume", "lost"]).await;
+    place.ok(&["stop-all", "--why", "проверка"]).await;
+    assert_eq!(place.json(&["status"]).await[0]["held"], "проверка");
+    assert_eq!(place.ok(&["release"]).await, "everything goes on\n");
+    let events = place.ok(&["events", "--name", "channel_paused"]).await;
+    assert!(events.contains("channel_paused") && events.contains("ремонт"), "{events}");
+    let unknown = place.refused(&["channel", "pause", "lots"]).await;
+    assert_eq!(unknown, "rupor: channel \"lots\" is not known; known are found, lost\n");
+    let everything = place.refused(&["delivery", "requeue"]).await;
+    assert!(everything.contains("which ones?"), "{everything}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_is_green_against_the_sandbox_and_red_with_a_wrong_target() {
+    let place = Place::new().await;
+    place.ok(&["apply"]).await;
+    let said = place.ok(&["check"]).await;
+    assert!(said.contains("ok   account bot: telegram as @"), "{said}");
+    assert!(said.contains("ok   channel lost: -1001234567890"), "{said}");
+    std::fs::write(place.path().join("wrong.toml"), FILE.replace("-1001234567891", "\"@nobody_at_all\""))
+        .unwrap();
+    let wrong = place.run(&["check", "wrong.toml"]).await;
+    let said = String::from_utf8_lossy(&wrong.stdout).into_owned();
+    assert_eq!(wrong.status.code(), Some(1), "{said}");
+    assert!(said.contains("FAIL channel found: @nobody_at_all: Bad Request: chat not found"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_a_running_node_commands_look_and_have_it_change_things() {
+    let place = Place::new().await;
+    place.ok(&["apply"]).await;
+    let mut command = place.command(&["run"]);
+    let node = Node(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut tries = 0..200;
+    while place.json(&["status"]).await[0]["node"] != true {
+        assert!(tries.next().is_some(), "the node does not come up");
+    }
+    let queued = place.json(&["channel", "test", "lost", "--send", "Проверка связи"]).await;
+    let id = queued["queued"]["delivery_id"].to_string();
+    let mut tries = 0..200;
+    while place.json(&["delivery", "show", &id]).await["delivery"]["status"] != "sent" {
+        assert!(tries.next().is_some(), "{}", place.ok(&["delivery", "show", &id]).await);
+    }
+    let shown = place.ok(&["delivery", "show", &id]).await;
+    assert!(shown.starts_with(&format!("delivery {id} was sent as message ")), "{shown}");
+    let said = place.json(&["channel", "disable", "found"]).await;
+    assert_eq!(said, json!({"channel": "found", "enabled": false}));
+    let refused = place.refused(&["channel", "disable", "нет"]).await;
+    assert!(refused.contains("known are"), "{refused}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(place.path().join("rupor.db.sock")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+    drop(node);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_quick_start_runs_from_variables_alone() {
+    let place = Place::new().await;
+    let mut command = place.command(&["run"]);
+    command.env("TG_ENABLED", "true").env("TG_CHAT", "-1001234567890");
+    let node = Node(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut tries = 0..200;
+    while !place.run(&["channel", "show", "telegram"]).await.status.success() {
+        assert!(tries.next().is_some(), "the channel does not appear");
+    }
+    let channels = place.json(&["channel", "list"]).await;
+    assert_eq!(channels[0]["target"], "-1001234567890");
+    drop(node);
+    let mut wrong = place.command(&["run"]);
+    wrong.env("TG_ENABLED", "true").env("TG_CHAT", "чат");
+    let ended = tokio::task::spawn_blocking(move || wrong.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(said.contains("TG_CHAT: \"чат\" is not a number; write the numeric id"), "{said}");
+}
