@@ -34,7 +34,6 @@ use domain::time::{Span, Timestamp};
 use store::{Claim, ClaimRequest, Finish, Whose};
 use tokio::sync::{Notify, Semaphore, watch};
 
-pub use book::Address;
 pub use media::EmptyShelf;
 pub use meters::{Meters, escaped};
 use ports::{Dice, Ledger, Outlet, Shelf};
