@@ -41,6 +41,9 @@ use recorder::{End, Recorder};
 
 use crate::addresses::ApiBases;
 
+/// Between a claim that gave nothing and the next one.
+const BREATH: Duration = Duration::from_millis(5);
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Names this process in attempts and logs; new at every start.
@@ -158,6 +161,8 @@ impl Dispatcher {
             let wait = match next {
                 // As much as was asked for: there may be more.
                 Some((taken, _)) if taken == limit => continue,
+                // A head that points at nothing must not make the loop spin.
+                Some((0, next_at)) => self.wait_of(next_at).max(BREATH),
                 Some((_, next_at)) => self.wait_of(next_at),
                 None => self.settings.idle_poll,
             };
