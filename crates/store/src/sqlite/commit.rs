@@ -60,8 +60,6 @@ SELECT lane_id, claim_seq, attempt, run_id, claimed_at, slot_at, requested_at
   FROM inflight
  WHERE delivery_id = ?1 AND workspace_id = ?2 AND claim_token = ?3 AND lease_until > ?4";
 /// All successes of a batch, ?1 being their ids; what the platforms called them stands in their attempts.
-pub(super) const DELETE_INFLIGHT_SENT: &str =
-    "DELETE FROM inflight WHERE delivery_id IN (SELECT value FROM json_each(?1))";
 pub(super) const END_SENT: &str = "
 UPDATE deliveries
    SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL, sent_at = ?2, ended_at = ?2,
@@ -70,13 +68,6 @@ UPDATE deliveries
              WHERE a.delivery_id = deliveries.delivery_id AND a.attempt = deliveries.attempt),
            provider_message_id)
  WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND status = 'sending'";
-pub(super) const KEYS_SENT: &str = "
-UPDATE dedup_index
-   SET state = 'sent', sent_at = ?2, first_sent_at = coalesce(first_sent_at, ?2),
-       provider_message_id = (SELECT a.provider_message_id FROM attempts AS a
-                               WHERE a.delivery_id = dedup_index.delivery_id
-                               ORDER BY a.attempt DESC LIMIT 1)
- WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND state = 'in_flight'";
 const SELECT_HEALTH: &str = "
 SELECT coalesce(c.error_streak, 0), g.trouble_streak, c.channel_id, g.group_id
   FROM lane_heads AS h
@@ -211,7 +202,7 @@ pub(super) struct Settling {
     touched: Touched,
     /// Lanes known to have no streak that a success would end.
     healthy: HashSet<i64>,
-    /// Successes that passed the fence; the rest of them is written together.
+    /// Successes that passed the fence; their deliveries are written together.
     sent: BTreeSet<i64>,
 }
 
@@ -226,13 +217,11 @@ impl Settling {
             return Ok(());
         }
         let list = rows::id_list(self.sent.iter().copied());
-        tx.execute(DELETE_INFLIGHT_SENT, [&list])?;
-        let n = tx.execute(END_SENT, (&list, tx.now.0))?;
+        let n = tx.execute(END_SENT, (list, tx.now.0))?;
         if n != self.sent.len() {
             let missing = self.sent.len() - n;
             return Err(StoreError::Database(format!("{missing} deliveries are in flight but not sending")));
         }
-        tx.execute(KEYS_SENT, (&list, tx.now.0))?;
         self.sent.clear();
         Ok(())
     }
@@ -369,6 +358,8 @@ fn accept(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, token: &str, se
             sent.provider_message_id
         ],
     )?;
+    tx.execute(DELETE_INFLIGHT, (id, token))?;
+    tx.execute(KEY_SENT, (id, tx.now.0, &sent.provider_message_id))?;
     settling.sent.insert(id);
     let counts = settling.touched.lane(lane_id);
     counts.sending -= 1;
