@@ -382,7 +382,9 @@ fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
             Some(explained(format!("channel {name} is paused"), cause, vec![format!("$ {resume}")]))
         }
         (true, _) if channel.paused_until > facts.now => {
-            Some(explained(format!("channel {name} is paused"), found.sentence, vec![found.remedy]))
+            // Words that are no code of ours are an operator's: they may end early what they began.
+            let help = if found.remedy.is_empty() { format!("$ {resume}") } else { found.remedy };
+            Some(explained(format!("channel {name} is paused"), found.sentence, vec![help]))
         }
         _ => None,
     }

@@ -225,6 +225,25 @@ async fn a_request_that_is_out_and_a_queue_are_explained() {
 }
 
 #[tokio::test]
+async fn a_pause_by_an_operator_names_its_reason_and_its_end() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let id = world.post(channel).await;
+    let until = world.store.now().await.unwrap() + Span::from_secs(1_800);
+    world.store.pause_channel(world.ws, channel, until, "ремонт").await.unwrap();
+    check(
+        &world.show(id).await,
+        expect_test::expect![[r#"
+        delivery 1 waits: channel lost is paused
+          cause: ремонт
+          since: 2026-11-15 12:00:00 UTC (0 s ago)
+          next:  the channel tries again by itself at 2026-11-15 12:30:00 UTC (in 30 min); 1 delivery waits and is kept
+          help:  $ rupor channel resume lost
+    "#]],
+    );
+}
+
+#[tokio::test]
 async fn a_source_that_fails_is_explained() {
     let world = World::new().await;
     let new = store::NewSource {
