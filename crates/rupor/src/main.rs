@@ -8,9 +8,11 @@ mod config;
 mod dispatch;
 mod epoch;
 mod http;
-#[allow(dead_code, reason = "the loops of `rupor run` take it up")]
+#[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod ingest;
+mod monitor;
 mod operate;
+#[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod sources;
 
 fn main() -> ExitCode {

@@ -1,7 +1,8 @@
 //! The floor under `rupor bench queue`: the same rows through bare batched SQL, without a single rule.
 //!
-//! One wide table of the width of `deliveries`, an index to fetch by, claim and finish in one statement each, the
-//! same batch size, one connection and the same durability. What the queue costs above this is what its promises cost.
+//! One wide table with the columns of `deliveries` and nothing but them: no check, no trigger, no reference. An index to
+//! fetch by; claim and finish write the columns that ours write; the same batch size, one connection and the same
+//! durability. What the queue costs above this is what its promises cost.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,10 @@ pub struct Floor {
     pub drain: Duration,
 }
 
-const COLUMNS: &str =
-    "id, workspace_id, lane_id, account_id, channel_id, message_id, revision, action, generation, priority,
-    status, claim_seq, attempt, charged, run_at, idempotency_key, parts, queued_at";
+/// What a fresh row has in `deliveries`; the values follow in each dialect.
+const COLUMNS: &str = "delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, revision, action, \
+     generation, priority, status, claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, \
+     run_at, position, idempotency_key, parts, queued_at";
 
 /// Runs `rows` rows through in batches of `batch`, and leaves nothing behind.
 pub async fn measure(address: &Address, rows: usize, batch: usize) -> Result<Floor> {
@@ -49,12 +51,16 @@ fn measure_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlit
     connection.execute_batch(
         "DROP TABLE IF EXISTS bench_floor;
          CREATE TABLE bench_floor (
-             id INTEGER PRIMARY KEY, workspace_id INTEGER, lane_id INTEGER, account_id INTEGER, channel_id INTEGER,
-             message_id INTEGER, revision INTEGER, action TEXT, generation INTEGER, priority INTEGER, status TEXT,
-             claim_token TEXT, claim_seq INTEGER, attempt INTEGER, charged INTEGER, run_at INTEGER, lease_until INTEGER,
-             idempotency_key TEXT, parts TEXT, provider_message_id TEXT, queued_at INTEGER, sent_at INTEGER, ended_at INTEGER
+             delivery_id INTEGER PRIMARY KEY, workspace_id INTEGER, lane_id INTEGER, account_id INTEGER,
+             channel_id INTEGER, recipient_id INTEGER, message_id INTEGER, revision INTEGER, action TEXT,
+             target_delivery INTEGER, generation INTEGER, parent_delivery INTEGER, priority INTEGER, status TEXT,
+             reason TEXT, claim_token TEXT, claim_seq INTEGER, attempt INTEGER, charged INTEGER, flood_waits INTEGER,
+             not_ready_waits INTEGER, unknowns INTEGER, lost_claims INTEGER, flood_since INTEGER, run_at INTEGER,
+             position INTEGER, lease_until INTEGER, slot_at INTEGER, expires_at INTEGER, parts TEXT,
+             provider_message_id TEXT, idempotency_key TEXT, last_error TEXT, queued_at INTEGER, claimed_at INTEGER,
+             sending_at INTEGER, retry_at INTEGER, sent_at INTEGER, ended_at INTEGER
          ) STRICT;
-         CREATE INDEX bench_floor_due ON bench_floor (run_at, id) WHERE status = 'queued';",
+         CREATE INDEX bench_floor_due ON bench_floor (run_at, delivery_id) WHERE status = 'queued';",
     )?;
     let insert = time(|| insert_sqlite(connection, rows, batch))?;
     let drain = time(|| drain_sqlite(connection, batch))?;
@@ -65,7 +71,8 @@ fn measure_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlit
 fn insert_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlite::Result<()> {
     let sql = format!(
         "INSERT INTO bench_floor ({COLUMNS})
-         VALUES (?1, 1, ?1 % 100, ?1 % 50, ?1 % 100, ?1, 1, 'send', 0, 0, 'queued', 0, 0, 0, ?2, 'd' || ?1, '[]', ?2)"
+         VALUES (?1, 1, ?1 % 100, ?1 % 50, ?1 % 100, ?1, 1, 'send', 0, 0, 'queued', 0, 0, 0, 0, 0, 0, 0, ?2, ?2, 'd' || ?1,
+                 '[]', ?2)"
     );
     let mut id = 0_i64;
     while (id as usize) < rows {
@@ -86,18 +93,22 @@ fn drain_sqlite(connection: &Connection, batch: usize) -> rusqlite::Result<()> {
     const CLAIM: &str = "
         UPDATE bench_floor
            SET status = 'sending', claim_token = 'a38f25dc-7a04-4a8a-9d6b-4f5b6cf2f1c7', claim_seq = claim_seq + 1,
-               attempt = attempt + 1, run_at = NULL, lease_until = ?1
-         WHERE id IN (SELECT id FROM bench_floor WHERE status = 'queued' ORDER BY run_at, id LIMIT ?2)
-        RETURNING id, workspace_id, lane_id, account_id, channel_id, message_id, idempotency_key";
+               attempt = attempt + 1, run_at = NULL, position = NULL, lease_until = ?1, slot_at = ?3, claimed_at = ?3,
+               sending_at = ?3
+         WHERE delivery_id IN (SELECT delivery_id FROM bench_floor WHERE status = 'queued'
+                                ORDER BY run_at, delivery_id LIMIT ?2)
+        RETURNING delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, idempotency_key";
     const FINISH: &str = "
         UPDATE bench_floor
            SET status = 'sent', claim_token = NULL, lease_until = NULL, provider_message_id = ?2, sent_at = ?3, ended_at = ?3
-         WHERE id = ?1 AND status = 'sending'";
+         WHERE delivery_id = ?1 AND status = 'sending'";
     loop {
         let tx = connection.unchecked_transaction()?;
         let ids: Vec<(i64, String)> = tx
             .prepare_cached(CLAIM)?
-            .query_map((1_794_744_060_000_000_i64, batch as i64), |row| Ok((row.get(0)?, row.get(6)?)))?
+            .query_map((1_794_744_060_000_000_i64, batch as i64, 1_794_744_000_000_000_i64), |row| {
+                Ok((row.get(0)?, row.get(6)?))
+            })?
             .collect::<rusqlite::Result<_>>()?;
         tx.commit()?;
         if ids.is_empty() {
@@ -123,13 +134,17 @@ async fn measure_postgres(
         .batch_execute(
             "DROP TABLE IF EXISTS bench_floor;
              CREATE TABLE bench_floor (
-                 id bigint PRIMARY KEY, workspace_id bigint, lane_id bigint, account_id bigint, channel_id bigint,
-                 message_id bigint, revision integer, action text, generation integer, priority smallint, status text,
-                 claim_token uuid, claim_seq bigint, attempt integer, charged integer, run_at timestamptz,
-                 lease_until timestamptz, idempotency_key text, parts jsonb, provider_message_id text,
-                 queued_at timestamptz, sent_at timestamptz, ended_at timestamptz
-             ) WITH (fillfactor = 70);
-             CREATE INDEX bench_floor_due ON bench_floor (run_at, id) WHERE status = 'queued';",
+                 delivery_id bigint PRIMARY KEY, workspace_id bigint, lane_id bigint, account_id bigint,
+                 channel_id bigint, recipient_id bigint, message_id bigint, revision integer, action text,
+                 target_delivery bigint, generation integer, parent_delivery bigint, priority integer, status text,
+                 reason text, claim_token uuid, claim_seq bigint, attempt integer, charged integer, flood_waits integer,
+                 not_ready_waits integer, unknowns integer, lost_claims integer, flood_since timestamptz,
+                 run_at timestamptz, position bigint, lease_until timestamptz, slot_at timestamptz,
+                 expires_at timestamptz, parts jsonb, provider_message_id text, idempotency_key text, last_error jsonb,
+                 queued_at timestamptz, claimed_at timestamptz, sending_at timestamptz, retry_at timestamptz,
+                 sent_at timestamptz, ended_at timestamptz
+             ) WITH (fillfactor = 45);
+             CREATE INDEX bench_floor_due ON bench_floor (run_at, delivery_id) WHERE status = 'queued';",
         )
         .await?;
     let started = Instant::now();
@@ -150,8 +165,8 @@ async fn insert_postgres(
 ) -> std::result::Result<(), tokio_postgres::Error> {
     let sql = format!(
         "INSERT INTO bench_floor ({COLUMNS})
-         SELECT id, 1, id % 100, id % 50, id % 100, id, 1, 'send', 0, 0, 'queued', 0, 0, 0, clock_timestamp(), 'd' || id, '[]',
-                clock_timestamp()
+         SELECT id, 1, id % 100, id % 50, id % 100, id, 1, 'send', 0, 0, 'queued', 0, 0, 0, 0, 0, 0, 0, clock_timestamp(),
+                1794744000000000 + id, 'd' || id, '[]', clock_timestamp()
            FROM unnest($1::bigint[]) AS id"
     );
     let insert = client.prepare(&sql).await?;
@@ -171,19 +186,21 @@ async fn drain_postgres(
         .prepare(&format!(
             "UPDATE bench_floor
                 SET status = 'sending', claim_token = gen_random_uuid(), claim_seq = claim_seq + 1, attempt = attempt + 1,
-                    run_at = NULL, lease_until = clock_timestamp() + interval '60 s'
-              WHERE id = ANY (ARRAY(SELECT id FROM bench_floor WHERE status = 'queued' ORDER BY run_at, id LIMIT {batch}
-                                       FOR UPDATE SKIP LOCKED))
-              RETURNING id, workspace_id, lane_id, account_id, channel_id, message_id, idempotency_key"
+                    run_at = NULL, position = NULL, lease_until = now() + interval '60 s', slot_at = now(),
+                    claimed_at = now(), sending_at = now()
+              WHERE delivery_id = ANY (ARRAY(SELECT delivery_id FROM bench_floor WHERE status = 'queued'
+                                              ORDER BY run_at, delivery_id LIMIT {batch}
+                                                FOR UPDATE SKIP LOCKED))
+              RETURNING delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, idempotency_key"
         ))
         .await?;
     let finish = client
         .prepare(
             "UPDATE bench_floor AS b
                 SET status = 'sent', claim_token = NULL, lease_until = NULL, provider_message_id = f.provider_id,
-                    sent_at = clock_timestamp(), ended_at = clock_timestamp()
+                    sent_at = now(), ended_at = now()
                FROM unnest($1::bigint[], $2::text[]) AS f (id, provider_id)
-              WHERE b.id = f.id AND b.status = 'sending'",
+              WHERE b.delivery_id = f.id AND b.status = 'sending'",
         )
         .await?;
     loop {

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::Args;
-use store::Store;
+use store::{Address, Store};
 
 use super::database::Database;
 
@@ -19,11 +19,51 @@ pub struct Migrate {
 pub fn run(args: &Migrate) -> anyhow::Result<()> {
     let address = args.database.address()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let applied = runtime.block_on(Store::migrate(&address))?;
-    let known = store::migrations::known();
-    match applied.len() {
-        0 => println!("{address} is up to date at version {known}"),
-        n => println!("{address}: {n} steps applied, now at version {known}"),
+    let (applied, roles_refused) = runtime.block_on(migrate(&address))?;
+    println!("{}", summary(&address, applied.len()));
+    if let Some(problem) = roles_refused {
+        println!("{}", roles_script(&problem));
     }
     Ok(())
+}
+
+/// The versions applied, and why the roles could not be set up if they could not.
+async fn migrate(address: &Address) -> anyhow::Result<(Vec<i32>, Option<String>)> {
+    match address {
+        Address::Postgres(url) => {
+            let migrated = store::postgres::migrate::migrate_all(url).await?;
+            Ok((migrated.versions, migrated.roles_refused))
+        }
+        Address::Sqlite(_) => Ok((Store::migrate(address).await?, None)),
+    }
+}
+
+fn summary(address: &Address, applied: usize) -> String {
+    let known = store::migrations::known();
+    match applied {
+        0 => format!("{address} is up to date at version {known}"),
+        n => format!("{address}: {n} steps applied, now at version {known}"),
+    }
+}
+
+/// What an administrator has to run once, as a script that says why.
+fn roles_script(problem: &str) -> String {
+    let problem = problem.replace('\n', "\n-- ");
+    let script = store::postgres::migrate::ROLES;
+    format!(
+        "\n-- The roles were not set up: {problem}\n-- Run this as an administrator of the database:\n\n{script}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_roles_are_handed_out_as_a_script_for_the_administrator() {
+        let script = roles_script("permission denied\nto create role");
+        assert!(script.contains("-- The roles were not set up: permission denied\n-- to create role\n"));
+        assert!(script.ends_with(store::postgres::migrate::ROLES));
+        assert!(script.contains("rupor_dispatcher"));
+    }
 }

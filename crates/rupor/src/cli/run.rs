@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use domain::limits::LEASE;
 use domain::time::Span;
+use platforms::platform::Network;
 use store::{Clock, Store};
 use tokio::sync::watch;
 
@@ -18,15 +19,15 @@ use crate::addresses::ApiBases;
 use crate::config::plan::{self, Absent};
 use crate::config::{self, environment, span};
 use crate::dispatch::ports::{Dice, Platforms};
-use crate::dispatch::{self, EmptyShelf, Meters, Ports};
+use crate::dispatch::{self, Meters, Ports};
 use crate::epoch::Note;
 use crate::http;
-use crate::operate;
+use crate::{monitor, operate, sources};
 
 /// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
 const EPOCH_EVERY: Duration = Duration::from_secs(30);
 
-/// Runs a node: sends what is queued, until it is told to stop
+/// Runs a node: reads walls and feeds, sends what is queued, until it is told to stop
 ///
 /// SIGTERM or Ctrl-C stops it in order: no new work, what is out is finished, the rest is handed back.
 #[derive(Debug, Args)]
@@ -45,6 +46,9 @@ pub struct Run {
     /// How long a claim is held; a rehearsal may shorten it
     #[arg(long, value_name = "TIME", env = "RUPOR_LEASE")]
     lease: Option<String>,
+    /// Usual time between two looks at a wall or feed
+    #[arg(long, value_name = "TIME", env = "RUPOR_POLL_INTERVAL", default_value = "60s")]
+    poll_interval: String,
     /// How long an orderly stop waits for requests that are out
     #[arg(long, value_name = "TIME", default_value = "30s")]
     drain: String,
@@ -54,6 +58,8 @@ pub struct Run {
 enum Loop {
     /// Claims and sends
     Dispatch,
+    /// Reads walls and feeds
+    Sources,
 }
 
 pub fn run(args: &Run) -> anyhow::Result<()> {
@@ -67,6 +73,7 @@ pub fn run(args: &Run) -> anyhow::Result<()> {
 
 async fn node(args: &Run) -> anyhow::Result<()> {
     let (lease, drain) = (args.lease()?, positive("--drain", &args.drain)?);
+    let interval = positive("--poll-interval (RUPOR_POLL_INTERVAL)", &args.poll_interval)?;
     let config = args.config()?;
     let address = args.database.address()?;
     let applied = Store::migrate(&address).await?;
@@ -116,15 +123,30 @@ async fn node(args: &Run) -> anyhow::Result<()> {
     settings.lease = lease;
     settings.drain = drain.into();
     tracing::info!(database = %address, run = settings.run_id, "running");
+    let bases = ApiBases::from_env(|name| std::env::var(name).ok());
+    let reading = sources::Settings { owner: settings.run_id.clone(), interval, bases: bases.clone() };
+    let sources = async {
+        if args.starts(Loop::Sources) {
+            sources::run(store.clone(), Network::default(), reading, stopped.clone()).await;
+        }
+    };
     let ports = Ports {
-        ledger: Arc::new(store),
-        outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
-        shelf: Arc::new(EmptyShelf),
+        ledger: Arc::new(store.clone()),
+        outlet: Arc::new(Platforms { network: Network::default() }),
+        shelf: Arc::new(store.clone()),
         dice: Dice::seeded(rand::random()),
-        bases: ApiBases::from_env(|name| std::env::var(name).ok()),
+        bases,
         meters: node.meters,
     };
-    let drained = dispatch::run(settings, ports, stopped).await?;
+    let dispatch = async {
+        match args.starts(Loop::Dispatch) {
+            true => dispatch::run(settings, ports, stopped.clone()).await,
+            false => Ok(stopped.clone().wait_for(|stop| *stop).await.is_ok()),
+        }
+    };
+    let monitor = monitor::run(store.clone(), lease, stopped.clone());
+    let ((), drained, ()) = tokio::join!(sources, dispatch, monitor);
+    let drained = drained?;
     if let Some(listening) = listening {
         listening.abort();
     }
@@ -177,6 +199,10 @@ impl Run {
             None if environment::is_used(variables) => Some((config::from_env(variables)?, Absent::Disable)),
             None => None,
         })
+    }
+
+    fn starts(&self, which: Loop) -> bool {
+        self.only.is_empty() || self.only.contains(&which)
     }
 
     fn lease(&self) -> anyhow::Result<Span> {

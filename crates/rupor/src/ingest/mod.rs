@@ -17,15 +17,16 @@ mod shelf;
 mod tests;
 
 pub use desk::{Desk, Preset, SourceSettings};
-pub use read::{Reading, mark, read};
+pub use pictures::keep_bytes;
+pub use read::{mark, read, unreadable};
 
 use anyhow::Context;
 use domain::content::Copied;
-use domain::ids::WorkspaceId;
-use domain::message::Origin;
+use domain::ids::{ChannelId, WorkspaceId};
+use domain::message::{Media, Origin};
 use domain::time::Timestamp;
 use platforms::platform::Network;
-use store::{Fate, Ingested, NewPost, Progress, RunCounts, Store};
+use store::{Fate, Ingested, NewPost, Progress, RunCounts, Store, StoreError};
 
 /// Characters of text kept of one post; VK itself allows 16 384 and feeds know no limit.
 pub const TEXT_MAX: usize = 50_000;
@@ -45,10 +46,14 @@ pub struct RawPost {
     /// What it reposts, nearest first.
     pub copies: Vec<Copied>,
     pub pictures: Vec<RawPicture>,
+    /// Bytes that came along and are kept already, by `keep_bytes`.
+    pub kept: Vec<Media>,
     /// Videos, files and links that stay where they are.
     pub others: Vec<RawOther>,
     /// Why its own source says that it is not for everybody, in words.
     pub withheld: Option<String>,
+    /// Whom its author names; then no route is asked.
+    pub channels: Option<Vec<ChannelId>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,7 +91,7 @@ pub async fn take_in(
         for raw in batch {
             prepared.push(prepare(store, network, workspace, desk, raw, now).await?);
         }
-        for ingested in store.ingest(workspace, prepared, None).await? {
+        for ingested in ingest_all(store, workspace, batch, prepared).await? {
             add(&mut counts, &ingested);
         }
     }
@@ -95,6 +100,32 @@ pub async fn take_in(
         store.ingest(workspace, Vec::new(), progress).await?;
     }
     Ok(counts)
+}
+
+/// One transaction for all, or, if one of them cannot be stored at all, one for each: the bad one leaves a note in its
+/// place, the others go on.
+async fn ingest_all(
+    store: &Store,
+    workspace: WorkspaceId,
+    raws: &[&RawPost],
+    prepared: Vec<NewPost>,
+) -> store::Result<Vec<Ingested>> {
+    let refused = match store.ingest(workspace, prepared.clone(), None).await {
+        Err(error @ StoreError::Invalid { .. }) => error,
+        other => return other,
+    };
+    tracing::warn!(error = %refused, "a post cannot be stored; the posts of this batch go one by one");
+    let mut all = Vec::with_capacity(prepared.len());
+    for (raw, post) in raws.iter().zip(prepared) {
+        let one = match store.ingest(workspace, vec![post], None).await {
+            Err(StoreError::Invalid { problem, .. }) => {
+                store.ingest(workspace, vec![unreadable(raw, &problem)], None).await?
+            }
+            other => other?,
+        };
+        all.extend(one);
+    }
+    Ok(all)
 }
 
 /// Posts of one transaction. Small, because their cases are decided one after the other while others wait.
@@ -114,7 +145,7 @@ pub async fn prepare(
         // Nobody will see them, and no case will be found by them.
         pictures::Kept::default()
     } else {
-        pictures::keep(store, network, workspace, &raw.pictures).await.context("keeping pictures")?
+        pictures::keep(store, network, workspace, raw).await.context("keeping pictures")?
     };
     Ok(reading.finish(raw, kept))
 }

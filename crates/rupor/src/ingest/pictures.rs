@@ -1,15 +1,17 @@
 //! Pictures of a post: fetched once through the guarded egress, hashed, kept. Trouble with one is a note, never the
 //! end of the post: what cannot be had now goes on by its address, what is not a picture is left out.
 
+use anyhow::anyhow;
+use bytes::Bytes;
 use domain::content::picture::{PICTURE_BYTES_MAX, PictureHash, picture_hash};
 use domain::ids::WorkspaceId;
 use domain::message::{Media, MediaKind};
-use platforms::egress::{Fetched, MediaType};
+use platforms::egress::{Fetched, MediaType, sniff};
 use platforms::platform::Network;
 use sha2::{Digest, Sha256};
 use store::{MediaOrigin, NewMedia, Store};
 
-use super::{PICTURES_MAX, RawPicture};
+use super::{PICTURES_MAX, RawPicture, RawPost};
 
 /// The pictures of a post that can be shown.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,9 +32,13 @@ pub async fn keep(
     store: &Store,
     network: &Network,
     workspace: WorkspaceId,
-    pictures: &[RawPicture],
+    raw: &RawPost,
 ) -> anyhow::Result<Kept> {
+    let pictures = &raw.pictures;
     let mut kept = Kept::default();
+    for media in &raw.kept {
+        kept.pictures.push(along(store, workspace, media).await?);
+    }
     if pictures.len() > PICTURES_MAX {
         kept.notes.push(format!("{} pictures, the first {PICTURES_MAX} are kept", pictures.len()));
     }
@@ -54,6 +60,37 @@ pub async fn keep(
         }
     }
     Ok(kept)
+}
+
+/// Keeps bytes that came along with a post: a file of the command line, an upload.
+pub async fn keep_bytes(
+    store: &Store,
+    workspace: WorkspaceId,
+    name: &str,
+    bytes: Bytes,
+) -> anyhow::Result<Media> {
+    if bytes.len() > PICTURE_BYTES_MAX {
+        return Err(anyhow!(
+            "{name}: {} bytes, at most {PICTURE_BYTES_MAX}; send a smaller file",
+            bytes.len()
+        ));
+    }
+    let media_type = sniff(&bytes).ok_or_else(|| {
+        anyhow!("{name}: not a jpeg, png, gif, webp, mp4, webm or pdf; convert it to one of them")
+    })?;
+    let seen = look(Fetched { bytes, media_type }).await.map_err(|why| anyhow!("{name}: {why}"))?;
+    let key = format!("sha256:{}", seen.sha256);
+    let picture = RawPicture { key, ..RawPicture::default() };
+    let kept = put(store, workspace, &picture, seen).await?;
+    Ok(Media { url: None, file_name: Some(name.to_owned()), ..kept.media })
+}
+
+/// What came along is shown as it is; what it looks like was found out when it was kept.
+async fn along(store: &Store, workspace: WorkspaceId, media: &Media) -> anyhow::Result<KeptPicture> {
+    let blob = media.blob.clone().unwrap_or_default();
+    let known = store.media_origin(workspace, &blob).await?;
+    let look = known.and_then(|known| known.picture_hash).as_deref().and_then(parse_look);
+    Ok(KeptPicture { key: format!("sha256:{blob}"), media: media.clone(), look })
 }
 
 struct Seen {

@@ -39,16 +39,17 @@ pub fn read(raw: &RawPost, desk: &Desk, now: Timestamp) -> Reading {
     let context = TagContext {
         source: Some(&desk.source_name),
         platform: desk.platform,
-        photos: raw.pictures.len(),
+        photos: raw.pictures.len() + raw.kept.len(),
         videos: raw.others.iter().filter(|other| other.kind == "video" || other.kind == "clip").count(),
         reposted: !raw.copies.is_empty(),
     };
     let all_tags = tags(&analysis.facts, context);
     let text = whole_text(raw);
     let subject = Subject { tags: &all_tags, facts: &analysis.facts, text: &text };
-    let routed = match withheld(raw, desk, &analysis, now) {
-        Some(why) => Err(why),
-        None => desk.route(&analysis.facts, &subject),
+    let routed = match (withheld(raw, desk, &analysis, now), &raw.channels) {
+        (Some(why), _) => Err(why),
+        (None, Some(channels)) => Ok(channels.clone()),
+        (None, None) => desk.route(&analysis.facts, &subject),
     };
     let (channels, skipped) = match routed {
         Ok(channels) => (channels, None),
@@ -113,11 +114,36 @@ impl Reading {
     }
 }
 
+/// What stays of a post that cannot be stored: where it was, and why.
+pub fn unreadable(raw: &RawPost, problem: &str) -> NewPost {
+    let message = NewMessage {
+        source: raw.source.clone(),
+        origin_id: raw.origin_id.clone(),
+        idempotency_key: None,
+        payload: json!(Message { origin: Some(raw.origin.clone()), ..Message::default() }),
+        content_hash: mark(raw),
+        hash_version: i32::from(HASH_VERSION),
+        fingerprint: None,
+        kind: Kind::Other.name().to_owned(),
+        facts: json!({}),
+        facts_version: i32::from(FACTS_VERSION),
+        tags: Vec::new(),
+        origin: origin(raw),
+        case_id: None,
+        channels: Vec::new(),
+        priority: Priority::Urgent,
+        run_at: None,
+        skipped: Some(format!("unreadable: {problem}")),
+    };
+    NewPost { message, sketch: None }
+}
+
 /// What tells a changed post from the same one seen again: its words, the words it reposts, and which pictures.
 pub fn mark(raw: &RawPost) -> String {
     let copies: Vec<&str> = raw.copies.iter().map(|copy| copy.text.as_str()).collect();
     let pictures: Vec<&str> = raw.pictures.iter().map(|picture| picture.key.as_str()).collect();
-    let all = json!([raw.title, raw.text, copies, pictures, raw.withheld]);
+    let kept: Vec<Option<&str>> = raw.kept.iter().map(|media| media.blob.as_deref()).collect();
+    let all = json!([raw.title, raw.text, copies, pictures, kept, raw.withheld]);
     hex(&[all.to_string().as_bytes()])
 }
 
@@ -133,7 +159,8 @@ fn withheld(raw: &RawPost, desk: &Desk, analysis: &Analysis, now: Timestamp) -> 
         let (age, most) = (age_s / 3600, horizon_s / 3600);
         return Some(format!("too old: posted {age} hours ago, at most {most} are published"));
     }
-    let nothing = analysis.facts.kind.value == Kind::Empty && raw.pictures.is_empty();
+    let pictured = !raw.pictures.is_empty() || !raw.kept.is_empty();
+    let nothing = analysis.facts.kind.value == Kind::Empty && !pictured;
     nothing.then(|| "empty: nothing to read".to_owned())
 }
 
@@ -222,9 +249,9 @@ fn origin(raw: &RawPost) -> Value {
     origin
 }
 
-/// The look of the pictures of a reading, for the case.
 impl Kept {
-    pub(super) fn looks(&self) -> Vec<PictureHash> {
+    /// What the case is found by.
+    fn looks(&self) -> Vec<PictureHash> {
         self.pictures.iter().filter_map(|picture| picture.look).collect()
     }
 }

@@ -205,7 +205,6 @@ fn raw(post: &VkPost) -> RawPost {
             date: Some(post.date),
             edited: post.edited,
         },
-        title: None,
         text: post.text.clone(),
         copies: post.copy_history.iter().map(copied).collect(),
         pictures: photos
@@ -218,6 +217,7 @@ fn raw(post: &VkPost) -> RawPost {
             .collect(),
         others: others.map(|other| RawOther { kind: other.kind.clone(), page: other.page.clone() }).collect(),
         withheld: withheld(post),
+        ..RawPost::default()
     }
 }
 

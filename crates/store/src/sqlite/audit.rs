@@ -48,7 +48,7 @@ const CHECKS: &[&str] = &[
                  FROM ready AS r
                 WHERE r.lane_id = h.lane_id
                   AND h.open = 1
-                  AND (SELECT count(*) FROM inflight AS i WHERE i.lane_id = h.lane_id) < h.max_parallel
+                  AND (SELECT count(*) FROM inflight AS i WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id) < h.max_parallel
                 ORDER BY r.priority, r.position, r.delivery_id
                 LIMIT 1),
               9223372036854775807)",

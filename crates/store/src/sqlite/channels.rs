@@ -5,7 +5,7 @@ use domain::pacing::interval;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::heads::{CountChanges, NewEvent, Touched, event};
+use super::heads::{NewEvent, Touched, event};
 use super::workspaces::config_changed;
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::config::{Channel, ChannelSettings, DisabledBy, NewChannel};
@@ -172,13 +172,12 @@ impl Sqlite {
             tx.execute(FORGET_WAITING, [lane_id])?;
             tx.execute(FAIL_WAITING, (lane_id, tx.now.0))?;
             tx.execute(EMPTY_READY, [lane_id])?;
-            let mut counts = CountChanges::default();
-            let change = counts.lane(lane_id);
-            (change.queued, change.retry, change.failed) = (-queued, -retry, queued + retry);
-            counts.write(tx)?;
             tx.execute(REMOVE, (workspace.0, id.0, tx.now.0))?;
             tx.execute(OPEN_LANE, (lane_id, false))?;
-            refresh(tx, lane_id)?;
+            let mut touched = Touched::default();
+            let change = touched.lane(lane_id);
+            (change.queued, change.retry, change.failed) = (-queued, -retry, queued + retry);
+            touched.refresh(tx)?;
             channel_event(tx, workspace, id, "channel_removed", json!({"failed": queued + retry}))
         })
         .await

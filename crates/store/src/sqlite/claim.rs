@@ -16,7 +16,7 @@ use domain::time::{Span, Timestamp};
 use rusqlite::Row;
 use serde_json::json;
 
-use super::heads::{self, CountChanges, NewEvent, Touched, event};
+use super::heads::{CountChange, NewEvent, Served, Touched, event, move_lane};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
@@ -45,36 +45,42 @@ SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
  WHERE account_id = ?1 AND head_priority = ?2 AND next_at <= ?3
  ORDER BY next_at, lane_id
  LIMIT ?4";
-pub(super) const LANE_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE lane_id = ?1";
-pub(super) const NEXT_ROWS: &str = "
-SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
+pub(super) const LANE_IN_FLIGHT: &str =
+    "SELECT count(*) FROM inflight WHERE account_id = ?1 AND lane_id = ?2";
+/// All that a claim hands out comes with the row, so that marking it needs to read nothing back.
+macro_rules! next_rows {
+    ($condition:literal) => {
+        concat!(
+            "
+SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.retry_at IS NULL,
+       d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id, d.revision, d.action,
+       d.target_delivery, d.claim_seq, d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns,
+       d.lost_claims, d.flood_since, d.parts, d.idempotency_key
   FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
- WHERE r.lane_id = ?1
+ WHERE r.lane_id = ?1",
+            $condition,
+            "
  ORDER BY r.priority, r.position, r.delivery_id
- LIMIT ?2";
-pub(super) const NEXT_BULK_ROW: &str = "
-SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.claim_seq
-  FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
- WHERE r.lane_id = ?1 AND r.priority = 1
- ORDER BY r.priority, r.position, r.delivery_id
- LIMIT 1";
+ LIMIT ?2"
+        )
+    };
+}
+pub(super) const NEXT_ROWS: &str = next_rows!("");
+pub(super) const NEXT_BULK_ROWS: &str = next_rows!(" AND r.priority = 1");
 pub(super) const DELETE_READY: &str =
     "DELETE FROM ready WHERE lane_id = ?1 AND priority = ?2 AND position = ?3 AND delivery_id = ?4";
-/// Both arrows of a claim, queued|retry → claimed → sending, in one statement. The old status comes back.
+/// Both arrows of a claim, queued|retry → claimed → sending, for the whole batch in one statement.
 pub(super) const MARK_SENDING: &str = "
 UPDATE deliveries
-   SET status = 'sending', reason = NULL, claim_token = ?2, claim_seq = claim_seq + 1, attempt = attempt + 1,
-       run_at = NULL, position = NULL, lease_until = ?3, slot_at = ?4, claimed_at = ?5, sending_at = ?5
- WHERE delivery_id = ?1 AND status IN ('queued', 'retry')
-RETURNING workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action, target_delivery,
-          claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, flood_since, parts,
-          idempotency_key, retry_at IS NULL";
+   SET (claim_token, lease_until, slot_at) =
+           (SELECT i.claim_token, i.lease_until, i.slot_at FROM inflight AS i WHERE i.delivery_id = deliveries.delivery_id),
+       status = 'sending', reason = NULL, claim_seq = claim_seq + 1, attempt = attempt + 1,
+       run_at = NULL, position = NULL, claimed_at = ?2, sending_at = ?2
+ WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'retry')";
 const INSERT_INFLIGHT: &str = "
 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt, run_id,
                       claimed_at, slot_at, lease_until)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-const SET_LANE_SERVED: &str =
-    "UPDATE lane_heads SET next_slot = ?2, urgent_run = ?3, served_at = ?4 WHERE lane_id = ?1";
 const SET_ACCOUNT_SERVED: &str =
     "UPDATE account_heads SET urgent_run = ?2, served_at = ?3 WHERE account_id = ?1";
 const PUT_OFF_ACCOUNT: &str = "UPDATE account_heads SET next_at = ?2 WHERE account_id = ?1";
@@ -83,8 +89,7 @@ const NEXT_AT_OF_WORKSPACE: &str = "SELECT min(next_at) FROM account_heads WHERE
 const EXPIRE: &str = "
 UPDATE deliveries
    SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = ?2
- WHERE delivery_id = ?1
-RETURNING workspace_id, channel_id, message_id, retry_at IS NULL";
+ WHERE delivery_id = ?1";
 pub(super) const FORGET_KEY: &str = "DELETE FROM dedup_index WHERE delivery_id = ?1 AND state = 'in_flight'";
 
 /// Lanes that a claim may pass over (a suspect at their head) before it gives up on an account.
@@ -130,11 +135,12 @@ struct Lane {
 struct ReadyRow {
     priority: i64,
     position: i64,
-    delivery_id: i64,
     run_at: Timestamp,
     expires_at: Option<i64>,
     suspect: bool,
-    claim_seq: i64,
+    was_queued: bool,
+    /// The claim it will be; what only the taking tells is still empty.
+    claim: Claim,
 }
 
 /// What one claim transaction has gathered so far.
@@ -143,7 +149,6 @@ struct Batch<'a> {
     claims: Vec<Claim>,
     groups: HashMap<i64, Group>,
     touched: Touched,
-    counts: CountChanges,
     /// A suspect row was taken: it goes alone.
     closed: bool,
 }
@@ -160,16 +165,18 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
         claims: Vec::new(),
         groups: HashMap::new(),
         touched: Touched::default(),
-        counts: CountChanges::default(),
         closed: false,
     };
     if !held && request.limit > 0 {
         serve(tx, &mut batch)?;
     }
+    mark_sending(tx, &batch.claims)?;
     for (group_id, group) in &batch.groups {
-        tx.execute(SET_GROUP_SLOT, (group_id, group.pace.next_slot.0))?;
+        // Where nothing paces, there is no slot to remember.
+        if group.pace.interval > Span::ZERO {
+            tx.execute(SET_GROUP_SLOT, (group_id, group.pace.next_slot.0))?;
+        }
     }
-    batch.counts.write(tx)?;
     batch.touched.refresh(tx)?;
     let next_at = if held { None } else { next_at(tx, request.whose)? };
     Ok(Claimed { claims: batch.claims, next_at })
@@ -315,36 +322,35 @@ fn serve_lane(
     lane: &Lane,
     share: usize,
 ) -> Result<usize> {
-    let in_flight: i64 = tx.first(LANE_IN_FLIGHT, [lane.lane_id], |row| row.get(0))?.unwrap_or(0);
+    let key = (account.account_id, lane.lane_id);
+    let in_flight: i64 = tx.first(LANE_IN_FLIGHT, key, |row| row.get(0))?.unwrap_or(0);
     let room = share.min(usize::try_from(lane.max_parallel - in_flight).unwrap_or(0));
     let mut pace = Pace { interval: lane.interval, burst: 1, next_slot: lane.next_slot };
-    let mut rows = Rows { lane_id: lane.lane_id, room, fetched: VecDeque::new() };
-    let mut urgent_run = lane.urgent_run;
-    let mut taken = 0;
-    while taken < room && !batch.closed {
+    let mut rows = Rows::of(lane, room);
+    let first = batch.claims.len();
+    while batch.claims.len() < first + room && !batch.closed {
         let Some(slot) = slot(tx, batch, account, &pace)? else {
             break;
         };
-        let Some(row) = rows.next(tx, batch, urgent_run)? else {
+        let Some(row) = rows.next(tx)? else {
             break;
         };
         if row.suspect && !batch.claims.is_empty() {
             break;
         }
         batch.closed = row.suspect;
-        urgent_run = if row.priority == 0 { urgent_run.saturating_add(1) } else { 0 };
         pace.take(slot);
         group(tx, batch, account.group_id)?.pace.take(slot);
-        take(tx, batch, lane.lane_id, &row, slot)?;
-        taken += 1;
+        rows.taken(tx, &row)?;
+        batch.claims.push(claimed(tx, batch.request, row, slot));
     }
-    if taken > 0 {
-        tx.execute(SET_LANE_SERVED, (lane.lane_id, pace.next_slot.0, urgent_run, tx.now.0))?;
-    }
+    let taken = &batch.claims[first..];
+    hold(tx, &batch.request.run_id, taken)?;
+    let served = Served { next_slot: pace.next_slot, urgent_run: rows.urgent_run };
     // At once and not at the end: the second round must not look at lanes that are full by now.
-    batch.touched.lane(lane.lane_id);
-    heads::refresh_lane(tx, lane.lane_id)?;
-    Ok(taken)
+    move_lane(tx, lane.lane_id, rows.counts, (!taken.is_empty()).then_some(served))?;
+    batch.touched.account(account.account_id);
+    Ok(taken.len())
 }
 
 /// The next slot of account and lane together, if it comes soon enough.
@@ -376,40 +382,74 @@ fn group<'b>(tx: &Tx<'_>, batch: &'b mut Batch<'_>, group_id: i64) -> Result<&'b
     }
 }
 
-/// The rows of a lane in their order, read in one go as far as there is room.
+/// The rows of a lane in their order, read in one go as far as there is room; and what taking them changed.
 struct Rows {
     lane_id: i64,
     room: usize,
     fetched: VecDeque<ReadyRow>,
+    urgent_run: i32,
+    /// No bulk row is due, and none will be in this transaction.
+    no_bulk: bool,
+    counts: CountChange,
 }
 
 impl Rows {
+    fn of(lane: &Lane, room: usize) -> Rows {
+        Rows {
+            lane_id: lane.lane_id,
+            room,
+            fetched: VecDeque::new(),
+            urgent_run: lane.urgent_run,
+            no_bulk: false,
+            counts: CountChange::default(),
+        }
+    }
+
     /// The next row if it is due; rows that are too old end on the way.
-    fn next(&mut self, tx: &Tx<'_>, batch: &mut Batch<'_>, urgent_run: i32) -> Result<Option<ReadyRow>> {
+    fn next(&mut self, tx: &Tx<'_>) -> Result<Option<ReadyRow>> {
         loop {
-            let Some(row) = self.first(tx, urgent_run)?.filter(|row| row.run_at <= tx.now) else {
+            let Some(row) = self.first(tx)?.filter(|row| row.run_at <= tx.now) else {
                 return Ok(None);
             };
             if row.expires_at.is_none_or(|at| at > tx.now.0) {
                 return Ok(Some(row));
             }
-            expire(tx, batch, self.lane_id, &row)?;
+            self.expire(tx, &row)?;
         }
     }
 
     /// The first row by order; after nine urgent ones in a row the first bulk row that is due.
-    fn first(&mut self, tx: &Tx<'_>, urgent_run: i32) -> Result<Option<ReadyRow>> {
-        if urgent_run >= URGENT_RUN_MAX {
-            let bulk = tx.first(NEXT_BULK_ROW, [self.lane_id], ready_row)?.filter(|row| row.run_at <= tx.now);
-            if let Some(bulk) = bulk {
-                self.fetched.retain(|row| row.delivery_id != bulk.delivery_id);
+    fn first(&mut self, tx: &Tx<'_>) -> Result<Option<ReadyRow>> {
+        if self.urgent_run >= URGENT_RUN_MAX && !self.no_bulk {
+            let bulk = tx.first(NEXT_BULK_ROWS, (self.lane_id, 1), ready_row)?;
+            if let Some(bulk) = bulk.filter(|row| row.run_at <= tx.now) {
+                self.fetched.retain(|row| row.claim.delivery_id != bulk.claim.delivery_id);
                 return Ok(Some(bulk));
             }
+            self.no_bulk = true;
         }
         if self.fetched.is_empty() {
             self.fetched = tx.all(NEXT_ROWS, (self.lane_id, self.room as i64), ready_row)?.into();
         }
         Ok(self.fetched.pop_front())
+    }
+
+    fn taken(&mut self, tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
+        self.urgent_run = if row.priority == 0 { self.urgent_run.saturating_add(1) } else { 0 };
+        self.counts.sending += 1;
+        self.leaves(tx, row)
+    }
+
+    fn expire(&mut self, tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
+        self.counts.dead += 1;
+        self.leaves(tx, row)?;
+        expire(tx, row)
+    }
+
+    fn leaves(&mut self, tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
+        *(if row.was_queued { &mut self.counts.queued } else { &mut self.counts.retry }) -= 1;
+        let key = (self.lane_id, row.priority, row.position, row.claim.delivery_id.0);
+        tx.execute(DELETE_READY, key).map(drop)
     }
 }
 
@@ -417,98 +457,105 @@ fn ready_row(row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
     Ok(ReadyRow {
         priority: row.get(0)?,
         position: row.get(1)?,
-        delivery_id: row.get(2)?,
         run_at: Timestamp(row.get(3)?),
         expires_at: row.get(4)?,
         suspect: row.get(5)?,
-        claim_seq: row.get(6)?,
+        was_queued: row.get(6)?,
+        claim: Claim {
+            delivery_id: DeliveryId(row.get(2)?),
+            workspace_id: WorkspaceId(row.get(7)?),
+            lane_id: LaneId(row.get(8)?),
+            account_id: AccountId(row.get(9)?),
+            channel_id: row.get::<_, Option<i64>>(10)?.map(ChannelId),
+            recipient_id: row.get::<_, Option<i64>>(11)?.map(RecipientId),
+            message_id: MessageId(row.get(12)?),
+            revision: row.get(13)?,
+            action: rows::word(row, 14, Action::parse)?,
+            target_delivery: row.get::<_, Option<i64>>(15)?.map(DeliveryId),
+            claim_token: ClaimToken(uuid::Uuid::nil()),
+            claim_seq: row.get(16)?,
+            counters: rows::counters(row, 17)?,
+            slot_at: Timestamp::NEVER,
+            lease_until: Timestamp::NEVER,
+            parts: rows::parts_of(row, 24)?,
+            idempotency_key: row.get(25)?,
+        },
     })
 }
 
-fn take(tx: &Tx<'_>, batch: &mut Batch<'_>, lane_id: i64, row: &ReadyRow, slot: Timestamp) -> Result<()> {
-    let now = tx.now;
-    let lease_until = slot.max(now) + batch.request.lease;
-    tx.execute(DELETE_READY, (lane_id, row.priority, row.position, row.delivery_id))?;
-    let claim_token = token(&batch.request.run_id, row.delivery_id, row.claim_seq + 1);
-    let params = (row.delivery_id, claim_token.to_string(), lease_until.0, slot.0, now.0);
-    let claimed = tx.first(MARK_SENDING, params, |r| {
-        let claim = Claim {
-            delivery_id: DeliveryId(row.delivery_id),
-            workspace_id: WorkspaceId(r.get(0)?),
-            lane_id: LaneId(r.get(1)?),
-            account_id: AccountId(r.get(2)?),
-            channel_id: r.get::<_, Option<i64>>(3)?.map(ChannelId),
-            recipient_id: r.get::<_, Option<i64>>(4)?.map(RecipientId),
-            message_id: MessageId(r.get(5)?),
-            revision: r.get(6)?,
-            action: rows::word(r, 7, Action::parse)?,
-            target_delivery: r.get::<_, Option<i64>>(8)?.map(DeliveryId),
-            claim_token,
-            claim_seq: r.get(9)?,
-            counters: rows::counters(r, 10)?,
-            slot_at: slot,
-            lease_until,
-            parts: rows::parts(&rows::json(r, 17)?),
-            idempotency_key: r.get(18)?,
-        };
-        Ok((claim, r.get::<_, bool>(19)?))
-    })?;
-    let missing = || StoreError::Database(format!("delivery {} is ready but not waiting", row.delivery_id));
-    let (claim, was_queued) = claimed.ok_or_else(missing)?;
-    tx.execute(
-        INSERT_INFLIGHT,
-        rusqlite::params![
-            row.delivery_id,
-            claim.workspace_id.0,
-            claim.account_id.0,
-            lane_id,
-            claim_token.to_string(),
-            claim.claim_seq,
-            claim.counters.attempt,
-            batch.request.run_id,
-            now.0,
-            slot.0,
-            lease_until.0
-        ],
-    )?;
-    let counts = batch.counts.lane(lane_id);
-    *(if was_queued { &mut counts.queued } else { &mut counts.retry }) -= 1;
-    counts.sending += 1;
-    batch.claims.push(claim);
+/// The row as a claim: attempt and sequence counted, leased, slotted, and with a token of its own.
+fn claimed(tx: &Tx<'_>, request: &ClaimRequest, row: ReadyRow, slot: Timestamp) -> Claim {
+    let mut claim = row.claim;
+    claim.claim_seq += 1;
+    claim.counters.attempt += 1;
+    claim.slot_at = slot;
+    claim.lease_until = slot.max(tx.now) + request.lease;
+    claim.claim_token = token(&request.run_id, claim.delivery_id.0, claim.claim_seq);
+    claim
+}
+
+fn hold(tx: &Tx<'_>, run_id: &str, claims: &[Claim]) -> Result<()> {
+    for claim in claims {
+        tx.execute(
+            INSERT_INFLIGHT,
+            rusqlite::params![
+                claim.delivery_id.0,
+                claim.workspace_id.0,
+                claim.account_id.0,
+                claim.lane_id.0,
+                text(claim.claim_token, &mut uuid::Uuid::encode_buffer()),
+                claim.claim_seq,
+                claim.counters.attempt,
+                run_id,
+                tx.now.0,
+                claim.slot_at.0,
+                claim.lease_until.0
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn text(token: ClaimToken, buffer: &mut [u8]) -> &str {
+    token.0.hyphenated().encode_lower(buffer)
+}
+
+fn mark_sending(tx: &Tx<'_>, claims: &[Claim]) -> Result<()> {
+    if claims.is_empty() {
+        return Ok(());
+    }
+    let ids = rows::id_list(claims.iter().map(|claim| claim.delivery_id.0));
+    let marked = tx.execute(MARK_SENDING, (ids, tx.now.0))?;
+    if marked != claims.len() {
+        let missing = claims.len() - marked;
+        return Err(StoreError::Database(format!("{missing} deliveries are ready but not waiting")));
+    }
     Ok(())
 }
 
 /// Different for every claim that ever was: the run is new at every start, the sequence never goes back.
 fn token(run_id: &str, delivery_id: i64, claim_seq: i64) -> ClaimToken {
-    let hash = blake3::hash(format!("{run_id}\n{delivery_id}\n{claim_seq}").as_bytes());
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(run_id.as_bytes()).update(&delivery_id.to_le_bytes()).update(&claim_seq.to_le_bytes());
+    let hash = hasher.finalize();
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.as_bytes()[..16]);
     ClaimToken(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }
 
-fn expire(tx: &Tx<'_>, batch: &mut Batch<'_>, lane_id: i64, row: &ReadyRow) -> Result<()> {
-    tx.execute(DELETE_READY, (lane_id, row.priority, row.position, row.delivery_id))?;
-    let ended = tx.first(EXPIRE, (row.delivery_id, tx.now.0), |r| {
-        Ok((r.get::<_, i64>(0)?, r.get(1)?, r.get(2)?, r.get::<_, bool>(3)?))
-    })?;
-    let Some((workspace_id, channel_id, message_id, was_queued)) = ended else {
-        return Ok(());
-    };
-    tx.execute(FORGET_KEY, [row.delivery_id])?;
-    let counts = batch.counts.lane(lane_id);
-    *(if was_queued { &mut counts.queued } else { &mut counts.retry }) -= 1;
-    counts.dead += 1;
-    let delivery_id = Some(row.delivery_id);
-    let detail = json!({"expired_at": row.expires_at});
+fn expire(tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
+    let claim = &row.claim;
+    tx.execute(EXPIRE, (claim.delivery_id.0, tx.now.0))?;
+    tx.execute(FORGET_KEY, [claim.delivery_id.0])?;
     event(
         tx,
         NewEvent {
-            workspace_id,
+            workspace_id: claim.workspace_id.0,
             name: "expired",
-            message_id,
-            delivery_id,
-            channel_id,
-            detail,
+            message_id: Some(claim.message_id.0),
+            delivery_id: Some(claim.delivery_id.0),
+            channel_id: claim.channel_id.map(|id| id.0),
+            detail: json!({"expired_at": row.expires_at}),
             ..NewEvent::default()
         },
     )

@@ -3,6 +3,8 @@
 //! The fence is the `inflight` row with the very token of the claim. Who does not hold it changes nothing; a
 //! success that comes too late is still evidence, and adopted if nothing was sent since.
 
+use std::collections::HashSet;
+
 use domain::delivery::{AmbiguityPolicy, Status};
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
 use domain::limits::ERROR_TEXT_MAX;
@@ -14,9 +16,9 @@ use serde_json::{Value, json};
 
 use super::accounts::{account_event, pause};
 use super::channels::{channel_event, disable};
-use super::claim::{DELETE_READY, FORGET_KEY};
+use super::claim::{DELETE_READY, FORGET_KEY, text as claim_text};
 use super::enqueue::INSERT_READY;
-use super::heads::{CountChanges, NewEvent, Touched, event};
+use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::config::DisabledBy;
 use crate::error::{Result, StoreError};
@@ -52,16 +54,35 @@ pub(super) const KEY_SENT: &str = "
 UPDATE dedup_index
    SET state = 'sent', sent_at = ?2, first_sent_at = coalesce(first_sent_at, ?2), provider_message_id = ?3
  WHERE delivery_id = ?1 AND state = 'in_flight'";
-/// The fence and the row behind it in one statement: the way of nearly every delivery.
-pub(super) const TAKE_INFLIGHT: &str = "
-DELETE FROM inflight
- WHERE delivery_id = ?1 AND workspace_id = ?2 AND claim_token = ?3 AND lease_until > ?4
-RETURNING lane_id, claim_seq, attempt, run_id, claimed_at, slot_at, requested_at";
+/// The fence of a success: what `settle` says about one needs nothing but the claim.
+pub(super) const SELECT_CLAIM: &str = "
+SELECT lane_id
+  FROM inflight
+ WHERE delivery_id = ?1 AND workspace_id = ?2 AND claim_token = ?3 AND lease_until > ?4";
+/// The four statements of all successes of a batch, ?1 being [[delivery, provider id], …].
+pub(super) const INSERT_ATTEMPTS_SENT: &str = "
+INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
+                      requested_at, finished_at, outcome, provider_message_id)
+SELECT i.delivery_id, i.attempt, i.workspace_id, i.claim_token, i.claim_seq, i.run_id, i.claimed_at, i.slot_at,
+       i.requested_at, ?2, 'sent', j.value ->> 1
+  FROM json_each(?1) AS j CROSS JOIN inflight AS i ON i.delivery_id = j.value ->> 0";
+pub(super) const DELETE_INFLIGHT_SENT: &str =
+    "DELETE FROM inflight WHERE delivery_id IN (SELECT value ->> 0 FROM json_each(?1))";
 pub(super) const END_SENT: &str = "
 UPDATE deliveries
    SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL, sent_at = ?2, ended_at = ?2,
-       provider_message_id = coalesce(?3, provider_message_id)
- WHERE delivery_id = ?1 AND status = 'sending'";
+       provider_message_id = coalesce(
+           (SELECT a.provider_message_id FROM attempts AS a
+             WHERE a.delivery_id = deliveries.delivery_id AND a.attempt = deliveries.attempt),
+           provider_message_id)
+ WHERE delivery_id IN (SELECT value ->> 0 FROM json_each(?1)) AND status = 'sending'";
+pub(super) const KEYS_SENT: &str = "
+UPDATE dedup_index
+   SET state = 'sent', sent_at = ?2, first_sent_at = coalesce(first_sent_at, ?2),
+       provider_message_id = (SELECT a.provider_message_id FROM attempts AS a
+                               WHERE a.delivery_id = dedup_index.delivery_id
+                               ORDER BY a.attempt DESC LIMIT 1)
+ WHERE delivery_id IN (SELECT value ->> 0 FROM json_each(?1)) AND state = 'in_flight'";
 const SELECT_HEALTH: &str = "
 SELECT coalesce(c.error_streak, 0), g.trouble_streak, c.channel_id, g.group_id
   FROM lane_heads AS h
@@ -121,9 +142,10 @@ impl Sqlite {
         let finished = self
             .write(Urgency::Outcome, move |tx| {
                 let mut settling = Settling::default();
-                let finished = batch.iter().map(|finish| finish_one(tx, &mut settling, finish)).collect();
+                let finish = |finish| finish_one(tx, &mut settling, finish);
+                let finished = batch.iter().map(finish).collect::<Result<_>>()?;
                 settling.write(tx)?;
-                finished
+                Ok(finished)
             })
             .await?;
         self.bell.ring();
@@ -193,15 +215,35 @@ fn record_part(tx: &Tx<'_>, claim: &ClaimRef, progress: &PartProgress) -> Result
 #[derive(Default)]
 pub(super) struct Settling {
     touched: Touched,
-    counts: CountChanges,
     /// Lanes known to have no streak that a success would end.
-    healthy: std::collections::HashSet<i64>,
+    healthy: HashSet<i64>,
+    /// Successes that passed the fence and are written together, with what the platform called them.
+    sent: Vec<(i64, Option<String>)>,
+    sent_ids: HashSet<i64>,
 }
 
 impl Settling {
-    pub(super) fn write(self, tx: &Tx<'_>) -> Result<()> {
-        self.counts.write(tx)?;
+    pub(super) fn write(mut self, tx: &Tx<'_>) -> Result<()> {
+        self.write_sent(tx)?;
         self.touched.refresh(tx)
+    }
+
+    fn write_sent(&mut self, tx: &Tx<'_>) -> Result<()> {
+        if self.sent.is_empty() {
+            return Ok(());
+        }
+        let list = json!(self.sent).to_string();
+        tx.execute(INSERT_ATTEMPTS_SENT, (&list, tx.now.0))?;
+        tx.execute(DELETE_INFLIGHT_SENT, [&list])?;
+        let n = tx.execute(END_SENT, (&list, tx.now.0))?;
+        if n != self.sent.len() {
+            let missing = self.sent.len() - n;
+            return Err(StoreError::Database(format!("{missing} deliveries are in flight but not sending")));
+        }
+        tx.execute(KEYS_SENT, (&list, tx.now.0))?;
+        self.sent.clear();
+        self.sent_ids.clear();
+        Ok(())
     }
 }
 
@@ -270,19 +312,24 @@ pub(super) fn held(
 }
 
 fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<Finished> {
-    let token = finish.claim_token.to_string();
+    let mut buffer = uuid::Uuid::encode_buffer();
+    let token = claim_text(finish.claim_token, &mut buffer);
+    if settling.sent_ids.contains(&finish.delivery_id.0) {
+        // The first ending counts, and the second must find it.
+        settling.write_sent(tx)?;
+    }
     if let FinishKind::Outcome(Outcome::Sent(sent)) = &finish.ending
-        && accept(tx, settling, finish, &token, sent)?
+        && accept(tx, settling, finish, token, sent)?
     {
         return Ok(Finished::Done(Status::Sent));
     }
-    let Some(held) = held(tx, finish.delivery_id.0, finish.workspace_id.0, &token)? else {
-        return too_late(tx, settling, finish, &token);
+    let Some(held) = held(tx, finish.delivery_id.0, finish.workspace_id.0, token)? else {
+        return too_late(tx, settling, finish, token);
     };
     if held.lease_until <= tx.now {
         // Nobody noticed yet that the lease is over: it ends now, and what we bring comes too late.
         lease_expired(tx, settling, &held)?;
-        return too_late(tx, settling, finish, &token);
+        return too_late(tx, settling, finish, token);
     }
     let (ending, not_before) = match &finish.ending {
         FinishKind::Outcome(outcome) => (Ending::Outcome(outcome.clone()), None),
@@ -301,44 +348,18 @@ fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<F
     Ok(Finished::Done(settlement.status))
 }
 
-/// The short way of a success: what `settle` says about it needs nothing but the claim. False: not ours any more.
+/// The short way of a success: it passes the fence now and is written with the others. False: not ours any more.
 fn accept(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, token: &str, sent: &Sent) -> Result<bool> {
-    let (id, workspace_id, now) = (finish.delivery_id.0, finish.workspace_id.0, tx.now.0);
-    let provider_id = &sent.provider_message_id;
-    let taken = tx.first(TAKE_INFLIGHT, (id, workspace_id, token, now), |row| {
-        let started = (row.get::<_, i64>(1)?, row.get::<_, i32>(2)?, row.get::<_, String>(3)?);
-        let times = (row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get::<_, Option<i64>>(6)?);
-        Ok((row.get::<_, i64>(0)?, started, times))
-    })?;
-    let Some((lane_id, (claim_seq, attempt, run_id), (claimed_at, slot_at, requested_at))) = taken else {
+    let id = finish.delivery_id.0;
+    let fence = (id, finish.workspace_id.0, token, tx.now.0);
+    let Some(lane_id) = tx.first(SELECT_CLAIM, fence, |row| row.get::<_, i64>(0))? else {
         return Ok(false);
     };
-    tx.execute(
-        INSERT_ATTEMPT,
-        rusqlite::params![
-            id,
-            attempt,
-            workspace_id,
-            token,
-            claim_seq,
-            run_id,
-            claimed_at,
-            slot_at,
-            requested_at,
-            now,
-            "sent",
-            None::<String>,
-            provider_id
-        ],
-    )?;
-    if tx.execute(END_SENT, (id, now, provider_id))? != 1 {
-        return Err(StoreError::Database(format!("delivery {id} is in flight but not sending")));
-    }
-    tx.execute(KEY_SENT, (id, now, provider_id))?;
-    let counts = settling.counts.lane(lane_id);
+    settling.sent.push((id, sent.provider_message_id.clone()));
+    settling.sent_ids.insert(id);
+    let counts = settling.touched.lane(lane_id);
     counts.sending -= 1;
     counts.sent += 1;
-    settling.touched.lane(lane_id);
     if settling.healthy.insert(lane_id) {
         end_streaks(tx, lane_id)?;
     }
@@ -421,10 +442,9 @@ fn write(
         Status::FailedPermanent | Status::Dead => drop(tx.execute(FORGET_KEY, [held.delivery_id])?),
         _ => {}
     }
-    let counts = settling.counts.lane(held.lane_id);
+    let counts = settling.touched.lane(held.lane_id);
     counts.sending -= 1;
     *counts.status(settlement.status) += 1;
-    settling.touched.lane(held.lane_id);
     events(tx, held, ending, settlement, failure)?;
     channel_effect(tx, held, settlement.channel, failure)?;
     account_effect(tx, held, settlement.account, failure)
@@ -697,9 +717,8 @@ fn adopt(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, late: &Late, sen
         ],
     )?;
     tx.execute(KEY_SENT, (id, now, &sent.provider_message_id))?;
-    let counts = settling.counts.lane(late.lane_id);
+    let counts = settling.touched.lane(late.lane_id);
     counts.retry -= 1;
     counts.sent += 1;
-    settling.touched.lane(late.lane_id);
     Ok(())
 }

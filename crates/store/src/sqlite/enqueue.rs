@@ -8,17 +8,16 @@ use domain::limits::{ENQUEUE_BATCH_MAX, PAYLOAD_BYTES_MAX};
 use domain::time::Timestamp;
 use serde_json::json;
 
-use super::heads::{CountChanges, NewEvent, Touched, event};
+use super::heads::{NewEvent, Touched, event};
 use super::workspaces::require_workspace;
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::config::DedupMode;
 use crate::error::{Result, StoreError};
 use crate::queue::{Enqueued, EnqueuedDelivery, NewMessage};
 
-pub(super) const FIND_MESSAGE: &str = "
-SELECT message_id, request_hash FROM messages WHERE workspace_id = ?1 AND source = ?2 AND origin_id = ?3
-UNION
-SELECT message_id, request_hash FROM messages WHERE workspace_id = ?1 AND idempotency_key = ?4";
+pub(super) const FIND_BY_ORIGIN: &str = "SELECT message_id, request_hash FROM messages WHERE workspace_id = ?1 AND source = ?2 AND origin_id = ?3";
+pub(super) const FIND_BY_KEY: &str =
+    "SELECT message_id, request_hash FROM messages WHERE workspace_id = ?1 AND idempotency_key = ?2";
 const SEEN_AGAIN: &str =
     "UPDATE messages SET seen_count = seen_count + 1, last_seen_at = ?2 WHERE message_id = ?1";
 const DELIVERIES_OF_MESSAGE: &str = "
@@ -105,7 +104,6 @@ struct Batch {
     channels: HashMap<ChannelId, Target>,
     next_delivery_id: i64,
     touched: Touched,
-    counts: CountChanges,
 }
 
 #[derive(Clone)]
@@ -147,12 +145,10 @@ impl Batch {
             channels: channels(tx, workspace, messages)?,
             next_delivery_id: tx.first(NEXT_DELIVERY_ID, [], |row| row.get(0))?.unwrap_or(1),
             touched: Touched::default(),
-            counts: CountChanges::default(),
         })
     }
 
     fn end(self, tx: &Tx<'_>) -> Result<()> {
-        self.counts.write(tx)?;
         self.touched.refresh(tx)
     }
 }
@@ -237,12 +233,19 @@ fn known(
     message: &NewMessage,
     request_hash: &str,
 ) -> Result<Option<Enqueued>> {
-    let key = (workspace.0, &message.source, &message.origin_id, &message.idempotency_key);
-    let found = tx.all(FIND_MESSAGE, key, |row| Ok((MessageId(row.get(0)?), row.get::<_, String>(1)?)))?;
-    let Some((message_id, hash)) = found.first().cloned() else {
+    let found =
+        |row: &rusqlite::Row<'_>| Ok((MessageId(row.get(0)?), row.get_ref(1)?.as_str()? == request_hash));
+    let by_origin = tx.first(FIND_BY_ORIGIN, (workspace.0, &message.source, &message.origin_id), found)?;
+    let by_key = match &message.idempotency_key {
+        Some(key) => tx.first(FIND_BY_KEY, (workspace.0, key), found)?,
+        None => None,
+    };
+    let Some((message_id, same)) = by_origin.or(by_key) else {
         return Ok(None);
     };
-    if found.len() > 1 || hash != request_hash {
+    // One message under both names is one row; two different ones contradict each other.
+    let two = by_origin.zip(by_key).is_some_and(|(one, other)| one.0 != other.0);
+    if two || !same {
         let key = message.idempotency_key.clone();
         let key = key.unwrap_or_else(|| format!("{}/{}", message.source, message.origin_id));
         return Err(StoreError::KeyConflict { key });
@@ -332,7 +335,6 @@ fn deliver(
         let row =
             (target.lane_id, priority, position, delivery_id.0, batch.workspace.0, run_at.0, expires_at, 0);
         tx.execute(INSERT_READY, row)?;
-        batch.touched.lane(target.lane_id);
     } else {
         event(
             tx,
@@ -346,7 +348,7 @@ fn deliver(
             },
         )?;
     }
-    *batch.counts.lane(target.lane_id).status(status) += 1;
+    *batch.touched.lane(target.lane_id).status(status) += 1;
     Ok(EnqueuedDelivery { delivery_id, channel_id, status })
 }
 

@@ -2,22 +2,25 @@
 //!
 //! Whoever changes what a lane holds, or what holds it back, calls `refresh` at the end of the transaction.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use domain::time::Timestamp;
 use serde_json::Value;
 
 use super::Tx;
 use crate::error::Result;
 
-/// When the lane's first row may go, by everything that can hold it back.
-pub(super) const REFRESH_LANE: &str = "
+/// When the lane's first row may go, by everything that can hold it back; and with it what a transaction moved in it.
+/// A claim that served the lane says so with its next slot, its run and the time; otherwise those are NULL.
+pub(super) const MOVE_LANE: &str = "
 UPDATE lane_heads AS h
    SET next_at = coalesce(
-         (SELECT max(r.run_at, h.blocked_until, h.closed_until, h.next_slot, h.served_at)
+         (SELECT max(r.run_at, h.blocked_until, h.closed_until, coalesce(?9, h.next_slot), coalesce(?11, h.served_at))
             FROM ready AS r
            WHERE r.lane_id = h.lane_id
              AND h.open = 1
-             AND (SELECT count(*) FROM inflight AS i WHERE i.lane_id = h.lane_id) < h.max_parallel
+             AND (SELECT count(*) FROM inflight AS i
+                   WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id) < h.max_parallel
            ORDER BY r.priority, r.position, r.delivery_id
            LIMIT 1),
          9223372036854775807),
@@ -27,9 +30,12 @@ UPDATE lane_heads AS h
            WHERE r.lane_id = h.lane_id
            ORDER BY r.priority, r.position, r.delivery_id
            LIMIT 1),
-         0)
- WHERE h.lane_id = ?1
-RETURNING account_id";
+         0),
+       n_queued = n_queued + ?2, n_retry = n_retry + ?3, n_sending = n_sending + ?4, n_sent = n_sent + ?5,
+       n_deduped = n_deduped + ?6, n_failed = n_failed + ?7, n_dead = n_dead + ?8,
+       next_slot = coalesce(?9, next_slot), urgent_run = coalesce(?10, urgent_run), served_at = coalesce(?11, served_at)
+ WHERE h.lane_id = ?1";
+const ACCOUNT_OF_LANE: &str = "SELECT account_id FROM lane_heads WHERE lane_id = ?1";
 
 /// When the account may next be served: its earliest lane, its budget, its parallelism.
 pub(super) const REFRESH_ACCOUNT: &str = "
@@ -52,16 +58,16 @@ UPDATE account_heads AS h
          END
  WHERE h.account_id = ?1";
 
-/// What a transaction touched, and so has to refresh.
+/// What a transaction touched, and so has to refresh: lanes with what moved in them, and accounts.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    lanes: BTreeSet<i64>,
+    lanes: BTreeMap<i64, CountChange>,
     accounts: BTreeSet<i64>,
 }
 
 impl Touched {
-    pub(super) fn lane(&mut self, lane_id: i64) {
-        self.lanes.insert(lane_id);
+    pub(super) fn lane(&mut self, lane_id: i64) -> &mut CountChange {
+        self.lanes.entry(lane_id).or_default()
     }
 
     pub(super) fn account(&mut self, account_id: i64) {
@@ -69,8 +75,9 @@ impl Touched {
     }
 
     pub(super) fn refresh(mut self, tx: &Tx<'_>) -> Result<()> {
-        for &lane_id in &self.lanes {
-            self.accounts.extend(refresh_lane(tx, lane_id)?);
+        for (lane_id, change) in self.lanes {
+            self.accounts.extend(tx.first(ACCOUNT_OF_LANE, [lane_id], |row| row.get::<_, i64>(0))?);
+            move_lane(tx, lane_id, change, None)?;
         }
         for account_id in &self.accounts {
             tx.execute(REFRESH_ACCOUNT, [account_id])?;
@@ -79,9 +86,24 @@ impl Touched {
     }
 }
 
-/// Points the lane's head anew and tells whose lane it is.
-pub(super) fn refresh_lane(tx: &Tx<'_>, lane_id: i64) -> Result<Option<i64>> {
-    tx.first(REFRESH_LANE, [lane_id], |row| row.get(0))
+/// How a claim leaves a lane that it served.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served {
+    pub next_slot: Timestamp,
+    pub urgent_run: i32,
+}
+
+/// Writes what moved in the lane and points its head anew.
+pub(super) fn move_lane(tx: &Tx<'_>, lane_id: i64, c: CountChange, served: Option<Served>) -> Result<()> {
+    let served_at = served.map(|_| tx.now.0);
+    let (next_slot, urgent_run) = (served.map(|s| s.next_slot.0), served.map(|s| s.urgent_run));
+    let counts = (c.queued, c.retry, c.sending, c.sent, c.deduped, c.failed, c.dead);
+    let (queued, retry, sending, sent, deduped, failed, dead) = counts;
+    tx.execute(
+        MOVE_LANE,
+        (lane_id, queued, retry, sending, sent, deduped, failed, dead, next_slot, urgent_run, served_at),
+    )?;
+    Ok(())
 }
 
 /// The maintained counters of a lane, as differences.
@@ -94,30 +116,6 @@ pub(super) struct CountChange {
     pub deduped: i64,
     pub failed: i64,
     pub dead: i64,
-}
-
-const CHANGE_COUNTS: &str = "
-UPDATE lane_heads
-   SET n_queued = n_queued + ?2, n_retry = n_retry + ?3, n_sending = n_sending + ?4, n_sent = n_sent + ?5,
-       n_deduped = n_deduped + ?6, n_failed = n_failed + ?7, n_dead = n_dead + ?8
- WHERE lane_id = ?1";
-
-/// Counter differences of a whole transaction, written once per lane.
-#[derive(Debug, Default)]
-pub(super) struct CountChanges(std::collections::BTreeMap<i64, CountChange>);
-
-impl CountChanges {
-    pub(super) fn lane(&mut self, lane_id: i64) -> &mut CountChange {
-        self.0.entry(lane_id).or_default()
-    }
-
-    pub(super) fn write(self, tx: &Tx<'_>) -> Result<()> {
-        for (lane_id, c) in self.0 {
-            let params = (lane_id, c.queued, c.retry, c.sending, c.sent, c.deduped, c.failed, c.dead);
-            tx.execute(CHANGE_COUNTS, params)?;
-        }
-        Ok(())
-    }
 }
 
 impl CountChange {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::cases::{refile, resolve};
 use super::enqueue::{INSERT_READY, check, deliver_known, enqueue};
-use super::heads::{CountChanges, NewEvent, Touched, event};
+use super::heads::{NewEvent, Touched, event};
 use super::maintain::cancel_one;
 use super::media::show;
 use super::sources::set_cursor;
@@ -438,12 +438,10 @@ fn copies(tx: &Tx<'_>, message_id: MessageId) -> Result<Vec<Published>> {
 
 fn cancel_all(tx: &Tx<'_>, workspace: WorkspaceId, ids: &[DeliveryId]) -> Result<usize> {
     let mut touched = Touched::default();
-    let mut counts = CountChanges::default();
     let mut n_cancelled = 0;
     for &id in ids {
-        n_cancelled += usize::from(cancel_one(tx, &mut touched, &mut counts, workspace, id)?);
+        n_cancelled += usize::from(cancel_one(tx, &mut touched, workspace, id)?);
     }
-    counts.write(tx)?;
     touched.refresh(tx)?;
     Ok(n_cancelled)
 }
@@ -451,7 +449,6 @@ fn cancel_all(tx: &Tx<'_>, workspace: WorkspaceId, ids: &[DeliveryId]) -> Result
 /// Deliveries that follow what was said. They repeat nothing, so no key is taken.
 fn follow_up(tx: &Tx<'_>, workspace: WorkspaceId, follow_ups: &[FollowUp]) -> Result<usize> {
     let mut touched = Touched::default();
-    let mut counts = CountChanges::default();
     let mut n_made = 0;
     for follow in follow_ups {
         let lane = tx.first(SELECT_LANE, (workspace.0, follow.channel_id.0), |row| {
@@ -478,11 +475,9 @@ fn follow_up(tx: &Tx<'_>, workspace: WorkspaceId, follow_ups: &[FollowUp]) -> Re
         let position = if ordered { id } else { tx.now.0 };
         tx.execute(SET_PLACE, (id, position, format!("d{id}")))?;
         tx.execute(INSERT_READY, (lane_id, 0, position, id, workspace.0, tx.now.0, None::<i64>, 0))?;
-        counts.lane(lane_id).queued += 1;
-        touched.lane(lane_id);
+        touched.lane(lane_id).queued += 1;
         n_made += 1;
     }
-    counts.write(tx)?;
     touched.refresh(tx)?;
     Ok(n_made)
 }

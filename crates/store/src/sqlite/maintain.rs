@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::claim::{DELETE_READY, FORGET_KEY};
 use super::enqueue::INSERT_READY;
-use super::heads::{CountChanges, NewEvent, Touched, event};
+use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{Removed, Retention, Whose};
@@ -85,27 +85,26 @@ DELETE FROM events
  WHERE event_id IN (SELECT event_id
                       FROM (SELECT event_id, at FROM events WHERE ?1 IS NULL OR workspace_id = ?1 ORDER BY event_id LIMIT ?3)
                      WHERE at < ?2)";
-/// Nothing inside the longest window of a workspace is ever removed.
+/// Nothing inside the longest window of a workspace is ever removed. The walk goes by delivery, which is by age as well:
+/// an index on sent_at would be written by every success.
 const DELETE_DEDUP: &str = "
 DELETE FROM dedup_index
  WHERE (workspace_id, channel_id, mode, version, key, kind) IN (
        SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind
-         FROM dedup_index AS i
-        WHERE i.sent_at IS NOT NULL
-          AND (?1 IS NULL OR i.workspace_id = ?1)
-          AND i.sent_at < ?2 - (SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = i.workspace_id)
-        ORDER BY i.sent_at
-        LIMIT ?3)";
+         FROM (SELECT workspace_id, channel_id, mode, version, key, kind, sent_at
+                 FROM dedup_index
+                WHERE ?1 IS NULL OR workspace_id = ?1
+                ORDER BY delivery_id
+                LIMIT 4 * ?3) AS i
+        WHERE i.sent_at < ?2 - (SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = i.workspace_id))";
 
 impl Sqlite {
     pub async fn requeue(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>> {
         let requeued = self
             .write(Urgency::Maintenance, move |tx| {
                 let mut touched = Touched::default();
-                let mut counts = CountChanges::default();
-                let requeue = |&id| requeue_one(tx, &mut touched, &mut counts, workspace, id);
+                let requeue = |&id| requeue_one(tx, &mut touched, workspace, id);
                 let requeued = ids.iter().map(requeue).collect::<Result<_>>()?;
-                counts.write(tx)?;
                 touched.refresh(tx)?;
                 Ok(requeued)
             })
@@ -117,10 +116,8 @@ impl Sqlite {
     pub async fn cancel(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<bool>> {
         self.write(Urgency::Maintenance, move |tx| {
             let mut touched = Touched::default();
-            let mut counts = CountChanges::default();
-            let cancel = |&id| cancel_one(tx, &mut touched, &mut counts, workspace, id);
+            let cancel = |&id| cancel_one(tx, &mut touched, workspace, id);
             let cancelled = ids.iter().map(cancel).collect::<Result<_>>()?;
-            counts.write(tx)?;
             touched.refresh(tx)?;
             Ok(cancelled)
         })
@@ -154,7 +151,6 @@ impl Sqlite {
 fn requeue_one(
     tx: &Tx<'_>,
     touched: &mut Touched,
-    counts: &mut CountChanges,
     workspace: WorkspaceId,
     id: DeliveryId,
 ) -> Result<DeliveryId> {
@@ -183,8 +179,7 @@ fn requeue_one(
     tx.execute(SET_PLACE, (new, position, format!("d{new}")))?;
     tx.execute(INSERT_READY, (lane_id, priority, position, new, workspace.0, tx.now.0, None::<i64>, 0))?;
     tx.execute(TAKE_KEY_AGAIN, (new, tx.now.0))?;
-    counts.lane(lane_id).queued += 1;
-    touched.lane(lane_id);
+    touched.lane(lane_id).queued += 1;
     let detail = json!({"parent": id.0});
     let delivery_id = Some(new);
     let named = NewEvent {
@@ -203,7 +198,6 @@ fn requeue_one(
 pub(super) fn cancel_one(
     tx: &Tx<'_>,
     touched: &mut Touched,
-    counts: &mut CountChanges,
     workspace: WorkspaceId,
     id: DeliveryId,
 ) -> Result<bool> {
@@ -221,10 +215,9 @@ pub(super) fn cancel_one(
     tx.execute(CANCEL, (id.0, tx.now.0))?;
     tx.execute(DELETE_READY, (lane_id, priority, position, id.0))?;
     tx.execute(FORGET_KEY, [id.0])?;
-    let change = counts.lane(lane_id);
+    let change = touched.lane(lane_id);
     *change.status(status) -= 1;
     change.dead += 1;
-    touched.lane(lane_id);
     let delivery_id = Some(id.0);
     event(
         tx,

@@ -233,6 +233,27 @@ pub(super) fn parts(json: &Value) -> Parts {
     (0..).zip(ids).filter_map(|(n, id)| Some((n, id.as_str()?.to_owned()))).collect()
 }
 
+/// The parts column; of nearly every delivery it is empty.
+pub(super) fn parts_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Parts> {
+    match row.get_ref(column)?.as_str()? {
+        "[]" => Ok(Parts::new()),
+        _ => Ok(parts(&json(row, column)?)),
+    }
+}
+
+/// Ids as the JSON array that `json_each` unfolds: one statement for a whole batch.
+pub(super) fn id_list(ids: impl IntoIterator<Item = i64>) -> String {
+    use std::fmt::Write;
+    let mut list = String::from("[");
+    for id in ids {
+        let comma = if list.len() > 1 { "," } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(list, "{comma}{id}");
+    }
+    list.push(']');
+    list
+}
+
 pub(super) fn parts_json(parts: &Parts) -> Value {
     let last = parts.keys().next_back().map_or(0, |n| n + 1);
     (0..last).map(|n| parts.get(&n).map_or(Value::Null, |id| Value::from(id.as_str()))).collect()

@@ -188,8 +188,15 @@ fn transaction(
 ) -> Result<()> {
     let sql = |text: &str| connection.execute_batch(text).map_err(|error| failure(path, error));
     let mut state = sql("BEGIN IMMEDIATE");
+    let alone = batch.len() == 1;
     for job in batch {
         match &state {
+            // Inside a savepoint every page is copied before it is changed; who is alone undoes the transaction.
+            Ok(()) if alone => {
+                if !run(connection, path, job, works)? {
+                    return sql("ROLLBACK");
+                }
+            }
             Ok(()) => state = savepoint(connection, path, job, works),
             Err(error) => works.push(job(Err(error.clone()))),
         }
@@ -198,13 +205,8 @@ fn transaction(
     sql("COMMIT")
 }
 
-/// One job between its savepoints. A panic inside undoes the job alone.
-fn savepoint(connection: &Connection, path: &SqlitePath, job: Job, works: &mut Vec<Work>) -> Result<()> {
-    let sql = |text: &str| {
-        let mut statement = connection.prepare_cached(text).map_err(|error| failure(path, error))?;
-        statement.execute([]).map(drop).map_err(|error| failure(path, error))
-    };
-    sql("SAVEPOINT job")?;
+/// Runs one job and tells whether to keep what it did. A panic inside keeps nothing.
+fn run(connection: &Connection, path: &SqlitePath, job: Job, works: &mut Vec<Work>) -> Result<bool> {
     let work = catch_unwind(AssertUnwindSafe(|| job(Ok(connection))));
     let keep = work.as_ref().is_ok_and(|work| work.keep);
     if let Ok(work) = work {
@@ -216,6 +218,17 @@ fn savepoint(connection: &Connection, path: &SqlitePath, job: Job, works: &mut V
         // SQLite itself rolls the whole transaction back when the disk is full or broken.
         return Err(StoreError::DiskFull { address: path.to_string() });
     }
+    Ok(keep)
+}
+
+/// One job between its savepoints.
+fn savepoint(connection: &Connection, path: &SqlitePath, job: Job, works: &mut Vec<Work>) -> Result<()> {
+    let sql = |text: &str| {
+        let mut statement = connection.prepare_cached(text).map_err(|error| failure(path, error))?;
+        statement.execute([]).map(drop).map_err(|error| failure(path, error))
+    };
+    sql("SAVEPOINT job")?;
+    let keep = run(connection, path, job, works)?;
     if !keep {
         sql("ROLLBACK TO job")?;
     }
