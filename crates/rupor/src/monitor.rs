@@ -21,6 +21,9 @@ const KEEP: Retention = Retention {
 /// Media that nothing refers to are kept this long: an edit may come back to them.
 const MEDIA_UNUSED: Span = Span::from_hours(24 * 7);
 
+/// A pushed post may be pushed again with the same key for this long.
+const RECEIPTS_KEEP: Span = Span::from_hours(24 * 30);
+
 /// Runs until told to stop.
 pub async fn run(store: Store, lease: Span, mut stop: watch::Receiver<bool>) {
     loop {
@@ -60,6 +63,7 @@ async fn look(store: &Store, lease: Span) -> store::Result<()> {
     }
     let removed = store.retain(Whose::Everyone, KEEP, CLEAR_MAX).await?;
     let media = store.collect_media(MEDIA_UNUSED, CLEAR_MAX).await?;
+    store.forget_receipts(RECEIPTS_KEEP).await?;
     tracing::debug!(?removed, ?media, "cleared away");
     Ok(())
 }

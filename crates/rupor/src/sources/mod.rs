@@ -40,14 +40,6 @@ const BUSY_FACTOR: i64 = 4;
 /// A source that fails is tried again after this at the latest.
 const FAILING_MAX: Span = Span::from_secs(3_600);
 
-const TIDY_EVERY: Duration = Duration::from_secs(3_600);
-/// Rows of one tidying; what is left waits for the next.
-const TIDY_MAX: usize = 1_000;
-/// Bytes that no message shows are kept this long: an edit or a copy may show them again.
-const MEDIA_KEEP: Span = Span::from_hours(30 * 24);
-/// How long a door remembers what it answered.
-const RECEIPTS_KEEP: Span = Span::from_hours(7 * 24);
-
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Names this node in the leases; new at every start.
@@ -97,12 +89,7 @@ pub async fn run(store: Store, network: Network, settings: Settings, mut stop: w
     let reader = Reader { store: &store, network: &network, settings: &settings };
     let mut polls = FuturesUnordered::new();
     let idle = Duration::from(settings.interval).min(Duration::from_secs(1));
-    let mut tidied: Option<tokio::time::Instant> = None;
     while !*stop.borrow() {
-        if tidied.is_none_or(|at| at.elapsed() >= TIDY_EVERY) {
-            tidy(&store).await;
-            tidied = Some(tokio::time::Instant::now());
-        }
         if polls.len() < AT_ONCE {
             match store.due_sources(&settings.owner, AT_ONCE - polls.len(), LEASE).await {
                 Ok(due) => polls.extend(due.into_iter().map(|source| poll_leased(&reader, source))),
@@ -117,19 +104,6 @@ pub async fn run(store: Store, network: Network, settings: Settings, mut stop: w
     }
     // What is half read is finished: its posts are either in or will be read again.
     while polls.next().await.is_some() {}
-}
-
-/// Throws out what intake has left behind and nobody needs any more.
-async fn tidy(store: &Store) {
-    match store.collect_media(MEDIA_KEEP, TIDY_MAX).await {
-        Ok(collected) => {
-            tracing::debug!(media = collected.media, handles = collected.handles, "media tidied");
-        }
-        Err(error) => tracing::warn!(%error, "unused media could not be thrown out"),
-    }
-    if let Err(error) = store.forget_receipts(RECEIPTS_KEEP).await {
-        tracing::warn!(%error, "old receipts could not be thrown out");
-    }
 }
 
 /// One poll with everything around it: the run that tells of it, the health, the next time.
