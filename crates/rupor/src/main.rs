@@ -6,6 +6,7 @@ mod addresses;
 mod cli;
 mod config;
 mod dispatch;
+mod sim;
 
 fn main() -> ExitCode {
     cli::main()

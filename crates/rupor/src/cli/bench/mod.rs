@@ -3,6 +3,8 @@
 mod cases;
 mod content;
 mod queue;
+mod saboteurs;
+mod sim;
 
 use clap::{Args, Subcommand};
 
@@ -19,11 +21,15 @@ pub struct Bench {
 enum What {
     Content(content::Content),
     Queue(queue::Queue),
+    Sim(sim::Sim),
+    Saboteurs(saboteurs::Saboteurs),
 }
 
 pub fn run(args: &Bench) -> anyhow::Result<()> {
     match &args.what {
         What::Content(args) => content::run(args),
         What::Queue(args) => queue::run(args),
+        What::Sim(args) => sim::run(args),
+        What::Saboteurs(args) => saboteurs::run(args),
     }
 }
