@@ -136,8 +136,7 @@ async fn enqueue_in_two(
     let rest = first.channels.split_off(1);
     let enqueued = enqueue_once(world, workspace, first).await?;
     if !world.strikes(world.options.client.busy) {
-        let second =
-            NewMessage { origin_id: format!("{}+", message.origin_id), channels: rest, ..message };
+        let second = NewMessage { origin_id: format!("{}+", message.origin_id), channels: rest, ..message };
         enqueue_once(world, workspace, NewMessage { idempotency_key: None, ..second }).await?;
     }
     Ok(enqueued)
@@ -149,8 +148,12 @@ fn compose(world: &World, number: usize, poison: bool) -> Option<(NewMessage, Po
     let removed = |id: &ChannelId| {
         world.logs().world.channels.get(&id.0).is_some_and(|channel| channel.removed_at.is_some())
     };
-    let mut channels: Vec<ChannelId> =
-        world.channels.iter().filter(|(of, id)| *of == workspace && !removed(id)).map(|(_, id)| *id).collect();
+    let mut channels: Vec<ChannelId> = world
+        .channels
+        .iter()
+        .filter(|(of, id)| *of == workspace && !removed(id))
+        .map(|(_, id)| *id)
+        .collect();
     channels.retain(|_| world.below(3) > 0);
     if channels.is_empty() {
         return None;
@@ -162,7 +165,8 @@ fn compose(world: &World, number: usize, poison: bool) -> Option<(NewMessage, Po
     };
     let mut text = marker.clone();
     for n in 0..words {
-        text.push_str(&format!(" слово{n}"));
+        // Another message's words must not be taken for these when somebody reads back.
+        text.push_str(&format!(" слово{n}из{number}"));
     }
     if poison {
         text.push(' ');
@@ -196,8 +200,16 @@ fn compose(world: &World, number: usize, poison: bool) -> Option<(NewMessage, Po
         skipped: None,
     };
     let channels = channels.into_iter().map(|id| id.0).collect();
-    let post =
-        Post { workspace: workspace.0, marker, words, channels, content_hash, poison, heard: Vec::new() };
+    let post = Post {
+        workspace: workspace.0,
+        marker,
+        number,
+        words,
+        channels,
+        content_hash,
+        poison,
+        heard: Vec::new(),
+    };
     Some((new, post))
 }
 
@@ -215,7 +227,9 @@ async fn wrong_call(world: &World, number: usize) {
     post.marker = format!("чужая{number}я");
     message.payload = json!({"text": post.marker});
     let known = world.logs().client.iter().any(|earlier| {
-        earlier.workspace == post.workspace && earlier.marker == format!("метка{number}я") && earlier.is_answered()
+        earlier.workspace == post.workspace
+            && earlier.marker == format!("метка{number}я")
+            && earlier.is_answered()
     });
     if !known {
         message.origin_id = format!("wrong{number}");

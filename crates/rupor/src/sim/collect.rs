@@ -21,11 +21,9 @@ pub async fn collect(world: &World) -> store::Result<Logs> {
             logs.ledger.deliveries.insert(row.delivery_id.0, delivery(row, attempts));
         }
         for event in world.store.events(workspace, 0, 100_000).await? {
-            logs.ledger.events.push(EventLog {
-                name: event.name,
-                message: event.message_id.map(|id| id.0),
-                delivery: event.delivery_id.map(|id| id.0),
-            });
+            logs.ledger
+                .events
+                .push(EventLog { name: event.name, delivery: event.delivery_id.map(|id| id.0) });
         }
         logs.ledger.audit.extend(world.store.audit(workspace).await?);
     }
@@ -53,6 +51,7 @@ fn delivery(row: Delivery, attempts: Vec<AttemptLog>) -> DeliveryLog {
         lost_claims: row.counters.lost_claims,
         provider_id: row.provider_message_id,
         parts: row.parts,
+        ended_at: row.ended_at.map(|at| at.0),
         attempts,
     }
 }

@@ -50,6 +50,7 @@ impl SimLedger {
     async fn call<T>(&self, kind: Kind, verb: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         let (run, world) = (&*self.run, self.world());
         run.alive().await;
+        run.log(|log| log.calls += 1);
         let trouble = &world.options.ledger;
         if kind == Kind::Write {
             self.strike("node: died before a ledger call").await;
@@ -136,6 +137,9 @@ impl SimLedger {
             world.store.hold_all(Some(&why)).await?;
         }
         if let Ok(claimed) = &mut claimed {
+            if claimed.claims.is_empty() {
+                self.run.log(|log| log.empty_claims += 1);
+            }
             for claim in &mut claimed.claims {
                 world.trace(format_args!(
                     "{} claims d{} attempt {} slot {}",
@@ -195,9 +199,8 @@ impl SimLedger {
         if batch.iter().any(|(_, progress)| skipped(progress)) {
             let kept: Vec<_> = batch.iter().filter(|(_, progress)| !skipped(progress)).cloned().collect();
             let mut answers = world.store.record_parts(kept).await?.into_iter();
-            let answer = |(_, progress): &(_, PartProgress)| {
-                skipped(progress) || answers.next().unwrap_or(false)
-            };
+            let answer =
+                |(_, progress): &(_, PartProgress)| skipped(progress) || answers.next().unwrap_or(false);
             return Ok(batch.iter().map(answer).collect());
         }
         world.store.record_parts(batch).await
@@ -254,10 +257,8 @@ impl Ledger for SimLedger {
             }
             let recovered = self.world().store.recover(whose, limit).await?;
             for row in &recovered {
-                self.world().trace(format_args!(
-                    "{} recovers d{}: {}",
-                    self.run.name, row.delivery_id.0, row.status
-                ));
+                self.world()
+                    .trace(format_args!("{} recovers d{}: {}", self.run.name, row.delivery_id.0, row.status));
             }
             Ok(recovered)
         }))
@@ -289,10 +290,11 @@ impl Ledger for SimLedger {
         Box::pin(self.call(Kind::Read, "now", self.world().store.now()))
     }
 
+    /// Wake-ups are lost: their order is not repeatable, and losing them must cost nothing but delay.
     fn wake_up(&self) -> BoxFuture<'_, Result<WakeUp>> {
         Box::pin(async {
             self.run.alive().await;
-            self.world().store.wake_up().await
+            Err(unreachable())
         })
     }
 

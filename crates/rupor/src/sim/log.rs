@@ -16,8 +16,6 @@ pub struct Logs {
     pub ledger: LedgerLog,
     /// Jumps of the ledger's clock: when, and by how much.
     pub jumps: Vec<(Micros, i64)>,
-    /// Stretches in which the ledger could not be reached.
-    pub outages: Vec<(Micros, Micros)>,
     /// When the troubles were over, and when everything had ended.
     pub calm_at: Micros,
     pub drained_at: Option<Micros>,
@@ -33,7 +31,6 @@ pub struct WorldLog {
 #[derive(Debug, Clone)]
 pub struct AccountLog {
     pub workspace: i64,
-    pub platform: &'static str,
     pub interval_us: i64,
     pub burst: i64,
     pub max_parallel: usize,
@@ -59,6 +56,7 @@ pub struct ChannelLog {
 pub struct Post {
     pub workspace: i64,
     pub marker: String,
+    pub number: usize,
     /// Numbered words that every reader must find.
     pub words: usize,
     pub channels: Vec<i64>,
@@ -108,7 +106,6 @@ pub struct SendLog {
     pub key: String,
     pub target: String,
     pub text: String,
-    pub deadline_us: i64,
     pub accepted_at: Option<Micros>,
     /// The ids a reader sees; a repeated key shows the earlier ones again.
     pub visible: Vec<String>,
@@ -138,6 +135,9 @@ pub struct RunLog {
     pub pauses: Vec<(Micros, Micros)>,
     /// Answers of the ledger that it did not get, or got so late that a lease may have ended meanwhile.
     pub ledger_trouble: Vec<Micros>,
+    /// Claims that brought nothing.
+    pub empty_claims: u64,
+    pub calls: u64,
     /// An orderly stop: when it was asked for, when it was over, and whether all was written down.
     pub stop: Option<StopLog>,
 }
@@ -200,6 +200,7 @@ pub struct DeliveryLog {
     pub lost_claims: i32,
     pub provider_id: Option<String>,
     pub parts: BTreeMap<u32, String>,
+    pub ended_at: Option<i64>,
     pub attempts: Vec<AttemptLog>,
 }
 
@@ -228,6 +229,5 @@ pub struct ErrorLog {
 #[derive(Debug, Clone)]
 pub struct EventLog {
     pub name: String,
-    pub message: Option<i64>,
     pub delivery: Option<i64>,
 }

@@ -43,6 +43,8 @@ pub struct Outcome {
     pub trace_hash: u64,
     pub trace: Vec<String>,
     pub virtual_time: Duration,
+    /// Calls of the ledger, and those of them that asked for work and got none.
+    pub calls: (u64, u64),
 }
 
 /// Whether the lines of the trace are kept.
@@ -63,9 +65,12 @@ async fn simulate(options: Options, saboteur: Option<Saboteur>, tracing: Tracing
     if world.options.nodes > 1 {
         world.sometimes("node: one of several on one ledger");
     }
-    let (end, ended) = watch::channel(false);
+    // One channel each: several listeners on one would be woken in an order of their own.
     let nodes: Vec<_> = (0..world.options.nodes)
-        .map(|node| tokio::spawn(node::live(Arc::clone(&world), node, ended.clone())))
+        .map(|node| {
+            let (end, ended) = watch::channel(false);
+            (end, tokio::spawn(node::live(Arc::clone(&world), node, ended)))
+        })
         .collect();
     let client = tokio::spawn(client::post_all(Arc::clone(&world)));
     tokio::spawn(client::operate(Arc::clone(&world)));
@@ -77,8 +82,8 @@ async fn simulate(options: Options, saboteur: Option<Saboteur>, tracing: Tracing
     let _ = client.await;
     let _ = hold.await;
     wait_until_drained(&world).await?;
-    let _ = end.send(true);
-    for node in nodes {
+    for (end, node) in nodes {
+        let _ = end.send(true);
         let _ = node.await;
     }
     wait_for_ghosts(&world).await;
@@ -94,6 +99,7 @@ async fn simulate(options: Options, saboteur: Option<Saboteur>, tracing: Tracing
         trace_hash: world.trace_hash(),
         trace: world.trace_lines(),
         virtual_time: world.elapsed(),
+        calls: logs.nodes.iter().fold((0, 0), |sum, run| (sum.0 + run.calls, sum.1 + run.empty_claims)),
     })
 }
 

@@ -39,6 +39,8 @@ impl Run {
             crashed_at: None,
             pauses: Vec::new(),
             ledger_trouble: Vec::new(),
+            empty_claims: 0,
+            calls: 0,
             stop: None,
         });
         let index = logs.nodes.len() - 1;
@@ -93,6 +95,11 @@ impl Run {
         let until = at + length.as_micros() as Micros;
         self.world.run_log(self.index, |log| log.pauses.push((at, until)));
         *lock(&self.paused_until) = Instant::now() + length;
+    }
+
+    /// Writes into the log of this life.
+    pub fn log<T>(&self, change: impl FnOnce(&mut RunLog) -> T) -> Option<T> {
+        self.world.run_log(self.index, change)
     }
 
     /// The ledger did not answer, or so late that a lease may have ended.

@@ -59,16 +59,17 @@ impl SimOutlet {
 
     async fn exchange(&self, address: &Address, claim: &Claim, sending: Sending<'_>) -> Report {
         let (run, world) = (&*self.run, self.world());
+        let left_at = world.at();
         run.alive().await;
         let death = self.death();
         if death == Death::Before {
             run.crash("node: died before a request left").await;
         }
-        let delayed = world.strikes(world.options.node.pause);
-        if delayed {
+        if world.strikes(world.options.node.pause) {
             run.pause();
             run.alive().await;
         }
+        let delayed = world.at() > left_at;
         let index = self.received(address, claim, &sending, delayed);
         let behaviour = self.behaviour(address, &sending);
         let leg = world.up_to(world.options.platform.latency_max) / 2;
@@ -179,7 +180,6 @@ impl SimOutlet {
             key: sending.key.to_owned(),
             target,
             text,
-            deadline_us: deadline(sending).as_micros() as i64,
             accepted_at: None,
             visible: Vec::new(),
             repeated: false,
@@ -205,6 +205,9 @@ impl SimOutlet {
             delayed,
             send,
         };
+        if kind != RequestKind::Send {
+            world.trace(format_args!("{} asks account {}: {kind:?}", self.run.name, address.account_id.0));
+        }
         let mut logs = world.logs();
         logs.platform.push(request);
         logs.platform.len() - 1
@@ -234,13 +237,7 @@ impl SimOutlet {
         ids
     }
 
-    fn answer(
-        &self,
-        index: usize,
-        address: &Address,
-        sending: &Sending<'_>,
-        behaviour: Behaviour,
-    ) -> Report {
+    fn answer(&self, index: usize, address: &Address, sending: &Sending<'_>, behaviour: Behaviour) -> Report {
         let transient = |scope, code| Failure::new(Category::Transient, scope, code, "simulated");
         let count = |what| self.world().sometimes(what);
         let accept = || self.accept(index, address, sending);
@@ -369,8 +366,9 @@ impl Outlet for SimOutlet {
     fn reconcile<'a>(&'a self, address: &'a Address, question: Question<'a>) -> BoxFuture<'a, Reconciled> {
         Box::pin(async move {
             let (run, world) = (&*self.run, self.world());
+            let left_at = world.at();
             run.alive().await;
-            let index = self.log(RequestKind::Reconcile, address, false, None);
+            let index = self.log(RequestKind::Reconcile, address, world.at() > left_at, None);
             tokio::time::sleep(world.up_to(world.options.platform.latency_max)).await;
             self.over(index);
             run.alive().await;
@@ -382,13 +380,14 @@ impl Outlet for SimOutlet {
                 return Reconciled::CannotKnow;
             }
             let (target, text) = said(question.part);
-            let found = world.logs().platform.iter().rev().filter_map(|request| request.send.as_ref()).find_map(
-                |send| {
-                    let same = send.accepted_at.is_some() && send.target == target && send.text == text;
-                    let free = !send.visible.iter().any(|id| question.taken.contains(id));
-                    (same && free).then(|| send.visible.clone())
-                },
-            );
+            let found =
+                world.logs().platform.iter().rev().filter_map(|request| request.send.as_ref()).find_map(
+                    |send| {
+                        let same = send.accepted_at.is_some() && send.target == target && send.text == text;
+                        let free = !send.visible.iter().any(|id| question.taken.contains(id));
+                        (same && free).then(|| send.visible.clone())
+                    },
+                );
             world.trace(format_args!("{} looks for {}: {found:?}", run.name, question.key));
             match found {
                 Some(ids) => {
@@ -406,8 +405,9 @@ impl Outlet for SimOutlet {
     fn probe<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             let (run, world) = (&*self.run, self.world());
+            let left_at = world.at();
             run.alive().await;
-            let index = self.log(RequestKind::Probe, address, false, None);
+            let index = self.log(RequestKind::Probe, address, world.at() > left_at, None);
             tokio::time::sleep(world.up_to(world.options.platform.latency_max)).await;
             self.over(index);
             run.alive().await;

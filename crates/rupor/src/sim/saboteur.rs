@@ -100,7 +100,14 @@ impl Saboteur {
         options.nodes = options.nodes.max(2);
         options.poison = false;
         match self {
-            Saboteur::OutcomeUnfenced => options.node.pause = options.node.pause.max(8_000),
+            // The stale worker has to wake while its successor is out.
+            Saboteur::OutcomeUnfenced => {
+                options.lease = Duration::from_secs(12);
+                options.messages = 40;
+                options.node.pause = 60_000;
+                options.platform.hang = 400_000;
+                options.ledger = LedgerTrouble::default();
+            }
             Saboteur::AckBeforeCommit | Saboteur::FanOutInTwo => {
                 options.client.busy = options.client.busy.max(100_000);
             }

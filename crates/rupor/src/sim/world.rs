@@ -84,10 +84,7 @@ impl World {
             calm: AtomicBool::new(false),
             logs: Mutex::default(),
             sometimes: Mutex::default(),
-            trace: Mutex::new(Trace {
-                hash: DefaultHasher::new(),
-                lines: keep_lines.then(Vec::new),
-            }),
+            trace: Mutex::new(Trace { hash: DefaultHasher::new(), lines: keep_lines.then(Vec::new) }),
             next_id: AtomicU64::new(100),
             claims: Mutex::default(),
         };
@@ -117,13 +114,8 @@ impl World {
             let id = self.store.create_account(workspace, new).await?;
             let interval_us = domain::pacing::interval(Some(rate)).0;
             let max_parallel = max_parallel as usize;
-            let account = AccountLog {
-                workspace: workspace.0,
-                platform,
-                interval_us,
-                burst: i64::from(burst),
-                max_parallel,
-            };
+            let account =
+                AccountLog { workspace: workspace.0, interval_us, burst: i64::from(burst), max_parallel };
             self.logs().world.accounts.insert(id.0, account);
             self.accounts.push((workspace, id));
             for _ in 0..=self.below(3) {
@@ -265,7 +257,7 @@ impl World {
     pub fn trace(&self, what: std::fmt::Arguments<'_>) {
         let at = self.at();
         let mut trace = lock(&self.trace);
-        let _ = write!(HashWriter(&mut trace.hash), "{at} {what}\n");
+        let _ = writeln!(HashWriter(&mut trace.hash), "{at} {what}");
         if let Some(lines) = &mut trace.lines {
             lines.push(format!("{:>11.3} ms  {what}", at as f64 / 1_000.0));
         }

@@ -63,7 +63,14 @@ fn one(args: &Sim, seed: u64) -> anyhow::Result<()> {
         for line in &outcome.trace {
             writeln!(out, "{line}")?;
         }
-        writeln!(out, "trace {:016x}, {:?}", outcome.trace_hash, outcome.tally)?;
+        let (calls, empty) = outcome.calls;
+        writeln!(
+            out,
+            "trace {:016x}, {:.0} s of virtual time, {calls} ledger calls, {empty} empty claims, {:?}",
+            outcome.trace_hash,
+            outcome.virtual_time.as_secs_f64(),
+            outcome.tally
+        )?;
         print_violations(&mut out, &outcome)?;
     }
     match outcome.violations.len() {

@@ -29,6 +29,9 @@ fn one_at_a_time(judge: &mut Judge<'_>, row: &DeliveryLog) {
             judge.find("V6", Harm::Unexpected, Some(row.id), what);
         }
     }
+    if row.claim_seq != row.attempts.last().map_or(0, |attempt| attempt.claim_seq) {
+        judge.find("V6", Harm::Unexpected, Some(row.id), format!("its last claim is {}", row.claim_seq));
+    }
     let known = |run: &str| run == "adopted" || judge.logs.nodes.iter().any(|node| node.run == run);
     if let Some(stranger) = row.attempts.iter().find(|attempt| !known(&attempt.run)) {
         let what = format!("attempt {} was made by nobody: {}", stranger.attempt, stranger.run);
@@ -94,7 +97,9 @@ fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
         failed(attempt, &|error| error.unknown) || (expired(attempt) && attempt.requested_at.is_some())
     });
     let floods = count(&|attempt| {
-        failed(attempt, &|error| !error.unknown && error.scope != "delivery" && error.retry_after_ms.is_some())
+        failed(attempt, &|error| {
+            !error.unknown && error.scope != "delivery" && error.retry_after_ms.is_some()
+        })
     });
     let lost = count(&|attempt| expired(attempt) && attempt.requested_at.is_none());
     let plain = count(&|attempt| failed(attempt, &|error| !error.unknown && error.scope == "delivery"));
@@ -139,7 +144,8 @@ fn told(judge: &mut Judge<'_>, row: &DeliveryLog) {
         ("lease_recovered", expired),
         ("dead_letter", one(dead_letter)),
         ("retry_exhausted", one(is("dead", "attempts_exhausted"))),
-        ("failed_permanent", one(row.status == "failed_permanent")),
+        // What waits for a channel that is removed ends with one event of the channel.
+        ("failed_permanent", one(is("failed_permanent", "refused") || ended_by_removal(row))),
         ("deduped", one(row.status == "deduped")),
         ("cancelled", one(is("dead", "cancelled"))),
         ("requeued", one(row.generation > 0)),
@@ -152,6 +158,12 @@ fn told(judge: &mut Judge<'_>, row: &DeliveryLog) {
     for what in wrong {
         judge.find("V19", Harm::Unexpected, Some(row.id), what);
     }
+}
+
+/// It was out when its channel was removed, and came back.
+fn ended_by_removal(row: &DeliveryLog) -> bool {
+    let last = row.attempts.last().map_or(0, |attempt| attempt.finished_at);
+    row.reason == "channel_removed" && row.ended_at == Some(last)
 }
 
 /// V7: who kills every reader ends as poison, and nobody else does.
@@ -167,9 +179,9 @@ fn poison(judge: &mut Judge<'_>) {
         if !judge.options.poison {
             continue;
         }
-        let post = judge.logs.client.iter().find(|post| {
-            matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message)
-        });
+        let post = judge.logs.client.iter().find(
+            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
+        );
         let planted = post.is_some_and(|post| post.poison);
         let stopped = matches!(row.reason.as_str(), "cancelled" | "channel_removed" | "duplicate");
         if planted && !stopped && row.reason != "poison" {

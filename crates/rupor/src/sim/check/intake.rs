@@ -77,9 +77,9 @@ fn nothing_else_is_there(judge: &mut Judge<'_>) {
 fn said_once(judge: &mut Judge<'_>) {
     let mut said: BTreeMap<(i64, &str), Vec<i64>> = BTreeMap::new();
     for row in judge.deliveries().filter(|row| row.generation == 0 && row.status == "sent") {
-        let post = judge.logs.client.iter().find(|post| {
-            matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message)
-        });
+        let post = judge.logs.client.iter().find(
+            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
+        );
         if let Some(post) = post {
             said.entry((row.channel, post.content_hash.as_str())).or_default().push(row.id);
         }
@@ -126,7 +126,10 @@ fn wrong_way(row: &DeliveryLog) -> Option<String> {
         None => ("", &row.attempts[..]),
     };
     if let Some(attempt) = earlier.iter().find(|attempt| !goes_on(&attempt.outcome)) {
-        return Some(format!("attempt {} ended as {} and was not the last", attempt.attempt, attempt.outcome));
+        return Some(format!(
+            "attempt {} ended as {} and was not the last",
+            attempt.attempt, attempt.outcome
+        ));
     }
     let fits = match (row.status.as_str(), row.reason.as_str()) {
         ("sent", "late_success") => last == "late_success",
@@ -134,6 +137,7 @@ fn wrong_way(row: &DeliveryLog) -> Option<String> {
         ("deduped", _) => last.is_empty(),
         ("failed_permanent", "refused") => last == "failed_permanent",
         ("dead", "outcome_unknown" | "attempts_exhausted") => last == "dead" || last == "lease_expired",
+        ("failed_permanent", _) => last.is_empty() || goes_on(last) || last == "failed_permanent",
         ("dead", "poison") => last == "lease_expired",
         ("dead", "flood_cap") => last == "dead",
         _ => last.is_empty() || goes_on(last),
@@ -146,7 +150,8 @@ fn generations_have_parents(judge: &mut Judge<'_>) {
     for row in judge.deliveries().filter(|row| row.generation > 0) {
         let asked = judge.logs.operator.iter().any(|act| act.verb == Verb::Requeue(row.id));
         let parent = row.parent.and_then(|id| judge.logs.ledger.deliveries.get(&id));
-        let ended = parent.is_some_and(|parent| matches!(parent.status.as_str(), "dead" | "failed_permanent"));
+        let ended =
+            parent.is_some_and(|parent| matches!(parent.status.as_str(), "dead" | "failed_permanent"));
         if !asked || !ended {
             let what = format!("delivery {} of generation {} has no failed parent", row.id, row.generation);
             judge.find("V4", Harm::Unexpected, Some(row.id), what);

@@ -217,9 +217,9 @@ impl<'a> Judge<'a> {
             .platform
             .iter()
             .filter_map(|request| match request.send.as_ref() {
-                Some(SendLog { answer: Some(Answer::Flood { retry_after_us }), target, answered_at, .. }) => {
-                    Some((request.account, target, answered_at.unwrap_or(0), *retry_after_us))
-                }
+                Some(SendLog {
+                    answer: Some(Answer::Flood { retry_after_us }), target, answered_at, ..
+                }) => Some((request.account, target, answered_at.unwrap_or(0), *retry_after_us)),
                 _ => None,
             })
             .collect();

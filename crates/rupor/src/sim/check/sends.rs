@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Harm, Judge};
-use crate::sim::log::{DeliveryLog, Heard, SendLog};
+use crate::sim::log::{DeliveryLog, Heard, Post, SendLog};
 
 pub fn check(judge: &mut Judge<'_>) {
-    let strangers: Vec<i64> = judge
-        .sends
-        .keys()
-        .filter(|id| !judge.logs.ledger.deliveries.contains_key(id))
-        .copied()
-        .collect();
+    let strangers: Vec<i64> =
+        judge.sends.keys().filter(|id| !judge.logs.ledger.deliveries.contains_key(id)).copied().collect();
     for id in strangers {
-        judge.find("V10", Harm::Unexpected, Some(id), format!("a request for delivery {id}, which has no row"));
+        judge.find(
+            "V10",
+            Harm::Unexpected,
+            Some(id),
+            format!("a request for delivery {id}, which has no row"),
+        );
     }
     for row in judge.deliveries() {
         bounded(judge, row);
@@ -113,9 +114,10 @@ fn faithful(judge: &mut Judge<'_>, row: &DeliveryLog) {
     if channel.keyed && shown.values().any(|ids| ids.len() > 1) {
         judge.find("V12", Harm::Duplicated, Some(row.id), "two posts under one key".into());
     }
-    let post = judge.logs.client.iter().find(|post| {
-        matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message)
-    });
+    let post =
+        judge.logs.client.iter().find(
+            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
+        );
     let Some(post) = post else {
         return;
     };
@@ -132,19 +134,19 @@ fn faithful(judge: &mut Judge<'_>, row: &DeliveryLog) {
     let text: Vec<&str> = latest.values().map(|send| send.text.as_str()).collect();
     let text = text.join(" ");
     let whole = channel.split || post.words < 50;
-    if let Some(missing) = missing(&text, &post.marker, post.words, whole) {
+    if let Some(missing) = missing(&text, post, whole) {
         let what = format!("a reader does not find {missing:?} in {} parts", latest.len());
         judge.find("V12", Harm::Lost, Some(row.id), what);
     }
 }
 
-fn missing(text: &str, marker: &str, words: usize, whole: bool) -> Option<String> {
+fn missing(text: &str, post: &Post, whole: bool) -> Option<String> {
     let mut seen = text.split(|c: char| !c.is_alphanumeric());
-    if !seen.any(|word| word == marker) {
-        return Some(marker.to_owned());
+    if !seen.any(|word| word == post.marker) {
+        return Some(post.marker.clone());
     }
-    let expected = if whole { words } else { 50 };
-    (0..expected).map(|n| format!("слово{n}")).find(|word| !seen.any(|seen| seen == word))
+    let expected = if whole { post.words } else { 50 };
+    (0..expected).map(|n| format!("слово{n}из{}", post.number)).find(|word| !seen.any(|seen| seen == word))
 }
 
 /// V15: every request used the account, the chat and the workspace of its delivery.
