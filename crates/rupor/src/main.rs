@@ -12,6 +12,7 @@ mod http;
 mod ingest;
 mod monitor;
 mod operate;
+mod sim;
 #[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod sources;
 
