@@ -5,11 +5,13 @@ use std::process::ExitCode;
 mod addresses;
 mod cli;
 mod config;
+mod demo;
 mod dispatch;
 mod epoch;
 mod http;
 #[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod ingest;
+mod node;
 mod operate;
 #[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod sources;

@@ -9,6 +9,7 @@ mod channel;
 mod check;
 mod database;
 mod delivery;
+mod demo;
 mod desk;
 mod events;
 mod hold;
@@ -32,6 +33,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Run(run::Run),
     Analyse(analyse::Analyse),
     Sandbox(sandbox::SandboxArgs),
@@ -61,6 +63,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
+        Command::Demo(args) => demo::run(args),
         Command::Run(args) => run::run(args),
         Command::Analyse(args) => analyse::run(args),
         Command::Sandbox(args) => sandbox::run(args),
