@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use domain::time::Span;
 use platforms::platform::Network;
-use store::{Address, Clock, Keyring, Store};
+use store::{Address, Clock, Keyring, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -120,13 +120,26 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
     Ok(Store::open(address, Keyring::at(&settings.key_path)?, Clock::system()).await?)
 }
 
+/// Another node that starts in this moment may make the same rows; then what is left is planned anew.
 async fn apply(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<()> {
-    let done = plan::apply(store, config, absent).await.context("the configuration cannot be applied")?;
-    for step in &done.steps {
+    let rows = config.workspaces.iter().map(|w| 1 + w.accounts.len() + w.channels.len() + w.sources.len());
+    let mut done = plan::apply(store, config, absent).await;
+    for _ in 0..rows.sum() {
+        match &done {
+            Err(error) if was_made_meanwhile(error) => done = plan::apply(store, config, absent).await,
+            _ => break,
+        }
+    }
+    for step in &done.context("the configuration cannot be applied")?.steps {
         let verb = step.verb.as_str();
         tracing::info!(verb, what = step.what, name = step.name, detail = step.detail, "applied");
     }
     Ok(())
+}
+
+fn was_made_meanwhile(error: &anyhow::Error) -> bool {
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    causes.into_iter().any(|cause: &StoreError| matches!(cause, StoreError::Exists { .. }))
 }
 
 async fn run_loops(
