@@ -15,6 +15,7 @@ mod node;
 mod operate;
 #[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod sources;
+mod why;
 
 fn main() -> ExitCode {
     cli::main()

@@ -18,6 +18,7 @@ mod migrate;
 mod run;
 mod sandbox;
 mod status;
+mod why;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ enum Command {
     Apply(apply::Apply),
     Check(check::Check),
     Status(status::StatusArgs),
+    Why(why::Why),
     Channel(channel::Channel),
     Account(account::Account),
     Delivery(delivery::Delivery),
@@ -72,6 +74,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Apply(args) => apply::run(args),
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
+        Command::Why(args) => why::run(args),
         Command::Channel(args) => channel::run(args),
         Command::Account(args) => account::run(args),
         Command::Delivery(args) => delivery::run(args),
