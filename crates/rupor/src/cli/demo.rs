@@ -80,7 +80,7 @@ async fn perform(world: &World, args: &Demo) -> anyhow::Result<()> {
         ),
         (false, _) => {
             say("\nthe city goes on; Ctrl-C ends it\n")?;
-            demo::go_on(world, |what| say(what)).await
+            demo::go_on(world, say).await
         }
     }
 }

@@ -86,7 +86,7 @@ fn recognised(facts: &Value) -> Vec<String> {
     for (key, label) in FACTS {
         match &facts[key] {
             Value::Array(several) => {
-                lines.extend(several.iter().filter_map(|fact| recognised_one(label, fact)))
+                lines.extend(several.iter().filter_map(|fact| recognised_one(label, fact)));
             }
             fact => lines.extend(recognised_one(label, fact)),
         }
