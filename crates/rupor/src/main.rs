@@ -11,6 +11,7 @@ mod epoch;
 mod http;
 #[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod ingest;
+mod monitor;
 mod node;
 mod operate;
 #[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]

@@ -22,7 +22,7 @@ use crate::config::plan::{self, Absent};
 use crate::dispatch::ports::{Dice, Platforms};
 use crate::dispatch::{self, Meters, Ports};
 use crate::epoch::Note;
-use crate::{http, operate, sources};
+use crate::{http, monitor, operate, sources};
 
 /// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
 const EPOCH_EVERY: Duration = Duration::from_secs(30);
@@ -176,7 +176,8 @@ async fn run_loops(
             false => Ok(stopped.clone().wait_for(|stop| *stop).await.is_ok()),
         }
     };
-    let ((), drained) = tokio::join!(sources, dispatch);
+    let monitor = monitor::run(store.clone(), settings.lease, stopped.clone());
+    let ((), drained, ()) = tokio::join!(sources, dispatch, monitor);
     drained
 }
 
