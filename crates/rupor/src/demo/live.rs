@@ -16,14 +16,36 @@ const BAN_AT: u64 = 3;
 const PARDON_AT: u64 = 7;
 
 const WALLS: [i64; 3] = [OVERHEARD, STRAYS, NEIGHBOURS];
-const PETS: [(&str, &str, &str, &str); 6] = [
-    ("пропал кот", "Нашёлся кот", "Тимка", "рыжий, с белой грудкой"),
-    ("пропала собака", "Нашлась собака", "Альма", "чёрная, в синем ошейнике"),
-    ("убежал спаниель", "Нашёлся спаниель", "Чип", "длинные уши, хромает на лапу"),
-    ("пропала кошка", "Нашлась кошка", "Дымка", "серая, очень пугливая"),
-    ("потерялся той-терьер", "Нашёлся той-терьер", "Кекс", "в красной шлейке"),
-    ("убежала лайка", "Нашлась лайка", "Вьюга", "белая, хвост кольцом"),
+/// Lost, home again, and whether the animal takes a name of the first list or of the second.
+const PETS: [(&str, &str, usize); 6] = [
+    ("пропал кот", "Нашёлся кот", 0),
+    ("пропала собака", "Нашлась собака", 1),
+    ("убежал спаниель", "Нашёлся спаниель", 0),
+    ("пропала кошка", "Нашлась кошка", 1),
+    ("потерялся лабрадор", "Нашёлся лабрадор", 0),
+    ("убежала лайка", "Нашлась лайка", 1),
 ];
+/// Of different lengths and with no common divisor, so that pairs come back only after hours.
+const NAMES: [&[&str]; 2] = [
+    &["Тимка", "Чип", "Кекс", "Гром", "Лунтик", "Пират", "Оскар", "Зевс", "Умка", "Фунтик", "Дик"],
+    &[
+        "Альма",
+        "Дымка",
+        "Вьюга",
+        "Ночка",
+        "Рыжуля",
+        "Ася",
+        "Герда",
+        "Зорька",
+        "Пальма",
+        "Симка",
+        "Жужа",
+        "Яна",
+        "Тучка",
+    ],
+];
+const LOOKS: [&str; 5] =
+    ["с белой грудкой", "в синем ошейнике", "хромает на переднюю лапу", "без уха", "в зелёной шлейке"];
 const STREETS: [&str; 7] = ["Кленовой", "Озёрной", "Берёзовой", "Вишнёвой", "Солнечной", "Луговой", "Тихой"];
 
 /// Goes on with new posts, copies, bans and happy ends; only a failure ends it.
@@ -55,8 +77,8 @@ pub async fn go_on(world: &World, mut tell: impl FnMut(&str) -> anyhow::Result<(
     Ok(())
 }
 
-fn original(act: u64) -> Sample {
-    let (lost, _, _, look) = pet(act);
+pub(super) fn original(act: u64) -> Sample {
+    let ((lost, _, _), look) = (pet(act), look(act));
     let text = format!(
         "Внимание, {lost} {}, {look}. Ищем в районе улицы {}, дом {}. Телефон {}",
         name(act),
@@ -68,8 +90,8 @@ fn original(act: u64) -> Sample {
 }
 
 /// On another wall, in other words, with the picture as it comes back from a repost.
-fn copy(act: u64) -> Sample {
-    let (lost, _, _, look) = pet(act);
+pub(super) fn copy(act: u64) -> Sample {
+    let ((lost, _, _), look) = (pet(act), look(act));
     let text = format!(
         "Друзья, репост! На улице {} {lost} {}: {look}. Кто видел, звоните {}",
         street(act),
@@ -79,8 +101,8 @@ fn copy(act: u64) -> Sample {
     sample(wall(act + 1), act, 1, &text, &format!("{}~", picture(act)))
 }
 
-fn reunion(act: u64) -> Sample {
-    let (_, found, _, _) = pet(act);
+pub(super) fn reunion(act: u64) -> Sample {
+    let (_, found, _) = pet(act);
     let text = format!("{found} {}, дома! Спасибо всем за помощь! {}", name(act), phone(act));
     sample(wall(act), act, 2, &text, &picture(act))
 }
@@ -90,20 +112,28 @@ fn sample(wall: i64, act: u64, n: i64, text: &str, picture: &str) -> Sample {
     Sample { wall, post: serde_json::json!({"id": id, "text": text, "photos": [picture]}) }
 }
 
-fn pet(act: u64) -> (&'static str, &'static str, &'static str, &'static str) {
-    PETS[usize::try_from(act % PETS.len() as u64).unwrap_or_default()]
+fn pet(act: u64) -> (&'static str, &'static str, usize) {
+    nth(&PETS, act)
 }
 
 fn name(act: u64) -> &'static str {
-    pet(act).2
+    nth(NAMES[pet(act).2], act)
+}
+
+fn look(act: u64) -> &'static str {
+    nth(&LOOKS, act)
+}
+
+fn nth<T: Copy>(list: &[T], n: u64) -> T {
+    list[usize::try_from(n % list.len() as u64).unwrap_or_default()]
 }
 
 fn street(act: u64) -> &'static str {
-    STREETS[usize::try_from(act % STREETS.len() as u64).unwrap_or_default()]
+    nth(&STREETS, act)
 }
 
 fn wall(act: u64) -> i64 {
-    WALLS[usize::try_from(act % WALLS.len() as u64).unwrap_or_default()]
+    nth(&WALLS, act)
 }
 
 fn wall_name(wall: i64) -> &'static str {

@@ -58,7 +58,9 @@ impl World {
     pub async fn start(listen: SocketAddr, sandbox_listen: SocketAddr) -> anyhow::Result<World> {
         let options =
             sandbox::Options { listen: sandbox_listen, any_token: true, ..sandbox::Options::default() };
-        let sandbox = Sandbox::start(options).await.context("the sandbox cannot start")?;
+        let sandbox = Sandbox::start(options).await.with_context(|| {
+            format!("--sandbox {sandbox_listen}: the sandbox cannot start; choose a free port")
+        })?;
         for (platform, chat, kind, title) in city::FACES {
             let face = json!({"platform": platform.as_str(), "id": chat, "type": kind, "title": title});
             sandbox.add_chat(&face).map_err(refused)?;

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use domain::delivery::{Action, Status};
+use domain::ids::DeliveryId;
 use domain::time::Timestamp;
 use serde_json::Value;
 use store::{Case, Channel, DedupMode, StoredMessage};
@@ -173,6 +174,7 @@ fn channel(story: &Story, heard: &Heard) -> Vec<String> {
     }
     for told in &heard.deliveries {
         lines.extend(delivery(&heard.channel, told));
+        lines.extend(again(heard, told).map(|id| format!("  queued again as delivery {id}")));
     }
     lines
 }
@@ -214,6 +216,13 @@ fn delivery(channel: &Channel, told: &Told) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The delivery that took the place of a failed one.
+fn again(heard: &Heard, told: &Told) -> Option<DeliveryId> {
+    let id = told.about.delivery.delivery_id;
+    let child = heard.deliveries.iter().find(|other| other.about.delivery.parent_delivery == Some(id));
+    child.map(|child| child.about.delivery.delivery_id)
 }
 
 /// Where readers find it.
@@ -278,7 +287,12 @@ fn next(story: &Story) -> Vec<String> {
     if let Some(why) = &story.message.skipped {
         return vec![unpublished(why)];
     }
-    let all: Vec<&Told> = story.channels.iter().flat_map(|heard| &heard.deliveries).collect();
+    let last = |heard: &'_ Heard, told: &Told| again(heard, told).is_none();
+    let all: Vec<&Told> = story
+        .channels
+        .iter()
+        .flat_map(|heard| heard.deliveries.iter().filter(move |told| last(heard, told)))
+        .collect();
     let is_done = |told: &&&Told| matches!(told.about.delivery.status, Status::Sent | Status::Deduped);
     let open: Vec<&&Told> = all.iter().filter(|told| !is_done(told)).collect();
     if !open.is_empty() {
