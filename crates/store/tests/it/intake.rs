@@ -38,6 +38,7 @@ contract! {
     cases_are_those_of_the_model,
     workspaces_have_their_own_cases,
     a_refused_post_leaves_nothing_behind,
+    the_last_posts_come_with_their_cases_and_deliveries,
 }
 
 const LOST: &str = "Пропала собака! 12 ноября в Тюмени на улице Ямской убежала такса Буся, рыжая, в красном ошейнике. \
@@ -430,4 +431,29 @@ async fn a_refused_post_leaves_nothing_behind(w: &World) {
     let first = one(w, post(-1, 1, LOST, &channels)).await;
     let case = w.store.case(w.ws, first.case_id.unwrap()).await.unwrap();
     assert_eq!(case.n_messages, 1, "no trace of the case that was undone");
+}
+
+async fn the_last_posts_come_with_their_cases_and_deliveries(w: &World) {
+    let account = w.account().await;
+    let channel = w.channel(account).await;
+    let posts = vec![
+        post(-1, 1, LOST, &[channel]),
+        post(-2, 2, LOST, &[channel]),
+        post(-3, 3, FOUND, &[channel]),
+    ];
+    let taken = w.store.ingest(w.ws, posts, None).await.unwrap();
+    let recent = w.store.recent_messages(w.ws, 2).await.unwrap();
+    let ids: Vec<_> = recent.iter().map(|message| message.message_id).collect();
+    assert_eq!(ids, [taken[2].message_id, taken[1].message_id], "the newest first, and no more than asked for");
+    let deliveries = w.store.deliveries_of(w.ws, ids.clone(), 10).await.unwrap();
+    let of: Vec<_> = deliveries.iter().map(|delivery| delivery.message_id).collect();
+    assert_eq!(of, [taken[1].message_id, taken[2].message_id]);
+    assert_eq!(w.store.deliveries_of(w.ws, ids.clone(), 1).await.unwrap().len(), 1);
+    let wanted: Vec<CaseId> = taken.iter().filter_map(|post| post.case_id).collect();
+    let cases = w.store.cases(w.ws, wanted.clone()).await.unwrap();
+    assert_eq!(cases.iter().map(|case| case.n_messages).sum::<i32>(), 3, "each case once");
+    let other = w.another_workspace("другой").await;
+    assert!(other.store.recent_messages(other.ws, 5).await.unwrap().is_empty());
+    assert!(other.store.deliveries_of(other.ws, ids, 5).await.unwrap().is_empty());
+    assert!(other.store.cases(other.ws, wanted).await.unwrap().is_empty());
 }
