@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 mod addresses;
+mod api;
+mod board;
 mod cli;
 mod config;
 mod dispatch;
 mod epoch;
 mod http;
-#[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod ingest;
 mod operate;
-#[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod sources;
 
 fn main() -> ExitCode {

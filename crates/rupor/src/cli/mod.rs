@@ -12,8 +12,10 @@ mod delivery;
 mod desk;
 mod events;
 mod hold;
+mod import;
 mod log;
 mod migrate;
+mod post;
 mod run;
 mod sandbox;
 mod status;
@@ -38,6 +40,8 @@ enum Command {
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
     Apply(apply::Apply),
+    Post(post::Post),
+    Import(import::Import),
     Check(check::Check),
     Status(status::StatusArgs),
     Channel(channel::Channel),
@@ -67,6 +71,8 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Migrate(args) => migrate::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Apply(args) => apply::run(args),
+        Command::Post(args) => post::run(args),
+        Command::Import(args) => import::run(args),
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
         Command::Channel(args) => channel::run(args),

@@ -40,7 +40,9 @@ pub struct Run {
     /// Start only these loops
     #[arg(long, value_name = "LOOP", value_delimiter = ',')]
     only: Vec<Loop>,
-    /// Address for /metrics, /healthz and /readyz [default: none]
+    /// Address for the board at /, /v1, /metrics, /healthz and /readyz [default: none]
+    ///
+    /// Beyond loopback the board and the metrics need the token in RUPOR_HTTP_TOKEN.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// How long a claim is held; a rehearsal may shorten it
@@ -154,12 +156,14 @@ async fn node(args: &Run) -> anyhow::Result<()> {
 }
 
 async fn listen(at: SocketAddr, node: http::Node) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let door = http::Door::new(at.ip(), variable(http::TOKEN_VARIABLE), variable(http::HOSTS_VARIABLE))?;
     let listener = tokio::net::TcpListener::bind(at)
         .await
         .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
     tracing::info!(address = %listener.local_addr()?, "listening");
     Ok(tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, http::router(node)).await {
+        if let Err(error) = axum::serve(listener, http::router(node, door)).await {
             tracing::error!(%error, "the listener ended");
         }
     }))

@@ -23,7 +23,7 @@ use serde_json::Value;
 use store::{FinishedPoll, PollHealth, RunCounts, Source, Store};
 use tokio::sync::watch;
 
-pub use file::import;
+pub use file::{ImportStep, import_step};
 
 use crate::addresses::ApiBases;
 use crate::ingest::{Desk, SourceSettings};
