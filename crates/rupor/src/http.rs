@@ -7,7 +7,7 @@
 mod metrics;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use std::net::IpAddr;
 use std::sync::Arc;

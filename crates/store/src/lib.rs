@@ -422,7 +422,12 @@ impl Store {
     }
 
     /// Leaves an `ingress_rejected` event: what a door turned away, and why.
-    pub async fn reject_ingress(&self, workspace: WorkspaceId, endpoint: EndpointId, why: &str) -> Result<()> {
+    pub async fn reject_ingress(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        why: &str,
+    ) -> Result<()> {
         each!(self, db => db.reject_ingress(workspace, endpoint, why))
     }
 

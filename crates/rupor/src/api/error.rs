@@ -28,7 +28,8 @@ impl ApiError {
     }
 
     pub fn foreign_host() -> ApiError {
-        let message = "this node answers to localhost only; a proxy in front names its host in RUPOR_HTTP_HOSTS";
+        let message =
+            "this node answers to localhost only; a proxy in front names its host in RUPOR_HTTP_HOSTS";
         ApiError::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message)
     }
 

@@ -4,6 +4,7 @@
 //! a natural key, so a call that is made again, after whatever crash, finds or makes the same messages and gives the
 //! same answer; another body under the same key is refused on every node.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -13,6 +14,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::ids::ChannelId;
 use domain::message::Origin;
+use domain::time::Span;
 use futures_util::StreamExt;
 use platforms::platform::Network;
 use secrecy::SecretString;
@@ -34,6 +36,9 @@ const BODY_CEILING: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 const KEY_MAX: usize = 200;
+/// How long a key is remembered, and how often old ones are thrown out.
+const KEYS_KEPT: Span = Span::from_hours(48);
+const TIDY_EVERY: Duration = Duration::from_secs(3_600);
 
 /// What taking posts in needs between two calls.
 #[derive(Debug)]
@@ -41,29 +46,44 @@ pub struct Desk {
     store: Store,
     network: Network,
     pace: Pace,
+    tidied: Mutex<Option<Instant>>,
 }
 
 impl Desk {
     pub fn new(store: Store) -> Desk {
         let network = Network::default();
         ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
-        Desk { store, network, pace: Pace::default() }
+        Desk { store, network, pace: Pace::default(), tidied: Mutex::default() }
+    }
+
+    /// Old keys go when new ones come, so that nothing has to run where nobody pushes.
+    async fn tidy(&self, now: Instant) {
+        {
+            let mut tidied = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
+            if tidied.is_some_and(|last| now.duration_since(last) < TIDY_EVERY) {
+                return;
+            }
+            *tidied = Some(now);
+        }
+        if let Err(error) = self.store.forget_receipts(KEYS_KEPT).await {
+            tracing::warn!(%error, "old idempotency keys could not be thrown out");
+        }
     }
 }
 
-pub async fn ingest(
-    State(site): State<Site>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, ApiError> {
+pub async fn ingest(State(site): State<Site>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
     let desk = &site.api;
     let endpoint = desk.endpoint(&headers).await?;
-    let rate = endpoint.settings["rate"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(RATE);
+    let rate =
+        endpoint.settings["rate"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(RATE);
     desk.pace
         .take(endpoint.endpoint_id, rate, Instant::now())
         .map_err(|wait| ApiError::too_often(wait.as_secs().saturating_add(1)))?;
     check_headers(&headers)?;
     let key = key(&headers)?;
+    if key.is_some() {
+        desk.tidy(Instant::now()).await;
+    }
     let body = read_body(body, body_max(&endpoint)).await?;
     let now = desk.store.now().await.map_err(|error| ApiError::inside(&error.into()))?;
     let posts = read::posts(&body, now.0 / 1_000_000)?;
@@ -76,7 +96,8 @@ impl Desk {
     async fn endpoint(&self, headers: &HeaderMap) -> Result<Endpoint, ApiError> {
         let refused = || ApiError::unauthorized("give the secret of an endpoint as Authorization: Bearer …");
         let secret = SecretString::from(bearer(headers).ok_or_else(refused)?);
-        let found = self.store.endpoint_by_secret(&secret).await.map_err(|error| ApiError::inside(&error.into()))?;
+        let found =
+            self.store.endpoint_by_secret(&secret).await.map_err(|error| ApiError::inside(&error.into()))?;
         found.filter(|endpoint| endpoint.enabled && endpoint.kind == "push").ok_or_else(refused)
     }
 
@@ -104,10 +125,12 @@ impl Desk {
                 return Ok(answer);
             }
             let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
-            let desk = intake::Desk::load(&self.store, endpoint.workspace_id, &endpoint.name, &settings).await?;
+            let desk =
+                intake::Desk::load(&self.store, endpoint.workspace_id, &endpoint.name, &settings).await?;
             let run = self.store.start_run(endpoint.workspace_id, &source).await?;
             let counts =
-                intake::take_in(&self.store, &self.network, endpoint.workspace_id, &desk, &raws, None).await?;
+                intake::take_in(&self.store, &self.network, endpoint.workspace_id, &desk, &raws, None)
+                    .await?;
             self.store.finish_run(endpoint.workspace_id, run, counts, None).await?;
             self.answer(endpoint, &source, &raws).await?.context("a post that was taken in is not there")
         };
@@ -138,7 +161,12 @@ impl Desk {
     }
 
     /// The ids of these posts, in their order; `None` if one is not stored.
-    async fn answer(&self, endpoint: &Endpoint, source: &str, raws: &[RawPost]) -> anyhow::Result<Option<Value>> {
+    async fn answer(
+        &self,
+        endpoint: &Endpoint,
+        source: &str,
+        raws: &[RawPost],
+    ) -> anyhow::Result<Option<Value>> {
         let ids = raws.iter().map(|raw| raw.origin_id.clone()).collect();
         let known = self.store.known_posts(endpoint.workspace_id, source, ids).await?;
         let one = |raw: &RawPost| {
@@ -156,8 +184,11 @@ impl Desk {
         base: &str,
         posts: Vec<Post>,
     ) -> Result<Vec<RawPost>, ApiError> {
-        let channels =
-            self.store.channels(endpoint.workspace_id).await.map_err(|error| ApiError::inside(&error.into()))?;
+        let channels = self
+            .store
+            .channels(endpoint.workspace_id)
+            .await
+            .map_err(|error| ApiError::inside(&error.into()))?;
         let find = |name: &String| -> Result<ChannelId, ApiError> {
             let found = channels.iter().find(|channel| channel.name == *name);
             found.map(|channel| channel.channel_id).ok_or_else(|| {
@@ -209,7 +240,9 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     };
     let key = value.to_str().unwrap_or_default().trim();
     if key.is_empty() || key.len() > KEY_MAX {
-        return Err(ApiError::malformed(format!("Idempotency-Key must be 1 to {KEY_MAX} printable characters")));
+        return Err(ApiError::malformed(format!(
+            "Idempotency-Key must be 1 to {KEY_MAX} printable characters"
+        )));
     }
     Ok(Some(key.to_owned()))
 }

@@ -59,7 +59,8 @@ pub fn posts(body: &[u8], now_s: i64) -> Result<Vec<Post>, ApiError> {
     }
     let mut ids = HashSet::new();
     for (n, post) in posts.iter().enumerate() {
-        check(post, now_s).map_err(|problem| ApiError::invalid("bad_post", format!("post {n}: {problem}")))?;
+        check(post, now_s)
+            .map_err(|problem| ApiError::invalid("bad_post", format!("post {n}: {problem}")))?;
         if let Some(id) = &post.origin_id
             && !ids.insert(id)
         {
@@ -93,7 +94,9 @@ fn check(post: &Post, now_s: i64) -> Result<(), String> {
         return Err("channels is empty; name some, or leave it out so that the routes decide".to_owned());
     }
     match post.date {
-        Some(date) if date > now_s.saturating_mul(100) => Err("date must be in seconds, not milliseconds".to_owned()),
+        Some(date) if date > now_s.saturating_mul(100) => {
+            Err("date must be in seconds, not milliseconds".to_owned())
+        }
         Some(date) if date < 0 || date > now_s + AHEAD_MAX_S => {
             Err("date must be Unix seconds, not before 1970 and not in the future".to_owned())
         }

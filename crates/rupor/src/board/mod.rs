@@ -134,7 +134,11 @@ pub async fn state(State(site): State<Site>, Query(wanted): Query<Wanted>) -> Re
 pub async fn events(State(site): State<Site>, Query(wanted): Query<Wanted>) -> Result<Response, ApiError> {
     let seat = Arc::clone(&site.board.seats).try_acquire_owned();
     let seat = seat.map_err(|_| {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_viewers", "too many pages are open; close some")
+        ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too_many_viewers",
+            "too many pages are open; close some",
+        )
     })?;
     let first = site.board.state(wanted.workspace.as_deref()).await.map_err(|error| unreadable(&error))?;
     if first.is_none() {

@@ -167,7 +167,9 @@ fn a_delivery(seen: &Seen, delivery: &Delivery) -> Value {
     let code = delivery.last_error.as_ref().and_then(|error| error["code"].as_str());
     let why = match (delivery.status, code) {
         (Status::Deduped, _) => Some("said here already".to_owned()),
-        (Status::Retry | Status::FailedPermanent | Status::Dead, Some(code)) => Some(cause(code, "").sentence),
+        (Status::Retry | Status::FailedPermanent | Status::Dead, Some(code)) => {
+            Some(cause(code, "").sentence)
+        }
         (Status::FailedPermanent | Status::Dead, None) => delivery.reason.clone(),
         _ => None,
     };
@@ -219,6 +221,8 @@ fn last_two(phone: &str) -> String {
 /// Digits of anything that may be a phone number, all but the last two, become dots.
 pub fn masked(text: &str) -> String {
     const DIGITS_MIN: usize = 7;
+    // Dates have full stops and eight digits.
+    const DIGITS_MIN_DOTTED: usize = 10;
     let is_part = |c: char| c.is_ascii_digit() || " -–—()+.\u{a0}".contains(c);
     let characters: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -227,7 +231,8 @@ pub fn masked(text: &str) -> String {
         let starts = characters[at].is_ascii_digit() || characters[at] == '+';
         let run = characters[at..].iter().take_while(|c| starts && is_part(**c)).count();
         let digits = characters[at..at + run].iter().filter(|c| c.is_ascii_digit()).count();
-        if digits < DIGITS_MIN {
+        let dotted = characters[at..at + run].contains(&'.');
+        if digits < if dotted { DIGITS_MIN_DOTTED } else { DIGITS_MIN } {
             let step = run.max(1);
             out.extend(&characters[at..at + step]);
             at += step;

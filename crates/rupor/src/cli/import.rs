@@ -74,7 +74,10 @@ async fn import(args: &Import) -> anyhow::Result<()> {
             horizon_hours: Some(args.horizon_hours),
         };
         let answer = hand.perform(verb).await.with_context(|| {
-            format!("{shown}: stopped after {} posts; run it again to go on: nothing is taken in twice", done.seen)
+            format!(
+                "{shown}: stopped after {} posts; run it again to go on: nothing is taken in twice",
+                done.seen
+            )
         })?;
         let step: ImportStep = serde_json::from_value(answer).context("the node is of another version")?;
         at = step.end;
@@ -114,7 +117,9 @@ impl Done {
             lines.push(format!("  and {} more lines", self.bad_lines - self.bad.len()));
         }
         if self.skipped > 0 {
-            lines.push("skipped posts are kept with their reason: `rupor events --name ingest_skipped`".to_owned());
+            lines.push(
+                "skipped posts are kept with their reason: `rupor events --name ingest_skipped`".to_owned(),
+            );
         }
         if node == Some(false) && self.enqueued > 0 {
             lines.push("no node is running: they are sent when one is started with `rupor run`".to_owned());
@@ -124,8 +129,11 @@ impl Done {
 }
 
 fn bar(bytes: u64) -> ProgressBar {
-    let target =
-        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
     let bar = ProgressBar::with_draw_target(Some(bytes), target);
     let style = ProgressStyle::with_template("{bar:30} {percent}% · {msg} · {eta} left");
     match style {

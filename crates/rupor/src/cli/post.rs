@@ -107,11 +107,8 @@ fn kind(text: &str) -> Result<Kind, String> {
 }
 
 fn told(done: &Value, node: Option<bool>) -> String {
-    let mut lines = vec![format!(
-        "post {} ({})",
-        done["message_id"],
-        done["kind"].as_str().unwrap_or_default()
-    )];
+    let mut lines =
+        vec![format!("post {} ({})", done["message_id"], done["kind"].as_str().unwrap_or_default())];
     for delivery in done["deliveries"].as_array().into_iter().flatten() {
         let channel = delivery["channel"].as_str().unwrap_or("removed channel");
         let status = match delivery["status"].as_str().unwrap_or_default() {

@@ -1,11 +1,11 @@
 //! Reading a post: everything that follows from its words alone. Pure; the time is an argument.
 
 use domain::content::cases::Sketch;
+use domain::content::facts::Fact;
 use domain::content::fingerprint::fingerprint;
 use domain::content::picture::PictureHash;
 use domain::content::similarity::stable_hash;
 use domain::content::tags::{TagContext, tags};
-use domain::content::facts::Fact;
 use domain::content::{Analysis, FACTS_VERSION, HASH_VERSION, Kind, Post, analyse};
 use domain::delivery::Priority;
 use domain::ids::ChannelId;

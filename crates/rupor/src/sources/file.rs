@@ -95,7 +95,9 @@ pub async fn import_step(
 
 async fn read_piece(address: &str, start: u64, lines: usize) -> anyhow::Result<Piece> {
     let path = address.trim().to_owned();
-    tokio::task::spawn_blocking(move || piece(Path::new(&path), start, lines)).await.context("reading a file")?
+    tokio::task::spawn_blocking(move || piece(Path::new(&path), start, lines))
+        .await
+        .context("reading a file")?
 }
 
 fn piece(path: &Path, start: u64, lines: usize) -> anyhow::Result<Piece> {

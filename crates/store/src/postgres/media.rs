@@ -182,7 +182,12 @@ impl Postgres {
         Ok(Receipt::of(row.map(kept), request_hash))
     }
 
-    pub async fn reject_ingress(&self, workspace: WorkspaceId, endpoint: EndpointId, why: &str) -> Result<()> {
+    pub async fn reject_ingress(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        why: &str,
+    ) -> Result<()> {
         let detail = json!({"endpoint": endpoint.0, "why": why});
         self.all(As::App(workspace), Again::Never, REJECTED, &[&workspace.0, &detail]).await?;
         Ok(())

@@ -205,11 +205,20 @@ impl Sqlite {
         .await
     }
 
-    pub async fn reject_ingress(&self, workspace: WorkspaceId, endpoint: EndpointId, why: &str) -> Result<()> {
+    pub async fn reject_ingress(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        why: &str,
+    ) -> Result<()> {
         let detail = json!({"endpoint": endpoint.0, "why": why});
         self.write(Urgency::Maintenance, move |tx| {
-            let rejected =
-                NewEvent { workspace_id: workspace.0, name: "ingress_rejected", detail, ..NewEvent::default() };
+            let rejected = NewEvent {
+                workspace_id: workspace.0,
+                name: "ingress_rejected",
+                detail,
+                ..NewEvent::default()
+            };
             heads::event(tx, rejected)
         })
         .await

@@ -436,15 +436,16 @@ async fn a_refused_post_leaves_nothing_behind(w: &World) {
 async fn the_last_posts_come_with_their_cases_and_deliveries(w: &World) {
     let account = w.account().await;
     let channel = w.channel(account).await;
-    let posts = vec![
-        post(-1, 1, LOST, &[channel]),
-        post(-2, 2, LOST, &[channel]),
-        post(-3, 3, FOUND, &[channel]),
-    ];
+    let posts =
+        vec![post(-1, 1, LOST, &[channel]), post(-2, 2, LOST, &[channel]), post(-3, 3, FOUND, &[channel])];
     let taken = w.store.ingest(w.ws, posts, None).await.unwrap();
     let recent = w.store.recent_messages(w.ws, 2).await.unwrap();
     let ids: Vec<_> = recent.iter().map(|message| message.message_id).collect();
-    assert_eq!(ids, [taken[2].message_id, taken[1].message_id], "the newest first, and no more than asked for");
+    assert_eq!(
+        ids,
+        [taken[2].message_id, taken[1].message_id],
+        "the newest first, and no more than asked for"
+    );
     let deliveries = w.store.deliveries_of(w.ws, ids.clone(), 10).await.unwrap();
     let of: Vec<_> = deliveries.iter().map(|delivery| delivery.message_id).collect();
     assert_eq!(of, [taken[1].message_id, taken[2].message_id]);
