@@ -64,7 +64,7 @@ try {
   const troubles = watchTroubles(browser);
   await push(board, "site-1", EVIL);
   for (const [width, height, scheme] of [[1280, 900, "light"], [375, 812, "dark"]]) await look(board, width, height, scheme);
-  await live(board);
+  await live(origin, board);
   await refusals(board);
   assert.deepEqual(troubles, [], "the console is quiet");
   console.log("board test: ok");
@@ -154,13 +154,25 @@ async function look(board, width, height, scheme) {
   assert.ok(seen.sideways <= 0, `the page scrolls sideways by ${seen.sideways} px at ${width} px`);
   assert.deepEqual(seen.foreign, [], "nothing is loaded from elsewhere");
   await takeScreenshot(browser, screenshots, `board-${width}`);
+  if (width > 600) return;
+  await browser.evaluate(`document.querySelector("#posts").scrollIntoView()`);
+  await takeScreenshot(browser, screenshots, `board-${width}-posts`);
 }
 
-/** A post that comes while somebody looks. */
-async function live(board) {
+/** Posts that come while somebody looks: a new case, and the end of an old one. */
+async function live(origin, board) {
+  await browser.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "light" }] });
+  await browser.send("Emulation.setDeviceMetricsOverride", { width: 1280, height: 780, deviceScaleFactor: 1, mobile: false });
   await push(board, "site-2", "Потерялся попугай Кеша, зелёный, Тюмень, улица Широтная, тел. 8 901 000-00-14");
   await browser.until(`document.querySelector("#posts article").textContent.includes("Кеша")`, "a new post appears on top by itself");
-  await browser.until(`document.querySelector("#posts article .went .good")`, "and is sent");
+  const home = "Такса Буся нашлась, она дома! Всем спасибо за репосты! Тюмень, улица Ямская, 8 901 000-00-11";
+  await call(`${origin}/_/walls/-101`, [{ id: 3, date: Math.floor(Date.now() / 1000), text: home }]);
+  await browser.until(`document.querySelector("#posts").textContent.includes("closed: home again")`, "the case is shown as closed");
+  await browser.until(`document.querySelector("#posts").textContent.includes("Closes the case")`, "by this post");
+  await browser.until(`[...document.querySelectorAll("#posts .went .row")].some((row) => /^edit: .*sent/.test(row.textContent))`, "the published copy is edited");
+  await browser.until(`document.querySelectorAll("#posts article")[1].querySelector(".went .good")`, "the parrot is sent");
+  await browser.evaluate("scrollTo(0, 0)");
+  await takeScreenshot(browser, screenshots, "board");
 }
 
 /** Other methods, other hosts and strangers are turned away. */

@@ -259,7 +259,9 @@ async fn an_import_and_a_photo_go_through_the_running_node() {
     while place.json(&["status"]).await[0]["node"] != true {
         assert!(tries.next().is_some(), "the node does not come up");
     }
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    // The configuration was written a moment ago.
+    let now = std::fs::metadata(place.path().join("rupor.toml")).unwrap().modified().unwrap();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let line =
         |id: u64| json!({"owner_id": -5, "post_id": id, "date": now - 60, "text": format!("Новость {id}")});
     let mut lines: Vec<String> = (1..=450).map(|id| line(id).to_string()).collect();

@@ -200,3 +200,16 @@ async fn what_goes_wrong_inside_stays_inside() {
     let said = String::from_utf8(bytes.to_vec()).unwrap();
     assert!(!said.contains("SELECT") && !said.contains("/var") && said.contains("request "), "{said}");
 }
+
+#[tokio::test]
+async fn a_photo_on_the_inner_network_is_left_out_and_the_post_goes_on() {
+    let server = Server::start(None).await;
+    let own = format!("http://{}/board/state", server.at);
+    let photos = [own.as_str(), "http://169.254.169.254/latest/meta-data", "http://[::1]/a.jpg"];
+    let answer = server.post(&[], &json!({"text": LOST, "origin_id": "42", "photos": photos})).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let message = server.store.message_by_origin(server.ws, "push:сайт", "42").await.unwrap().unwrap();
+    assert_eq!(message.payload["media"].as_array().map_or(0, Vec::len), 0, "{}", message.payload);
+    let notes = message.facts["notes"].as_array().unwrap();
+    assert!(notes.len() == 3 && notes.iter().all(|note| note.to_string().contains("left out")), "{notes:?}");
+}

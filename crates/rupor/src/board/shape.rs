@@ -74,7 +74,12 @@ fn explained(trouble: &Explanation) -> Value {
 }
 
 fn source_trouble(seen: &Seen, source: &Source) -> Option<Value> {
-    let why = source.last_error.as_ref().filter(|_| source.enabled)?;
+    let told = source.last_error.as_ref().filter(|_| source.enabled)?;
+    // A refusal ends in its code in brackets, then in what helps.
+    let (why, help) = match told.split_once("); ") {
+        Some((why, help)) => (format!("{why})"), vec![help]),
+        None => (told.clone(), Vec::new()),
+    };
     let next = if source.next_poll_at <= seen.facts.now {
         "it is tried again now; the other sources go on".to_owned()
     } else {
@@ -86,7 +91,7 @@ fn source_trouble(seen: &Seen, source: &Source) -> Option<Value> {
         "cause": why,
         "since": source.failing_since.map(millis),
         "next": next,
-        "help": [],
+        "help": help,
     }))
 }
 
@@ -125,6 +130,7 @@ fn a_post(seen: &Seen, message: &StoredMessage) -> Value {
         "facts": facts.as_ref().map(recognised),
         "case": case.map(a_case),
         "why": message.case_id.and(message.facts["case"]["reasons"].as_str()),
+        "closes": case.is_some_and(|case| case.closed_by == Some(message.message_id)),
         "edited": message.revision > 1,
         "gone": message.gone_at.is_some(),
         "skipped": message.skipped,

@@ -196,7 +196,7 @@ async fn perform_post(store: &Store, verb: Verb) -> anyhow::Result<Value> {
     };
     let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
     let desk = Desk::load(store, ws, "cli", &settings).await?;
-    let counts = take_in(store, &network(), ws, &desk, &[raw.clone()], None).await?;
+    let counts = take_in(store, &network(), ws, &desk, std::slice::from_ref(&raw), None).await?;
     let message = store.message_by_origin(ws, &raw.source, &raw.origin_id).await?;
     let message = message.context("the post that was taken in is not there; run it again")?;
     told_post(store, ws, &message, counts.enqueued).await
