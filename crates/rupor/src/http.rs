@@ -29,9 +29,9 @@ use crate::dispatch::Meters;
 /// Characters of the token that opens the board and the metrics beyond loopback.
 const TOKEN_MIN: usize = 32;
 /// The variable it stands in.
-pub const TOKEN_VARIABLE: &str = "RUPOR_HTTP_TOKEN";
+const TOKEN_VARIABLE: &str = "RUPOR_HTTP_TOKEN";
 /// Names besides the local ones that a proxy in front may pass on.
-pub const HOSTS_VARIABLE: &str = "RUPOR_HTTP_HOSTS";
+const HOSTS_VARIABLE: &str = "RUPOR_HTTP_HOSTS";
 
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -51,7 +51,13 @@ pub struct Door {
 }
 
 impl Door {
-    /// What the address that is listened on asks for. Variables are read by the caller.
+    /// The same with the variables of this process.
+    pub fn from_env(at: IpAddr) -> anyhow::Result<Door> {
+        let variable = |name: &str| std::env::var(name).ok();
+        Door::new(at, variable(TOKEN_VARIABLE), variable(HOSTS_VARIABLE))
+    }
+
+    /// What the address that is listened on asks for.
     pub fn new(at: IpAddr, token: Option<String>, hosts: Option<String>) -> anyhow::Result<Door> {
         let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         match &token {

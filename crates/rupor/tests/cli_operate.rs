@@ -285,3 +285,11 @@ async fn an_import_and_a_photo_go_through_the_running_node() {
 
 /// A small grey square.
 const PNG: &[u8] = b"\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x08\x00\x00\x00\x08\x08\x00\x00\x00\x00\xe1\x64\xe1\x57\x00\x00\x00\x0e\x49\x44\x41\x54\x78\x9c\x63\x68\x80\x02\x06\xca\x18\x00\x80\x84\x20\x01\x0d\x80\x24\x61\x00\x00\x00\x00\x49\x45\x4e\x44\xae\x42\x60\x82";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_others_could_read_does_not_start_without_a_token() {
+    let place = Place::new().await;
+    let refused = place.refused(&["run", "--listen", "0.0.0.0:0"]).await;
+    assert!(refused.contains("set RUPOR_HTTP_TOKEN to 32 random characters"), "{refused}");
+    assert!(!place.path().join("rupor.db").exists(), "bad input changes nothing");
+}

@@ -77,6 +77,8 @@ async fn node(args: &Run) -> anyhow::Result<()> {
     let (lease, drain) = (args.lease()?, positive("--drain", &args.drain)?);
     let interval = positive("--poll-interval (RUPOR_POLL_INTERVAL)", &args.poll_interval)?;
     let config = args.config()?;
+    // A door that must not be opened is refused before anything is changed.
+    args.listen.map(|at| http::Door::from_env(at.ip())).transpose()?;
     let address = args.database.address()?;
     let applied = Store::migrate(&address).await?;
     if !applied.is_empty() {
@@ -156,8 +158,7 @@ async fn node(args: &Run) -> anyhow::Result<()> {
 }
 
 async fn listen(at: SocketAddr, node: http::Node) -> anyhow::Result<tokio::task::JoinHandle<()>> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let door = http::Door::new(at.ip(), variable(http::TOKEN_VARIABLE), variable(http::HOSTS_VARIABLE))?;
+    let door = http::Door::from_env(at.ip())?;
     let listener = tokio::net::TcpListener::bind(at)
         .await
         .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
