@@ -32,6 +32,8 @@ const POSTS_MAX: usize = 50;
 const DELIVERIES_MAX: usize = 2_000;
 /// How often the database is asked at most, per workspace.
 const FRESH: Duration = Duration::from_secs(1);
+/// How often a page hears that nothing but the clock has moved.
+const BEAT: Duration = Duration::from_secs(10);
 /// Open pages at the same time.
 const VIEWERS_MAX: usize = 64;
 
@@ -144,7 +146,13 @@ pub async fn events(State(site): State<Site>, Query(wanted): Query<Wanted>) -> R
     if first.is_none() {
         return Err(ApiError::not_found());
     }
-    let watch = Watch { board: Arc::clone(&site.board), wanted: wanted.workspace, last: None, _seat: seat };
+    let watch = Watch {
+        board: Arc::clone(&site.board),
+        wanted: wanted.workspace,
+        last: None,
+        told_at: Instant::now(),
+        _seat: seat,
+    };
     let events = stream::unfold(watch, |mut watch| async {
         let state = watch.changed().await;
         Some((Ok::<_, Infallible>(Event::default().data(&*state)), watch))
@@ -157,6 +165,7 @@ struct Watch {
     board: Arc<Board>,
     wanted: Option<String>,
     last: Option<Arc<str>>,
+    told_at: Instant,
     _seat: OwnedSemaphorePermit,
 }
 
@@ -167,8 +176,10 @@ impl Watch {
                 tokio::time::sleep(FRESH).await;
             }
             match self.board.state(self.wanted.as_deref()).await {
-                Ok(Some(state)) if !shape::is_same(self.last.as_deref(), &state) => {
-                    self.last = Some(Arc::clone(&state));
+                Ok(Some(state))
+                    if self.told_at.elapsed() >= BEAT || !shape::is_same(self.last.as_deref(), &state) =>
+                {
+                    (self.last, self.told_at) = (Some(Arc::clone(&state)), Instant::now());
                     return state;
                 }
                 Ok(_) => {}

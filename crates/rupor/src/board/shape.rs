@@ -53,11 +53,16 @@ pub fn nothing() -> Value {
     json!({"at": 0, "workspace": null, "workspaces": [], "trouble": [], "channels": [], "sources": [], "posts": []})
 }
 
-/// Whether two states differ in the time alone.
+/// Whether two states differ only in what the clock changes by itself: the time, and how long things still take.
 pub fn is_same(last: Option<&str>, state: &str) -> bool {
     let without_time = |text: &str| -> Option<Value> {
         let mut value: Value = serde_json::from_str(text).ok()?;
         value.as_object_mut()?.remove("at");
+        for (list, field) in [("trouble", "next"), ("channels", "lag_ms"), ("sources", "next_min")] {
+            for item in value[list].as_array_mut().into_iter().flatten() {
+                item.as_object_mut()?.remove(field);
+            }
+        }
         Some(value)
     };
     last.is_some_and(|last| without_time(last) == without_time(state))

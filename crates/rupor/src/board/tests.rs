@@ -72,7 +72,11 @@ fn numbers_of_people_are_masked_and_other_numbers_are_not() {
 
 #[test]
 fn a_state_that_differs_in_the_time_alone_is_no_news() {
-    let state = |at: i64, n: i64| json!({"at": at, "posts": [n]}).to_string();
+    let state = |at: i64, n: i64| {
+        let trouble = json!({"headline": "channel is paused", "next": format!("in {at} s")});
+        json!({"at": at, "posts": [n], "trouble": [trouble], "channels": [{"lag_ms": at}], "sources": []})
+            .to_string()
+    };
     assert!(shape::is_same(Some(&state(1, 1)), &state(2, 1)));
     assert!(!shape::is_same(Some(&state(1, 1)), &state(2, 2)));
     assert!(!shape::is_same(None, &state(1, 1)));
