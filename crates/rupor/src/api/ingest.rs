@@ -4,7 +4,6 @@
 //! a natural key, so a call that is made again, after whatever crash, finds or makes the same messages and gives the
 //! same answer; another body under the same key is refused on every node.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -14,7 +13,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::ids::ChannelId;
 use domain::message::Origin;
-use domain::time::Span;
 use futures_util::StreamExt;
 use platforms::platform::Network;
 use secrecy::SecretString;
@@ -36,9 +34,6 @@ const BODY_CEILING: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 const KEY_MAX: usize = 200;
-/// How long a key is remembered, and how often old ones are thrown out.
-const KEYS_KEPT: Span = Span::from_hours(48);
-const TIDY_EVERY: Duration = Duration::from_secs(3_600);
 
 /// What taking posts in needs between two calls.
 #[derive(Debug)]
@@ -46,28 +41,13 @@ pub struct Desk {
     store: Store,
     network: Network,
     pace: Pace,
-    tidied: Mutex<Option<Instant>>,
 }
 
 impl Desk {
     pub fn new(store: Store) -> Desk {
         let network = Network::default();
         ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
-        Desk { store, network, pace: Pace::default(), tidied: Mutex::default() }
-    }
-
-    /// Old keys go when new ones come, so that nothing has to run where nobody pushes.
-    async fn tidy(&self, now: Instant) {
-        {
-            let mut tidied = self.tidied.lock().unwrap_or_else(PoisonError::into_inner);
-            if tidied.is_some_and(|last| now.duration_since(last) < TIDY_EVERY) {
-                return;
-            }
-            *tidied = Some(now);
-        }
-        if let Err(error) = self.store.forget_receipts(KEYS_KEPT).await {
-            tracing::warn!(%error, "old idempotency keys could not be thrown out");
-        }
+        Desk { store, network, pace: Pace::default() }
     }
 }
 
@@ -81,9 +61,6 @@ pub async fn ingest(State(site): State<Site>, headers: HeaderMap, body: Body) ->
         .map_err(|wait| ApiError::too_often(wait.as_secs().saturating_add(1)))?;
     check_headers(&headers)?;
     let key = key(&headers)?;
-    if key.is_some() {
-        desk.tidy(Instant::now()).await;
-    }
     let body = read_body(body, body_max(&endpoint)).await?;
     let now = desk.store.now().await.map_err(|error| ApiError::inside(&error.into()))?;
     let posts = read::posts(&body, now.0 / 1_000_000)?;
