@@ -11,6 +11,7 @@ mod dispatch;
 mod epoch;
 mod http;
 mod ingest;
+mod monitor;
 mod operate;
 mod sources;
 

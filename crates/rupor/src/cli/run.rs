@@ -22,7 +22,7 @@ use crate::dispatch::ports::{Dice, Platforms};
 use crate::dispatch::{self, Meters, Ports};
 use crate::epoch::Note;
 use crate::http;
-use crate::{operate, sources};
+use crate::{monitor, operate, sources};
 
 /// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
 const EPOCH_EVERY: Duration = Duration::from_secs(30);
@@ -148,7 +148,8 @@ async fn node(args: &Run) -> anyhow::Result<()> {
             false => Ok(stopped.clone().wait_for(|stop| *stop).await.is_ok()),
         }
     };
-    let ((), drained) = tokio::join!(sources, dispatch);
+    let monitor = monitor::run(store.clone(), lease, stopped.clone());
+    let ((), drained, ()) = tokio::join!(sources, dispatch, monitor);
     let drained = drained?;
     if let Some(listening) = listening {
         listening.abort();

@@ -8,14 +8,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::{Action, AmbiguityPolicy};
+use domain::delivery::{Action, AmbiguityPolicy, Status};
 use domain::message::Message;
-use domain::outcome::{Category, Failure, Outcome, Scope, Sent};
+use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use domain::time::{Span, Timestamp};
 use futures_util::FutureExt;
 use platforms::part::{MediaItem, Part};
 use platforms::platform::{Deadlines, Question, Reconciled, Report, Sending};
-use store::{Claim, FinishKind, PartProgress, StoreError};
+use store::{Claim, Delivery, FinishKind, PartProgress, StoreError};
 use tokio::time::Instant;
 
 use super::book::{Address, Place};
@@ -113,7 +113,10 @@ impl Dispatcher {
         let (address, place) = found.map_err(unreadable)??;
         let message = self.message(claim).await?;
         let target = match claim.target_delivery {
-            Some(id) => Some(self.ledger.delivery(claim.workspace_id, id).await.map_err(unreadable)?),
+            Some(id) => {
+                let target = self.ledger.delivery(claim.workspace_id, id).await.map_err(unreadable)?;
+                Some(published_already(target)?)
+            }
             None => None,
         };
         let media: Vec<MediaItem> = message
@@ -456,6 +459,21 @@ impl Dispatcher {
     fn deadlines(&self, place: &Place) -> Deadlines {
         let half = Duration::from(self.settings.lease) / 2;
         Deadlines { request: place.deadlines.request.min(half), upload: place.deadlines.upload }
+    }
+}
+
+/// What changes or answers a post waits until that post is out, and has no meaning if it never will be.
+fn published_already(target: Delivery) -> Step<Delivery> {
+    match target.status {
+        Status::Sent => Ok(target),
+        status if status.is_terminal() => {
+            let why = format!("delivery {} was never published: it is {status}", target.delivery_id);
+            Err(delivery_failure("no_target", &why).into())
+        }
+        _ => {
+            let why = format!("delivery {} is not published yet", target.delivery_id);
+            Err(Failure::new(Category::Transient, Scope::Delivery, CODE_NOT_READY, why).into())
+        }
     }
 }
 

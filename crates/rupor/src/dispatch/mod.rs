@@ -34,13 +34,15 @@ use domain::time::{Span, Timestamp};
 use store::{Claim, ClaimRequest, Finish, Whose};
 use tokio::sync::{Notify, Semaphore, watch};
 
-pub use book::Address;
 pub use media::EmptyShelf;
 pub use meters::{Meters, escaped};
 use ports::{Dice, Ledger, Outlet, Shelf};
 use recorder::{End, Recorder};
 
 use crate::addresses::ApiBases;
+
+/// Between a claim that gave nothing and the next one.
+const BREATH: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -159,6 +161,8 @@ impl Dispatcher {
             let wait = match next {
                 // As much as was asked for: there may be more.
                 Some((taken, _)) if taken == limit => continue,
+                // A head that points at nothing must not make the loop spin.
+                Some((0, next_at)) => self.wait_of(next_at).max(BREATH),
                 Some((_, next_at)) => self.wait_of(next_at),
                 None => self.settings.idle_poll,
             };

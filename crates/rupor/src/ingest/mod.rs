@@ -22,6 +22,7 @@ pub use read::{mark, read, unreadable};
 
 use anyhow::Context;
 use domain::content::{Copied, Kind};
+use domain::delivery::Status;
 use domain::ids::{ChannelId, WorkspaceId};
 use domain::message::{Media, Origin};
 use domain::time::Timestamp;
@@ -189,7 +190,9 @@ fn add(counts: &mut RunCounts, ingested: &Ingested) {
         counts.stored += 1;
         counts.skipped += i32::from(ingested.skipped.is_some());
     }
-    counts.enqueued += count(ingested.deliveries.len());
+    // A repeat is a delivery too, but nothing of it goes out.
+    let queued = ingested.deliveries.iter().filter(|delivery| delivery.status == Status::Queued);
+    counts.enqueued += count(queued.count());
 }
 
 fn count(n: usize) -> i32 {

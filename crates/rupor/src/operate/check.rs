@@ -218,7 +218,9 @@ fn token_finding(what: &str, row: &Account, probe: &Probe) -> Finding {
 
 fn refused(what: &str, failure: &Failure) -> Finding {
     let found = cause(&failure.code, &failure.message);
-    let fix = if found.remedy.is_empty() { "see the platform's message".to_owned() } else { found.remedy };
+    // Whoever reads this has run the check already.
+    let remedy = found.remedy.replace(": `$ rupor check`", "").replace(", or run `$ rupor check`", "");
+    let fix = if remedy.is_empty() { "see the platform's message".to_owned() } else { remedy };
     Finding::bad(what, found.sentence, fix)
 }
 

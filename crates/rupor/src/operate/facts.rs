@@ -3,7 +3,7 @@
 use domain::ids::{ChannelId, DeliveryId, WorkspaceId};
 use domain::time::Timestamp;
 use serde::Serialize;
-use store::{Account, Attempt, Channel, Delivery, Event, Lane, Store, Workspace};
+use store::{Account, Attempt, Channel, Delivery, Event, Lane, Source, Store, Workspace};
 
 /// Events looked at to find out since when something is so.
 const EVENTS_MAX: usize = 2_000;
@@ -21,6 +21,7 @@ pub struct Facts {
     pub accounts: Vec<Account>,
     pub channels: Vec<Channel>,
     pub lanes: Vec<Lane>,
+    pub sources: Vec<Source>,
     /// The newest first.
     #[serde(skip)]
     pub events: Vec<Event>,
@@ -47,6 +48,7 @@ pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyho
         accounts: store.accounts(ws).await?,
         channels: store.channels(ws).await?,
         lanes: store.lanes(ws).await?,
+        sources: store.sources(ws).await?,
         events: store.recent_events(ws, EVENTS_MAX).await?,
     })
 }

@@ -92,7 +92,28 @@ pub fn troubles(facts: &Facts) -> Vec<Explanation> {
         troubles.extend(channel_trouble(facts, channel));
         troubles.extend(channel_failures(facts, channel));
     }
+    troubles.extend(facts.sources.iter().filter_map(|source| source_trouble(facts, source)));
     troubles
+}
+
+fn source_trouble(facts: &Facts, source: &store::Source) -> Option<Explanation> {
+    let since = source.failing_since.filter(|_| source.enabled)?;
+    let next = match source.next_poll_at {
+        at if at > facts.now => {
+            format!("it is tried again at {} (in {})", moment(at), how_long(at - facts.now))
+        }
+        _ => "it is tried again with the next look".to_owned(),
+    };
+    Some(Explanation {
+        headline: format!("source {} ({}) cannot be read", source.name, source.kind),
+        cause: source.last_error.clone().unwrap_or_else(|| "no reason was recorded".to_owned()),
+        since: Some(since),
+        next: format!(
+            "{next}; the other sources are not touched, and what was posted meanwhile is caught up"
+        ),
+        help: vec!["$ rupor check".to_owned()],
+        now: facts.now,
+    })
 }
 
 fn waiting(facts: &Facts, delivery: &Delivery) -> Explanation {
@@ -361,7 +382,9 @@ fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
             Some(explained(format!("channel {name} is paused"), cause, vec![format!("$ {resume}")]))
         }
         (true, _) if channel.paused_until > facts.now => {
-            Some(explained(format!("channel {name} is paused"), found.sentence, vec![found.remedy]))
+            // Words that are no code of ours are an operator's: they may end early what they began.
+            let help = if found.remedy.is_empty() { format!("$ {resume}") } else { found.remedy };
+            Some(explained(format!("channel {name} is paused"), found.sentence, vec![help]))
         }
         _ => None,
     }

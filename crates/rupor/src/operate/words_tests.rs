@@ -224,6 +224,60 @@ async fn a_request_that_is_out_and_a_queue_are_explained() {
     );
 }
 
+#[tokio::test]
+async fn a_pause_by_an_operator_names_its_reason_and_its_end() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let id = world.post(channel).await;
+    let until = world.store.now().await.unwrap() + Span::from_secs(1_800);
+    world.store.pause_channel(world.ws, channel, until, "ремонт").await.unwrap();
+    check(
+        &world.show(id).await,
+        expect_test::expect![[r#"
+        delivery 1 waits: channel lost is paused
+          cause: ремонт
+          since: 2026-11-15 12:00:00 UTC (0 s ago)
+          next:  the channel tries again by itself at 2026-11-15 12:30:00 UTC (in 30 min); 1 delivery waits and is kept
+          help:  $ rupor channel resume lost
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_source_that_fails_is_explained() {
+    let world = World::new().await;
+    let new = store::NewSource {
+        kind: "vk".into(),
+        name: "city".into(),
+        address: "-77".into(),
+        account_id: None,
+        settings: serde_json::json!({}),
+    };
+    let source_id = world.store.create_source(world.ws, new).await.unwrap();
+    world.store.due_sources("node", 10, Span::from_secs(60)).await.unwrap();
+    let next_poll_at = world.store.now().await.unwrap() + Span::from_secs(300);
+    let health = store::PollHealth::Failed(
+        "vk: the wall is closed; join the community with the reading account".into(),
+    );
+    let poll = store::FinishedPoll { source_id, owner: "node".into(), cursor: None, next_poll_at, health };
+    assert!(world.store.finish_poll(world.ws, poll).await.unwrap());
+    world.seconds(60);
+    expect_test::expect![[r#"
+        workspace default · 2026-11-15 12:01:00 UTC · node running
+
+        channel  platform  state  waiting  lag  eta  sent  failed  rate
+        no channels yet: write rupor.toml and run `rupor apply`
+
+        trouble
+
+        source city (vk) cannot be read
+          cause: vk: the wall is closed; join the community with the reading account
+          since: 2026-11-15 12:00:00 UTC (1 min ago)
+          next:  it is tried again at 2026-11-15 12:05:00 UTC (in 4 min); the other sources are not touched, and what was posted meanwhile is caught up
+          help:  $ rupor check
+    "#]].assert_eq(&world.status().await);
+}
+
 #[test]
 fn spans_are_said_in_two_units() {
     let said = [0, 1, 59, 60, 61, 3_600, 3_660, 86_400, 90_000].map(|s| how_long(Span::from_secs(s)));

@@ -203,7 +203,7 @@ CREATE TABLE dedup_index (
     CHECK ((state = 'sent') = (sent_at IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 -- None on sent_at, which every success writes: retention walks by delivery, which is by age as well.
-CREATE INDEX dedup_index_delivery ON dedup_index (delivery_id);
+CREATE UNIQUE INDEX dedup_index_delivery ON dedup_index (delivery_id);
 
 CREATE TABLE events (
     event_id     INTEGER PRIMARY KEY AUTOINCREMENT,

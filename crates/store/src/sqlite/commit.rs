@@ -3,7 +3,7 @@
 //! The fence is the `inflight` row with the very token of the claim. Who does not hold it changes nothing; a
 //! success that comes too late is still evidence, and adopted if nothing was sent since.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use domain::delivery::{AmbiguityPolicy, Status};
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
@@ -56,18 +56,10 @@ UPDATE dedup_index
  WHERE delivery_id = ?1 AND state = 'in_flight'";
 /// The fence of a success: what `settle` says about one needs nothing but the claim.
 pub(super) const SELECT_CLAIM: &str = "
-SELECT lane_id
+SELECT lane_id, claim_seq, attempt, run_id, claimed_at, slot_at, requested_at
   FROM inflight
  WHERE delivery_id = ?1 AND workspace_id = ?2 AND claim_token = ?3 AND lease_until > ?4";
-/// The four statements of all successes of a batch, ?1 being [[delivery, provider id], …].
-pub(super) const INSERT_ATTEMPTS_SENT: &str = "
-INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
-                      requested_at, finished_at, outcome, provider_message_id)
-SELECT i.delivery_id, i.attempt, i.workspace_id, i.claim_token, i.claim_seq, i.run_id, i.claimed_at, i.slot_at,
-       i.requested_at, ?2, 'sent', j.value ->> 1
-  FROM json_each(?1) AS j CROSS JOIN inflight AS i ON i.delivery_id = j.value ->> 0";
-pub(super) const DELETE_INFLIGHT_SENT: &str =
-    "DELETE FROM inflight WHERE delivery_id IN (SELECT value ->> 0 FROM json_each(?1))";
+/// All successes of a batch, ?1 being their ids; what the platforms called them stands in their attempts.
 pub(super) const END_SENT: &str = "
 UPDATE deliveries
    SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL, sent_at = ?2, ended_at = ?2,
@@ -75,14 +67,7 @@ UPDATE deliveries
            (SELECT a.provider_message_id FROM attempts AS a
              WHERE a.delivery_id = deliveries.delivery_id AND a.attempt = deliveries.attempt),
            provider_message_id)
- WHERE delivery_id IN (SELECT value ->> 0 FROM json_each(?1)) AND status = 'sending'";
-pub(super) const KEYS_SENT: &str = "
-UPDATE dedup_index
-   SET state = 'sent', sent_at = ?2, first_sent_at = coalesce(first_sent_at, ?2),
-       provider_message_id = (SELECT a.provider_message_id FROM attempts AS a
-                               WHERE a.delivery_id = dedup_index.delivery_id
-                               ORDER BY a.attempt DESC LIMIT 1)
- WHERE delivery_id IN (SELECT value ->> 0 FROM json_each(?1)) AND state = 'in_flight'";
+ WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND status = 'sending'";
 const SELECT_HEALTH: &str = "
 SELECT coalesce(c.error_streak, 0), g.trouble_streak, c.channel_id, g.group_id
   FROM lane_heads AS h
@@ -217,9 +202,8 @@ pub(super) struct Settling {
     touched: Touched,
     /// Lanes known to have no streak that a success would end.
     healthy: HashSet<i64>,
-    /// Successes that passed the fence and are written together, with what the platform called them.
-    sent: Vec<(i64, Option<String>)>,
-    sent_ids: HashSet<i64>,
+    /// Successes that passed the fence; their deliveries are written together.
+    sent: BTreeSet<i64>,
 }
 
 impl Settling {
@@ -232,17 +216,13 @@ impl Settling {
         if self.sent.is_empty() {
             return Ok(());
         }
-        let list = json!(self.sent).to_string();
-        tx.execute(INSERT_ATTEMPTS_SENT, (&list, tx.now.0))?;
-        tx.execute(DELETE_INFLIGHT_SENT, [&list])?;
-        let n = tx.execute(END_SENT, (&list, tx.now.0))?;
+        let list = rows::id_list(self.sent.iter().copied());
+        let n = tx.execute(END_SENT, (list, tx.now.0))?;
         if n != self.sent.len() {
             let missing = self.sent.len() - n;
             return Err(StoreError::Database(format!("{missing} deliveries are in flight but not sending")));
         }
-        tx.execute(KEYS_SENT, (&list, tx.now.0))?;
         self.sent.clear();
-        self.sent_ids.clear();
         Ok(())
     }
 }
@@ -314,7 +294,7 @@ pub(super) fn held(
 fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<Finished> {
     let mut buffer = uuid::Uuid::encode_buffer();
     let token = claim_text(finish.claim_token, &mut buffer);
-    if settling.sent_ids.contains(&finish.delivery_id.0) {
+    if settling.sent.contains(&finish.delivery_id.0) {
         // The first ending counts, and the second must find it.
         settling.write_sent(tx)?;
     }
@@ -348,15 +328,39 @@ fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<F
     Ok(Finished::Done(settlement.status))
 }
 
-/// The short way of a success: it passes the fence now and is written with the others. False: not ours any more.
+/// The short way of a success: it passes the fence now and is ended with the others. False: not ours any more.
 fn accept(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, token: &str, sent: &Sent) -> Result<bool> {
     let id = finish.delivery_id.0;
     let fence = (id, finish.workspace_id.0, token, tx.now.0);
-    let Some(lane_id) = tx.first(SELECT_CLAIM, fence, |row| row.get::<_, i64>(0))? else {
+    let taken = tx.first(SELECT_CLAIM, fence, |row| {
+        let started = (row.get::<_, i64>(1)?, row.get::<_, i32>(2)?, row.get::<_, String>(3)?);
+        let times = (row.get::<_, i64>(4)?, row.get::<_, i64>(5)?, row.get::<_, Option<i64>>(6)?);
+        Ok((row.get::<_, i64>(0)?, started, times))
+    })?;
+    let Some((lane_id, (claim_seq, attempt, run_id), (claimed_at, slot_at, requested_at))) = taken else {
         return Ok(false);
     };
-    settling.sent.push((id, sent.provider_message_id.clone()));
-    settling.sent_ids.insert(id);
+    tx.execute(
+        INSERT_ATTEMPT,
+        rusqlite::params![
+            id,
+            attempt,
+            finish.workspace_id.0,
+            token,
+            claim_seq,
+            run_id,
+            claimed_at,
+            slot_at,
+            requested_at,
+            tx.now.0,
+            "sent",
+            None::<&str>,
+            sent.provider_message_id
+        ],
+    )?;
+    tx.execute(DELETE_INFLIGHT, (id, token))?;
+    tx.execute(KEY_SENT, (id, tx.now.0, &sent.provider_message_id))?;
+    settling.sent.insert(id);
     let counts = settling.touched.lane(lane_id);
     counts.sending -= 1;
     counts.sent += 1;

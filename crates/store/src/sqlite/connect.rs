@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::address::SqlitePath;
@@ -19,6 +20,7 @@ PRAGMA foreign_keys = ON;
 PRAGMA trusted_schema = OFF;
 PRAGMA cache_size = -65536;
 PRAGMA temp_store = MEMORY;
+PRAGMA wal_autocheckpoint = 4000;
 PRAGMA journal_size_limit = 67108864;";
 
 const READER_PRAGMAS: &str = "
@@ -35,6 +37,7 @@ pub(super) fn connect(path: &SqlitePath) -> Result<Connection> {
     let connection = connection.map_err(|error| failure(path, error))?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| failure(path, error))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    keep_plans(&connection).map_err(|error| failure(path, error))?;
     connection.execute_batch(WRITER_PRAGMAS).map_err(|error| failure(path, error))?;
     Ok(connection)
 }
@@ -47,8 +50,14 @@ pub(super) fn connect_reader(path: &SqlitePath) -> Result<Option<Connection>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(|error| failure(path, error))?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| failure(path, error))?;
+    keep_plans(&connection).map_err(|error| failure(path, error))?;
     connection.execute_batch(READER_PRAGMAS).map_err(|error| failure(path, error))?;
     Ok(Some(connection))
+}
+
+/// A statement keeps its plan whatever is bound to it: otherwise some are planned anew at every call.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// Sorts a driver error by what the caller can do about it.

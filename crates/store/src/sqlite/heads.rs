@@ -37,24 +37,22 @@ UPDATE lane_heads AS h
  WHERE h.lane_id = ?1";
 const ACCOUNT_OF_LANE: &str = "SELECT account_id FROM lane_heads WHERE lane_id = ?1";
 
-/// When the account may next be served: its earliest lane, its budget, its parallelism.
+/// When the account may next be served: its earliest lane, its budget, its parallelism. Never is the largest of all
+/// times, so an account whose lanes have nothing stays there whatever else is said.
 pub(super) const REFRESH_ACCOUNT: &str = "
 UPDATE account_heads AS h
    SET next_at = CASE
          WHEN h.open = 0
            OR (SELECT count(*) FROM inflight AS i WHERE i.account_id = h.account_id) >= h.max_parallel
          THEN 9223372036854775807
-         ELSE coalesce(
-           (SELECT CASE WHEN lane.next_at = 9223372036854775807 THEN lane.next_at
-                   ELSE max(lane.next_at, g.cooldown_until, g.next_slot - (g.burst - 1) * g.interval_us, h.served_at) END
-              FROM (SELECT min(next_at) AS next_at
-                      FROM (SELECT min(next_at) AS next_at FROM lane_heads WHERE account_id = h.account_id AND head_priority = 0
-                            UNION ALL
-                            SELECT min(next_at) FROM lane_heads WHERE account_id = h.account_id AND head_priority = 1)) AS lane,
-                   rate_groups AS g
-             WHERE g.group_id = h.group_id
-               AND lane.next_at IS NOT NULL),
-           9223372036854775807)
+         ELSE max(
+           min(coalesce((SELECT min(l.next_at) FROM lane_heads AS l WHERE l.account_id = h.account_id AND l.head_priority = 0),
+                        9223372036854775807),
+               coalesce((SELECT min(l.next_at) FROM lane_heads AS l WHERE l.account_id = h.account_id AND l.head_priority = 1),
+                        9223372036854775807)),
+           h.served_at,
+           (SELECT max(g.cooldown_until, g.next_slot - (g.burst - 1) * g.interval_us)
+              FROM rate_groups AS g WHERE g.group_id = h.group_id))
          END
  WHERE h.account_id = ?1";
 

@@ -4,6 +4,7 @@ mod cases;
 mod content;
 mod dispatch;
 mod fairness;
+mod ingest;
 mod pacing;
 mod queue;
 mod rig;
@@ -26,6 +27,7 @@ pub struct Bench {
 enum What {
     Content(content::Content),
     Queue(queue::Queue),
+    Ingest(ingest::Ingest),
     Dispatch(dispatch::Dispatch),
     Fairness(fairness::Fairness),
     Pacing(pacing::Pacing),
@@ -35,6 +37,7 @@ pub fn run(args: &Bench) -> anyhow::Result<()> {
     match &args.what {
         What::Content(args) => content::run(args),
         What::Queue(args) => queue::run(args),
+        What::Ingest(args) => ingest::run(args),
         What::Dispatch(args) => dispatch::run(args),
         What::Fairness(args) => fairness::run(args),
         What::Pacing(args) => pacing::run(args),
