@@ -28,6 +28,8 @@ use super::{Dispatcher, published};
 const SLOT_MISSED: Span = Span::from_millis(50);
 /// Slots one part may miss before the claim is handed back.
 const SLOTS_MISSED_MAX: u32 = 3;
+/// How long a wait goes on before the clock is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
 const KEY_WINDOW: Span = Span::from_secs(45 * 60);
 /// A probe that failed speaks for everybody who asks this soon after.
@@ -178,8 +180,7 @@ impl Dispatcher {
         if self.breakers.doubted(claim.account_id).is_none() {
             return Ok(());
         }
-        let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
-        self.wait_for(slot.map_err(unreadable)?, claim.lease_until).await?;
+        self.question_slot(claim).await?;
         self.meters.count("rupor_probes_total", "");
         match self.outlet.probe(&work.address).await {
             Ok(()) => {
@@ -228,8 +229,7 @@ impl Dispatcher {
         let Some(part) = work.parts.get(index) else {
             return Ok(());
         };
-        let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
-        self.wait_for(slot.map_err(unreadable)?, claim.lease_until).await?;
+        self.question_slot(claim).await?;
         let key = part_key(claim, index);
         let taken: Vec<String> = progress.earlier.iter().flatten().cloned().collect();
         let question = Question {
@@ -360,9 +360,28 @@ impl Dispatcher {
         }
         tokio::select! {
             biased;
-            () = self.stop.asked() => Err(Halt::Release),
-            () = tokio::time::sleep(wait) => Ok(()),
+            () = self.stop.asked() => return Err(Halt::Release),
+            () = tokio::time::sleep(wait.min(LOOK_AGAIN)) => {}
         }
+        // The ledger's clock may have jumped meanwhile; a wait that was right before it is not right any more.
+        match wait > LOOK_AGAIN {
+            true => Box::pin(self.wait_for(at, lease_until)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// A slot for a question that changes nothing; it spends the same budget.
+    async fn question_slot(&self, claim: &Claim) -> Step<()> {
+        for _ in 0..SLOTS_MISSED_MAX {
+            let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
+            let slot = slot.map_err(unreadable)?;
+            self.wait_for(slot, claim.lease_until).await?;
+            if self.time.now() - slot <= SLOT_MISSED {
+                return Ok(());
+            }
+            self.meters.count("rupor_slots_missed_total", "");
+        }
+        Err(Halt::Release)
     }
 
     /// The last look before a request may leave: the kill switch, the lease, and the mark that makes it known.
