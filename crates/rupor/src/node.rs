@@ -27,6 +27,10 @@ use crate::{http, monitor, operate, sources};
 /// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
 const EPOCH_EVERY: Duration = Duration::from_secs(30);
 
+/// How often and how long a node waits for the key that another one is just making.
+const KEY_TRIES: u32 = 20;
+const KEY_WAIT: Duration = Duration::from_millis(50);
+
 /// Everything a node is told at its start.
 #[derive(Debug)]
 pub struct Settings {
@@ -119,7 +123,21 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
     if !applied.is_empty() {
         tracing::info!(?applied, "the schema was brought up to date");
     }
-    Ok(Store::open(address, Keyring::at(&settings.key_path)?, Clock::system()).await?)
+    // Of nodes that start together on nothing, one makes the key; the others find it a moment later.
+    let mut tries = if settings.key_path.exists() { 1 } else { KEY_TRIES };
+    loop {
+        tries -= 1;
+        let opened = match Keyring::at(&settings.key_path) {
+            Ok(keyring) => Store::open(address, keyring, Clock::system()).await,
+            Err(error) => Err(error),
+        };
+        match opened {
+            Err(StoreError::Key(_)) if tries > 0 && settings.key_path.exists() => {
+                tokio::time::sleep(KEY_WAIT).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
 }
 
 /// Another node that starts in this moment may make the same rows; then what is left is planned anew.

@@ -247,7 +247,11 @@ impl Dispatcher {
                     "found on the platform; not sent again"
                 );
                 self.meters.count("rupor_reconciled_total", "visible");
-                self.part_done(claim, index, part, &ids).await?;
+                // Nothing has left in this claim: a ledger that cannot write now will be asked to look again.
+                match self.part_done(claim, index, part, &ids).await {
+                    Err(Halt::End(_)) => return Err(Halt::Release),
+                    noted => noted?,
+                }
                 progress.earlier.push(ids);
                 Ok(())
             }

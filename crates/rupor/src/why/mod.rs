@@ -34,6 +34,8 @@ pub struct Story {
     /// What ended the case, if it ended.
     pub ending: Option<StoredMessage>,
     pub channels: Vec<Heard>,
+    /// Deliveries to channels that were removed since.
+    pub elsewhere: Vec<Told>,
 }
 
 /// What one channel has to do with the post.
@@ -147,7 +149,12 @@ pub async fn gather(
         let rule = rule(channel, source.as_ref(), &message);
         channels.push(Heard { channel: channel.clone(), rule, deliveries });
     }
-    Ok(Story { message, source, case, ending, channels })
+    let mut elsewhere = Vec::new();
+    let is_known = |row: &Delivery| known.channels.iter().any(|c| Some(c.channel_id) == row.channel_id);
+    for row in rows.iter().filter(|row| only.is_none() && !is_known(row)) {
+        elsewhere.push(told(store, known, row.delivery_id).await?);
+    }
+    Ok(Story { message, source, case, ending, channels, elsewhere })
 }
 
 async fn told(store: &Store, known: &Facts, id: DeliveryId) -> anyhow::Result<Told> {

@@ -26,6 +26,10 @@ pub fn story(story: &Story) -> String {
         let Channel { name, platform, target, .. } = &heard.channel;
         section(&mut text, &format!("channel {name} ({platform} {target})"), channel(story, heard));
     }
+    if !story.elsewhere.is_empty() {
+        let lines = story.elsewhere.iter().flat_map(|told| delivery(None, told)).collect();
+        section(&mut text, "channels that were removed since", lines);
+    }
     section(&mut text, "next", next(story));
     text
 }
@@ -173,13 +177,13 @@ fn channel(story: &Story, heard: &Heard) -> Vec<String> {
         });
     }
     for told in &heard.deliveries {
-        lines.extend(delivery(&heard.channel, told));
+        lines.extend(delivery(Some(&heard.channel), told));
         lines.extend(again(heard, told).map(|id| format!("  queued again as delivery {id}")));
     }
     lines
 }
 
-fn delivery(channel: &Channel, told: &Told) -> Vec<String> {
+fn delivery(channel: Option<&Channel>, told: &Told) -> Vec<String> {
     let row = &told.about.delivery;
     let what = match row.action {
         Action::Send => String::new(),
@@ -207,7 +211,8 @@ fn delivery(channel: &Channel, told: &Told) -> Vec<String> {
         ));
     }
     lines.extend(published(channel, told).map(|line| format!("  {line}")));
-    lines.extend(repeat(channel, told).into_iter().map(|line| format!("  {line}")));
+    let repeated = channel.map(|channel| repeat(channel, told)).unwrap_or_default();
+    lines.extend(repeated.into_iter().map(|line| format!("  {line}")));
     let says_more = !matches!(row.status, Status::Sent | Status::Deduped);
     if says_more {
         lines.push(format!("  {}", told.explanation.headline));
@@ -226,9 +231,9 @@ fn again(heard: &Heard, told: &Told) -> Option<DeliveryId> {
 }
 
 /// Where readers find it.
-fn published(channel: &Channel, told: &Told) -> Option<String> {
+fn published(channel: Option<&Channel>, told: &Told) -> Option<String> {
     let id = told.about.delivery.provider_message_id.as_deref()?;
-    Some(match link(channel, id) {
+    Some(match channel.and_then(|channel| link(channel, id)) {
         Some(link) => format!("published as message {id}: {link}"),
         None => format!("published as message {id}"),
     })
