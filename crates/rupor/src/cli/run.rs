@@ -164,11 +164,7 @@ async fn listen(at: SocketAddr, node: http::Node) -> anyhow::Result<tokio::task:
         .await
         .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
     tracing::info!(address = %listener.local_addr()?, "listening");
-    Ok(tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, http::router(node, door)).await {
-            tracing::error!(%error, "the listener ended");
-        }
-    }))
+    Ok(tokio::spawn(http::serve(listener, node, door)))
 }
 
 async fn advance(note: Note, store: Store) {
