@@ -7,13 +7,17 @@ mod api;
 mod board;
 mod cli;
 mod config;
+mod demo;
 mod dispatch;
 mod epoch;
 mod http;
 mod ingest;
 mod monitor;
+mod node;
 mod operate;
+mod sim;
 mod sources;
+mod why;
 
 fn main() -> ExitCode {
     cli::main()

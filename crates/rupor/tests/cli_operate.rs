@@ -293,3 +293,18 @@ async fn a_node_that_others_could_read_does_not_start_without_a_token() {
     assert!(refused.contains("set RUPOR_HTTP_TOKEN to 32 random characters"), "{refused}");
     assert!(!place.path().join("rupor.db").exists(), "bad input changes nothing");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
+    let place = Place::new().await;
+    place.ok(&["apply"]).await;
+    place.ok(&["channel", "test", "lost", "--send", "Проверка связи"]).await;
+    let told = place.ok(&["why", "1"]).await;
+    assert!(told.contains("is message 1") && told.contains("delivery 1: queued"), "{told}");
+    let story = place.json(&["why", "d1", "lost"]).await;
+    assert_eq!(story["channels"][0]["deliveries"][0]["delivery"]["status"], "queued");
+    let unknown = place.refused(&["why", "https://vk.com/wall-1_2"]).await;
+    assert!(unknown.contains("wall-1_2 was never seen here"), "{unknown}");
+    let nowhere = place.refused(&["why", "1", "nowhere"]).await;
+    assert!(nowhere.contains("known are"), "{nowhere}");
+}

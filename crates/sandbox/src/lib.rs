@@ -191,6 +191,11 @@ impl Sandbox {
         self.app.vk.walls("POST", &owner_id.to_string(), None, posts)
     }
 
+    /// As `PATCH /_/walls/{owner_id}/{post_id}`.
+    pub fn change_on_wall(&self, owner_id: i64, post_id: i64, change: Value) -> Result<Value, Refusal> {
+        self.app.vk.walls("PATCH", &owner_id.to_string(), Some(&post_id.to_string()), change)
+    }
+
     /// As `POST /_/reset`.
     pub fn reset(&self) {
         self.app.reset();

@@ -332,6 +332,11 @@ impl Store {
         each!(self, db => db.message_by_origin(workspace, source, origin_id))
     }
 
+    /// The newest message whose source names this address; it looks through all of them.
+    pub async fn message_by_url(&self, workspace: WorkspaceId, url: &str) -> Result<Option<StoredMessage>> {
+        each!(self, db => db.message_by_url(workspace, url))
+    }
+
     /// In order of id; continue after the last one.
     pub async fn messages(
         &self,
@@ -509,6 +514,11 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<Delivery>> {
         each!(self, db => db.deliveries(workspace, filter, limit))
+    }
+
+    /// The delivery that a repeat would have repeated, if it is still here.
+    pub async fn said_before(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Option<Delivery>> {
+        each!(self, db => db.said_before(workspace, id))
     }
 
     /// All deliveries of these messages in order of id, at most `limit`.

@@ -21,7 +21,7 @@ pub mod tokens;
 
 pub use facts::read::{Analysis, analyse};
 pub use facts::{
-    Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount,
+    Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount, shown_place,
 };
 pub use post::{Cleaned, Copied, Home, Post};
 pub use seam::{CaseDecision, Casework, RelatedCase, Verdict, fill_from_case};

@@ -4,7 +4,12 @@ use tracing_subscriber::EnvFilter;
 
 /// `RUPOR_LOG=debug`, or per module as in `rupor=debug,info`; JSON lines with `RUPOR_LOG_FORMAT=json`.
 pub fn start() {
-    let filter = EnvFilter::try_from_env("RUPOR_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    start_at("info");
+}
+
+/// The same, with another level where `RUPOR_LOG` says nothing.
+pub fn start_at(usual: &str) {
+    let filter = EnvFilter::try_from_env("RUPOR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let json = std::env::var("RUPOR_LOG_FORMAT").is_ok_and(|format| format == "json");
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);

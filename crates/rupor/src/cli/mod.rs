@@ -9,6 +9,7 @@ mod channel;
 mod check;
 mod database;
 mod delivery;
+mod demo;
 mod desk;
 mod events;
 mod hold;
@@ -19,6 +20,7 @@ mod post;
 mod run;
 mod sandbox;
 mod status;
+mod why;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Run(run::Run),
     Analyse(analyse::Analyse),
     Sandbox(sandbox::SandboxArgs),
@@ -44,6 +47,7 @@ enum Command {
     Import(import::Import),
     Check(check::Check),
     Status(status::StatusArgs),
+    Why(why::Why),
     Channel(channel::Channel),
     Account(account::Account),
     Delivery(delivery::Delivery),
@@ -65,6 +69,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
+        Command::Demo(args) => demo::run(args),
         Command::Run(args) => run::run(args),
         Command::Analyse(args) => analyse::run(args),
         Command::Sandbox(args) => sandbox::run(args),
@@ -75,6 +80,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Import(args) => import::run(args),
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
+        Command::Why(args) => why::run(args),
         Command::Channel(args) => channel::run(args),
         Command::Account(args) => account::run(args),
         Command::Delivery(args) => delivery::run(args),

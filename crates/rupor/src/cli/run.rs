@@ -2,30 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use domain::limits::LEASE;
 use domain::time::Span;
-use platforms::platform::Network;
-use store::{Clock, Store};
-use tokio::sync::watch;
 
 use super::database::Database;
 use crate::addresses::ApiBases;
-use crate::config::plan::{self, Absent};
+use crate::config::plan::Absent;
 use crate::config::{self, environment, span};
-use crate::dispatch::ports::{Dice, Platforms};
-use crate::dispatch::{self, Meters, Ports};
-use crate::epoch::Note;
-use crate::http;
-use crate::{monitor, operate, sources};
-
-/// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
-const EPOCH_EVERY: Duration = Duration::from_secs(30);
+use crate::node;
 
 /// Runs a node: reads walls and feeds, sends what is queued, until it is told to stop
 ///
@@ -74,120 +62,28 @@ pub fn run(args: &Run) -> anyhow::Result<()> {
 }
 
 async fn node(args: &Run) -> anyhow::Result<()> {
-    let (lease, drain) = (args.lease()?, positive("--drain", &args.drain)?);
-    let interval = positive("--poll-interval (RUPOR_POLL_INTERVAL)", &args.poll_interval)?;
-    let config = args.config()?;
-    // A door that must not be opened is refused before anything is changed.
-    args.listen.map(|at| http::Door::from_env(at.ip())).transpose()?;
     let address = args.database.address()?;
-    let applied = Store::migrate(&address).await?;
-    if !applied.is_empty() {
-        tracing::info!(?applied, "the schema was brought up to date");
+    let mut node = node::start(node::Settings {
+        key_path: args.database.key_path(&address),
+        address,
+        config: args.config()?,
+        listen: args.listen,
+        bases: ApiBases::from_env(|name| std::env::var(name).ok()),
+        lease: args.lease()?,
+        poll_interval: positive("--poll-interval (RUPOR_POLL_INTERVAL)", &args.poll_interval)?,
+        drain: positive("--drain", &args.drain)?,
+        dispatch: args.starts(Loop::Dispatch),
+        sources: args.starts(Loop::Sources),
+    })
+    .await?;
+    tokio::select! {
+        () = node::told_to_stop() => {}
+        ended = node.ended() => return ended,
     }
-    let keyring = args.database.keyring(&address)?;
-    let store = Store::open(&address, keyring, Clock::system()).await?;
-    let note = Note::beside(&args.database.key_path(&address));
-    if let Some(why) = note.check(&store).await? {
-        tracing::error!(why, "all sending is held");
-    }
-    if let Some((config, absent)) = &config {
-        let done =
-            plan::apply(&store, config, *absent).await.context("the configuration cannot be applied")?;
-        for step in &done.steps {
-            let verb = step.verb.as_str();
-            tracing::info!(verb, what = step.what, name = step.name, detail = step.detail, "applied");
-        }
-    }
-    let _operators = match operate::socket_path(&address) {
-        Some(path) => Some(operate::serve(store.clone(), &path)?),
-        None => None,
-    };
-    tokio::spawn(operate::quiet::keep(store.clone()));
-    let node = http::Node {
-        store: store.clone(),
-        meters: Arc::new(Meters::default()),
-        ready: Arc::new(AtomicBool::new(true)),
-    };
-    let listening = match args.listen {
-        Some(at) => Some(listen(at, node.clone()).await?),
-        None => None,
-    };
-    tokio::spawn(advance(note, store.clone()));
-
-    let (stop, stopped) = watch::channel(false);
-    let ready = Arc::clone(&node.ready);
-    tokio::spawn(async move {
-        told_to_stop().await;
-        tracing::info!("stopping: no new work; what is out is finished");
-        ready.store(false, Ordering::Release);
-        // Nobody left to tell means the loops have ended already.
-        let _ = stop.send(true);
-    });
-    let mut settings = dispatch::Settings::new(uuid::Uuid::new_v4().simple().to_string());
-    settings.lease = lease;
-    settings.drain = drain.into();
-    tracing::info!(database = %address, run = settings.run_id, "running");
-    let bases = ApiBases::from_env(|name| std::env::var(name).ok());
-    let reading = sources::Settings { owner: settings.run_id.clone(), interval, bases: bases.clone() };
-    let sources = async {
-        if args.starts(Loop::Sources) {
-            sources::run(store.clone(), Network::default(), reading, stopped.clone()).await;
-        }
-    };
-    let ports = Ports {
-        ledger: Arc::new(store.clone()),
-        outlet: Arc::new(Platforms { network: Network::default() }),
-        shelf: Arc::new(store.clone()),
-        dice: Dice::seeded(rand::random()),
-        bases,
-        meters: node.meters,
-    };
-    let dispatch = async {
-        match args.starts(Loop::Dispatch) {
-            true => dispatch::run(settings, ports, stopped.clone()).await,
-            false => Ok(stopped.clone().wait_for(|stop| *stop).await.is_ok()),
-        }
-    };
-    let monitor = monitor::run(store.clone(), lease, stopped.clone());
-    let ((), drained, ()) = tokio::join!(sources, dispatch, monitor);
-    let drained = drained?;
-    if let Some(listening) = listening {
-        listening.abort();
-    }
+    tracing::info!("stopping: no new work; what is out is finished");
+    let drained = node.stop().await?;
     tracing::info!(drained, "stopped");
     Ok(())
-}
-
-async fn listen(at: SocketAddr, node: http::Node) -> anyhow::Result<tokio::task::JoinHandle<()>> {
-    let door = http::Door::from_env(at.ip())?;
-    let listener = tokio::net::TcpListener::bind(at)
-        .await
-        .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
-    tracing::info!(address = %listener.local_addr()?, "listening");
-    Ok(tokio::spawn(http::serve(listener, node, door)))
-}
-
-async fn advance(note: Note, store: Store) {
-    loop {
-        tokio::time::sleep(EPOCH_EVERY).await;
-        if let Err(error) = note.advance(&store).await {
-            tracing::warn!(error = format!("{error:#}"), "the boot epoch could not go on");
-        }
-    }
-}
-
-async fn told_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let interrupted = tokio::signal::ctrl_c();
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminated) => {
-            tokio::select! {
-                _ = interrupted => {}
-                _ = terminated.recv() => {}
-            }
-        }
-        Err(_) => drop(interrupted.await),
-    }
 }
 
 impl Run {

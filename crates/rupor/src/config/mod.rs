@@ -175,6 +175,11 @@ pub fn from_file(path: &Path, variables: Variables<'_>) -> Result<Config, Config
     meaning::parse(&text, &shown, path.parent().unwrap_or(Path::new("")), variables)
 }
 
+/// Reads a text that is no file; what it refers to are variables alone.
+pub fn from_text(text: &str, shown: &str, variables: Variables<'_>) -> Result<Config, ConfigError> {
+    meaning::parse(text, shown, Path::new(""), variables)
+}
+
 /// The quick start: workspace `default` with the preset pets, from variables alone.
 pub fn from_env(variables: Variables<'_>) -> Result<Config, ConfigError> {
     environment::config(variables)

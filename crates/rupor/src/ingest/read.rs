@@ -6,7 +6,7 @@ use domain::content::fingerprint::fingerprint;
 use domain::content::picture::PictureHash;
 use domain::content::similarity::stable_hash;
 use domain::content::tags::{TagContext, tags};
-use domain::content::{Analysis, FACTS_VERSION, HASH_VERSION, Kind, Post, analyse};
+use domain::content::{Analysis, FACTS_VERSION, HASH_VERSION, Kind, Post, analyse, shown_place};
 use domain::delivery::Priority;
 use domain::ids::ChannelId;
 use domain::message::{Media, MediaKind, Message};
@@ -86,7 +86,7 @@ impl Reading {
             media: media(raw, &kept),
             phones: facts.phone_numbers().map(str::to_owned).collect(),
             city: facts.city.as_ref().map(|city| city.value.clone()),
-            place: facts.place.as_ref().map(|place| place.value.clone()),
+            place: facts.place.as_ref().map(|place| shown_place(&place.value)),
             tags: Vec::new(),
             buttons: Vec::new(),
             origin: Some(raw.origin.clone()),

@@ -13,7 +13,7 @@ pub mod verb;
 pub mod words;
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 pub use socket::{serve, socket_path};
 pub use verb::{Verb, perform};

@@ -6,10 +6,11 @@
 mod causes;
 
 use domain::delivery::{AmbiguityPolicy, Status};
+use domain::ids::DeliveryId;
 use domain::limits::{ATTEMPTS_MAX, CHANNEL_STREAK_MAX};
 use domain::time::{Span, Timestamp};
 use serde::Serialize;
-use store::{Account, Channel, Delivery, DisabledBy};
+use store::{Account, Channel, Delivery, DisabledBy, Event};
 
 use super::facts::{DeliveryFacts, Facts};
 pub use causes::cause;
@@ -442,7 +443,12 @@ fn quiet(facts: &Facts, channel: &Channel) -> Option<Explanation> {
 fn channel_failures(facts: &Facts, channel: &Channel) -> Option<Explanation> {
     let gave_up = |name: &str| matches!(name, "dead_letter" | "failed_permanent");
     let of_channel = facts.events.iter().filter(|event| event.channel_id == Some(channel.channel_id));
-    let failed: Vec<_> = of_channel.filter(|event| gave_up(&event.name)).collect();
+    // What somebody queued again is told by its new delivery.
+    let requeued = |id: DeliveryId| {
+        facts.events.iter().any(|event| event.name == "requeued" && event.detail["parent"] == id.0)
+    };
+    let still = |event: &&Event| !event.delivery_id.is_some_and(requeued);
+    let failed: Vec<_> = of_channel.filter(|event| gave_up(&event.name)).filter(still).collect();
     let (newest, oldest) = (failed.first()?, failed.last()?);
     let code = newest.detail["code"].as_str().unwrap_or_default();
     if channel.error_streak > 0 && channel.paused_why.as_deref() == Some(code) {

@@ -58,6 +58,22 @@ async fn a_kicked_bot_is_explained() {
 }
 
 #[tokio::test]
+async fn what_was_queued_again_and_sent_is_no_trouble_any_more() {
+    use crate::operate::verb::Verb;
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    world.post(channel).await;
+    world.answered(403, "Forbidden: bot was kicked from the channel chat", None).await;
+    assert!(!world.status().await.contains("no trouble"));
+    let (workspace, channel) = ("default".into(), "lost".into());
+    world.perform(Verb::ResumeChannel { workspace, channel, with_failed: true }).await.unwrap();
+    world.seconds(2);
+    let sent = domain::outcome::Sent { provider_message_id: Some("7".into()), raw: serde_json::Value::Null };
+    world.end(domain::outcome::Outcome::Sent(sent)).await;
+    assert!(world.status().await.contains("no trouble"), "{}", world.status().await);
+}
+
+#[tokio::test]
 async fn a_channel_that_was_shut_is_explained() {
     let world = World::new().await;
     let channel = world.channel("lost").await;

@@ -84,6 +84,8 @@ macro_rules! message_columns {
 }
 const SELECT_MESSAGE: &str = concat!(message_columns!(), "AND message_id = $2");
 const SELECT_BY_ORIGIN: &str = concat!(message_columns!(), "AND source = $2 AND origin_id = $3");
+const SELECT_BY_URL: &str =
+    concat!(message_columns!(), "AND origin ->> 'url' = $2 ORDER BY message_id DESC LIMIT 1");
 const SELECT_MESSAGES: &str = concat!(message_columns!(), "AND message_id > $2 ORDER BY message_id LIMIT $3");
 const SELECT_RECENT: &str = concat!(message_columns!(), "ORDER BY message_id DESC LIMIT $2");
 
@@ -105,6 +107,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     POST_GONE,
     SELECT_MESSAGE,
     SELECT_BY_ORIGIN,
+    SELECT_BY_URL,
     SELECT_MESSAGES,
     SELECT_RECENT,
 ];
@@ -213,6 +216,11 @@ impl Postgres {
     ) -> Result<Option<StoredMessage>> {
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&workspace.0, &source, &origin_id];
         let row = self.first(As::App(workspace), Again::Safe, SELECT_BY_ORIGIN, &params).await?;
+        Ok(row.as_ref().map(stored_message))
+    }
+
+    pub async fn message_by_url(&self, workspace: WorkspaceId, url: &str) -> Result<Option<StoredMessage>> {
+        let row = self.first(As::App(workspace), Again::Safe, SELECT_BY_URL, &[&workspace.0, &url]).await?;
         Ok(row.as_ref().map(stored_message))
     }
 

@@ -53,8 +53,26 @@ const SELECT_RECENT_EVENTS: &str = concat!(
 const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = $1 AND message_id = $2";
 const SELECT_LANES: &str =
     concat!("SELECT ", rows::lane_columns!(), " FROM lane_heads WHERE workspace_id = $1 ORDER BY lane_id");
+/// What kept a repeat from being said: the delivery before it with the same key. A look back for people; it may read
+/// every message of the workspace.
+const SAID_BEFORE: &str = "
+SELECT max(before.delivery_id)
+  FROM deliveries AS this
+  JOIN channels AS c ON c.channel_id = this.channel_id
+  JOIN messages AS own ON own.message_id = this.message_id
+  JOIN messages AS other
+    ON other.workspace_id = own.workspace_id
+   AND CASE c.dedup
+       WHEN 'case' THEN other.case_id = own.case_id AND other.kind = own.kind
+       WHEN 'fingerprint' THEN other.fingerprint = own.fingerprint AND other.kind = own.kind
+       ELSE other.content_hash = own.content_hash END
+  JOIN deliveries AS before
+    ON before.message_id = other.message_id AND before.channel_id = this.channel_id
+ WHERE this.workspace_id = $1 AND this.delivery_id = $2
+   AND before.delivery_id < this.delivery_id AND before.action = 'send' AND before.status <> 'deduped'";
 
 pub(super) const STATEMENTS: &[&str] = &[
+    SAID_BEFORE,
     SELECT_DELIVERY,
     SELECT_DELIVERIES,
     SELECT_DELIVERIES_OF,
@@ -95,6 +113,14 @@ impl Postgres {
             )
             .await?;
         rows.iter().map(rows::delivery).collect()
+    }
+
+    pub async fn said_before(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Option<Delivery>> {
+        let row = self.first(As::App(workspace), Again::Safe, SAID_BEFORE, &[&workspace.0, &id.0]).await?;
+        match row.and_then(|row| row.get::<_, Option<i64>>(0)) {
+            Some(before) => self.delivery(workspace, DeliveryId(before)).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     pub async fn deliveries_of(

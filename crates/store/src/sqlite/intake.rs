@@ -170,6 +170,15 @@ impl Sqlite {
         self.read(move |tx| tx.first(&sql, (workspace.0, source, origin_id), stored_message)).await
     }
 
+    pub async fn message_by_url(&self, workspace: WorkspaceId, url: &str) -> Result<Option<StoredMessage>> {
+        let sql = format!(
+            "SELECT {MESSAGE_COLUMNS} FROM messages
+              WHERE workspace_id = ?1 AND origin ->> 'url' = ?2 ORDER BY message_id DESC LIMIT 1"
+        );
+        let url = url.to_owned();
+        self.read(move |tx| tx.first(&sql, (workspace.0, url), stored_message)).await
+    }
+
     pub async fn messages(
         &self,
         workspace: WorkspaceId,

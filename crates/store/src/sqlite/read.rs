@@ -8,6 +8,23 @@ use crate::error::{Result, StoreError};
 use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane};
 
 const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = ?1 AND message_id = ?2";
+/// What kept a repeat from being said: the delivery before it with the same key. A look back for people; it may read
+/// every message of the workspace.
+const SAID_BEFORE: &str = "
+SELECT max(before.delivery_id)
+  FROM deliveries AS this
+  JOIN channels AS c ON c.channel_id = this.channel_id
+  JOIN messages AS own ON own.message_id = this.message_id
+  JOIN messages AS other
+    ON other.workspace_id = own.workspace_id
+   AND CASE c.dedup
+       WHEN 'case' THEN other.case_id = own.case_id AND other.kind = own.kind
+       WHEN 'fingerprint' THEN other.fingerprint = own.fingerprint AND other.kind = own.kind
+       ELSE other.content_hash = own.content_hash END
+  JOIN deliveries AS before
+    ON before.message_id = other.message_id AND before.channel_id = this.channel_id
+ WHERE this.workspace_id = ?1 AND this.delivery_id = ?2
+   AND before.delivery_id < this.delivery_id AND before.action = 'send' AND before.status <> 'deduped'";
 
 impl Sqlite {
     pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
@@ -51,6 +68,16 @@ impl Sqlite {
             tx.all(&sql, params, rows::delivery)
         })
         .await
+    }
+
+    pub async fn said_before(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Option<Delivery>> {
+        let found = self
+            .read(move |tx| tx.first(SAID_BEFORE, (workspace.0, id.0), |row| row.get::<_, Option<i64>>(0)))
+            .await?;
+        match found.flatten() {
+            Some(before) => self.delivery(workspace, DeliveryId(before)).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     pub async fn deliveries_of(

@@ -38,6 +38,8 @@ contract! {
     cases_are_those_of_the_model,
     workspaces_have_their_own_cases,
     a_refused_post_leaves_nothing_behind,
+    a_repeat_knows_what_was_said_before_it,
+    a_message_is_found_by_the_address_of_its_post,
     the_last_posts_come_with_their_cases_and_deliveries,
 }
 
@@ -431,6 +433,27 @@ async fn a_refused_post_leaves_nothing_behind(w: &World) {
     let first = one(w, post(-1, 1, LOST, &channels)).await;
     let case = w.store.case(w.ws, first.case_id.unwrap()).await.unwrap();
     assert_eq!(case.n_messages, 1, "no trace of the case that was undone");
+}
+
+async fn a_repeat_knows_what_was_said_before_it(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({})]).await;
+    let first = one(w, post(-101, 1, LOST, &channels[..1])).await;
+    let elsewhere = one(w, post(-303, 3, FOUND, &channels)).await;
+    let copy = one(w, post(-202, 9, LOST, &channels)).await;
+    assert_eq!(statuses(&copy), [Status::Deduped, Status::Queued]);
+    let before = |n: usize| w.store.said_before(w.ws, copy.deliveries[n].delivery_id);
+    assert_eq!(before(0).await.unwrap().unwrap().delivery_id, first.deliveries[0].delivery_id);
+    assert_eq!(before(1).await.unwrap(), None, "another kind in another channel is no repeat");
+    assert_eq!(w.store.said_before(w.ws, elsewhere.deliveries[0].delivery_id).await.unwrap(), None);
+}
+
+async fn a_message_is_found_by_the_address_of_its_post(w: &World) {
+    let mut new = post(-101, 1, LOST, &[]);
+    new.message.origin["url"] = "https://feed.example/a-1".into();
+    let stored = one(w, new).await;
+    let found = |url: &'static str| w.store.message_by_url(w.ws, url);
+    assert_eq!(found("https://feed.example/a-1").await.unwrap().unwrap().message_id, stored.message_id);
+    assert_eq!(found("https://feed.example/a-2").await.unwrap(), None);
 }
 
 async fn the_last_posts_come_with_their_cases_and_deliveries(w: &World) {

@@ -13,6 +13,8 @@ mod sex;
 mod traits;
 mod when;
 
+pub use place::shown_place;
+
 use std::borrow::Cow;
 
 use jiff::civil::Date;

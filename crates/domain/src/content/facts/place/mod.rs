@@ -3,6 +3,9 @@
 //! It must not know towns beyond where they stand; none is better than a wrong one.
 
 mod find;
+mod shown;
+
+pub use shown::shown_place;
 
 use find::ends_like_adjective;
 

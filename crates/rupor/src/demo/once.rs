@@ -1,0 +1,132 @@
+//! The fixed play: what is written in which order, until everything has ended; and the verdict.
+
+use domain::delivery::{Action, Status};
+use domain::ids::CaseId;
+use sandbox::Name;
+use store::StoredMessage;
+
+use super::judge::{self, Difference, Line};
+use super::{World, city};
+use crate::operate::status::table;
+
+/// What came of a play.
+#[derive(Debug)]
+pub struct Verdict {
+    pub difference: Difference,
+    /// What became of each post, and of each channel.
+    pub summary: String,
+}
+
+/// Plays the whole main job: posts, copies, a ban, an edit, a reunion. Ends when every delivery has.
+pub async fn play(world: &World) -> anyhow::Result<()> {
+    world.ban()?;
+    let (originals, copies) = (city::originals(), city::copies());
+    world.write(&originals)?;
+    let before_copies = originals.len();
+    world.wait_until("the posts were taken in", || has_messages(world, before_copies)).await?;
+    world.write(&copies)?;
+    let with_copies = before_copies + copies.len();
+    world.wait_until("the copies were taken in", || has_messages(world, with_copies)).await?;
+    world.wait_until("the banned channel was noticed", || world.is_banned()).await?;
+    world.pardon().await?;
+    world.wait_until("everything was sent", || has_settled(world)).await?;
+
+    let (wall, post, change) = city::edit();
+    world.edit(wall, post, change)?;
+    world.write(&[city::reunion()])?;
+    world.wait_until("the edit was noticed", || was_edited(world, wall, post)).await?;
+    world.wait_until("the reunion was taken in", || has_messages(world, with_copies + 1)).await?;
+    world.wait_until("everything was sent", || has_settled(world)).await
+}
+
+/// Compares what readers saw with what they should have seen.
+pub async fn judge_all(world: &World) -> anyhow::Result<Verdict> {
+    let core = world.sandbox.core();
+    let mut seen: Vec<Line> = Vec::new();
+    for platform in Name::ALL {
+        seen.extend(judge::lines(platform, &core.ledger.rows(platform)));
+    }
+    for (channel, platform, chat) in city::CHANNELS {
+        seen.extend(judge::standing(channel, &core.chats.messages(platform, &chat.to_string())));
+    }
+    seen.sort();
+    let expected = city::expected();
+    let difference = judge::compare(&expected, &seen);
+    let summary =
+        format!("{}\n{}", posts_table(world).await?, channels_table(world, &expected, &seen).await?);
+    Ok(Verdict { difference, summary })
+}
+
+async fn has_messages(world: &World, n: usize) -> anyhow::Result<bool> {
+    Ok(world.messages().await?.len() >= n)
+}
+
+async fn was_edited(world: &World, wall: i64, post: i64) -> anyhow::Result<bool> {
+    let (source, id) = (format!("vk:{wall}"), post.to_string());
+    let is_it = |message: &StoredMessage| message.source == source && message.origin_id == id;
+    Ok(world.messages().await?.iter().any(|message| is_it(message) && message.revision > 1))
+}
+
+async fn has_settled(world: &World) -> anyhow::Result<bool> {
+    Ok(world.deliveries().await?.iter().all(|delivery| delivery.status.is_terminal()))
+}
+
+async fn posts_table(world: &World) -> anyhow::Result<String> {
+    let messages = world.messages().await?;
+    let deliveries = world.deliveries().await?;
+    let mut rows = Vec::new();
+    for message in &messages {
+        let own = || deliveries.iter().filter(|delivery| delivery.message_id == message.message_id);
+        let sent = |action: Action| {
+            let of_action = own().filter(|delivery| delivery.action == action);
+            of_action.filter(|delivery| delivery.status == Status::Sent).count()
+        };
+        let deduped = own().filter(|delivery| delivery.status == Status::Deduped).count();
+        let fate = match (&message.skipped, sent(Action::Send), sent(Action::Edit)) {
+            (Some(why), _, _) => format!("kept: {why}"),
+            (None, 0, _) => format!("a copy: held back in {}", channels(deduped)),
+            (None, said, 0) => format!("said in {}", channels(said)),
+            (None, said, changed) => format!("said in {}, changed in {changed}", channels(said)),
+        };
+        let case = message.case_id.map(|CaseId(id)| id.to_string()).unwrap_or_default();
+        rows.push(vec![
+            format!("wall{}_{}", message.source.trim_start_matches("vk:"), message.origin_id),
+            message.kind.clone(),
+            case,
+            fate,
+        ]);
+    }
+    Ok(table(&["post", "kind", "case", "what became of it"], rows))
+}
+
+async fn channels_table(world: &World, expected: &[Line], seen: &[Line]) -> anyhow::Result<String> {
+    let deliveries = world.deliveries().await?;
+    let known = world.node.store.channels(world.workspace).await?;
+    let mut rows = Vec::new();
+    for (name, _, _) in city::CHANNELS {
+        let id = known.iter().find(|channel| channel.name == name).map(|channel| channel.channel_id);
+        let count = |status: Status| {
+            let of_channel = deliveries.iter().filter(|delivery| delivery.channel_id == id && id.is_some());
+            of_channel.filter(|delivery| delivery.status == status).count().to_string()
+        };
+        let of =
+            |lines: &[Line]| lines.iter().filter(|line| line.channel == name).cloned().collect::<Vec<_>>();
+        let (expected, seen) = (of(expected), of(seen));
+        let right = if judge::compare(&expected, &seen).is_none() { "right" } else { "WRONG" };
+        rows.push(vec![
+            name.to_owned(),
+            count(Status::Sent),
+            count(Status::Deduped),
+            count(Status::FailedPermanent),
+            expected.len().to_string(),
+            seen.len().to_string(),
+            right.to_owned(),
+        ]);
+    }
+    let headings = ["channel", "sent", "repeats held back", "failed first", "expected", "seen", "verdict"];
+    Ok(table(&headings, rows))
+}
+
+fn channels(n: usize) -> String {
+    if n == 1 { "1 channel".to_owned() } else { format!("{n} channels") }
+}

@@ -1,0 +1,239 @@
+//! A node: the database open, the configuration applied, the loops running, and an orderly end.
+//!
+//! `rupor run` and `rupor demo` both come through here, so that a rehearsal is the real thing. It knows nothing of the
+//! command line and of signals; who starts a node also tells it to stop. Start with `start`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use domain::time::Span;
+use platforms::platform::Network;
+use store::{Address, Clock, Keyring, Store, StoreError};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::addresses::ApiBases;
+use crate::config::Config;
+use crate::config::plan::{self, Absent};
+use crate::dispatch::ports::{Dice, Platforms};
+use crate::dispatch::{self, Meters, Ports};
+use crate::epoch::Note;
+use crate::{http, monitor, operate, sources};
+
+/// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
+const EPOCH_EVERY: Duration = Duration::from_secs(30);
+
+/// How often and how long a node waits for the key that another one is just making.
+const KEY_TRIES: u32 = 20;
+const KEY_WAIT: Duration = Duration::from_millis(50);
+
+/// Everything a node is told at its start.
+#[derive(Debug)]
+pub struct Settings {
+    pub address: Address,
+    /// The key that seals tokens; the notes that must not be part of a backup lie beside it.
+    pub key_path: PathBuf,
+    /// What the rows should say, and what happens to those it does not name.
+    pub config: Option<(Config, Absent)>,
+    pub listen: Option<SocketAddr>,
+    pub bases: ApiBases,
+    pub lease: Span,
+    /// Usual time between two looks at a wall or feed.
+    pub poll_interval: Span,
+    /// How long an orderly stop waits for requests that are out.
+    pub drain: Span,
+    pub dispatch: bool,
+    pub sources: bool,
+}
+
+/// A running node. Dropping it leaves the loops alone; `stop` ends them in order.
+#[derive(Debug)]
+pub struct Running {
+    pub store: Store,
+    /// Where it listens, with the port it was given.
+    pub listening: Option<SocketAddr>,
+    ready: Arc<AtomicBool>,
+    stop: watch::Sender<bool>,
+    loops: JoinHandle<store::Result<bool>>,
+    beside: Vec<JoinHandle<()>>,
+    // Operators' verbs are taken until the node ends.
+    _operators: Option<operate::socket::Serving>,
+}
+
+/// Brings the schema up to date, applies the configuration and starts the loops.
+pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+    // A door that must not be opened is refused before anything is changed.
+    let door = settings.listen.map(|at| http::Door::from_env(at.ip())).transpose()?;
+    let address = &settings.address;
+    let store = open(address, &settings).await?;
+    let note = Note::beside(&settings.key_path);
+    if let Some(why) = note.check(&store).await? {
+        tracing::error!(why, "all sending is held");
+    }
+    if let Some((config, absent)) = &settings.config {
+        apply(&store, config, *absent).await?;
+    }
+    let operators = match operate::socket_path(address) {
+        Some(path) => Some(operate::serve(store.clone(), &path)?),
+        None => None,
+    };
+    let shown = http::Node {
+        store: store.clone(),
+        meters: Arc::new(Meters::default()),
+        ready: Arc::new(AtomicBool::new(true)),
+    };
+    let mut beside =
+        vec![tokio::spawn(operate::quiet::keep(store.clone())), tokio::spawn(advance(note, store.clone()))];
+    let mut listening = None;
+    if let (Some(at), Some(door)) = (settings.listen, door) {
+        let (bound, task) = listen(at, door, shown.clone()).await?;
+        listening = Some(bound);
+        beside.push(task);
+    }
+    let (stop, stopped) = watch::channel(false);
+    let ready = Arc::clone(&shown.ready);
+    let loops = tokio::spawn(run_loops(settings, store.clone(), shown.meters, stopped));
+    Ok(Running { store, listening, ready, stop, loops, beside, _operators: operators })
+}
+
+impl Running {
+    /// No new work; what is out is finished, the rest is handed back. Says whether all of it was written down in time.
+    pub async fn stop(self) -> anyhow::Result<bool> {
+        self.ready.store(false, Ordering::Release);
+        // Nobody left to tell means the loops have ended already.
+        let _ = self.stop.send(true);
+        let drained = self.loops.await.context("the loops ended badly")??;
+        self.beside.iter().for_each(JoinHandle::abort);
+        Ok(drained)
+    }
+
+    /// Waits until the loops end by themselves, which only a failure makes them do.
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
+        (&mut self.loops).await.context("the loops ended badly")??;
+        Ok(())
+    }
+}
+
+async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
+    let applied = Store::migrate(address).await?;
+    if !applied.is_empty() {
+        tracing::info!(?applied, "the schema was brought up to date");
+    }
+    // Of nodes that start together on nothing, one makes the key; the others find it a moment later.
+    let mut tries = if settings.key_path.exists() { 1 } else { KEY_TRIES };
+    loop {
+        tries -= 1;
+        let opened = match Keyring::at(&settings.key_path) {
+            Ok(keyring) => Store::open(address, keyring, Clock::system()).await,
+            Err(error) => Err(error),
+        };
+        match opened {
+            Err(StoreError::Key(_)) if tries > 0 && settings.key_path.exists() => {
+                tokio::time::sleep(KEY_WAIT).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Another node that starts in this moment may make the same rows; then what is left is planned anew.
+async fn apply(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<()> {
+    let rows = config.workspaces.iter().map(|w| 1 + w.accounts.len() + w.channels.len() + w.sources.len());
+    let mut done = plan::apply(store, config, absent).await;
+    for _ in 0..rows.sum() {
+        match &done {
+            Err(error) if was_made_meanwhile(error) => done = plan::apply(store, config, absent).await,
+            _ => break,
+        }
+    }
+    for step in &done.context("the configuration cannot be applied")?.steps {
+        let verb = step.verb.as_str();
+        tracing::info!(verb, what = step.what, name = step.name, detail = step.detail, "applied");
+    }
+    Ok(())
+}
+
+fn was_made_meanwhile(error: &anyhow::Error) -> bool {
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    causes.into_iter().any(|cause: &StoreError| matches!(cause, StoreError::Exists { .. }))
+}
+
+async fn run_loops(
+    settings: Settings,
+    store: Store,
+    meters: Arc<Meters>,
+    stopped: watch::Receiver<bool>,
+) -> store::Result<bool> {
+    let mut sending = dispatch::Settings::new(uuid::Uuid::new_v4().simple().to_string());
+    sending.lease = settings.lease;
+    sending.drain = settings.drain.into();
+    tracing::info!(database = %settings.address, run = sending.run_id, "running");
+    let reading = sources::Settings {
+        owner: sending.run_id.clone(),
+        interval: settings.poll_interval,
+        bases: settings.bases.clone(),
+    };
+    let sources = async {
+        if settings.sources {
+            sources::run(store.clone(), Network::default(), reading, stopped.clone()).await;
+        }
+    };
+    let ports = Ports {
+        ledger: Arc::new(store.clone()),
+        outlet: Arc::new(Platforms { network: Network::default() }),
+        shelf: Arc::new(store.clone()),
+        dice: Dice::seeded(rand::random()),
+        bases: settings.bases,
+        meters,
+    };
+    let dispatch = async {
+        match settings.dispatch {
+            true => dispatch::run(sending, ports, stopped.clone()).await,
+            false => Ok(stopped.clone().wait_for(|stop| *stop).await.is_ok()),
+        }
+    };
+    let monitor = monitor::run(store.clone(), settings.lease, stopped.clone());
+    let ((), drained, ()) = tokio::join!(sources, dispatch, monitor);
+    drained
+}
+
+async fn listen(
+    at: SocketAddr,
+    door: http::Door,
+    node: http::Node,
+) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
+    let listener = tokio::net::TcpListener::bind(at)
+        .await
+        .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
+    let bound = listener.local_addr()?;
+    tracing::info!(address = %bound, "listening");
+    Ok((bound, tokio::spawn(http::serve(listener, node, door))))
+}
+
+async fn advance(note: Note, store: Store) {
+    loop {
+        tokio::time::sleep(EPOCH_EVERY).await;
+        if let Err(error) = note.advance(&store).await {
+            tracing::warn!(error = format!("{error:#}"), "the boot epoch could not go on");
+        }
+    }
+}
+
+/// SIGTERM or Ctrl-C.
+pub async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let interrupted = tokio::signal::ctrl_c();
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminated) => {
+            tokio::select! {
+                _ = interrupted => {}
+                _ = terminated.recv() => {}
+            }
+        }
+        Err(_) => drop(interrupted.await),
+    }
+}

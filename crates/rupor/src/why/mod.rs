@@ -1,0 +1,225 @@
+//! `rupor why`: the whole story of one post, gathered from the rows.
+//!
+//! Everything is read once into a `Story`; `words` makes sentences of it. Nothing here changes anything, and nothing is
+//! guessed: what the rows do not say is not told. Start with `find` and `gather`.
+
+pub mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use anyhow::bail;
+use domain::content::Facts as Recognised;
+use domain::ids::{DeliveryId, MessageId, WorkspaceId};
+use domain::route::{Route, Subject};
+use serde::Serialize;
+use store::{Case, Channel, Delivery, DeliveryFilter, Source, Store, StoreError, StoredMessage};
+
+use crate::ingest::SourceSettings;
+use crate::operate::facts::{DeliveryFacts, Facts, delivery as delivery_facts};
+use crate::operate::words::Explanation;
+
+/// Deliveries of one message that are told; a message rarely has more than it has channels.
+const DELIVERIES_MAX: usize = 1_000;
+
+/// Everything that is known of one post.
+#[derive(Debug, Clone, Serialize)]
+pub struct Story {
+    pub message: StoredMessage,
+    /// The source that brought it, as it is configured now.
+    pub source: Option<Source>,
+    pub case: Option<Case>,
+    /// What ended the case, if it ended.
+    pub ending: Option<StoredMessage>,
+    pub channels: Vec<Heard>,
+    /// Deliveries to channels that were removed since.
+    pub elsewhere: Vec<Told>,
+}
+
+/// What one channel has to do with the post.
+#[derive(Debug, Clone, Serialize)]
+pub struct Heard {
+    pub channel: Channel,
+    pub rule: Rule,
+    /// In the order they were made.
+    pub deliveries: Vec<Told>,
+}
+
+/// Whether a channel should hear of the post, and by which rule.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct Rule {
+    pub passes: bool,
+    pub because: String,
+}
+
+/// One delivery with its past and what it means.
+#[derive(Debug, Clone, Serialize)]
+pub struct Told {
+    #[serde(flatten)]
+    pub about: DeliveryFacts,
+    /// What it would have repeated.
+    pub said_before: Option<Before>,
+    pub explanation: Explanation,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Before {
+    pub delivery: Delivery,
+    pub message: StoredMessage,
+}
+
+/// What was asked about: a post by its address, a message, or a delivery.
+pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result<StoredMessage> {
+    if let Some((owner, post)) = wall_post(asked) {
+        let found = store.message_by_origin(ws, &format!("vk:{owner}"), &post.to_string()).await?;
+        return found.ok_or_else(|| anyhow::anyhow!(
+            "wall{owner}_{post} was never seen here: is the wall a source (`$ rupor status`), and is the post \
+             younger than the first reading or the horizon?"
+        ));
+    }
+    let number = |prefix: &str| asked.strip_prefix(prefix).and_then(|rest| rest.parse::<i64>().ok());
+    if let Some(id) = number("d") {
+        return of_delivery(store, ws, DeliveryId(id)).await;
+    }
+    if let Some(id) = number("").or_else(|| number("m")) {
+        return match store.message(ws, MessageId(id)).await {
+            // A bare number is a message; where there is none, the delivery may be meant.
+            Err(StoreError::NotFound { .. }) if number("").is_some() => {
+                of_delivery(store, ws, DeliveryId(id)).await.map_err(|_| {
+                    anyhow::anyhow!(
+                        "there is neither a message nor a delivery {id}; `$ rupor delivery list` shows both"
+                    )
+                })
+            }
+            other => Ok(other?),
+        };
+    }
+    match store.message_by_url(ws, asked).await? {
+        Some(message) => Ok(message),
+        None => bail!(
+            "{asked:?} is not known: give the address of a post (https://vk.com/wall-1_2), the id of a message, \
+             or d and the id of a delivery (d12)"
+        ),
+    }
+}
+
+async fn of_delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow::Result<StoredMessage> {
+    let delivery = store.delivery(ws, id).await?;
+    Ok(store.message(ws, delivery.message_id).await?)
+}
+
+/// `https://vk.com/wall-1_2`, `https://vk.com/club1?w=wall-1_2`, `wall-1_2`.
+fn wall_post(asked: &str) -> Option<(i64, i64)> {
+    let is_vk = asked.starts_with("wall") || asked.contains("vk.com/") || asked.contains("vk.ru/");
+    let (_, place) = asked.rsplit_once("wall").filter(|_| is_vk)?;
+    let belongs = |c: &char| c.is_ascii_digit() || *c == '-' || *c == '_';
+    let place: String = place.chars().take_while(belongs).collect();
+    let (owner, post) = place.split_once('_')?;
+    Some((owner.parse().ok()?, post.parse().ok()?))
+}
+
+/// Reads the story of a message; of one channel only, if one is named.
+pub async fn gather(
+    store: &Store,
+    known: &Facts,
+    message: StoredMessage,
+    only: Option<&Channel>,
+) -> anyhow::Result<Story> {
+    let ws = known.workspace.workspace_id;
+    let source = store.sources(ws).await?.into_iter().find(|source| brings(source, &message));
+    let case = match message.case_id {
+        Some(id) => Some(store.case(ws, id).await?),
+        None => None,
+    };
+    let ending = match case.as_ref().and_then(|case| case.closed_by) {
+        Some(id) => store.message(ws, id).await.ok(),
+        None => None,
+    };
+    let filter = DeliveryFilter { message_id: Some(message.message_id), ..DeliveryFilter::default() };
+    let rows = store.deliveries(ws, filter, DELIVERIES_MAX).await?;
+    let wanted = |channel: &&Channel| only.is_none_or(|only| only.channel_id == channel.channel_id);
+    let mut channels = Vec::new();
+    for channel in known.channels.iter().filter(wanted) {
+        let mut deliveries = Vec::new();
+        for row in rows.iter().filter(|row| row.channel_id == Some(channel.channel_id)) {
+            deliveries.push(told(store, known, row.delivery_id).await?);
+        }
+        let rule = rule(channel, source.as_ref(), &message);
+        channels.push(Heard { channel: channel.clone(), rule, deliveries });
+    }
+    let mut elsewhere = Vec::new();
+    let is_known = |row: &Delivery| known.channels.iter().any(|c| Some(c.channel_id) == row.channel_id);
+    for row in rows.iter().filter(|row| only.is_none() && !is_known(row)) {
+        elsewhere.push(told(store, known, row.delivery_id).await?);
+    }
+    Ok(Story { message, source, case, ending, channels, elsewhere })
+}
+
+async fn told(store: &Store, known: &Facts, id: DeliveryId) -> anyhow::Result<Told> {
+    let ws = known.workspace.workspace_id;
+    let about = delivery_facts(store, ws, id).await?;
+    let is_repeat = about.delivery.reason.as_deref() == Some("duplicate");
+    let said_before = match if is_repeat { store.said_before(ws, id).await? } else { None } {
+        Some(delivery) => {
+            let message = store.message(ws, delivery.message_id).await?;
+            Some(Before { delivery, message })
+        }
+        None => None,
+    };
+    let explanation = crate::operate::words::delivery(known, &about);
+    Ok(Told { about, said_before, explanation })
+}
+
+/// Whether this source reads what the message came from.
+fn brings(source: &Source, message: &StoredMessage) -> bool {
+    match (source.kind.as_str(), message.source.split_once(':')) {
+        ("vk", Some(("vk", owner))) => {
+            source.address == owner
+                || source.cursor["owner"].as_i64().is_some_and(|id| id.to_string() == owner)
+        }
+        (kind, Some((of, name))) => kind == of && (source.name == name || source.address == name),
+        _ => false,
+    }
+}
+
+/// The rule as it stands now, asked again: what was decided then is what the deliveries show.
+fn rule(channel: &Channel, source: Option<&Source>, message: &StoredMessage) -> Rule {
+    let written = channel.settings.route.as_deref().map(str::trim).filter(|route| !route.is_empty());
+    let Some(written) = written else {
+        return preset_rule(source, &message.kind);
+    };
+    let asked = serde_json::from_str(written)
+        .map_err(|error| error.to_string())
+        .and_then(|value| Route::parse(&value).map_err(|error| error.to_string()))
+        .and_then(|route| {
+            let facts: Recognised =
+                serde_json::from_value(message.facts.clone()).map_err(|error| error.to_string())?;
+            let tags: BTreeSet<String> = serde_json::from_value(message.tags.clone()).unwrap_or_default();
+            let text = message.payload["text"].as_str().unwrap_or_default();
+            Ok(route.check(&Subject { tags: &tags, facts: &facts, text }))
+        });
+    match asked {
+        Ok(verdict) => {
+            Rule { passes: verdict.passes, because: format!("the channel's own route: {}", verdict.because) }
+        }
+        Err(error) => Rule { passes: false, because: format!("the channel's route cannot be read: {error}") },
+    }
+}
+
+fn preset_rule(source: Option<&Source>, kind: &str) -> Rule {
+    let preset =
+        source.and_then(|source| SourceSettings::of(&source.settings).ok()).unwrap_or_default().preset;
+    let passes = match preset {
+        crate::ingest::Preset::Pets => kind == "lost",
+        crate::ingest::Preset::Mirror => true,
+    };
+    let wants = match preset {
+        crate::ingest::Preset::Pets => "the kind lost and nothing else",
+        crate::ingest::Preset::Mirror => "everything",
+    };
+    let because =
+        format!("the channel has no route of its own, and the preset {} wants {wants}", preset.name());
+    Rule { passes, because }
+}

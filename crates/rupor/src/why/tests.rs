@@ -1,0 +1,198 @@
+//! The five stories that people ask about, word for word. The same five stand in docs/why.md.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p rupor why` writes the golden texts anew; docs/why.md is then changed by hand.
+
+use domain::ids::{ChannelId, MessageId};
+use domain::message::{Origin, SOURCE_VK};
+use domain::outcome::{Outcome, Sent};
+use expect_test::expect_file;
+use platforms::platform::Network;
+use serde_json::Value;
+use store::{ChannelSettings, DedupMode, NewSource};
+
+use super::{find, gather, wall_post, words};
+use crate::ingest::{Desk, RawPost, SourceSettings, take_in};
+use crate::operate::facts;
+use crate::operate::tests::World;
+
+const LOST: &str = "Пропала собака! Убежала такса Буся, рыжая, в красном ошейнике, улица Садовая. \
+                    Телефон 8 975 000-00-11";
+const COPY: &str =
+    "Друзья, помогите найти таксу Бусю! Потерялась, рыжая, на шее красный ошейник. +7 975 000 00 11";
+const FOUND: &str = "Найден кот, серый, домашний, на улице Мира. Ищем хозяев! 8 975 000-00-12";
+const HOME: &str = "Такса Буся нашлась, она дома! Спасибо всем за помощь! 8 975 000-00-11";
+
+/// A wall, a channel, and a clock in the hand.
+struct Stage {
+    world: World,
+    channel: ChannelId,
+}
+
+impl Stage {
+    async fn new() -> Stage {
+        let world = World::new().await;
+        let channel = world.channel("lost").await;
+        let settings = ChannelSettings {
+            dedup: DedupMode::Case,
+            dedup_ttl: domain::limits::DEDUP_TTL_PETS,
+            ..ChannelSettings::default()
+        };
+        world.store.change_channel(world.ws, channel, settings).await.unwrap();
+        for owner in ["-101", "-202"] {
+            let new = NewSource {
+                kind: "vk".into(),
+                name: format!("city/{owner}"),
+                address: owner.into(),
+                account_id: None,
+                settings: Value::Null,
+            };
+            world.store.create_source(world.ws, new).await.unwrap();
+        }
+        Stage { world, channel }
+    }
+
+    /// A minute after it was posted, the wall is read.
+    async fn read(&self, owner: i64, post: i64, text: &str) {
+        self.world.seconds(60);
+        let now = self.world.store.now().await.unwrap();
+        let raw = RawPost {
+            source: format!("vk:{owner}"),
+            origin_id: post.to_string(),
+            origin: Origin {
+                source: SOURCE_VK.into(),
+                owner_id: Some(owner),
+                post_id: Some(post),
+                url: Some(format!("https://vk.com/wall{owner}_{post}")),
+                date: Some(now.0 / 1_000_000 - 60),
+                edited: None,
+            },
+            text: text.into(),
+            ..RawPost::default()
+        };
+        let (store, ws) = (&self.world.store, self.world.ws);
+        let desk = Desk::load(store, ws, "city", &SourceSettings::default()).await.unwrap();
+        take_in(store, &Network::default(), ws, &desk, &[raw], None).await.unwrap();
+    }
+
+    async fn sent(&self, id: &str) {
+        self.world.seconds(2);
+        let sent = Sent { provider_message_id: Some(id.into()), raw: Value::Null };
+        self.world.end(Outcome::Sent(sent)).await;
+    }
+
+    async fn why(&self, asked: &str) -> String {
+        self.world.seconds(30);
+        let store = &self.world.store;
+        let known = facts::gather(store, "default", Some(true)).await.unwrap();
+        let message = find(store, self.world.ws, asked).await.unwrap();
+        words::story(&gather(store, &known, message, None).await.unwrap())
+    }
+}
+
+async fn sent() -> String {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    stage.sent("501").await;
+    stage.why("https://vk.com/wall-101_1").await
+}
+
+async fn deduplicated() -> String {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    stage.sent("501").await;
+    stage.read(-202, 9, COPY).await;
+    stage.why("https://vk.com/wall-202_9").await
+}
+
+async fn filtered() -> String {
+    let stage = Stage::new().await;
+    stage.read(-101, 2, FOUND).await;
+    stage.why("https://vk.com/wall-101_2").await
+}
+
+async fn failed() -> String {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    stage.world.answered(403, "Forbidden: bot was kicked from the channel chat", None).await;
+    stage.why("https://vk.com/wall-101_1").await
+}
+
+async fn closed() -> String {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    stage.sent("501").await;
+    stage.read(-101, 3, HOME).await;
+    stage.sent("501").await;
+    stage.why("https://vk.com/wall-101_1").await
+}
+
+#[tokio::test]
+async fn a_post_that_was_sent_is_explained() {
+    expect_file!["golden/sent.txt"].assert_eq(&sent().await);
+}
+
+#[tokio::test]
+async fn a_post_that_was_a_repeat_is_explained() {
+    expect_file!["golden/deduplicated.txt"].assert_eq(&deduplicated().await);
+}
+
+#[tokio::test]
+async fn a_post_that_no_rule_wants_is_explained() {
+    expect_file!["golden/filtered.txt"].assert_eq(&filtered().await);
+}
+
+#[tokio::test]
+async fn a_post_that_failed_is_explained() {
+    expect_file!["golden/failed.txt"].assert_eq(&failed().await);
+}
+
+#[tokio::test]
+async fn a_post_whose_story_ended_is_explained() {
+    expect_file!["golden/closed.txt"].assert_eq(&closed().await);
+}
+
+#[tokio::test]
+async fn the_page_shows_the_five_texts_as_they_are() {
+    let page = include_str!("../../../../docs/why.md");
+    for (name, text) in [
+        ("sent", sent().await),
+        ("deduplicated", deduplicated().await),
+        ("filtered", filtered().await),
+        ("failed", failed().await),
+        ("closed", closed().await),
+    ] {
+        assert!(
+            page.contains(&format!("```text\n{text}```")),
+            "docs/why.md does not show the {name} post:\n{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_was_removed_keeps_its_part_of_the_story() {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    stage.sent("501").await;
+    stage.world.store.remove_channel(stage.world.ws, stage.channel).await.unwrap();
+    let told = stage.why("d1").await;
+    assert!(told.contains("channels that were removed since\n  delivery 1: sent"), "{told}");
+}
+
+#[tokio::test]
+async fn a_post_a_message_and_a_delivery_lead_to_the_same_story() {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    let (store, ws) = (&stage.world.store, stage.world.ws);
+    for asked in
+        ["https://vk.com/wall-101_1", "https://vk.com/club101?w=wall-101_1", "wall-101_1", "1", "m1", "d1"]
+    {
+        assert_eq!(find(store, ws, asked).await.unwrap().message_id, MessageId(1), "{asked}");
+    }
+    for (asked, words) in
+        [("wall-5_5", "never seen"), ("99", "neither"), ("d99", "delivery 99"), ("привет", "is not known")]
+    {
+        let refused = find(store, ws, asked).await.unwrap_err().to_string();
+        assert!(refused.contains(words), "{asked}: {refused}");
+    }
+    assert_eq!(wall_post("https://example.org/wallpaper_1"), None);
+}
