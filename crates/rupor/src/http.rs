@@ -5,6 +5,7 @@
 //! the `Host` must be a local one, so that a page elsewhere cannot reach it by a name of its own (DNS rebinding).
 
 mod metrics;
+mod serve;
 
 #[cfg(test)]
 pub mod tests;
@@ -21,6 +22,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use store::Store;
+use tokio::net::TcpListener;
 
 use crate::api::{self, ApiError};
 use crate::board;
@@ -180,7 +182,12 @@ pub fn ways() -> Vec<Way> {
     ]
 }
 
-pub fn router(node: Node, door: Door) -> Router {
+/// Answers on a listener until it is dropped.
+pub async fn serve(listener: TcpListener, node: Node, door: Door) {
+    serve::serve(listener, router(node, door), serve::HEAD_TIME).await;
+}
+
+fn router(node: Node, door: Door) -> Router {
     let api = Arc::new(api::Desk::new(node.store.clone()));
     let board = Arc::new(board::Board::new(node.store.clone()));
     let site = Site { node, door: Arc::new(door), api, board };

@@ -211,12 +211,7 @@ async fn listen(
         .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
     let bound = listener.local_addr()?;
     tracing::info!(address = %bound, "listening");
-    let task = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, http::router(node, door)).await {
-            tracing::error!(%error, "the listener ended");
-        }
-    });
-    Ok((bound, task))
+    Ok((bound, tokio::spawn(http::serve(listener, node, door))))
 }
 
 async fn advance(note: Note, store: Store) {

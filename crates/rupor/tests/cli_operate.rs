@@ -294,7 +294,7 @@ async fn a_node_that_others_could_read_does_not_start_without_a_token() {
     assert!(!place.path().join("rupor.db").exists(), "bad input changes nothing");
 }
 
-#[tokio::test(flavor = \"multi_thread\", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
     let place = Place::new().await;
     place.ok(&["apply"]).await;

@@ -213,3 +213,16 @@ async fn a_photo_on_the_inner_network_is_left_out_and_the_post_goes_on() {
     let notes = message.facts["notes"].as_array().unwrap();
     assert!(notes.len() == 3 && notes.iter().all(|note| note.to_string().contains("left out")), "{notes:?}");
 }
+
+#[tokio::test]
+async fn the_same_call_from_many_sides_at_once_is_one_post() {
+    let server = Server::start(None).await;
+    let (body, key) = (json!({"text": LOST}), [("Idempotency-Key", "key-3")]);
+    let calls = (0..8).map(|_| server.post(&key, &body));
+    let answers = futures_util::future::join_all(calls).await;
+    assert!(answers.iter().all(|answer| answer.status == 202), "{answers:?}");
+    assert!(answers.iter().all(|answer| answer.body == answers[0].body), "{answers:?}");
+    assert_eq!(server.messages().await, 1);
+    let deliveries = server.store.deliveries(server.ws, DeliveryFilter::default(), 10).await.unwrap();
+    assert_eq!(deliveries.len(), 1);
+}

@@ -60,9 +60,7 @@ impl Server {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let door = Door::new(at.ip(), token.map(str::to_owned), Some("board.example".into())).unwrap();
-        let task = tokio::spawn(async move {
-            axum::serve(listener, router(node, door)).await.unwrap();
-        });
+        let task = tokio::spawn(super::serve(listener, node, door));
         let server = Server { at, store, ws, task };
         server.channel(ws, "канал", "-1001234567890").await;
         server.endpoint(ws, "сайт", "push", SECRET, json!({"rate": 1000})).await;
@@ -238,4 +236,31 @@ async fn the_document_lists_the_routes_of_v1() {
             assert_ne!(answer.status, 405, "{method} {path}");
         }
     }
+}
+
+#[tokio::test]
+async fn too_many_headers_and_too_long_ones_are_refused() {
+    let server = Server::start(None).await;
+    let many: String = (0..10_000).map(|n| format!("X-{n}: a\r\n")).collect();
+    for headers in [many, format!("X-Long: {}\r\n", "a".repeat(1 << 20))] {
+        let answer = server
+            .send(format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes())
+            .await;
+        assert_eq!(answer.status, 431, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_who_never_says_what_they_want_is_shown_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let app = Router::new().route("/", get(async || "ok"));
+    let task = tokio::spawn(super::serve::serve(listener, app, std::time::Duration::from_millis(50)));
+    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: local").await.unwrap();
+    let mut rest = Vec::new();
+    // Ends only because the server closes it.
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+    task.abort();
 }
