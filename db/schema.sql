@@ -2442,6 +2442,10 @@ BEGIN
     IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN
         s.run_at := greatest(not_before, at + rupor_span(coalesce(rupor_wait_us(failure), 0)));
     END IF;
+    -- A removed channel has no queue to go back to.
+    IF s.status = 'retry' AND chan.removed_at IS NOT NULL THEN
+        s.status := 'failed_permanent'; s.reason := 'channel_removed'; s.run_at := NULL;
+    END IF;
     place := CASE WHEN s.run_at IS NULL THEN NULL WHEN lane.max_parallel = 1 THEN d.delivery_id ELSE rupor_micros(s.run_at) END;
 
     DELETE FROM inflight AS i

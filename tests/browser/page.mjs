@@ -2,10 +2,8 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { openBrowser } from "./devtools.mjs";
+import { call, originOf, takeScreenshot, watchTroubles } from "./stage.mjs";
 
 const CHANNEL = -1000000000042;
 const TOKEN = "1:token";
@@ -13,11 +11,12 @@ const MAX_CHAT = -70000000000042;
 const pane = (platform) => `document.querySelector("[data-platform=${platform}]")`;
 const TELEGRAM = pane("telegram");
 const screenshots = process.argv[2];
+const screenshot = (name) => takeScreenshot(browser, screenshots, name);
 
 const sandbox = spawn(process.env.RUPOR_BIN, ["sandbox", "--listen", "127.0.0.1:0", "--any-token"], { stdio: ["ignore", "pipe", "inherit"] });
 let browser;
 try {
-  const origin = await firstLine(sandbox.stdout);
+  const origin = await originOf(sandbox.stdout);
   await fill(origin);
   browser = await openBrowser(process.env.CHROMIUM);
   const troubles = watchTroubles(browser);
@@ -30,21 +29,6 @@ try {
 } finally {
   sandbox.kill("SIGTERM");
   if (browser) await browser.close();
-}
-
-async function firstLine(stream) {
-  for await (const line of createInterface({ input: stream })) {
-    const found = line.match(/http:\/\/\S+/);
-    if (found) return found[0];
-  }
-  throw new Error("the sandbox did not say where it listens");
-}
-
-async function call(url, body, method = "POST") {
-  const answer = await fetch(url, { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
-  const result = await answer.json();
-  assert.ok(answer.ok, `${url}: ${JSON.stringify(result)}`);
-  return result;
 }
 
 function telegram(origin, method, body) {
@@ -83,16 +67,6 @@ async function max(origin, method, path, body) {
   const result = await answer.json();
   assert.ok(answer.ok, `${path}: ${JSON.stringify(result)}`);
   return result;
-}
-
-function watchTroubles(page) {
-  const troubles = [];
-  page.listeners.push(({ method, params }) => {
-    if (method === "Runtime.exceptionThrown") troubles.push(params.exceptionDetails.exception?.description || params.exceptionDetails.text);
-    if (method === "Log.entryAdded" && params.entry.level === "error") troubles.push(`${params.entry.text} ${params.entry.url || ""}`);
-    if (method === "Runtime.consoleAPICalled" && ["error", "warning"].includes(params.type)) troubles.push(params.args.map((arg) => arg.value).join(" "));
-  });
-  return troubles;
 }
 
 async function look(origin, width, height) {
@@ -136,12 +110,6 @@ async function look(origin, width, height) {
   assert.ok(seen.sideways <= 0, `the page scrolls sideways by ${seen.sideways} px at ${width} px`);
   assert.deepEqual(seen.foreign, [], "nothing is loaded from elsewhere");
   await screenshot(`page-${width}`);
-}
-
-async function screenshot(name) {
-  const { data } = await browser.send("Page.captureScreenshot", { format: "png" });
-  mkdirSync(screenshots, { recursive: true });
-  writeFileSync(join(screenshots, `${name}.png`), Buffer.from(data, "base64"));
 }
 
 /** Things that happen while somebody looks. */

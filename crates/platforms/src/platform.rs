@@ -108,6 +108,13 @@ impl Network {
     pub fn admit(&self, account: &Account) {
         self.egress.guard().allow_loopback_origin(&account.api_base);
     }
+
+    /// The same for an address that no account has; one that cannot be read opens nothing.
+    pub fn admit_base(&self, base: &str) {
+        if let Ok(base) = Url::parse(base) {
+            self.egress.guard().allow_loopback_origin(&base);
+        }
+    }
 }
 
 /// What a row says about an account besides its token.

@@ -3,18 +3,19 @@
 use std::process::ExitCode;
 
 mod addresses;
+mod api;
+mod board;
 mod cli;
 mod config;
 mod demo;
 mod dispatch;
 mod epoch;
 mod http;
-#[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
 mod ingest;
 mod monitor;
 mod node;
 mod operate;
-#[allow(dead_code, unused_imports, reason = "import and single posts wait for their commands")]
+mod sim;
 mod sources;
 mod why;
 

@@ -66,6 +66,8 @@ pub struct Running {
 
 /// Brings the schema up to date, applies the configuration and starts the loops.
 pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+    // A door that must not be opened is refused before anything is changed.
+    let door = settings.listen.map(|at| http::Door::from_env(at.ip())).transpose()?;
     let address = &settings.address;
     let store = open(address, &settings).await?;
     let note = Note::beside(&settings.key_path);
@@ -87,8 +89,8 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let mut beside =
         vec![tokio::spawn(operate::quiet::keep(store.clone())), tokio::spawn(advance(note, store.clone()))];
     let mut listening = None;
-    if let Some(at) = settings.listen {
-        let (bound, task) = listen(at, shown.clone()).await?;
+    if let (Some(at), Some(door)) = (settings.listen, door) {
+        let (bound, task) = listen(at, door, shown.clone()).await?;
         listening = Some(bound);
         beside.push(task);
     }
@@ -199,14 +201,18 @@ async fn run_loops(
     drained
 }
 
-async fn listen(at: SocketAddr, node: http::Node) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
+async fn listen(
+    at: SocketAddr,
+    door: http::Door,
+    node: http::Node,
+) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = tokio::net::TcpListener::bind(at)
         .await
         .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
     let bound = listener.local_addr()?;
     tracing::info!(address = %bound, "listening");
     let task = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, http::router(node)).await {
+        if let Err(error) = axum::serve(listener, http::router(node, door)).await {
             tracing::error!(%error, "the listener ended");
         }
     });

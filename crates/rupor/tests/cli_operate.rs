@@ -215,6 +215,85 @@ async fn the_quick_start_runs_from_variables_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+<<<<<<< HEAD
+async fn a_post_says_where_it_goes_and_a_mistake_what_to_do() {
+    let place = Place::new().await;
+    let early = place.refused(&["post", "Привет"]).await;
+    assert!(early.contains("does not exist yet"), "{early}");
+    place.ok(&["apply"]).await;
+    let said = place.ok(&["post", "Ярмарка в субботу", "--channel", "lost"]).await;
+    assert!(said.starts_with("post 1 (") && said.contains("  lost: queued (delivery 1)"), "{said}");
+    assert!(said.contains("no node is running"), "{said}");
+    let nobody = place.json(&["post", "Ещё ярмарка", "--kind", "news", "--channel", "found"]).await;
+    assert_eq!((&nobody["kind"], &nobody["deliveries"][0]["channel"]), (&json!("news"), &json!("found")));
+    for (arguments, problem) in [
+        (&["post", "a", "--channel", "lots"][..], "channel \"lots\" is not known; known are found, lost"),
+        (&["post"], "nothing to post: give a text, --title or --photo FILE"),
+        (&["post", "a", "--photo", "нет.jpg"], "--photo нет.jpg: cannot be opened"),
+        (&["post", "a", "--photo", "rupor.toml"], "rupor.toml: not a jpeg, png"),
+        (&["post", "a", "--url", "vk"], "--url must be an http or https address"),
+        (&["import", "нет.jsonl"], "cannot open нет.jsonl"),
+        (&["import", "."], ". is not a file"),
+        (&["import", "rupor.toml"], "no line is a post"),
+    ] {
+        let said = place.refused(arguments).await;
+        assert!(said.contains(problem), "{arguments:?}: {said}");
+    }
+    place.ok(&["channel", "disable", "lost"]).await;
+    let shut = place.refused(&["post", "a", "--channel", "lost"]).await;
+    assert!(
+        shut.contains("takes no posts: it is disabled") && shut.contains("channel enable lost"),
+        "{shut}"
+    );
+    let usage = place.run(&["post", "a", "--kind", "lots"]).await;
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&usage.stderr).contains("known are lost, found"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_and_a_photo_go_through_the_running_node() {
+    let place = Place::new().await;
+    place.ok(&["apply"]).await;
+    let mut command = place.command(&["run"]);
+    let node = Node(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut tries = 0..200;
+    while place.json(&["status"]).await[0]["node"] != true {
+        assert!(tries.next().is_some(), "the node does not come up");
+    }
+    // The configuration was written a moment ago.
+    let now = std::fs::metadata(place.path().join("rupor.toml")).unwrap().modified().unwrap();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let line =
+        |id: u64| json!({"owner_id": -5, "post_id": id, "date": now - 60, "text": format!("Новость {id}")});
+    let mut lines: Vec<String> = (1..=450).map(|id| line(id).to_string()).collect();
+    lines.insert(3, "это не пост".to_owned());
+    std::fs::write(place.path().join("wall.jsonl"), lines.join("\n")).unwrap();
+    let done = place.json(&["import", "wall.jsonl"]).await;
+    assert_eq!((&done["seen"], &done["stored"], &done["bad_lines"]), (&json!(450), &json!(450), &json!(1)));
+    assert_eq!(done["enqueued"], 450, "the mirror takes everything, the other only what is lost");
+    let again = place.ok(&["import", "wall.jsonl"]).await;
+    assert!(again.starts_with("seen 450 · stored 0 · skipped 0 · enqueued 0\n"), "{again}");
+    assert!(again.contains("passed over: ") && again.contains("not a post"), "{again}");
+    std::fs::write(place.path().join("dot.png"), PNG).unwrap();
+    let said = place.json(&["post", "С картинкой", "--photo", "dot.png", "--channel", "found"]).await;
+    let id = said["deliveries"][0]["delivery_id"].to_string();
+    let mut tries = 0..200;
+    while place.json(&["delivery", "show", &id]).await["delivery"]["status"] != "sent" {
+        assert!(tries.next().is_some(), "{}", place.ok(&["delivery", "show", &id]).await);
+    }
+    drop(node);
+}
+
+/// A small grey square.
+const PNG: &[u8] = b"\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x08\x00\x00\x00\x08\x08\x00\x00\x00\x00\xe1\x64\xe1\x57\x00\x00\x00\x0e\x49\x44\x41\x54\x78\x9c\x63\x68\x80\x02\x06\xca\x18\x00\x80\x84\x20\x01\x0d\x80\x24\x61\x00\x00\x00\x00\x49\x45\x4e\x44\xae\x42\x60\x82";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_others_could_read_does_not_start_without_a_token() {
+    let place = Place::new().await;
+    let refused = place.refused(&["run", "--listen", "0.0.0.0:0"]).await;
+    assert!(refused.contains("set RUPOR_HTTP_TOKEN to 32 random characters"), "{refused}");
+    assert!(!place.path().join("rupor.db").exists(), "bad input changes nothing");
+=======
 async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
     let place = Place::new().await;
     place.ok(&["apply"]).await;
@@ -227,4 +306,5 @@ async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
     assert!(unknown.contains("wall-1_2 was never seen here"), "{unknown}");
     let nowhere = place.refused(&["why", "1", "nowhere"]).await;
     assert!(nowhere.contains("known are"), "{nowhere}");
+>>>>>>> demo
 }

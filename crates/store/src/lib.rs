@@ -347,6 +347,16 @@ impl Store {
         each!(self, db => db.messages(workspace, after, limit))
     }
 
+    /// The last messages, the newest first.
+    pub async fn recent_messages(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<StoredMessage>> {
+        each!(self, db => db.recent_messages(workspace, limit))
+    }
+
+    /// The cases among these ids that are there, in order of id.
+    pub async fn cases(&self, workspace: WorkspaceId, ids: Vec<CaseId>) -> Result<Vec<Case>> {
+        each!(self, db => db.cases(workspace, ids))
+    }
+
     // -- the bytes that posts bring
 
     /// Keeps bytes by their hash; the same bytes again are only used again.
@@ -414,6 +424,16 @@ impl Store {
         response: Value,
     ) -> Result<Receipt> {
         each!(self, db => db.keep_receipt(workspace, endpoint, key, request_hash, response))
+    }
+
+    /// Leaves an `ingress_rejected` event: what a door turned away, and why.
+    pub async fn reject_ingress(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        why: &str,
+    ) -> Result<()> {
+        each!(self, db => db.reject_ingress(workspace, endpoint, why))
     }
 
     pub async fn forget_receipts(&self, older_than: Span) -> Result<u64> {
@@ -499,6 +519,16 @@ impl Store {
     /// The delivery that a repeat would have repeated, if it is still here.
     pub async fn said_before(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Option<Delivery>> {
         each!(self, db => db.said_before(workspace, id))
+    }
+
+    /// All deliveries of these messages in order of id, at most `limit`.
+    pub async fn deliveries_of(
+        &self,
+        workspace: WorkspaceId,
+        messages: Vec<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        each!(self, db => db.deliveries_of(workspace, messages, limit))
     }
 
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {

@@ -1,6 +1,7 @@
 //! What all operator commands share: which database, which workspace, how to look and how to change things.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -30,6 +31,26 @@ pub struct Look {
     pub node: Option<bool>,
 }
 
+/// Who makes the changes.
+#[derive(Debug)]
+pub enum Hand {
+    /// The running node, over its socket.
+    Node(PathBuf),
+    Own(Box<Store>),
+}
+
+impl Hand {
+    pub async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
+        match self {
+            Hand::Own(store) => perform(store, verb).await,
+            Hand::Node(path) => {
+                let answer = socket::send(path, &verb).await?;
+                answer.context("the node went away; run it again: nothing is done twice")
+            }
+        }
+    }
+}
+
 impl Desk {
     /// Opens the database for reading, beside the node that may have it.
     pub async fn look(&self) -> anyhow::Result<Look> {
@@ -51,14 +72,19 @@ impl Desk {
 
     /// Has the running node make a change, or makes it where none runs.
     pub async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
+        self.hand().await?.perform(verb).await
+    }
+
+    /// The way to make changes, for commands that make several.
+    pub async fn hand(&self) -> anyhow::Result<Hand> {
         let address = self.database.address()?;
         if let Some(path) = socket_path(&address)
-            && let Some(answer) = socket::send(&path, &verb).await?
+            && socket::is_served(&path).await
         {
-            return Ok(answer);
+            return Ok(Hand::Node(path));
         }
         let store = Store::open(&address, self.database.keyring(&address)?, Clock::system()).await?;
-        perform(&store, verb).await
+        Ok(Hand::Own(Box::new(store)))
     }
 
     /// The workspace that is meant: the named one, the only one, or `default`.

@@ -13,8 +13,10 @@ mod demo;
 mod desk;
 mod events;
 mod hold;
+mod import;
 mod log;
 mod migrate;
+mod post;
 mod run;
 mod sandbox;
 mod status;
@@ -41,6 +43,8 @@ enum Command {
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
     Apply(apply::Apply),
+    Post(post::Post),
+    Import(import::Import),
     Check(check::Check),
     Status(status::StatusArgs),
     Why(why::Why),
@@ -72,6 +76,8 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Migrate(args) => migrate::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Apply(args) => apply::run(args),
+        Command::Post(args) => post::run(args),
+        Command::Import(args) => import::run(args),
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
         Command::Why(args) => why::run(args),

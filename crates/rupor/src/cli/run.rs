@@ -28,7 +28,9 @@ pub struct Run {
     /// Start only these loops
     #[arg(long, value_name = "LOOP", value_delimiter = ',')]
     only: Vec<Loop>,
-    /// Address for /metrics, /healthz and /readyz [default: none]
+    /// Address for the board at /, /v1, /metrics, /healthz and /readyz [default: none]
+    ///
+    /// Beyond loopback the board and the metrics need the token in RUPOR_HTTP_TOKEN.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// How long a claim is held; a rehearsal may shorten it

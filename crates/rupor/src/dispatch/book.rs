@@ -26,6 +26,7 @@ const FRESH: Duration = Duration::from_secs(2);
 /// An account ready to send.
 #[derive(Debug)]
 pub struct Address {
+    pub account_id: AccountId,
     pub platform: &'static dyn Platform,
     pub account: Account,
     /// Between two requests of this account.
@@ -131,9 +132,12 @@ impl Book {
         let opened = addresses::platform(&row.platform)
             .and_then(|platform| Ok((platform, addresses::account(row, &token, &self.bases)?)));
         Ok(match opened {
-            Ok((platform, account)) => {
-                Ok(Arc::new(Address { platform, account, interval: interval(row.settings.rate) }))
-            }
+            Ok((platform, account)) => Ok(Arc::new(Address {
+                account_id: row.account_id,
+                platform,
+                account,
+                interval: interval(row.settings.rate),
+            })),
             Err(error) => Err(unusable(Scope::Platform, format!("{error:#}"))),
         })
     }

@@ -21,12 +21,15 @@ use tokio::time::Instant;
 use super::book::{Address, Place};
 use super::breaker::refusal;
 use super::media::AccountMedia;
+use super::unmarked::Entered;
 use super::{Dispatcher, published};
 
 /// A slot that was missed by more is reserved again.
 const SLOT_MISSED: Span = Span::from_millis(50);
 /// Slots one part may miss before the claim is handed back.
 const SLOTS_MISSED_MAX: u32 = 3;
+/// How long a wait goes on before the clock is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
 const KEY_WINDOW: Span = Span::from_secs(45 * 60);
 /// A probe that failed speaks for everybody who asks this soon after.
@@ -64,14 +67,16 @@ struct Progress {
     earlier: Vec<Vec<String>>,
     /// A request of this claim has been marked.
     marked: bool,
+    /// Held until then.
+    unmarked: Option<Entered>,
     lease_until: Timestamp,
 }
 
 impl Dispatcher {
     /// Carries out a claim; `None` when it is not ours any more.
-    pub(super) async fn deliver(&self, claim: &Claim) -> Option<FinishKind> {
+    pub(super) async fn deliver(&self, claim: &Claim, entered: Entered) -> Option<FinishKind> {
         // A panic is this delivery's misfortune and nobody else's.
-        let done = AssertUnwindSafe(self.attempt(claim)).catch_unwind().await.unwrap_or_else(|_| {
+        let done = AssertUnwindSafe(self.attempt(claim, entered)).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(delivery = claim.delivery_id.0, "a delivery panicked");
             Err(Halt::End(nobody_knows("panic", "the delivery could not be carried out; see the log")))
         });
@@ -83,10 +88,15 @@ impl Dispatcher {
         }
     }
 
-    async fn attempt(&self, claim: &Claim) -> Step<Sent> {
+    async fn attempt(&self, claim: &Claim, entered: Entered) -> Step<Sent> {
         let work = self.prepare(claim).await?;
         self.ask_first(claim, &work).await?;
-        let mut progress = Progress { earlier: Vec::new(), marked: false, lease_until: claim.lease_until };
+        let mut progress = Progress {
+            earlier: Vec::new(),
+            marked: false,
+            unmarked: Some(entered),
+            lease_until: claim.lease_until,
+        };
         if claim.counters.unknowns > 0 {
             self.look_first(claim, &work, &mut progress).await?;
         }
@@ -170,8 +180,7 @@ impl Dispatcher {
         if self.breakers.doubted(claim.account_id).is_none() {
             return Ok(());
         }
-        let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
-        self.wait_for(slot.map_err(unreadable)?).await?;
+        self.question_slot(claim).await?;
         self.meters.count("rupor_probes_total", "");
         match self.outlet.probe(&work.address).await {
             Ok(()) => {
@@ -220,8 +229,7 @@ impl Dispatcher {
         let Some(part) = work.parts.get(index) else {
             return Ok(());
         };
-        let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
-        self.wait_for(slot.map_err(unreadable)?).await?;
+        self.question_slot(claim).await?;
         let key = part_key(claim, index);
         let taken: Vec<String> = progress.earlier.iter().flatten().cloned().collect();
         let question = Question {
@@ -239,7 +247,11 @@ impl Dispatcher {
                     "found on the platform; not sent again"
                 );
                 self.meters.count("rupor_reconciled_total", "visible");
-                self.part_done(claim, index, part, &ids).await?;
+                // Nothing has left in this claim: a ledger that cannot write now will be asked to look again.
+                match self.part_done(claim, index, part, &ids).await {
+                    Err(Halt::End(_)) => return Err(Halt::Release),
+                    noted => noted?,
+                }
                 progress.earlier.push(ids);
                 Ok(())
             }
@@ -264,10 +276,9 @@ impl Dispatcher {
         };
         let slot = match progress.marked || progress.earlier.len() > claim.parts.len() {
             false => claim.slot_at,
-            true => self.reserve(claim, work).await?,
+            true => self.reserve(claim, work, progress.lease_until).await?,
         };
-        self.keep_slot(claim, work, slot).await?;
-        self.pass_gate(claim, work, progress, carries_media).await?;
+        self.admit(claim, work, slot, progress, carries_media).await?;
         let report = self.send(claim, work, index, part, progress).await;
         self.keep_handles(claim, part, &report).await;
         for note in &report.notes {
@@ -305,43 +316,76 @@ impl Dispatcher {
 
     /// A slot for one more request to the same chat: first the chat's own, and when that has come the account's, so
     /// that a slow chat does not keep account slots waiting.
-    async fn reserve(&self, claim: &Claim, work: &Work) -> Step<Timestamp> {
+    async fn reserve(&self, claim: &Claim, work: &Work, lease_until: Timestamp) -> Step<Timestamp> {
         if work.place.interval > Span::ZERO {
             let slot = self.ledger.reserve_lane(claim.workspace_id, claim.lane_id).await;
-            self.wait_for(slot.map_err(unreadable)?).await?;
+            self.wait_for(slot.map_err(unreadable)?, lease_until).await?;
         }
         self.ledger.reserve(claim.workspace_id, claim.account_id).await.map_err(unreadable)
     }
 
-    /// Waits for the slot; one that was missed is paid for again, so that the budget is never overdrawn.
-    async fn keep_slot(&self, claim: &Claim, work: &Work, mut slot: Timestamp) -> Step<()> {
+    /// Waits for the slot and passes the gate. A slot that was missed, by waking late or because the mark waited for
+    /// the disk, is paid for again, so that the budget is never overdrawn.
+    async fn admit(
+        &self,
+        claim: &Claim,
+        work: &Work,
+        mut slot: Timestamp,
+        progress: &mut Progress,
+        carries_media: bool,
+    ) -> Step<()> {
         let paced = work.address.interval > Span::ZERO || work.place.interval > Span::ZERO;
+        let missed = |slot| paced && self.time.now() - slot > SLOT_MISSED;
         for _ in 0..SLOTS_MISSED_MAX {
-            self.wait_for(slot).await?;
-            if !paced || self.time.now() - slot <= SLOT_MISSED {
-                return Ok(());
+            self.wait_for(slot, progress.lease_until).await?;
+            if !missed(slot) {
+                self.pass_gate(claim, work, progress, carries_media).await?;
+                if !missed(slot) {
+                    return Ok(());
+                }
             }
             self.meters.count("rupor_slots_missed_total", "");
-            slot = self.reserve(claim, work).await?;
+            slot = self.reserve(claim, work, progress.lease_until).await?;
         }
-        self.wait_for(slot).await
+        // A node this slow had better let somebody else try; nothing has left.
+        Err(Halt::Release)
     }
 
-    /// Waits, unless the node is being stopped: what has not left can be handed back.
-    async fn wait_for(&self, at: Timestamp) -> Step<()> {
-        let mut stop = self.stop.clone();
-        if *stop.borrow() {
+    /// Waits, unless the node is being stopped or the lease would be over first (an account that cools down has its
+    /// next slot far away): what has not left can be handed back, and a lease that ends would be held against it.
+    async fn wait_for(&self, at: Timestamp, lease_until: Timestamp) -> Step<()> {
+        let margin = Duration::from(self.settings.lease) / 12;
+        let wait = self.time.until(at);
+        if self.stop.is_asked() || wait + margin > self.time.until(lease_until) {
             return Err(Halt::Release);
         }
-        let wait = self.time.until(at);
         if wait.is_zero() {
             return Ok(());
         }
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => Err(Halt::Release),
-            () = tokio::time::sleep(wait) => Ok(()),
+            () = self.stop.asked() => return Err(Halt::Release),
+            () = tokio::time::sleep(wait.min(LOOK_AGAIN)) => {}
         }
+        // The ledger's clock may have jumped meanwhile; a wait that was right before it is not right any more.
+        match wait > LOOK_AGAIN {
+            true => Box::pin(self.wait_for(at, lease_until)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// A slot for a question that changes nothing; it spends the same budget.
+    async fn question_slot(&self, claim: &Claim) -> Step<()> {
+        for _ in 0..SLOTS_MISSED_MAX {
+            let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
+            let slot = slot.map_err(unreadable)?;
+            self.wait_for(slot, claim.lease_until).await?;
+            if self.time.now() - slot <= SLOT_MISSED {
+                return Ok(());
+            }
+            self.meters.count("rupor_slots_missed_total", "");
+        }
+        Err(Halt::Release)
     }
 
     /// The last look before a request may leave: the kill switch, the lease, and the mark that makes it known.
@@ -373,7 +417,10 @@ impl Dispatcher {
             return Ok(());
         }
         match self.recorder.mark(claim.reference(), PartProgress::Requested).await {
-            Ok(true) => progress.marked = true,
+            Ok(true) => {
+                progress.marked = true;
+                progress.unmarked = None;
+            }
             Ok(false) => return Err(Halt::Lost),
             Err(error) => return Err(unreadable(error)),
         }

@@ -18,9 +18,11 @@ mod meters;
 pub mod ports;
 mod published;
 mod recorder;
+mod stop;
 #[cfg(test)]
 mod tests;
 mod time;
+mod unmarked;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +35,9 @@ use domain::message::Message;
 use domain::time::{Span, Timestamp};
 use store::{Claim, ClaimRequest, Finish, Whose};
 use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
 
+pub use book::Address;
 pub use media::EmptyShelf;
 pub use meters::{Meters, escaped};
 use ports::{Dice, Ledger, Outlet, Shelf};
@@ -41,8 +45,11 @@ use recorder::{End, Recorder};
 
 use crate::addresses::ApiBases;
 
-/// Between a claim that gave nothing and the next one.
-const BREATH: Duration = Duration::from_millis(5);
+/// After a claim that gave nothing: somebody else may hold what is due, and asking at once would ask for ever.
+const EMPTY_WAIT: Duration = Duration::from_millis(10);
+
+/// A reading of the ledger's clock that took longer is not worth having.
+const READING_MAX: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -89,7 +96,8 @@ pub struct Dispatcher {
     places: Arc<Semaphore>,
     media_pool: Semaphore,
     freed: Arc<Notify>,
-    stop: watch::Receiver<bool>,
+    stop: Arc<stop::Stop>,
+    unmarked: Arc<unmarked::Unmarked>,
 }
 
 /// The world a dispatcher works in.
@@ -105,9 +113,9 @@ pub struct Ports {
 
 /// Runs until `stop` turns true, then drains: what is out is finished, what has not left is handed back.
 /// Returns whether everything was written down in time.
-pub async fn run(settings: Settings, ports: Ports, stop: watch::Receiver<bool>) -> store::Result<bool> {
+pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<bool>) -> store::Result<bool> {
     let freed = Arc::new(Notify::new());
-    let now = ports.ledger.now().await?;
+    let now = first_reading(&*ports.ledger).await?;
     let (recorder, writers) =
         Recorder::start(Arc::clone(&ports.ledger), Arc::clone(&ports.meters), Arc::clone(&freed));
     let dispatcher = Arc::new(Dispatcher {
@@ -120,7 +128,8 @@ pub async fn run(settings: Settings, ports: Ports, stop: watch::Receiver<bool>) 
         places: Arc::new(Semaphore::new(settings.in_flight_max)),
         media_pool: Semaphore::new(settings.media_max),
         freed,
-        stop,
+        stop: Arc::default(),
+        unmarked: Arc::default(),
         ledger: ports.ledger,
         outlet: ports.outlet,
         shelf: ports.shelf,
@@ -129,9 +138,16 @@ pub async fn run(settings: Settings, ports: Ports, stop: watch::Receiver<bool>) 
         settings,
     });
     let housekeeping = tokio::spawn(Arc::clone(&dispatcher).keep_house());
+    let asked = Arc::clone(&dispatcher.stop);
+    let listening = tokio::spawn(async move {
+        // When nobody is left who could ask, it is time to stop as well.
+        let _ = stop.wait_for(|stop| *stop).await;
+        asked.ask();
+    });
     dispatcher.claim_until_stopped().await;
     let drained = dispatcher.drain().await;
     housekeeping.abort();
+    listening.abort();
     // The tasks that are left hold the recorder; when they are over the writers end by themselves.
     drop(dispatcher);
     if drained {
@@ -144,10 +160,22 @@ pub async fn run(settings: Settings, ports: Ports, stop: watch::Receiver<bool>) 
     Ok(drained)
 }
 
+/// The first reading of the ledger's clock: the quickest of a few, if the ledger is slow.
+async fn first_reading(ledger: &dyn Ledger) -> store::Result<Timestamp> {
+    for _ in 0..3 {
+        let asked = Instant::now();
+        let now = ledger.now().await?;
+        if asked.elapsed() <= READING_MAX {
+            return Ok(now);
+        }
+    }
+    ledger.now().await
+}
+
 impl Dispatcher {
     async fn claim_until_stopped(self: &Arc<Self>) {
         let mut wake_up = None;
-        while !*self.stop.borrow() {
+        while !self.stop.is_asked() {
             let free = self.places.available_permits();
             if free == 0 {
                 self.wait_for_a_place().await;
@@ -161,9 +189,7 @@ impl Dispatcher {
             let wait = match next {
                 // As much as was asked for: there may be more.
                 Some((taken, _)) if taken == limit => continue,
-                // A head that points at nothing must not make the loop spin.
-                Some((0, next_at)) => self.wait_of(next_at).max(BREATH),
-                Some((_, next_at)) => self.wait_of(next_at),
+                Some((taken, next_at)) => self.wait_of(taken, next_at),
                 None => self.settings.idle_poll,
             };
             self.wait_for_work(wait, wake_up.as_mut()).await;
@@ -187,7 +213,10 @@ impl Dispatcher {
                     tracing::debug!(taken, limit, "claimed");
                 }
                 for claim in claimed.claims {
-                    self.start(claim);
+                    match claim.counters.lost_claims {
+                        0 => self.start(claim),
+                        _ => self.start_alone(claim).await,
+                    }
                 }
                 Some((taken, claimed.next_at))
             }
@@ -199,6 +228,24 @@ impl Dispatcher {
         }
     }
 
+    /// A row that may have killed a process before: nothing else may be about to leave beside it.
+    async fn start_alone(self: &Arc<Self>, claim: Claim) {
+        self.wait_for_marks().await;
+        self.start(claim);
+        self.wait_for_marks().await;
+    }
+
+    /// Not for ever: a claim that waits for a slow account must not hold up the rest.
+    async fn wait_for_marks(&self) {
+        let patience = Duration::from(self.settings.lease) / 3;
+        tokio::select! {
+            biased;
+            () = self.stop.asked() => {}
+            () = self.unmarked.none() => {}
+            () = tokio::time::sleep(patience) => {}
+        }
+    }
+
     fn start(self: &Arc<Self>, claim: Claim) {
         let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() else {
             // More than was asked for cannot come; if it did, its lease would end and it would come back.
@@ -206,8 +253,9 @@ impl Dispatcher {
             return;
         };
         let dispatcher = Arc::clone(self);
+        let entered = self.unmarked.enter();
         tokio::spawn(async move {
-            let Some(ending) = dispatcher.deliver(&claim).await else {
+            let Some(ending) = dispatcher.deliver(&claim, entered).await else {
                 dispatcher.meters.count("rupor_claims_lost_total", "");
                 tracing::warn!(delivery = claim.delivery_id.0, "the claim was lost");
                 drop(permit);
@@ -226,25 +274,26 @@ impl Dispatcher {
         });
     }
 
-    fn wait_of(&self, next_at: Option<Timestamp>) -> Duration {
-        match next_at {
-            Some(at) => self.time.until(at - CLAIM_AHEAD_MAX).min(self.settings.idle_poll),
+    fn wait_of(&self, taken: usize, next_at: Option<Timestamp>) -> Duration {
+        let wait = match next_at {
+            // Account slots are taken ahead of time; what gave nothing just now is a lane that waits for its own.
+            Some(at) if taken == 0 => self.time.until(at).max(EMPTY_WAIT),
+            Some(at) => self.time.until(at - CLAIM_AHEAD_MAX),
             None => self.settings.idle_poll,
-        }
+        };
+        wait.min(self.settings.idle_poll)
     }
 
     async fn wait_for_a_place(&self) {
-        let mut stop = self.stop.clone();
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => {}
+            () = self.stop.asked() => {}
             () = self.freed.notified() => {}
             () = tokio::time::sleep(self.settings.idle_poll) => {}
         }
     }
 
     async fn wait_for_work(&self, at_most: Duration, wake_up: Option<&mut store::WakeUp>) {
-        let mut stop = self.stop.clone();
         let span = Span(i64::try_from(at_most.as_micros()).unwrap_or(i64::MAX));
         let woken = async {
             match wake_up {
@@ -254,7 +303,7 @@ impl Dispatcher {
         };
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => {}
+            () = self.stop.asked() => {}
             () = self.freed.notified() => {}
             () = woken => {}
         }
@@ -267,8 +316,11 @@ impl Dispatcher {
                 Ok(why) => self.hold(why.as_deref()),
                 Err(error) => tracing::warn!(%error, "the kill switch could not be read"),
             }
-            if let Ok(now) = self.ledger.now().await {
-                self.time.set(now);
+            let asked = Instant::now();
+            // An answer that was long on its way would set the clock back by that much, and slots would be missed.
+            match self.ledger.now().await {
+                Ok(now) if asked.elapsed() <= READING_MAX => self.time.set(now),
+                _ => {}
             }
             match self.ledger.recover(Whose::Everyone, CLAIM_BATCH_MAX).await {
                 Ok(recovered) if !recovered.is_empty() => {

@@ -21,7 +21,7 @@ pub use pictures::keep_bytes;
 pub use read::{mark, read, unreadable};
 
 use anyhow::Context;
-use domain::content::Copied;
+use domain::content::{Copied, Kind};
 use domain::delivery::Status;
 use domain::ids::{ChannelId, WorkspaceId};
 use domain::message::{Media, Origin};
@@ -55,6 +55,8 @@ pub struct RawPost {
     pub withheld: Option<String>,
     /// Whom its author names; then no route is asked.
     pub channels: Option<Vec<ChannelId>>,
+    /// What its author says it is; then the words are not asked.
+    pub kind: Option<Kind>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Reading a post: everything that follows from its words alone. Pure; the time is an argument.
 
 use domain::content::cases::Sketch;
+use domain::content::facts::Fact;
 use domain::content::fingerprint::fingerprint;
 use domain::content::picture::PictureHash;
 use domain::content::similarity::stable_hash;
@@ -35,7 +36,10 @@ pub struct Reading {
 /// Reads, judges and routes.
 pub fn read(raw: &RawPost, desk: &Desk, now: Timestamp) -> Reading {
     let post = post_of(raw, desk);
-    let analysis = analyse(&post);
+    let mut analysis = analyse(&post);
+    if let Some(kind) = raw.kind {
+        analysis.facts.kind = Fact::silent(kind);
+    }
     let context = TagContext {
         source: Some(&desk.source_name),
         platform: desk.platform,

@@ -1,16 +1,23 @@
 //! Every change an operator makes, as a value, and the one function that makes it.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, anyhow, bail};
+use domain::content::Kind;
 use domain::delivery::Status;
 use domain::ids::{DeliveryId, WorkspaceId};
-use domain::message::Message;
+use domain::message::{Message, Origin};
 use domain::time::{Span, Timestamp};
+use platforms::platform::Network;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store};
+use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoredMessage};
 
+use crate::addresses::ApiBases;
 use crate::config::Config;
 use crate::config::plan::{self, Absent};
+use crate::ingest::{Desk, Preset, RawPost, SourceSettings, keep_bytes, take_in};
+use crate::sources;
 
 /// Deliveries one bulk verb touches at most; more is another call.
 pub const BULK_MAX: usize = 10_000;
@@ -70,6 +77,29 @@ pub enum Verb {
     Release {
         workspace: Option<String>,
     },
+    /// A person's own post, to the channels they name or those whose routes want it.
+    Post {
+        workspace: String,
+        title: Option<String>,
+        text: String,
+        /// Files that whoever performs this can read.
+        photos: Vec<PathBuf>,
+        channels: Vec<String>,
+        kind: Option<Kind>,
+        url: Option<String>,
+        /// Drawn by whoever asks: doing it again is the same post.
+        key: String,
+    },
+    /// One step of a JSONL file.
+    Import {
+        workspace: String,
+        /// A file that whoever performs this can read.
+        path: PathBuf,
+        /// The byte to go on from.
+        at: u64,
+        preset: Preset,
+        horizon_hours: Option<i64>,
+    },
     Apply {
         config: Config,
         absent: Absent,
@@ -113,8 +143,84 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
             store.resume_account(ws, row.account_id).await?;
             Ok(json!({"account": row.name, "paused": false}))
         }
+        Verb::Import { workspace, path, at, preset, horizon_hours } => {
+            let ws = find_workspace(store, &workspace).await?;
+            let settings = SourceSettings { preset, horizon_hours, ..SourceSettings::default() };
+            let desk = Desk::load(store, ws, "import", &settings).await?;
+            Ok(json!(sources::import_step(store, &network(), ws, &desk, &path, at).await?))
+        }
+        post @ Verb::Post { .. } => perform_post(store, post).await,
         channel_verb => perform_on_channel(store, channel_verb).await,
     }
+}
+
+fn network() -> Network {
+    let network = Network::default();
+    ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
+    network
+}
+
+async fn perform_post(store: &Store, verb: Verb) -> anyhow::Result<Value> {
+    let Verb::Post { workspace, title, text, photos, channels, kind, url, key } = verb else {
+        bail!("{verb:?} is not a post");
+    };
+    let ws = find_workspace(store, &workspace).await?;
+    let mut named = Vec::new();
+    for name in &channels {
+        let (_, channel) = find_channel(store, &workspace, name).await?;
+        if !channel.enabled && channel.disabled_by == Some(DisabledBy::Operator) {
+            let name = super::words::quoted(name);
+            bail!("channel {name} takes no posts: it is disabled; run `rupor channel enable {name}`");
+        }
+        named.push(channel.channel_id);
+    }
+    let mut kept = Vec::new();
+    for path in &photos {
+        let opened = tokio::fs::read(path).await;
+        let bytes = opened.with_context(|| {
+            format!("cannot open {}; the node must be allowed to read it", path.display())
+        })?;
+        let name = path.file_name().map_or_else(|| "photo".into(), |name| name.to_string_lossy());
+        kept.push(keep_bytes(store, ws, &name, bytes.into()).await?);
+    }
+    let raw = RawPost {
+        source: "cli:post".into(),
+        origin_id: key,
+        origin: Origin { source: "cli".into(), url, ..Origin::default() },
+        title,
+        text,
+        kept,
+        kind,
+        channels: (!named.is_empty()).then_some(named),
+        ..RawPost::default()
+    };
+    let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
+    let desk = Desk::load(store, ws, "cli", &settings).await?;
+    let counts = take_in(store, &network(), ws, &desk, std::slice::from_ref(&raw), None).await?;
+    let message = store.message_by_origin(ws, &raw.source, &raw.origin_id).await?;
+    let message = message.context("the post that was taken in is not there; run it again")?;
+    told_post(store, ws, &message, counts.enqueued).await
+}
+
+/// Where the post goes, by name.
+async fn told_post(store: &Store, ws: WorkspaceId, message: &StoredMessage, n: i32) -> anyhow::Result<Value> {
+    let channels = store.channels(ws).await?;
+    let deliveries = store.deliveries_of(ws, vec![message.message_id], PAGE).await?;
+    let went: Vec<Value> = deliveries
+        .iter()
+        .map(|delivery| {
+            let name = channels.iter().find(|channel| Some(channel.channel_id) == delivery.channel_id);
+            let name = name.map(|channel| channel.name.as_str());
+            json!({"delivery_id": delivery.delivery_id, "channel": name, "status": delivery.status})
+        })
+        .collect();
+    Ok(json!({
+        "message_id": message.message_id,
+        "kind": message.kind,
+        "enqueued": n,
+        "skipped": message.skipped,
+        "deliveries": went,
+    }))
 }
 
 async fn perform_on_channel(store: &Store, verb: Verb) -> anyhow::Result<Value> {

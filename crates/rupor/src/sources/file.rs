@@ -8,14 +8,17 @@ use domain::content::Post;
 use domain::ids::WorkspaceId;
 use domain::message::{Origin, SOURCE_VK, is_web_address};
 use platforms::platform::Network;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::{Progress, RunCounts, Source, Store};
+use store::{Progress, Source, Store};
 
 use super::{PollError, Polled, Reader};
 use crate::ingest::{Desk, RawPicture, RawPost, take_in};
 
 /// Lines of one step.
 const LINES_MAX: usize = 500;
+/// Lines of one step of an import: few enough that somebody who waits sees it move.
+const IMPORT_LINES: usize = 200;
 /// Bytes of one line: a post of 50 000 characters is a tenth of it.
 const LINE_BYTES_MAX: usize = 2_000_000;
 
@@ -33,7 +36,7 @@ struct Piece {
 /// A file as a source: goes on where it ended, so that lines may be added to it.
 pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
     let start = source.cursor["at"].as_u64().unwrap_or(0);
-    let piece = read_piece(&source.address, start).await?;
+    let piece = read_piece(&source.address, start, LINES_MAX).await?;
     for bad in &piece.bad {
         tracing::warn!(source = source.name, bad, "a line was passed over");
     }
@@ -50,47 +53,60 @@ pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> R
     Ok(Polled { counts, cursor, more: piece.more })
 }
 
-/// Takes a whole file in; what was passed over comes back in words.
-pub async fn import(
+/// What one step of an import did, and where the next one begins.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImportStep {
+    pub seen: i32,
+    pub stored: i32,
+    pub skipped: i32,
+    pub enqueued: i32,
+    /// What was passed over, in words.
+    pub bad: Vec<String>,
+    pub end: u64,
+    pub more: bool,
+}
+
+/// Takes in the posts of a file from byte `at` on, at most `IMPORT_LINES` lines. Safe to do again: known posts are
+/// only counted.
+pub async fn import_step(
     store: &Store,
     network: &Network,
     workspace: WorkspaceId,
     desk: &Desk,
     path: &Path,
-) -> anyhow::Result<(RunCounts, Vec<String>)> {
+    at: u64,
+) -> anyhow::Result<ImportStep> {
     let address = path.display().to_string();
+    let piece = read_piece(&address, at, IMPORT_LINES).await?;
     let run_id = store.start_run(workspace, &format!("file:{address}")).await?;
-    let (mut counts, mut bad, mut at) = (RunCounts::default(), Vec::new(), 0);
-    loop {
-        let piece = read_piece(&address, at).await?;
-        let step = take_in(store, network, workspace, desk, &piece.posts, None).await?;
-        counts.seen += step.seen;
-        counts.stored += step.stored;
-        counts.skipped += step.skipped;
-        counts.enqueued += step.enqueued;
-        bad.extend(piece.bad);
-        at = piece.end;
-        if !piece.more {
-            break;
-        }
-    }
-    let error = (!bad.is_empty()).then(|| format!("{} lines could not be read", bad.len()));
+    let counts = take_in(store, network, workspace, desk, &piece.posts, None).await?;
+    let error = (!piece.bad.is_empty()).then(|| format!("{} lines could not be read", piece.bad.len()));
     store.finish_run(workspace, run_id, counts, error).await?;
-    Ok((counts, bad))
+    Ok(ImportStep {
+        seen: counts.seen,
+        stored: counts.stored,
+        skipped: counts.skipped,
+        enqueued: counts.enqueued,
+        bad: piece.bad,
+        end: piece.end,
+        more: piece.more,
+    })
 }
 
-async fn read_piece(address: &str, start: u64) -> anyhow::Result<Piece> {
+async fn read_piece(address: &str, start: u64, lines: usize) -> anyhow::Result<Piece> {
     let path = address.trim().to_owned();
-    tokio::task::spawn_blocking(move || piece(Path::new(&path), start)).await.context("reading a file")?
+    tokio::task::spawn_blocking(move || piece(Path::new(&path), start, lines))
+        .await
+        .context("reading a file")?
 }
 
-fn piece(path: &Path, start: u64) -> anyhow::Result<Piece> {
+fn piece(path: &Path, start: u64, lines: usize) -> anyhow::Result<Piece> {
     let mut file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     file.seek(SeekFrom::Start(start)).with_context(|| format!("reading {}", path.display()))?;
     let mut reader = BufReader::new(file);
     let mut piece = Piece { end: start, ..Piece::default() };
     let mut line = Vec::new();
-    for _ in 0..LINES_MAX {
+    for _ in 0..lines {
         line.clear();
         let n = reader.read_until(b'\n', &mut line).with_context(|| format!("reading {}", path.display()))?;
         // A last line without its end is still being written, unless it is whole already.

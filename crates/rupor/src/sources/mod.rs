@@ -23,13 +23,11 @@ use serde_json::Value;
 use store::{FinishedPoll, PollHealth, RunCounts, Source, Store};
 use tokio::sync::watch;
 
-pub use file::import;
+pub use file::{ImportStep, import_step};
 
 use crate::addresses::ApiBases;
 use crate::ingest::{Desk, SourceSettings};
 
-/// Usual time between two polls of one source (`RUPOR_POLL_INTERVAL`).
-pub const POLL_INTERVAL: Span = Span::from_secs(60);
 /// A poll that takes longer than this has lost its lease.
 const LEASE: Span = Span::from_secs(300);
 /// Sources read at once by one node.

@@ -1,3 +1,4 @@
 //! The product as a whole: its documents and its command line.
 
+mod operating;
 mod promises;

@@ -79,6 +79,11 @@ const SELECT_CASE: &str = "
 SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
   FROM cases
  WHERE workspace_id = $1 AND case_id = $2";
+const SELECT_CASES: &str = "
+SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
+  FROM cases
+ WHERE workspace_id = $1 AND case_id = ANY ($2)
+ ORDER BY case_id";
 
 pub(super) const STATEMENTS: &[&str] = &[
     FIND_CASES,
@@ -91,11 +96,18 @@ pub(super) const STATEMENTS: &[&str] = &[
     PUT_PICTURES,
     TRIM_PICTURES,
     SELECT_CASE,
+    SELECT_CASES,
 ];
 
 type Tried<T> = std::result::Result<T, Trouble>;
 
 impl Postgres {
+    pub async fn cases(&self, workspace: WorkspaceId, ids: Vec<CaseId>) -> Result<Vec<Case>> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_CASES, &[&workspace.0, &ids]).await?;
+        Ok(rows.iter().map(case).collect())
+    }
+
     pub async fn case(&self, workspace: WorkspaceId, id: CaseId) -> Result<Case> {
         let row = self.first(As::App(workspace), Again::Safe, SELECT_CASE, &[&workspace.0, &id.0]).await?;
         Ok(case(&row.ok_or_else(|| StoreError::not_found("case", id))?))

@@ -87,6 +87,7 @@ const SELECT_BY_ORIGIN: &str = concat!(message_columns!(), "AND source = $2 AND 
 const SELECT_BY_URL: &str =
     concat!(message_columns!(), "AND origin ->> 'url' = $2 ORDER BY message_id DESC LIMIT 1");
 const SELECT_MESSAGES: &str = concat!(message_columns!(), "AND message_id > $2 ORDER BY message_id LIMIT $3");
+const SELECT_RECENT: &str = concat!(message_columns!(), "ORDER BY message_id DESC LIMIT $2");
 
 pub(super) const STATEMENTS: &[&str] = &[
     LOCK_INTAKE,
@@ -108,6 +109,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SELECT_BY_ORIGIN,
     SELECT_BY_URL,
     SELECT_MESSAGES,
+    SELECT_RECENT,
 ];
 
 type Tried<T> = std::result::Result<T, Trouble>;
@@ -231,6 +233,13 @@ impl Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&workspace.0, &after, &limit];
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_MESSAGES, &params).await?;
+        Ok(rows.iter().map(stored_message).collect())
+    }
+
+    pub async fn recent_messages(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<StoredMessage>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&workspace.0, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_RECENT, &params).await?;
         Ok(rows.iter().map(stored_message).collect())
     }
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use domain::ids::{AccountId, EndpointId, WorkspaceId};
 use domain::time::Span;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -53,10 +53,13 @@ const INSERT_RECEIPT: &str = "
 INSERT INTO ingress_receipts (workspace_id, endpoint_id, key, request_hash, response, received_at)
 VALUES ($1, $2, $3, $4, $5, rupor_now())
 ON CONFLICT DO NOTHING";
+const REJECTED: &str = "
+INSERT INTO events (workspace_id, at, name, detail) VALUES ($1, rupor_now(), 'ingress_rejected', $2)";
 const FORGET_RECEIPTS: &str = "SELECT forget_receipts(rupor_span($1))";
 
 pub(super) const STATEMENTS: &[&str] = &[
     PUT_MEDIA,
+    REJECTED,
     SELECT_MEDIA,
     SELECT_BY_SOURCE,
     SELECT_BYTES,
@@ -177,6 +180,17 @@ impl Postgres {
         };
         let row = results.last().and_then(|rows| rows.first());
         Ok(Receipt::of(row.map(kept), request_hash))
+    }
+
+    pub async fn reject_ingress(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        why: &str,
+    ) -> Result<()> {
+        let detail = json!({"endpoint": endpoint.0, "why": why});
+        self.all(As::App(workspace), Again::Never, REJECTED, &[&workspace.0, &detail]).await?;
+        Ok(())
     }
 
     pub async fn forget_receipts(&self, older_than: Span) -> Result<u64> {

@@ -26,6 +26,15 @@ const SELECT_DELIVERIES: &str = concat!(
       ORDER BY delivery_id
       LIMIT $7"
 );
+const SELECT_DELIVERIES_OF: &str = concat!(
+    "SELECT ",
+    rows::delivery_columns!(),
+    " FROM deliveries
+      WHERE workspace_id = $1
+        AND message_id = ANY ($2)
+      ORDER BY delivery_id
+      LIMIT $3"
+);
 const SELECT_ATTEMPTS: &str = concat!(
     "SELECT ",
     rows::attempt_columns!(),
@@ -66,6 +75,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SAID_BEFORE,
     SELECT_DELIVERY,
     SELECT_DELIVERIES,
+    SELECT_DELIVERIES_OF,
     SELECT_ATTEMPTS,
     SELECT_EVENTS,
     SELECT_RECENT_EVENTS,
@@ -111,6 +121,19 @@ impl Postgres {
             Some(before) => self.delivery(workspace, DeliveryId(before)).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    pub async fn deliveries_of(
+        &self,
+        workspace: WorkspaceId,
+        messages: Vec<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let ids: Vec<i64> = messages.iter().map(|id| id.0).collect();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[&workspace.0, &ids, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_DELIVERIES_OF, params).await?;
+        rows.iter().map(rows::delivery).collect()
     }
 
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {

@@ -10,7 +10,7 @@ use domain::content::picture::PictureHash;
 use domain::ids::{CaseId, MessageId, WorkspaceId};
 use domain::time::Timestamp;
 use rusqlite::Row;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Sqlite, Tx, rows};
 use crate::error::{Result, StoreError};
@@ -68,8 +68,18 @@ const SELECT_CASE: &str = "
 SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
   FROM cases
  WHERE workspace_id = ?1 AND case_id = ?2";
+const SELECT_CASES: &str = "
+SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
+  FROM cases
+ WHERE workspace_id = ?1 AND case_id IN (SELECT value FROM json_each(?2))
+ ORDER BY case_id";
 
 impl Sqlite {
+    pub async fn cases(&self, workspace: WorkspaceId, ids: Vec<CaseId>) -> Result<Vec<Case>> {
+        let ids = json!(ids.iter().map(|id| id.0).collect::<Vec<i64>>()).to_string();
+        self.read(move |tx| tx.all(SELECT_CASES, (workspace.0, ids), case)).await
+    }
+
     pub async fn case(&self, workspace: WorkspaceId, id: CaseId) -> Result<Case> {
         let found = self.read(move |tx| tx.first(SELECT_CASE, (workspace.0, id.0), case)).await?;
         found.ok_or_else(|| StoreError::not_found("case", id))

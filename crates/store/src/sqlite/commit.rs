@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use domain::delivery::{AmbiguityPolicy, Status};
+use domain::delivery::{AmbiguityPolicy, Reason, Status};
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
 use domain::limits::ERROR_TEXT_MAX;
 use domain::outcome::{Failure, Outcome, Sent};
@@ -30,7 +30,8 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
        i.requested_at, d.channel_id, d.message_id, d.priority, d.expires_at, d.recipient_id,
        d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
        coalesce(c.ambiguity, 'resend_once'), coalesce(c.error_streak, 0), h.max_parallel,
-       g.group_id, g.flood_channel, g.flood_until, g.trouble_streak, g.cooldown_until, coalesce(c.paused_until, 0)
+       g.group_id, g.flood_channel, g.flood_until, g.trouble_streak, g.cooldown_until, coalesce(c.paused_until, 0),
+       c.removed_at IS NOT NULL
   FROM inflight AS i
   JOIN deliveries AS d ON d.delivery_id = i.delivery_id
   JOIN lane_heads AS h ON h.lane_id = i.lane_id
@@ -247,6 +248,8 @@ pub(super) struct Held {
     expires_at: Option<i64>,
     ordered: bool,
     group_id: i64,
+    /// The channel was removed while the claim was out.
+    removed: bool,
     standing: Standing,
 }
 
@@ -279,6 +282,7 @@ pub(super) fn held(
             expires_at: row.get(13)?,
             ordered: row.get::<_, i32>(24)? == 1,
             group_id: row.get(25)?,
+            removed: row.get(31)?,
             standing: Standing {
                 counters: rows::counters(row, 15)?,
                 policy: rows::word(row, 22, AmbiguityPolicy::parse)?,
@@ -324,8 +328,7 @@ fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<F
         };
         *run_at = at.max(asked);
     }
-    write(tx, settling, &held, &ending, &settlement)?;
-    Ok(Finished::Done(settlement.status))
+    Ok(Finished::Done(write(tx, settling, &held, &ending, settlement)?))
 }
 
 /// The short way of a success: it passes the fence now and is ended with the others. False: not ours any more.
@@ -395,8 +398,7 @@ fn end_streaks(tx: &Tx<'_>, lane_id: i64) -> Result<()> {
 pub(super) fn lease_expired(tx: &Tx<'_>, settling: &mut Settling, held: &Held) -> Result<Status> {
     let ending = Ending::LeaseExpired { requested: held.requested_at.is_some() };
     let settlement = settle(&held.standing, &ending, tx.now, recovery_chance(held.delivery_id, held.attempt));
-    write(tx, settling, held, &ending, &settlement)?;
-    Ok(settlement.status)
+    write(tx, settling, held, &ending, settlement)
 }
 
 pub(crate) fn recovery_chance(delivery_id: i64, attempt: i32) -> Chance {
@@ -409,9 +411,10 @@ fn write(
     settling: &mut Settling,
     held: &Held,
     ending: &Ending,
-    settlement: &Settlement,
-) -> Result<()> {
+    settlement: Settlement,
+) -> Result<Status> {
     let now = tx.now.0;
+    let settlement = &if held.removed { without_channel(settlement) } else { settlement };
     // Whatever this ending does to a streak, the next success has to look again.
     settling.healthy.clear();
     let (sent, failure) = match ending {
@@ -451,7 +454,21 @@ fn write(
     *counts.status(settlement.status) += 1;
     events(tx, held, ending, settlement, failure)?;
     channel_effect(tx, held, settlement.channel, failure)?;
-    account_effect(tx, held, settlement.account, failure)
+    account_effect(tx, held, settlement.account, failure)?;
+    Ok(settlement.status)
+}
+
+/// A removed channel has no queue to go back to: what waited ended with it, and so does what comes back.
+fn without_channel(settlement: Settlement) -> Settlement {
+    match settlement.status {
+        Status::Retry => Settlement {
+            status: Status::FailedPermanent,
+            reason: Some(Reason::ChannelRemoved),
+            run_at: None,
+            ..settlement
+        },
+        _ => settlement,
+    }
 }
 
 fn end_sending(

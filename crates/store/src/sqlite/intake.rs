@@ -191,6 +191,14 @@ impl Sqlite {
         );
         self.read(move |tx| tx.all(&sql, (workspace.0, after, limit as i64), stored_message)).await
     }
+
+    pub async fn recent_messages(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<StoredMessage>> {
+        let sql = format!(
+            "SELECT {MESSAGE_COLUMNS} FROM messages
+              WHERE workspace_id = ?1 ORDER BY message_id DESC LIMIT ?2"
+        );
+        self.read(move |tx| tx.all(&sql, (workspace.0, limit as i64), stored_message)).await
+    }
 }
 
 fn stored_message(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredMessage> {

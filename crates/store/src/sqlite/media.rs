@@ -7,8 +7,9 @@ use bytes::Bytes;
 use domain::ids::{AccountId, EndpointId, MessageId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::heads::{self, NewEvent};
 use super::workspaces::require_workspace;
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::address::SqlitePath;
@@ -200,6 +201,25 @@ impl Sqlite {
             tx.execute(INSERT_RECEIPT, params)?;
             let kept = tx.first(SELECT_RECEIPT, (workspace.0, endpoint.0, &key), kept)?;
             Ok(Receipt::of(kept, &request_hash))
+        })
+        .await
+    }
+
+    pub async fn reject_ingress(
+        &self,
+        workspace: WorkspaceId,
+        endpoint: EndpointId,
+        why: &str,
+    ) -> Result<()> {
+        let detail = json!({"endpoint": endpoint.0, "why": why});
+        self.write(Urgency::Maintenance, move |tx| {
+            let rejected = NewEvent {
+                workspace_id: workspace.0,
+                name: "ingress_rejected",
+                detail,
+                ..NewEvent::default()
+            };
+            heads::event(tx, rejected)
         })
         .await
     }

@@ -1,7 +1,7 @@
 //! Reading: what people and the dispatcher ask for. Never on the writer's connection when there is a file.
 
 use domain::ids::{DeliveryId, MessageId, WorkspaceId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Sqlite, rows};
 use crate::error::{Result, StoreError};
@@ -78,6 +78,24 @@ impl Sqlite {
             Some(before) => self.delivery(workspace, DeliveryId(before)).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    pub async fn deliveries_of(
+        &self,
+        workspace: WorkspaceId,
+        messages: Vec<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let sql = format!(
+            "SELECT {} FROM deliveries
+              WHERE workspace_id = ?1
+                AND message_id IN (SELECT value FROM json_each(?2))
+              ORDER BY delivery_id
+              LIMIT ?3",
+            rows::DELIVERY_COLUMNS
+        );
+        let ids = json!(messages.iter().map(|id| id.0).collect::<Vec<i64>>()).to_string();
+        self.read(move |tx| tx.all(&sql, (workspace.0, ids, limit as i64), rows::delivery)).await
     }
 
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {

@@ -40,6 +40,7 @@ contract! {
     a_refused_post_leaves_nothing_behind,
     a_repeat_knows_what_was_said_before_it,
     a_message_is_found_by_the_address_of_its_post,
+    the_last_posts_come_with_their_cases_and_deliveries,
 }
 
 const LOST: &str = "Пропала собака! 12 ноября в Тюмени на улице Ямской убежала такса Буся, рыжая, в красном ошейнике. \
@@ -453,4 +454,30 @@ async fn a_message_is_found_by_the_address_of_its_post(w: &World) {
     let found = |url: &'static str| w.store.message_by_url(w.ws, url);
     assert_eq!(found("https://feed.example/a-1").await.unwrap().unwrap().message_id, stored.message_id);
     assert_eq!(found("https://feed.example/a-2").await.unwrap(), None);
+}
+
+async fn the_last_posts_come_with_their_cases_and_deliveries(w: &World) {
+    let account = w.account().await;
+    let channel = w.channel(account).await;
+    let posts =
+        vec![post(-1, 1, LOST, &[channel]), post(-2, 2, LOST, &[channel]), post(-3, 3, FOUND, &[channel])];
+    let taken = w.store.ingest(w.ws, posts, None).await.unwrap();
+    let recent = w.store.recent_messages(w.ws, 2).await.unwrap();
+    let ids: Vec<_> = recent.iter().map(|message| message.message_id).collect();
+    assert_eq!(
+        ids,
+        [taken[2].message_id, taken[1].message_id],
+        "the newest first, and no more than asked for"
+    );
+    let deliveries = w.store.deliveries_of(w.ws, ids.clone(), 10).await.unwrap();
+    let of: Vec<_> = deliveries.iter().map(|delivery| delivery.message_id).collect();
+    assert_eq!(of, [taken[1].message_id, taken[2].message_id]);
+    assert_eq!(w.store.deliveries_of(w.ws, ids.clone(), 1).await.unwrap().len(), 1);
+    let wanted: Vec<CaseId> = taken.iter().filter_map(|post| post.case_id).collect();
+    let cases = w.store.cases(w.ws, wanted.clone()).await.unwrap();
+    assert_eq!(cases.iter().map(|case| case.n_messages).sum::<i32>(), 3, "each case once");
+    let other = w.another_workspace("другой").await;
+    assert!(other.store.recent_messages(other.ws, 5).await.unwrap().is_empty());
+    assert!(other.store.deliveries_of(other.ws, ids, 5).await.unwrap().is_empty());
+    assert!(other.store.cases(other.ws, wanted).await.unwrap().is_empty());
 }

@@ -16,6 +16,7 @@ contract! {
     bad_media_is_refused,
     a_workspace_does_not_see_anothers_bytes,
     the_same_request_gets_the_same_answer,
+    what_a_door_turns_away_leaves_an_event,
 }
 
 fn media(byte: u8) -> NewMedia {
@@ -124,4 +125,11 @@ async fn the_same_request_gets_the_same_answer(w: &World) {
     w.advance(Span::from_hours(48)).await;
     assert_eq!(w.store.forget_receipts(Span::from_hours(24)).await.unwrap(), 1);
     assert_eq!(ask("b").await, Receipt::New);
+}
+
+async fn what_a_door_turns_away_leaves_an_event(w: &World) {
+    w.store.reject_ingress(w.ws, EndpointId(7), "the key was used for another request").await.unwrap();
+    let event = w.store.recent_events(w.ws, 1).await.unwrap().remove(0);
+    assert_eq!(event.name, "ingress_rejected");
+    assert_eq!(event.detail, json!({"endpoint": 7, "why": "the key was used for another request"}));
 }

@@ -8,6 +8,8 @@ mod ingest;
 mod pacing;
 mod queue;
 mod rig;
+mod saboteurs;
+mod sim;
 
 use std::io::Write;
 
@@ -31,6 +33,8 @@ enum What {
     Dispatch(dispatch::Dispatch),
     Fairness(fairness::Fairness),
     Pacing(pacing::Pacing),
+    Sim(sim::Sim),
+    Saboteurs(saboteurs::Saboteurs),
 }
 
 pub fn run(args: &Bench) -> anyhow::Result<()> {
@@ -41,6 +45,8 @@ pub fn run(args: &Bench) -> anyhow::Result<()> {
         What::Dispatch(args) => dispatch::run(args),
         What::Fairness(args) => fairness::run(args),
         What::Pacing(args) => pacing::run(args),
+        What::Sim(args) => sim::run(args),
+        What::Saboteurs(args) => saboteurs::run(args),
     }
 }
 

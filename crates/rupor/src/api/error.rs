@@ -1,0 +1,92 @@
+//! What a caller hears when something is wrong: a stable code and a sentence. What went wrong inside is for the log,
+//! found there by the id that both carry.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+#[derive(Debug)]
+pub struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    retry_after_s: Option<u64>,
+    allow: Option<&'static str>,
+}
+
+impl ApiError {
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError { status, code, message: message.into(), retry_after_s: None, allow: None }
+    }
+
+    pub fn unauthorized(message: &str) -> ApiError {
+        ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    pub fn not_found() -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; see /v1/openapi.json")
+    }
+
+    pub fn foreign_host() -> ApiError {
+        let message =
+            "this node answers to localhost only; a proxy in front names its host in RUPOR_HTTP_HOSTS";
+        ApiError::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message)
+    }
+
+    pub fn method(allowed: &'static str) -> ApiError {
+        let message = format!("only {allowed} is answered here");
+        let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        ApiError { allow: Some(allowed), ..error }
+    }
+
+    pub fn malformed(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "malformed", message)
+    }
+
+    /// Well formed, and still not to be done.
+    pub fn invalid(code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
+    }
+
+    pub fn media_type(message: &str) -> ApiError {
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+    }
+
+    pub fn too_large(bytes_max: usize) -> ApiError {
+        let message = format!("more than {bytes_max} bytes; split the batch");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
+    pub fn too_often(wait_s: u64) -> ApiError {
+        let message = format!("too many calls; come back in {wait_s} s");
+        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
+        ApiError { retry_after_s: Some(wait_s), ..error }
+    }
+
+    pub fn too_slow() -> ApiError {
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not come in time")
+    }
+
+    /// Nothing was acknowledged; the same call may be made again.
+    pub fn inside(error: &anyhow::Error) -> ApiError {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        tracing::error!(request = id, error = format!("{error:#}"), "a post could not be taken in");
+        let message = format!("nothing was taken in; try again later (request {id})");
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message);
+        ApiError { retry_after_s: Some(5), ..error }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = axum::Json(json!({"error": {"code": self.code, "message": self.message}}));
+        let mut answer = (self.status, body).into_response();
+        if let Some(seconds) = self.retry_after_s {
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = self.allow {
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        answer
+    }
+}

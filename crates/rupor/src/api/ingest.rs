@@ -1,0 +1,246 @@
+//! `POST /v1/ingest`: the endpoint by its secret, then pace and size, then the words, then one durable step.
+//!
+//! An `Idempotency-Key` is reserved together with the hash of the body before anything is stored. What is stored has
+//! a natural key, so a call that is made again, after whatever crash, finds or makes the same messages and gives the
+//! same answer; another body under the same key is refused on every node.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use domain::ids::ChannelId;
+use domain::message::Origin;
+use futures_util::StreamExt;
+use platforms::platform::Network;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use store::{Endpoint, Receipt, Store};
+
+use super::pace::Pace;
+use super::read::{self, Post};
+use super::{ApiError, bearer};
+use crate::addresses::ApiBases;
+use crate::http::Site;
+use crate::ingest::{self as intake, Preset, RawPicture, RawPost, SourceSettings};
+
+/// Calls a second, and bytes of one, unless the endpoint says otherwise.
+const RATE: f64 = 5.0;
+const BODY_MAX: usize = 1 << 20;
+/// No setting makes a body larger than this.
+const BODY_CEILING: usize = 16 << 20;
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+const KEY_MAX: usize = 200;
+
+/// What taking posts in needs between two calls.
+#[derive(Debug)]
+pub struct Desk {
+    store: Store,
+    network: Network,
+    pace: Pace,
+}
+
+impl Desk {
+    pub fn new(store: Store) -> Desk {
+        let network = Network::default();
+        ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
+        Desk { store, network, pace: Pace::default() }
+    }
+}
+
+pub async fn ingest(State(site): State<Site>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+    let desk = &site.api;
+    let endpoint = desk.endpoint(&headers).await?;
+    let rate =
+        endpoint.settings["rate"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(RATE);
+    desk.pace
+        .take(endpoint.endpoint_id, rate, Instant::now())
+        .map_err(|wait| ApiError::too_often(wait.as_secs().saturating_add(1)))?;
+    check_headers(&headers)?;
+    let key = key(&headers)?;
+    let body = read_body(body, body_max(&endpoint)).await?;
+    let now = desk.store.now().await.map_err(|error| ApiError::inside(&error.into()))?;
+    let posts = read::posts(&body, now.0 / 1_000_000)?;
+    let answer = desk.take_in(&endpoint, key.as_deref(), &body, posts).await?;
+    Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
+}
+
+impl Desk {
+    /// Unknown, shut and wrong kind sound alike: a guess must not tell which.
+    async fn endpoint(&self, headers: &HeaderMap) -> Result<Endpoint, ApiError> {
+        let refused = || ApiError::unauthorized("give the secret of an endpoint as Authorization: Bearer …");
+        let secret = SecretString::from(bearer(headers).ok_or_else(refused)?);
+        let found =
+            self.store.endpoint_by_secret(&secret).await.map_err(|error| ApiError::inside(&error.into()))?;
+        found.filter(|endpoint| endpoint.enabled && endpoint.kind == "push").ok_or_else(refused)
+    }
+
+    async fn take_in(
+        &self,
+        endpoint: &Endpoint,
+        key: Option<&str>,
+        body: &[u8],
+        posts: Vec<Post>,
+    ) -> Result<Value, ApiError> {
+        let source = format!("push:{}", endpoint.name);
+        let body_hash = blake3::hash(body).to_hex().to_string();
+        let base = match key {
+            Some(key) => format!("{}-{}", &blake3::hash(key.as_bytes()).to_hex()[..16], &body_hash[..16]),
+            None => uuid::Uuid::new_v4().simple().to_string(),
+        };
+        let raws = self.raw_posts(endpoint, &source, &base, posts).await?;
+        let repeated = match key {
+            Some(key) => self.reserve(endpoint, key, &body_hash).await?,
+            None => false,
+        };
+        let done = async {
+            // The answer of a repeated call is what its first one stored, also if somebody edited that since.
+            if repeated && let Some(answer) = self.answer(endpoint, &source, &raws).await? {
+                return Ok(answer);
+            }
+            let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
+            let desk =
+                intake::Desk::load(&self.store, endpoint.workspace_id, &endpoint.name, &settings).await?;
+            let run = self.store.start_run(endpoint.workspace_id, &source).await?;
+            let counts =
+                intake::take_in(&self.store, &self.network, endpoint.workspace_id, &desk, &raws, None)
+                    .await?;
+            self.store.finish_run(endpoint.workspace_id, run, counts, None).await?;
+            self.answer(endpoint, &source, &raws).await?.context("a post that was taken in is not there")
+        };
+        done.await.map_err(|error| ApiError::inside(&error))
+    }
+
+    /// Whether this very call was made before; refuses another one under its key.
+    async fn reserve(&self, endpoint: &Endpoint, key: &str, body_hash: &str) -> Result<bool, ApiError> {
+        let (ws, id) = (endpoint.workspace_id, endpoint.endpoint_id);
+        let reserve = async {
+            let before = self.store.receipt(ws, id, key, body_hash).await?;
+            let now = match before {
+                Receipt::New => self.store.keep_receipt(ws, id, key, body_hash, json!({})).await?,
+                ref known => known.clone(),
+            };
+            if now == Receipt::Conflict {
+                self.store.reject_ingress(ws, id, "the idempotency key was used for another body").await?;
+            }
+            anyhow::Ok((before, now))
+        };
+        match reserve.await.map_err(|error| ApiError::inside(&error))? {
+            (_, Receipt::Conflict) => Err(ApiError::invalid(
+                "idempotency_conflict",
+                "this Idempotency-Key was used for another body; draw a new key for each new call",
+            )),
+            (before, _) => Ok(before != Receipt::New),
+        }
+    }
+
+    /// The ids of these posts, in their order; `None` if one is not stored.
+    async fn answer(
+        &self,
+        endpoint: &Endpoint,
+        source: &str,
+        raws: &[RawPost],
+    ) -> anyhow::Result<Option<Value>> {
+        let ids = raws.iter().map(|raw| raw.origin_id.clone()).collect();
+        let known = self.store.known_posts(endpoint.workspace_id, source, ids).await?;
+        let one = |raw: &RawPost| {
+            let found = known.iter().find(|known| known.origin_id == raw.origin_id)?;
+            Some(json!({"message_id": found.message_id, "origin_id": raw.origin_id}))
+        };
+        let accepted: Option<Vec<Value>> = raws.iter().map(one).collect();
+        Ok(accepted.map(|accepted| json!({"accepted": accepted})))
+    }
+
+    async fn raw_posts(
+        &self,
+        endpoint: &Endpoint,
+        source: &str,
+        base: &str,
+        posts: Vec<Post>,
+    ) -> Result<Vec<RawPost>, ApiError> {
+        let channels = self
+            .store
+            .channels(endpoint.workspace_id)
+            .await
+            .map_err(|error| ApiError::inside(&error.into()))?;
+        let find = |name: &String| -> Result<ChannelId, ApiError> {
+            let found = channels.iter().find(|channel| channel.name == *name);
+            found.map(|channel| channel.channel_id).ok_or_else(|| {
+                let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
+                let name: String = name.chars().take(100).collect();
+                let message = format!("channel {name:?} is not known; known are {}", names.join(", "));
+                ApiError::invalid("unknown_channel", message)
+            })
+        };
+        let mut raws = Vec::with_capacity(posts.len());
+        for (n, post) in posts.into_iter().enumerate() {
+            let named = post.channels.as_ref().map(|names| names.iter().map(find).collect()).transpose()?;
+            let origin_id = post.origin_id.clone().unwrap_or_else(|| format!("{base}-{n}"));
+            raws.push(raw(source, origin_id, post, named));
+        }
+        Ok(raws)
+    }
+}
+
+fn raw(source: &str, origin_id: String, post: Post, channels: Option<Vec<ChannelId>>) -> RawPost {
+    let picture = |url: String| RawPicture { key: url.clone(), url, ..RawPicture::default() };
+    RawPost {
+        source: source.to_owned(),
+        origin_id,
+        origin: Origin { source: "push".into(), url: post.url, date: post.date, ..Origin::default() },
+        title: post.title,
+        text: post.text,
+        pictures: post.photos.into_iter().map(picture).collect(),
+        channels,
+        ..RawPost::default()
+    }
+}
+
+fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim().to_lowercase());
+    if text(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(ApiError::media_type("compressed bodies are not read; send it plain"));
+    }
+    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    match kind.split(';').next().map(str::trim) {
+        Some("application/json") => Ok(()),
+        _ => Err(ApiError::media_type("send application/json")),
+    }
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = value.to_str().unwrap_or_default().trim();
+    if key.is_empty() || key.len() > KEY_MAX {
+        return Err(ApiError::malformed(format!(
+            "Idempotency-Key must be 1 to {KEY_MAX} printable characters"
+        )));
+    }
+    Ok(Some(key.to_owned()))
+}
+
+fn body_max(endpoint: &Endpoint) -> usize {
+    let set = endpoint.settings["body_max"].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
+    set.filter(|bytes| *bytes > 0).unwrap_or(BODY_MAX).min(BODY_CEILING)
+}
+
+/// Counted while it arrives: a length that is claimed proves nothing.
+async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
+    let read = async {
+        let (mut bytes, mut chunks) = (Vec::new(), body.into_data_stream());
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|_| ApiError::malformed("the body broke off"))?;
+            if bytes.len() + chunk.len() > bytes_max {
+                return Err(ApiError::too_large(bytes_max));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    };
+    tokio::time::timeout(BODY_TIME, read).await.unwrap_or_else(|_| Err(ApiError::too_slow()))
+}

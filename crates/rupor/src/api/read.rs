@@ -1,0 +1,110 @@
+//! What a request may say: from bytes to posts, every refusal with the field and the fix. Pure.
+
+use std::collections::HashSet;
+
+use domain::message::is_web_address;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ApiError;
+use crate::ingest::{PICTURES_MAX, TEXT_MAX};
+
+/// Posts of one call.
+pub const POSTS_MAX: usize = 100;
+/// Characters of an id that the caller gives.
+const ID_MAX: usize = 200;
+/// A clock may be wrong by this much.
+const AHEAD_MAX_S: i64 = 86_400;
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Post {
+    pub text: String,
+    pub title: Option<String>,
+    /// Addresses of pictures.
+    pub photos: Vec<String>,
+    /// The caller's own id: the same one again is the same post, with other words an edit of it.
+    pub origin_id: Option<String>,
+    /// Where it can be read.
+    pub url: Option<String>,
+    /// Unix seconds.
+    pub date: Option<i64>,
+    /// Names of channels; without them the routes decide.
+    pub channels: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch {
+    posts: Vec<Post>,
+}
+
+/// One post, or `{"posts": […]}`.
+pub fn posts(body: &[u8], now_s: i64) -> Result<Vec<Post>, ApiError> {
+    // Nesting is bounded by the parser itself.
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
+    if !value.is_object() {
+        return Err(ApiError::malformed("the body must be one post or {\"posts\": […]}"));
+    }
+    let posts = if value.get("posts").is_some() {
+        serde_json::from_value::<Batch>(value).map(|batch| batch.posts)
+    } else {
+        serde_json::from_value::<Post>(value).map(|post| vec![post])
+    };
+    let posts = posts.map_err(|error| ApiError::malformed(short(&error.to_string())))?;
+    if posts.is_empty() || posts.len() > POSTS_MAX {
+        let message = format!("{} posts; a call holds 1 to {POSTS_MAX}", posts.len());
+        return Err(ApiError::invalid("bad_batch", message));
+    }
+    let mut ids = HashSet::new();
+    for (n, post) in posts.iter().enumerate() {
+        check(post, now_s)
+            .map_err(|problem| ApiError::invalid("bad_post", format!("post {n}: {problem}")))?;
+        if let Some(id) = &post.origin_id
+            && !ids.insert(id)
+        {
+            let message = format!("post {n}: origin_id stands twice in this call");
+            return Err(ApiError::invalid("bad_post", message));
+        }
+    }
+    Ok(posts)
+}
+
+fn check(post: &Post, now_s: i64) -> Result<(), String> {
+    let is_blank = |text: &str| text.trim().is_empty();
+    if is_blank(&post.text) && post.title.as_deref().is_none_or(is_blank) && post.photos.is_empty() {
+        return Err("nothing to say; give text, title or photos".to_owned());
+    }
+    let characters = post.text.chars().count() + post.title.as_ref().map_or(0, |title| title.chars().count());
+    if characters > TEXT_MAX {
+        return Err(format!("{characters} characters, at most {TEXT_MAX}; shorten it"));
+    }
+    if post.photos.len() > PICTURES_MAX {
+        return Err(format!("{} photos, at most {PICTURES_MAX}", post.photos.len()));
+    }
+    if !post.photos.iter().chain(&post.url).all(|url| is_web_address(url)) {
+        return Err("photos and url must be http or https addresses".to_owned());
+    }
+    let id = post.origin_id.as_deref().unwrap_or("-");
+    if is_blank(id) || id.chars().count() > ID_MAX || id.chars().any(char::is_control) {
+        return Err(format!("origin_id must be 1 to {ID_MAX} characters"));
+    }
+    if post.channels.as_ref().is_some_and(Vec::is_empty) {
+        return Err("channels is empty; name some, or leave it out so that the routes decide".to_owned());
+    }
+    match post.date {
+        Some(date) if date > now_s.saturating_mul(100) => {
+            Err("date must be in seconds, not milliseconds".to_owned())
+        }
+        Some(date) if date < 0 || date > now_s + AHEAD_MAX_S => {
+            Err("date must be Unix seconds, not before 1970 and not in the future".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A caller's own words may come back in an error; not all of them.
+fn short(text: &str) -> String {
+    text.chars().take(400).collect()
+}

@@ -1,0 +1,80 @@
+//! `/metrics`: the meters of this node and the gauges that the ledger maintains.
+
+use std::fmt::Write as _;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use domain::time::Timestamp;
+use store::Store;
+
+use super::Site;
+use crate::dispatch::escaped;
+
+pub async fn metrics(State(site): State<Site>) -> Response {
+    match lanes(&site.node.store).await {
+        Ok(lanes) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+            (kind, site.node.meters.text() + &lanes).into_response()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the metrics could not be read");
+            (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response()
+        }
+    }
+}
+
+/// The gauges that the ledger maintains: per lane, never counted on request.
+async fn lanes(store: &Store) -> store::Result<String> {
+    let now = store.now().await?;
+    let mut rows: [String; 4] = Default::default();
+    for workspace in store.workspaces().await? {
+        let channels = store.channels(workspace.workspace_id).await?;
+        for lane in store.lanes(workspace.workspace_id).await? {
+            let channel = channels.iter().find(|channel| Some(channel.channel_id) == lane.channel_id);
+            let name = channel.map_or_else(|| lane.lane_id.to_string(), |channel| channel.name.clone());
+            let labels = format!(
+                "workspace=\"{}\",channel=\"{}\",lane=\"{}\"",
+                escaped(&workspace.name),
+                escaped(&name),
+                lane.lane_id
+            );
+            let c = lane.counts;
+            for (state, n) in [
+                ("queued", c.queued),
+                ("retry", c.retry),
+                ("sending", c.sending),
+                ("sent", c.sent),
+                ("deduped", c.deduped),
+                ("failed_permanent", c.failed_permanent),
+                ("dead", c.dead),
+            ] {
+                let _ = writeln!(rows[0], "rupor_lane_deliveries{{{labels},state=\"{state}\"}} {n}");
+            }
+            let pending = c.queued + c.retry;
+            let lag = lane.next_at.filter(|at| pending > 0 && *at < now).map_or(0, |at| (now - at).millis());
+            let _ = writeln!(rows[1], "rupor_lane_lag_seconds{{{labels}}} {}", lag as f64 / 1_000.0);
+            let rate = channel.and_then(|channel| channel.settings.rate);
+            if let Some(rate) = rate {
+                let _ = writeln!(rows[2], "rupor_lane_eta_seconds{{{labels}}} {:.1}", pending as f64 / rate);
+            }
+            let wait = lane.next_at.map_or(-1.0, |at| wait_seconds(now, at));
+            let _ = writeln!(rows[3], "rupor_lane_next_seconds{{{labels}}} {wait}");
+        }
+    }
+    let names = [
+        ("rupor_lane_deliveries", "deliveries of a lane by state"),
+        ("rupor_lane_lag_seconds", "how long the lane's next delivery has been due"),
+        ("rupor_lane_eta_seconds", "time to empty the lane at its own rate"),
+        ("rupor_lane_next_seconds", "time until the lane may go on; -1: nothing waits or it is shut"),
+    ];
+    let mut text = String::new();
+    for ((name, help), rows) in names.iter().zip(&rows) {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{rows}");
+    }
+    Ok(text)
+}
+
+fn wait_seconds(now: Timestamp, at: Timestamp) -> f64 {
+    if at == Timestamp::NEVER { -1.0 } else { (at - now).millis().max(0) as f64 / 1_000.0 }
+}

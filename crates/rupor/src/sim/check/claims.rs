@@ -1,0 +1,197 @@
+//! V5 to V8, V19: one holder at a time, behind the fence, every claim counted and told.
+
+use super::{Harm, Judge};
+use crate::sim::log::{AttemptLog, DeliveryLog, Heard};
+
+pub fn check(judge: &mut Judge<'_>) {
+    for row in judge.deliveries() {
+        one_at_a_time(judge, row);
+        behind_the_fence(judge, row);
+        counted(judge, row);
+        told(judge, row);
+    }
+    poison(judge);
+    for wrong in judge.logs.ledger.audit.clone() {
+        judge.find("V19", Harm::Unexpected, None, format!("the store's own audit: {wrong}"));
+    }
+}
+
+/// V5: claims of one delivery follow one another.
+fn one_at_a_time(judge: &mut Judge<'_>, row: &DeliveryLog) {
+    for pair in row.attempts.windows(2) {
+        if pair[1].started_at + judge.back_us < pair[0].finished_at {
+            let what =
+                format!("attempt {} began before attempt {} was over", pair[1].attempt, pair[0].attempt);
+            judge.find("V5", Harm::Unexpected, Some(row.id), what);
+        }
+        if pair[1].claim_seq <= pair[0].claim_seq {
+            let what = format!("claim {} came after claim {}", pair[1].claim_seq, pair[0].claim_seq);
+            judge.find("V6", Harm::Unexpected, Some(row.id), what);
+        }
+    }
+    if row.claim_seq != row.attempts.last().map_or(0, |attempt| attempt.claim_seq) {
+        judge.find("V6", Harm::Unexpected, Some(row.id), format!("its last claim is {}", row.claim_seq));
+    }
+    let known = |run: &str| run == "adopted" || judge.logs.nodes.iter().any(|node| node.run == run);
+    if let Some(stranger) = row.attempts.iter().find(|attempt| !known(&attempt.run)) {
+        let what = format!("attempt {} was made by nobody: {}", stranger.attempt, stranger.run);
+        judge.find("V5", Harm::Unexpected, Some(row.id), what);
+    }
+}
+
+/// V6: an attempt is ended by its own holder, after its own request, or by its lease.
+fn behind_the_fence(judge: &mut Judge<'_>, row: &DeliveryLog) {
+    let mut found = Vec::new();
+    for (request, send) in judge.sends(row.id) {
+        let Some(attempt) = row.attempts.iter().find(|attempt| attempt.attempt == send.attempt) else {
+            continue;
+        };
+        if attempt.run != request.run {
+            found.push(format!("{} sent in attempt {} of {}", request.run, attempt.attempt, attempt.run));
+        }
+        if attempt.outcome == "lease_expired" {
+            continue;
+        }
+        let heard_at = send.answered_at.map(|at| super::super::world::START.0 + at);
+        let too_late = request.ledger_at > attempt.finished_at + judge.back_us;
+        let too_early =
+            judge.logs.jumps.is_empty() && heard_at.is_some_and(|heard_at| heard_at > attempt.finished_at);
+        if too_late || too_early {
+            found.push(format!(
+                "attempt {} ended as {} while its own request was still to be made or answered",
+                attempt.attempt, attempt.outcome
+            ));
+        }
+    }
+    for attempt in &row.attempts {
+        if let Some(what) = foreign_id(judge, row, attempt) {
+            found.push(what);
+        }
+    }
+    for what in found {
+        judge.find("V6", Harm::Unexpected, Some(row.id), what);
+    }
+}
+
+/// The id of another attempt's post can only come from the parts that were written down, or from looking.
+fn foreign_id(judge: &Judge<'_>, row: &DeliveryLog, attempt: &AttemptLog) -> Option<String> {
+    let id = attempt.provider_id.as_ref().filter(|_| attempt.outcome == "sent")?;
+    let own = judge.sends(row.id).iter().any(|(_, send)| {
+        send.attempt == attempt.attempt && send.visible.contains(id) && send.accepted_at.is_some()
+    });
+    let written = row.parts.values().any(|line| line.split(' ').any(|word| word == id));
+    (!own && !written)
+        .then(|| format!("attempt {} brought id {id}, which it did not get itself", attempt.attempt))
+}
+
+/// V8: the counters are the sum of the attempts.
+fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
+    let count = |which: &dyn Fn(&AttemptLog) -> bool| {
+        i32::try_from(row.attempts.iter().filter(|attempt| which(attempt)).count()).unwrap_or(i32::MAX)
+    };
+    let failed = |attempt: &AttemptLog, which: &dyn Fn(&crate::sim::log::ErrorLog) -> bool| {
+        attempt.error.as_ref().is_some_and(|error| error.transient && which(error))
+    };
+    let expired = |attempt: &AttemptLog| attempt.outcome == "lease_expired";
+    let unknowns = count(&|attempt| {
+        failed(attempt, &|error| error.unknown) || (expired(attempt) && attempt.requested_at.is_some())
+    });
+    let floods = count(&|attempt| {
+        failed(attempt, &|error| {
+            !error.unknown && error.scope != "delivery" && error.retry_after_ms.is_some()
+        })
+    });
+    let lost = count(&|attempt| expired(attempt) && attempt.requested_at.is_none());
+    let plain = count(&|attempt| failed(attempt, &|error| !error.unknown && error.scope == "delivery"));
+    let charged = unknowns + plain - row.not_ready_waits;
+    let expected = [
+        ("attempt", row.attempt, count(&|_| true)),
+        ("unknowns", row.unknowns, unknowns),
+        ("flood_waits", row.flood_waits, floods),
+        ("lost_claims", row.lost_claims, lost),
+        ("charged", row.charged, charged),
+    ];
+    for (name, kept, summed) in expected {
+        if kept != summed {
+            let what = format!("{name} is {kept}, the attempts say {summed}");
+            judge.find("V8", Harm::Unexpected, Some(row.id), what);
+        }
+    }
+    if row.charged > 5 {
+        judge.find("V8", Harm::Unexpected, Some(row.id), format!("charged {} times", row.charged));
+    }
+    let unsent = |attempt: &&AttemptLog| {
+        attempt.requested_at.is_none() && failed(attempt, &|error| error.scope == "delivery")
+    };
+    if let Some(attempt) = row.attempts.iter().find(unsent) {
+        let what = format!("attempt {} asked nobody and was charged", attempt.attempt);
+        judge.find("V8", Harm::Unexpected, Some(row.id), what);
+    }
+}
+
+/// V19: what is unusual has its event, once.
+fn told(judge: &mut Judge<'_>, row: &DeliveryLog) {
+    let events = |name: &str| {
+        let of = |event: &&crate::sim::log::EventLog| event.delivery == Some(row.id) && event.name == name;
+        judge.logs.ledger.events.iter().filter(of).count()
+    };
+    let expired = row.attempts.iter().filter(|attempt| attempt.outcome == "lease_expired").count();
+    let one = |yes: bool| usize::from(yes);
+    let is = |status: &str, reason: &str| row.status == status && row.reason == reason;
+    let dead_letter = row.status == "dead" && row.reason != "cancelled" && row.reason != "expired";
+    let expected = [
+        ("outcome_unknown", usize::try_from(row.unknowns).unwrap_or(0)),
+        ("lease_recovered", expired),
+        ("dead_letter", one(dead_letter)),
+        ("retry_exhausted", one(is("dead", "attempts_exhausted"))),
+        // What waits for a channel that is removed ends with one event of the channel.
+        ("failed_permanent", one(is("failed_permanent", "refused") || ended_by_removal(row))),
+        ("deduped", one(row.status == "deduped")),
+        ("cancelled", one(is("dead", "cancelled"))),
+        ("requeued", one(row.generation > 0)),
+    ];
+    let wrong: Vec<String> = expected
+        .into_iter()
+        .filter(|(name, n)| events(name) != *n)
+        .map(|(name, n)| format!("{} events {name}, {n} expected", events(name)))
+        .collect();
+    for what in wrong {
+        judge.find("V19", Harm::Unexpected, Some(row.id), what);
+    }
+}
+
+/// It was out when its channel was removed, and came back.
+fn ended_by_removal(row: &DeliveryLog) -> bool {
+    let last = row.attempts.last().map_or(0, |attempt| attempt.finished_at);
+    row.reason == "channel_removed" && row.ended_at == Some(last)
+}
+
+/// V7: who kills every reader ends as poison, and nobody else does.
+fn poison(judge: &mut Judge<'_>) {
+    let mut found = Vec::new();
+    for row in judge.deliveries() {
+        if row.lost_claims > 3 {
+            found.push((row.id, format!("{} claims were lost", row.lost_claims)));
+        }
+        if row.reason == "poison" && row.lost_claims != 3 {
+            found.push((row.id, format!("poison after {} lost claims", row.lost_claims)));
+        }
+        if !judge.options.poison {
+            continue;
+        }
+        let post = judge.logs.client.iter().find(
+            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
+        );
+        let planted = post.is_some_and(|post| post.poison);
+        let stopped = matches!(row.reason.as_str(), "cancelled" | "channel_removed" | "duplicate");
+        if planted && !stopped && row.reason != "poison" {
+            found.push((row.id, format!("the planted poison ended as {} {}", row.status, row.reason)));
+        }
+        if !planted && row.reason == "poison" {
+            found.push((row.id, "an innocent delivery ended as poison".into()));
+        }
+    }
+    for (id, what) in found {
+        judge.find("V7", Harm::Unexpected, Some(id), what);
+    }
+}

@@ -1,0 +1,82 @@
+//! Reads the ledger as it stands in the end into the plain words of `log`.
+
+use serde_json::Value;
+use store::{Delivery, DeliveryFilter};
+
+use super::log::{AttemptLog, DeliveryLog, ErrorLog, EventLog, Logs};
+use super::world::World;
+
+pub async fn collect(world: &World) -> store::Result<Logs> {
+    let mut logs = world.logs().clone();
+    for &workspace in &world.workspaces {
+        for row in world.store.deliveries(workspace, DeliveryFilter::default(), 100_000).await? {
+            let attempts = world.store.attempts(workspace, row.delivery_id).await?;
+            let attempts = attempts.into_iter().map(attempt).collect();
+            if let std::collections::btree_map::Entry::Vacant(new) =
+                logs.ledger.messages.entry(row.message_id.0)
+            {
+                let payload = world.store.payload(workspace, row.message_id).await?;
+                new.insert(payload["text"].as_str().unwrap_or_default().to_owned());
+            }
+            logs.ledger.deliveries.insert(row.delivery_id.0, delivery(row, attempts));
+        }
+        for event in world.store.events(workspace, 0, 100_000).await? {
+            logs.ledger
+                .events
+                .push(EventLog { name: event.name, delivery: event.delivery_id.map(|id| id.0) });
+        }
+        logs.ledger.audit.extend(world.store.audit(workspace).await?);
+    }
+    Ok(logs)
+}
+
+fn delivery(row: Delivery, attempts: Vec<AttemptLog>) -> DeliveryLog {
+    DeliveryLog {
+        id: row.delivery_id.0,
+        workspace: row.workspace_id.0,
+        account: row.account_id.0,
+        channel: row.channel_id.map_or(0, |id| id.0),
+        message: row.message_id.0,
+        generation: row.generation,
+        parent: row.parent_delivery.map(|id| id.0),
+        bulk: row.priority == domain::delivery::Priority::Bulk,
+        status: row.status.as_str().to_owned(),
+        reason: row.reason.unwrap_or_default(),
+        claim_seq: row.claim_seq,
+        attempt: row.counters.attempt,
+        charged: row.counters.charged,
+        flood_waits: row.counters.flood_waits,
+        not_ready_waits: row.counters.not_ready_waits,
+        unknowns: row.counters.unknowns,
+        lost_claims: row.counters.lost_claims,
+        provider_id: row.provider_message_id,
+        parts: row.parts,
+        ended_at: row.ended_at.map(|at| at.0),
+        attempts,
+    }
+}
+
+fn attempt(row: store::Attempt) -> AttemptLog {
+    AttemptLog {
+        attempt: row.attempt,
+        claim_seq: row.claim_seq,
+        run: row.run_id,
+        started_at: row.started_at.0,
+        requested_at: row.requested_at.map(|at| at.0),
+        finished_at: row.finished_at.0,
+        outcome: row.outcome,
+        error: row.error.as_ref().map(error),
+        provider_id: row.provider_message_id,
+    }
+}
+
+fn error(json: &Value) -> ErrorLog {
+    let word = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
+    ErrorLog {
+        transient: word("category") == "TRANSIENT",
+        scope: word("scope"),
+        code: word("code"),
+        unknown: word("certainty") == "unknown",
+        retry_after_ms: json["retry_after_ms"].as_i64(),
+    }
+}

@@ -1,0 +1,233 @@
+//! The three logs the checker reads, in plain numbers and words: what went in, what the ledger says in the end,
+//! and what the platforms received. Beside them stands what the simulator itself did to the nodes.
+
+use std::collections::BTreeMap;
+
+/// Microseconds of virtual time since the start of the run.
+pub type Micros = i64;
+
+#[derive(Debug, Clone, Default)]
+pub struct Logs {
+    pub world: WorldLog,
+    pub client: Vec<Post>,
+    pub platform: Vec<Request>,
+    pub nodes: Vec<RunLog>,
+    pub operator: Vec<OperatorAct>,
+    pub ledger: LedgerLog,
+    /// Jumps of the ledger's clock: when, and by how much.
+    pub jumps: Vec<(Micros, i64)>,
+    /// When the troubles were over, and when everything had ended.
+    pub calm_at: Micros,
+    pub drained_at: Option<Micros>,
+}
+
+/// What the operator configured.
+#[derive(Debug, Clone, Default)]
+pub struct WorldLog {
+    pub accounts: BTreeMap<i64, AccountLog>,
+    pub channels: BTreeMap<i64, ChannelLog>,
+}
+
+#[derive(Debug, Clone)]
+pub struct AccountLog {
+    pub workspace: i64,
+    pub interval_us: i64,
+    pub burst: i64,
+    pub max_parallel: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct ChannelLog {
+    pub workspace: i64,
+    pub account: i64,
+    pub target: String,
+    pub policy: &'static str,
+    /// One at a time: what was accepted first is said first.
+    pub ordered: bool,
+    /// The platform recognises repeats by their key.
+    pub keyed: bool,
+    /// Long texts go out in several parts instead of being cut.
+    pub split: bool,
+    pub removed_at: Option<Micros>,
+}
+
+/// One message that a client wanted to enqueue, and what it heard.
+#[derive(Debug, Clone)]
+pub struct Post {
+    pub workspace: i64,
+    pub marker: String,
+    pub number: usize,
+    /// Numbered words that every reader must find.
+    pub words: usize,
+    pub channels: Vec<i64>,
+    pub content_hash: String,
+    pub poison: bool,
+    pub heard: Vec<Heard>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    /// Stored under this id, with these deliveries (id, channel); these channels were not eligible.
+    Ok { message: i64, deliveries: Vec<(i64, i64)>, skipped: Vec<i64> },
+    /// Refused for good: nothing is stored.
+    Fail,
+    /// Nobody knows.
+    Info,
+}
+
+/// One request at a platform.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub at: Micros,
+    /// The ledger's clock when it arrived.
+    pub ledger_at: i64,
+    pub kind: RequestKind,
+    pub run: String,
+    pub account: i64,
+    /// When the request was over, as the platform sees it.
+    pub over_at: Option<Micros>,
+    /// The simulator itself held the request up after the node had let it go.
+    pub delayed: bool,
+    pub send: Option<SendLog>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    Send,
+    Probe,
+    Reconcile,
+}
+
+#[derive(Debug, Clone)]
+pub struct SendLog {
+    pub delivery: i64,
+    pub part: usize,
+    pub attempt: i32,
+    pub key: String,
+    pub target: String,
+    pub text: String,
+    pub accepted_at: Option<Micros>,
+    /// The ids a reader sees; a repeated key shows the earlier ones again.
+    pub visible: Vec<String>,
+    /// The same key had been accepted before.
+    pub repeated: bool,
+    /// What the node was told, if it lived to hear it.
+    pub answer: Option<Answer>,
+    pub answered_at: Option<Micros>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Sent,
+    Unknown,
+    Flood { retry_after_us: i64 },
+    NotSent,
+    Permanent,
+}
+
+/// One life of one node.
+#[derive(Debug, Clone)]
+pub struct RunLog {
+    pub run: String,
+    pub started_at: Micros,
+    pub crashed_at: Option<Micros>,
+    /// Stretches in which it stood still.
+    pub pauses: Vec<(Micros, Micros)>,
+    /// Answers of the ledger that it did not get, or got so late that a lease may have ended meanwhile.
+    pub ledger_trouble: Vec<Micros>,
+    /// Claims that brought nothing.
+    pub empty_claims: u64,
+    pub calls: u64,
+    /// An orderly stop: when it was asked for, when it was over, and whether all was written down.
+    pub stop: Option<StopLog>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct StopLog {
+    pub asked_at: Micros,
+    pub over_at: Option<Micros>,
+    pub drained: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct OperatorAct {
+    pub at: Micros,
+    pub verb: Verb,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verb {
+    PauseChannel(i64),
+    ResumeChannel(i64),
+    PauseAccount(i64),
+    ResumeAccount(i64),
+    RemoveChannel(i64),
+    Cancel(i64),
+    Requeue(i64),
+    HoldAll,
+    ReleaseAll,
+}
+
+/// The ledger as it stands in the end.
+#[derive(Debug, Clone, Default)]
+pub struct LedgerLog {
+    pub deliveries: BTreeMap<i64, DeliveryLog>,
+    pub events: Vec<EventLog>,
+    /// The text of every message that has a delivery.
+    pub messages: BTreeMap<i64, String>,
+    /// What the store's own audit found wrong.
+    pub audit: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct DeliveryLog {
+    pub id: i64,
+    pub workspace: i64,
+    pub account: i64,
+    pub channel: i64,
+    pub message: i64,
+    pub generation: i32,
+    pub parent: Option<i64>,
+    pub bulk: bool,
+    pub status: String,
+    pub reason: String,
+    pub claim_seq: i64,
+    pub attempt: i32,
+    pub charged: i32,
+    pub flood_waits: i32,
+    pub not_ready_waits: i32,
+    pub unknowns: i32,
+    pub lost_claims: i32,
+    pub provider_id: Option<String>,
+    pub parts: BTreeMap<u32, String>,
+    pub ended_at: Option<i64>,
+    pub attempts: Vec<AttemptLog>,
+}
+
+#[derive(Debug, Clone)]
+pub struct AttemptLog {
+    pub attempt: i32,
+    pub claim_seq: i64,
+    pub run: String,
+    pub started_at: i64,
+    pub requested_at: Option<i64>,
+    pub finished_at: i64,
+    pub outcome: String,
+    pub error: Option<ErrorLog>,
+    pub provider_id: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ErrorLog {
+    pub transient: bool,
+    pub scope: String,
+    pub code: String,
+    pub unknown: bool,
+    pub retry_after_ms: Option<i64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct EventLog {
+    pub name: String,
+    pub delivery: Option<i64>,
+}

@@ -1,0 +1,82 @@
+//! "Sometimes": things that must happen now and then, or a run of many seeds proves nothing.
+//!
+//! A counter per kind of trouble and per rare good ending. A long run in which one of them stayed at zero is invalid,
+//! however green the checker is.
+
+use std::collections::BTreeMap;
+
+/// The closed list.
+pub const ALL: [&str; 47] = [
+    "node: died before a ledger call",
+    "node: died after a ledger call, the answer lost",
+    "node: died before a request left",
+    "node: died while a request was out, accepted",
+    "node: died while a request was out, not accepted",
+    "node: died after the answer",
+    "node: stood still past its lease",
+    "node: stopped in order and drained",
+    "node: one of several on one ledger",
+    "ledger: busy",
+    "ledger: commit unknown, committed",
+    "ledger: commit unknown, not committed",
+    "ledger: slow",
+    "ledger: unreachable",
+    "ledger: clock jumped forward",
+    "ledger: clock jumped back",
+    "platform: accepted, answer lost",
+    "platform: request lost",
+    "platform: server error, accepted",
+    "platform: server error, not accepted",
+    "platform: connection refused",
+    "platform: hung until the deadline",
+    "platform: flood",
+    "platform: flood longer than the lease",
+    "platform: refused a delivery for good",
+    "platform: refused a channel for good",
+    "platform: refused an account for good",
+    "platform: attachment not ready",
+    "platform: outage seen by a probe",
+    "platform: a repeated key showed the earlier post",
+    "platform: reconcile found the post",
+    "platform: reconcile found nothing",
+    "client: retried an unknown enqueue, it was stored",
+    "client: retried an unknown enqueue, it was not stored",
+    "client: a wrong call was refused",
+    "client: a repeat was deduped",
+    "operator: kill switch pressed with work waiting",
+    "operator: cancelled a delivery",
+    "operator: requeued a delivery",
+    "operator: removed a channel with a queue",
+    "delivery: late success adopted",
+    "delivery: lease lost while sending",
+    "delivery: handed back unsent",
+    "delivery: a later claim sent only the missing parts",
+    "delivery: shown twice after an unknown outcome",
+    "delivery: dead as poison",
+    "delivery: flood of a second chat cooled the account",
+];
+
+#[derive(Debug, Clone, Default)]
+pub struct Sometimes(BTreeMap<&'static str, u64>);
+
+impl Sometimes {
+    pub fn count(&mut self, what: &'static str) {
+        debug_assert!(ALL.contains(&what), "not on the list: {what}");
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: &Sometimes) {
+        for (what, n) in &other.0 {
+            *self.0.entry(what).or_default() += n;
+        }
+    }
+
+    /// Every one of the list with its count, in the order of the list.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        ALL.iter().map(|what| (*what, self.0.get(what).copied().unwrap_or(0)))
+    }
+
+    pub fn never(&self) -> Vec<&'static str> {
+        self.counts().filter(|(_, n)| *n == 0).map(|(what, _)| what).collect()
+    }
+}

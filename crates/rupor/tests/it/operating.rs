@@ -1,0 +1,41 @@
+//! docs/operating.md explains every event and every metric there is, and no other.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The first cells of the table under a heading, up to the first line that is no row.
+fn first_cells(page: &str, heading: &str) -> BTreeSet<String> {
+    let chapter = page.split(&format!("\n## {heading}\n")).nth(1).expect("the chapter");
+    let rows =
+        chapter.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    rows.skip(2).filter_map(|row| row.split('`').nth(1)).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_event_of_the_schema_is_explained() {
+    for schema in ["sqlite", "postgres"] {
+        let sql = read(&format!("crates/store/migrations/{schema}/0002_ledger.sql"));
+        let table = sql.split("CREATE TABLE events").nth(1).expect("the table of events");
+        let list =
+            table.split("name IN (").nth(1).and_then(|rest| rest.split(')').next()).expect("the closed list");
+        let known: BTreeSet<String> = list.split('\'').skip(1).step_by(2).map(str::to_owned).collect();
+        assert!(known.contains("dead_letter"), "{known:?}");
+        assert_eq!(first_cells(&read("docs/operating.md"), "Events"), known, "{schema}");
+    }
+}
+
+#[test]
+fn every_metric_of_the_code_is_explained() {
+    let mut known = BTreeSet::new();
+    for file in ["dispatch/mod.rs", "dispatch/deliver.rs", "dispatch/recorder.rs", "http/metrics.rs"] {
+        let code = read(&format!("crates/rupor/src/{file}"));
+        let names = code.split('"').filter(|text| text.starts_with("rupor_"));
+        known.extend(names.filter_map(|text| text.split('{').next()).map(str::to_owned));
+    }
+    assert_eq!(first_cells(&read("docs/operating.md"), "Metrics"), known);
+}
