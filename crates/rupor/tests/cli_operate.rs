@@ -293,7 +293,9 @@ async fn a_node_that_others_could_read_does_not_start_without_a_token() {
     let refused = place.refused(&["run", "--listen", "0.0.0.0:0"]).await;
     assert!(refused.contains("set RUPOR_HTTP_TOKEN to 32 random characters"), "{refused}");
     assert!(!place.path().join("rupor.db").exists(), "bad input changes nothing");
-=======
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
     let place = Place::new().await;
     place.ok(&["apply"]).await;
@@ -306,5 +308,4 @@ async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
     assert!(unknown.contains("wall-1_2 was never seen here"), "{unknown}");
     let nowhere = place.refused(&["why", "1", "nowhere"]).await;
     assert!(nowhere.contains("known are"), "{nowhere}");
->>>>>>> demo
 }
