@@ -215,7 +215,6 @@ async fn the_quick_start_runs_from_variables_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-<<<<<<< HEAD
 async fn a_post_says_where_it_goes_and_a_mistake_what_to_do() {
     let place = Place::new().await;
     let early = place.refused(&["post", "Привет"]).await;
