@@ -80,7 +80,7 @@ pub async fn go_on(world: &World, mut tell: impl FnMut(&str) -> anyhow::Result<(
 pub(super) fn original(act: u64) -> Sample {
     let ((lost, _, _), look) = (pet(act), look(act));
     let text = format!(
-        "Внимание, {lost} {}, {look}. Ищем в районе улицы {}, дом {}. Телефон {}",
+        "Внимание! Сегодня {lost} {}, {look}. Ищем в районе улицы {}, дом {}. Телефон {}",
         name(act),
         street(act),
         act % 40 + 1,

@@ -1,7 +1,7 @@
 //! The verdict on a play, and on one that somebody spoiled.
 
 use domain::content::cases::{CaseBook, Sketch};
-use domain::content::{Post, analyse};
+use domain::content::{Kind, Post, analyse};
 use serde_json::json;
 
 use super::judge::{Line, Verb, compare, lines};
@@ -64,7 +64,7 @@ fn a_repeat_a_lack_and_a_stranger_are_told_apart() {
 }
 
 /// The case that a post of the endless play is filed under; pictures aside.
-fn file(book: &mut CaseBook, sample: &city::Sample) -> domain::ids::CaseId {
+fn file(book: &mut CaseBook, sample: &city::Sample, kind: Kind) -> domain::ids::CaseId {
     let post = Post {
         owner_id: sample.wall,
         post_id: sample.post["id"].as_i64().unwrap(),
@@ -73,6 +73,7 @@ fn file(book: &mut CaseBook, sample: &city::Sample) -> domain::ids::CaseId {
         ..Post::default()
     };
     let analysis = analyse(&post);
+    assert_eq!(analysis.facts.kind.value, kind, "{}", post.text);
     let sketch = Sketch::new(&post, &analysis.facts, &analysis.cleaned, &[]);
     book.take_in(sketch).unwrap_or_else(|| panic!("no story: {}", post.text)).0
 }
@@ -82,11 +83,16 @@ fn the_endless_play_tells_a_new_story_in_every_act() {
     let mut book = CaseBook::new();
     let mut cases = std::collections::BTreeSet::new();
     for act in 0..120 {
-        let case = file(&mut book, &live::original(act));
+        let case = file(&mut book, &live::original(act), Kind::Lost);
         assert!(cases.insert(case), "act {act} is taken for an earlier story: {:?}", live::original(act));
-        assert_eq!(file(&mut book, &live::copy(act)), case, "act {act}: {:?}", live::copy(act));
+        assert_eq!(file(&mut book, &live::copy(act), Kind::Lost), case, "act {act}: {:?}", live::copy(act));
         if act % 6 == 1 {
-            assert_eq!(file(&mut book, &live::reunion(act)), case, "act {act}: {:?}", live::reunion(act));
+            assert_eq!(
+                file(&mut book, &live::reunion(act), Kind::Reunited),
+                case,
+                "act {act}: {:?}",
+                live::reunion(act)
+            );
         }
     }
 }
