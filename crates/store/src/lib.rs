@@ -531,6 +531,17 @@ impl Store {
         each!(self, db => db.deliveries_of(workspace, messages, limit))
     }
 
+    /// What the last `limit` other deliveries of a lane are called on the platform, in the words of their parts.
+    pub async fn said_lately(
+        &self,
+        workspace: WorkspaceId,
+        lane: LaneId,
+        but: DeliveryId,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        each!(self, db => db.said_lately(workspace, lane, but, limit))
+    }
+
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {
         each!(self, db => db.attempts(workspace, id))
     }

@@ -231,7 +231,11 @@ impl Dispatcher {
         };
         self.question_slot(claim).await?;
         let key = part_key(claim, index);
-        let taken: Vec<String> = progress.earlier.iter().flatten().cloned().collect();
+        // What is another delivery's own is not the part that is looked for, however alike the words are.
+        let lately = self.ledger.said_lately(claim.workspace_id, claim.lane_id, claim.delivery_id).await;
+        let lately = lately.map_err(unreadable)?;
+        let others = lately.iter().flat_map(|line| published::ids(line));
+        let taken: Vec<String> = progress.earlier.iter().flatten().cloned().chain(others).collect();
         let question = Question {
             part,
             key: &key,

@@ -24,6 +24,9 @@ use store::{
 
 use super::book::Address;
 
+/// Deliveries of a lane whose ids are known not to be another's, when a part is looked for.
+const SAID_MAX: usize = 200;
+
 /// The verbs of the store that move deliveries.
 pub trait Ledger: fmt::Debug + Send + Sync {
     fn claim(&self, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed>>;
@@ -40,6 +43,12 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     fn payload(&self, workspace: WorkspaceId, id: MessageId) -> BoxFuture<'_, Result<Value>>;
     fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Delivery>>;
     fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Vec<Attempt>>>;
+    fn said_lately(
+        &self,
+        workspace: WorkspaceId,
+        lane: LaneId,
+        but: DeliveryId,
+    ) -> BoxFuture<'_, Result<Vec<String>>>;
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>>;
     fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> BoxFuture<'_, Result<SecretString>>;
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>>;
@@ -96,6 +105,15 @@ impl Ledger for Store {
 
     fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Vec<Attempt>>> {
         Box::pin(Store::attempts(self, workspace, id))
+    }
+
+    fn said_lately(
+        &self,
+        workspace: WorkspaceId,
+        lane: LaneId,
+        but: DeliveryId,
+    ) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(Store::said_lately(self, workspace, lane, but, SAID_MAX))
     }
 
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {

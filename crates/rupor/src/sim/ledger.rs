@@ -316,6 +316,16 @@ impl Ledger for SimLedger {
         Box::pin(self.call(Kind::Read, "attempts", self.world().store.attempts(workspace, id)))
     }
 
+    fn said_lately(
+        &self,
+        workspace: WorkspaceId,
+        lane: LaneId,
+        but: DeliveryId,
+    ) -> BoxFuture<'_, Result<Vec<String>>> {
+        let said = self.world().store.said_lately(workspace, lane, but, 200);
+        Box::pin(self.call(Kind::Read, "said_lately", said))
+    }
+
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {
         Box::pin(self.call(Kind::Read, "accounts", self.world().store.accounts(workspace)))
     }

@@ -1,6 +1,6 @@
 //! Reading: what people and the dispatcher ask for.
 
-use domain::ids::{DeliveryId, MessageId, WorkspaceId};
+use domain::ids::{DeliveryId, LaneId, MessageId, WorkspaceId};
 use serde_json::Value;
 
 use super::{Again, As, Postgres, rows};
@@ -71,8 +71,17 @@ SELECT max(before.delivery_id)
  WHERE this.workspace_id = $1 AND this.delivery_id = $2
    AND before.delivery_id < this.delivery_id AND before.action = 'send' AND before.status <> 'deduped'";
 
+/// By the index of the lane, from its end.
+const SAID_LATELY: &str = "
+SELECT d.provider_message_id, d.parts
+  FROM deliveries AS d
+ WHERE d.workspace_id = $1 AND d.lane_id = $2 AND d.delivery_id <> $3
+ ORDER BY d.delivery_id DESC
+ LIMIT $4";
+
 pub(super) const STATEMENTS: &[&str] = &[
     SAID_BEFORE,
+    SAID_LATELY,
     SELECT_DELIVERY,
     SELECT_DELIVERIES,
     SELECT_DELIVERIES_OF,
@@ -134,6 +143,23 @@ impl Postgres {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[&workspace.0, &ids, &limit];
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_DELIVERIES_OF, params).await?;
         rows.iter().map(rows::delivery).collect()
+    }
+
+    pub async fn said_lately(
+        &self,
+        workspace: WorkspaceId,
+        lane: LaneId,
+        but: DeliveryId,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[&workspace.0, &lane.0, &but.0, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SAID_LATELY, params).await?;
+        let told = rows.iter().flat_map(|row| {
+            let id: Option<String> = row.get(0);
+            id.into_iter().chain(rows::parts(&row.get(1)).into_values())
+        });
+        Ok(told.collect())
     }
 
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {

@@ -328,7 +328,7 @@ pub(super) fn word<T>(row: &Row, column: usize, parse: impl FnOnce(&str) -> Opti
     parse(text).ok_or_else(|| StoreError::Database(format!("unexpected value {text:?} in column {column}")))
 }
 
-fn parts(json: &Value) -> Parts {
+pub(super) fn parts(json: &Value) -> Parts {
     let ids = json.as_array().into_iter().flatten();
     (0..).zip(ids).filter_map(|(n, id)| Some((n, id.as_str()?.to_owned()))).collect()
 }

@@ -1,6 +1,6 @@
 //! Reading: what people and the dispatcher ask for. Never on the writer's connection when there is a file.
 
-use domain::ids::{DeliveryId, MessageId, WorkspaceId};
+use domain::ids::{DeliveryId, LaneId, MessageId, WorkspaceId};
 use serde_json::{Value, json};
 
 use super::{Sqlite, rows};
@@ -25,6 +25,15 @@ SELECT max(before.delivery_id)
     ON before.message_id = other.message_id AND before.channel_id = this.channel_id
  WHERE this.workspace_id = ?1 AND this.delivery_id = ?2
    AND before.delivery_id < this.delivery_id AND before.action = 'send' AND before.status <> 'deduped'";
+
+/// By the index of the lane, from its end.
+const SAID_LATELY: &str = "
+SELECT provider_message_id, parts
+  FROM (SELECT * FROM deliveries
+         WHERE lane_id = ?2 AND delivery_id <> ?3
+         ORDER BY delivery_id DESC
+         LIMIT ?4)
+ WHERE workspace_id = ?1";
 
 impl Sqlite {
     pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
@@ -96,6 +105,25 @@ impl Sqlite {
         );
         let ids = json!(messages.iter().map(|id| id.0).collect::<Vec<i64>>()).to_string();
         self.read(move |tx| tx.all(&sql, (workspace.0, ids, limit as i64), rows::delivery)).await
+    }
+
+    pub async fn said_lately(
+        &self,
+        workspace: WorkspaceId,
+        lane: LaneId,
+        but: DeliveryId,
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let key = (workspace.0, lane.0, but.0, limit as i64);
+        let rows = self
+            .read(move |tx| {
+                tx.all(SAID_LATELY, key, |row| Ok((row.get::<_, Option<String>>(0)?, rows::json(row, 1)?)))
+            })
+            .await?;
+        Ok(rows
+            .into_iter()
+            .flat_map(|(id, parts)| id.into_iter().chain(rows::parts(&parts).into_values()))
+            .collect())
     }
 
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {

@@ -8,6 +8,7 @@ use store::*;
 use crate::world::*;
 
 contract! {
+    a_lane_tells_what_its_other_deliveries_are_called,
     a_stale_token_changes_nothing_and_says_lost_claim,
     a_stale_worker_cannot_end_its_successors_claim,
     a_duplicate_outcome_changes_nothing,
@@ -423,4 +424,18 @@ async fn timestamps_and_attempts_tell_the_whole_story(w: &World) {
         (delivery.queued_at, delivery.sending_at, delivery.ended_at),
         (START, Some(at(12)), Some(at(12)))
     );
+}
+
+async fn a_lane_tells_what_its_other_deliveries_are_called(w: &World) {
+    let channel = w.channels(1).await[0];
+    for text in ["раз", "два"] {
+        w.post(text, &[channel]).await;
+    }
+    let first = w.claim(1).await.remove(0);
+    w.sent(&first).await;
+    let second = w.claim(1).await.remove(0);
+    let said = w.store.said_lately(w.ws, second.lane_id, second.delivery_id, 10).await.unwrap();
+    let id = w.store.delivery(w.ws, first.delivery_id).await.unwrap().provider_message_id;
+    assert_eq!(said, Vec::from_iter(id), "the other one, and not its own");
+    assert!(w.store.said_lately(w.ws, first.lane_id, first.delivery_id, 10).await.unwrap().is_empty());
 }
