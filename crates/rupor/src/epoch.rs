@@ -11,7 +11,7 @@ use anyhow::Context;
 use store::{Epoch, Store};
 
 /// The note: a line per database, `id:count`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Note {
     path: PathBuf,
 }

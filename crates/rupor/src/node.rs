@@ -53,6 +53,7 @@ pub struct Settings {
 /// A running node. Dropping it leaves the loops alone; `stop` ends them in order.
 #[derive(Debug)]
 pub struct Running {
+    note: Note,
     pub store: Store,
     /// Where it listens, with the port it was given.
     pub listening: Option<SocketAddr>,
@@ -86,8 +87,10 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         meters: Arc::new(Meters::default()),
         ready: Arc::new(AtomicBool::new(true)),
     };
-    let mut beside =
-        vec![tokio::spawn(operate::quiet::keep(store.clone())), tokio::spawn(advance(note, store.clone()))];
+    let mut beside = vec![
+        tokio::spawn(operate::quiet::keep(store.clone())),
+        tokio::spawn(advance(note.clone(), store.clone())),
+    ];
     let mut listening = None;
     if let (Some(at), Some(door)) = (settings.listen, door) {
         let (bound, task) = listen(at, door, shown.clone()).await?;
@@ -97,7 +100,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let (stop, stopped) = watch::channel(false);
     let ready = Arc::clone(&shown.ready);
     let loops = tokio::spawn(run_loops(settings, store.clone(), shown.meters, stopped));
-    Ok(Running { store, listening, ready, stop, loops, beside, _operators: operators })
+    Ok(Running { store, note, listening, ready, stop, loops, beside, _operators: operators })
 }
 
 impl Running {
@@ -108,6 +111,10 @@ impl Running {
         let _ = self.stop.send(true);
         let drained = self.loops.await.context("the loops ended badly")??;
         self.beside.iter().for_each(JoinHandle::abort);
+        // A backup of an earlier moment of this run must stand behind what was sent in it.
+        if let Err(error) = self.note.advance(&self.store).await {
+            tracing::warn!(error = format!("{error:#}"), "the boot epoch could not go on");
+        }
         Ok(drained)
     }
 
