@@ -15,7 +15,7 @@ use store::{
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::watch;
 
 use crate::addresses::{ApiBases, TIER_PAID};
@@ -28,6 +28,8 @@ use crate::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
 pub struct Emulator {
     origin: String,
     _process: Child,
+    /// Kept open: a sandbox that cannot say the rest of its lines ends.
+    _output: BufReader<ChildStdout>,
 }
 
 impl Emulator {
@@ -48,12 +50,13 @@ impl Emulator {
             .spawn()
             .context("the sandbox cannot be started")?;
         let output = process.stdout.take().context("the sandbox has no output")?;
+        let mut output = BufReader::new(output);
         let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).await?;
+        output.read_line(&mut line).await?;
         let Some(origin) = line.trim().strip_prefix("sandbox listens on ") else {
             bail!("the sandbox said {line:?} instead of its address");
         };
-        Ok(Emulator { origin: origin.to_owned(), _process: process })
+        Ok(Emulator { origin: origin.to_owned(), _process: process, _output: output })
     }
 
     /// A control call; the one HTTP client of the product belongs to the platforms, and this is none of them.
