@@ -229,11 +229,12 @@ impl Dispatcher {
         let Some(part) = work.parts.get(index) else {
             return Ok(());
         };
-        self.question_slot(claim).await?;
-        let key = part_key(claim, index);
+        // Asked before the slot, so that a slow ledger does not make the question late.
         // What is another delivery's own is not the part that is looked for, however alike the words are.
         let lately = self.ledger.said_lately(claim.workspace_id, claim.lane_id, claim.delivery_id).await;
         let lately = lately.map_err(unreadable)?;
+        self.question_slot(claim).await?;
+        let key = part_key(claim, index);
         let others = lately.iter().flat_map(|line| published::ids(line));
         let taken: Vec<String> = progress.earlier.iter().flatten().cloned().chain(others).collect();
         let question = Question {
