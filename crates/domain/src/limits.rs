@@ -21,6 +21,8 @@ pub const NOT_READY_WAIT_MAX: Span = Span::from_secs(30);
 pub const NOT_READY_WAITS_MAX: i32 = 23;
 /// Claims lost without a request before a delivery is poison.
 pub const LOST_CLAIMS_MAX: i32 = 3;
+/// A suspect waits this long for a moment in which its claimer has nothing else that could kill it.
+pub const SUSPECT_PATIENCE: Span = Span::from_secs(10);
 /// Unknown outcomes that `resend_once` and `reconcile` survive.
 pub const UNKNOWNS_MAX: i32 = 1;
 

@@ -149,7 +149,8 @@ BEGIN
             paced := t.odd;
         END IF;
         IF paced THEN
-            t := rupor_deal_with_care(wanted, wanted_share, budget, budget = "limit", at, until);
+            t := rupor_deal_with_care(wanted, wanted_share, budget, budget = "limit", at, until,
+                                      claim_deliveries.run_id);
         END IF;
         took := coalesce(cardinality(t.id), 0);
         budget := budget - took;
@@ -310,12 +311,13 @@ END $$;
 
 -- The same with care, row by row.
 CREATE FUNCTION rupor_deal_with_care(
-    accounts bigint[], shares integer[], budget integer, first boolean, at timestamptz, until timestamptz
+    accounts bigint[], shares integer[], budget integer, first boolean, at timestamptz, until timestamptz, claimer text
 ) RETURNS rupor_dealt
 LANGUAGE plpgsql AS $$
 DECLARE
     t            rupor_dealt;
     urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
+    patience     CONSTANT interval := '10 s'; -- SUSPECT_PATIENCE
     o            record;
     b            record;                     -- the lane's next bulk row
     account      bigint;
@@ -389,7 +391,11 @@ BEGIN
                 EXIT;
             END IF;
             IF NOT take_bulk AND o.suspect THEN
-                lane_over := NOT first OR cardinality(t.id) > 0;
+                -- Beside rows of which no request has left yet it might be blamed for what they do; it waits, but
+                -- not for ever.
+                lane_over := NOT first OR cardinality(t.id) > 0
+                    OR (o.run_at > at - patience
+                        AND EXISTS (SELECT FROM inflight AS i WHERE i.run_id = claimer AND i.requested_at IS NULL));
                 EXIT WHEN lane_over;
                 t.closed := true;
             END IF;

@@ -10,7 +10,9 @@ use domain::delivery::Action;
 use domain::ids::{
     AccountId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId,
 };
-use domain::limits::{CLAIM_ACCOUNTS_MAX, CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, URGENT_RUN_MAX};
+use domain::limits::{
+    CLAIM_ACCOUNTS_MAX, CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, SUSPECT_PATIENCE, URGENT_RUN_MAX,
+};
 use domain::pacing::Pace;
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
@@ -81,6 +83,8 @@ const INSERT_INFLIGHT: &str = "
 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt, run_id,
                       claimed_at, slot_at, lease_until)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+/// Asked for suspects alone; what one claimer holds is bounded.
+const UNMARKED: &str = "SELECT 1 FROM inflight WHERE run_id = ?1 AND requested_at IS NULL LIMIT 1";
 const SET_ACCOUNT_SERVED: &str =
     "UPDATE account_heads SET urgent_run = ?2, served_at = ?3 WHERE account_id = ?1";
 const PUT_OFF_ACCOUNT: &str = "UPDATE account_heads SET next_at = ?2 WHERE account_id = ?1";
@@ -335,7 +339,7 @@ fn serve_lane(
         let Some(row) = rows.next(tx)? else {
             break;
         };
-        if row.suspect && !batch.claims.is_empty() {
+        if row.suspect && has_company(tx, batch, &row)? {
             break;
         }
         batch.closed = row.suspect;
@@ -351,6 +355,16 @@ fn serve_lane(
     move_lane(tx, lane.lane_id, rows.counts, (!taken.is_empty()).then_some(served))?;
     batch.touched.account(account.account_id);
     Ok(taken.len())
+}
+
+/// Whether a suspect would stand beside rows of the same claimer of which no request has left yet: were one of them
+/// the killer, the suspect would be blamed. It waits for a better moment, but not for ever.
+fn has_company(tx: &Tx<'_>, batch: &Batch<'_>, suspect: &ReadyRow) -> Result<bool> {
+    if !batch.claims.is_empty() {
+        return Ok(true);
+    }
+    let waits = suspect.run_at + SUSPECT_PATIENCE > tx.now;
+    Ok(waits && tx.first(UNMARKED, [&batch.request.run_id], |_| Ok(()))?.is_some())
 }
 
 /// The next slot of account and lane together, if it comes soon enough.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::delivery::{AmbiguityPolicy, Counters, Priority, Status};
 use domain::ids::{AccountId, ChannelId, DeliveryId, MessageId};
-use domain::limits::PAYLOAD_BYTES_MAX;
+use domain::limits::{PAYLOAD_BYTES_MAX, SUSPECT_PATIENCE};
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use domain::pacing::{Pace, interval};
 use domain::retry::Chance;
@@ -547,9 +547,12 @@ impl Model {
         let claimed = world.claim_ahead(limit, AHEAD).await;
         self.slot_has_come = std::array::from_fn(|i| self.channels[i].pace.next_slot <= self.now);
         let n = claimed.claims.len();
+        let unmarked = self.deliveries.values().any(|d| d.status == Status::Sending && !d.requested);
         for claim in &claimed.claims {
             let suspect = self.deliveries[&claim.delivery_id].counters.lost_claims > 0;
             prop_assert!(!suspect || n == 1, "a suspect goes alone");
+            let waits = unmarked && self.has_patience(claim.delivery_id);
+            prop_assert!(!(suspect && waits), "a suspect waits for a moment alone");
             let next = self.next_of_lane(self.deliveries[&claim.delivery_id].channel);
             prop_assert!(next.contains(&claim.delivery_id), "{claim:?} was not next in its lane: {next:?}");
             self.take(claim)?;
@@ -560,12 +563,17 @@ impl Model {
                 // Its first row; the bulk row behind it is next only in its turn.
                 if let Some(&id) = self.next_of_lane(channel).first() {
                     let suspect = self.deliveries[&id].counters.lost_claims > 0;
-                    prop_assert!(suspect && n > 0, "{id} was eligible and left behind");
+                    let waits = n > 0 || (unmarked && self.has_patience(id));
+                    prop_assert!(suspect && waits, "{id} was eligible and left behind");
                 }
             }
         }
         self.claims.extend(claimed.claims);
         Ok(())
+    }
+
+    fn has_patience(&self, id: DeliveryId) -> bool {
+        self.deliveries[&id].run_at + SUSPECT_PATIENCE > self.now
     }
 
     /// The rows of a lane that may be claimed next: its first row, or its first bulk row in its turn.

@@ -12,12 +12,18 @@ contract! {
     a_request_that_may_have_left_makes_the_outcome_unknown,
     a_row_that_kills_its_holder_three_times_is_poison,
     a_suspect_is_claimed_alone,
+    a_suspect_does_not_wait_for_ever,
     recovery_is_not_held_up_by_a_full_lane,
     recovery_takes_no_more_than_it_is_told,
 }
 
 async fn recover(w: &World) -> Vec<Recovered> {
     w.store.recover(Whose::Workspace(w.ws), 100).await.unwrap()
+}
+
+async fn request_leaves(w: &World, claim: &Claim) {
+    let left = w.store.record_parts(vec![(claim.reference(), PartProgress::Requested)]).await.unwrap();
+    assert_eq!(left, [true]);
 }
 
 async fn an_expired_lease_comes_back(w: &World) {
@@ -88,6 +94,8 @@ async fn a_suspect_is_claimed_alone(w: &World) {
     for _ in 0..3 {
         let claims = w.claim(10).await;
         assert_eq!(claims.len(), 1, "whoever kills its holder takes nobody along");
+        assert!(w.claim(10).await.is_empty(), "the next waits until the request of this one leaves");
+        request_leaves(w, &claims[0]).await;
         alone.extend(claims);
     }
     for claim in &alone {
@@ -95,6 +103,19 @@ async fn a_suspect_is_claimed_alone(w: &World) {
     }
     w.post("два", &channels).await;
     assert_eq!(w.claim(10).await.len(), 3, "the next posts are not suspect");
+}
+
+async fn a_suspect_does_not_wait_for_ever(w: &World) {
+    let channels = w.channels(2).await;
+    w.post("раз", &channels[..1]).await;
+    let lost = w.claim_one().await;
+    w.seconds(60).await;
+    w.post("два", &channels[1..]).await;
+    assert_eq!(w.claim(10).await.len(), 1, "a fresh one is out");
+    assert_eq!(recover(w).await.len(), 1);
+    assert!(w.claim(10).await.is_empty(), "were the fresh one a killer, the suspect would be blamed");
+    w.seconds(10).await;
+    assert_eq!(w.claim_one().await.delivery_id, lost.delivery_id);
 }
 
 async fn recovery_is_not_held_up_by_a_full_lane(w: &World) {

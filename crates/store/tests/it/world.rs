@@ -208,8 +208,13 @@ impl World {
     }
 }
 
+/// The claimer of one world is nobody to another: worlds share the database.
 pub fn request(whose: Whose, limit: usize, ahead: Span) -> ClaimRequest {
-    ClaimRequest { whose, run_id: "run-1".into(), limit, ahead, lease: Span::from_secs(60) }
+    let run_id = match whose {
+        Whose::Workspace(id) => format!("run-{id}"),
+        Whose::Everyone => "run-of-all".into(),
+    };
+    ClaimRequest { whose, run_id, limit, ahead, lease: Span::from_secs(60) }
 }
 
 pub fn message(text: &str, channels: &[ChannelId]) -> NewMessage {

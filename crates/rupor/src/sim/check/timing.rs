@@ -272,10 +272,13 @@ fn no_storms(judge: &mut Judge<'_>) {
     }
 }
 
-/// V21: once the troubles are over, everything ends within a bound.
+/// V21: once the troubles are over, everything ends within a bound. Poison goes on killing in the calm, three times a
+/// row, and each time its account has one place less until the lease ends.
 fn ended_in_time(judge: &mut Judge<'_>) {
     let options = judge.options;
+    let killers = judge.deliveries().filter(|row| row.reason == "poison").count() as Micros;
     let bound = 180_000_000
+        + 3 * killers * options.lease.as_micros() as Micros
         + options.platform.flood_max.as_micros() as Micros
         + 4 * options.lease.as_micros() as Micros
         + 5_000_000 * options.messages as Micros;
