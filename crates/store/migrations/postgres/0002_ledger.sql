@@ -198,7 +198,9 @@ CREATE TABLE attempts (
     PRIMARY KEY (delivery_id, attempt)
 );
 
--- What was said in a channel, or is on its way: the guard against saying it twice.
+-- What was said in a channel, or is on its way: the guard against saying it twice. The delivery that took the key
+-- tells which of the two, since when and under what id, so that a success writes nothing here; one that fails or is
+-- dropped gives its key back.
 CREATE TABLE dedup_index (
     workspace_id  bigint      NOT NULL,
     channel_id    bigint      NOT NULL,
@@ -206,18 +208,14 @@ CREATE TABLE dedup_index (
     version       integer     NOT NULL,
     key           text        NOT NULL,
     kind          text        NOT NULL,
-    state         text        NOT NULL CHECK (state IN ('in_flight', 'sent')),
     delivery_id   bigint      NOT NULL,
     first_origin  jsonb       NOT NULL DEFAULT '{}',
-    provider_message_id text,
-    first_sent_at timestamptz,
-    sent_at       timestamptz,
+    sent_at       timestamptz,                      -- written when retention takes the delivery and the window still runs
     last_seen_at  timestamptz NOT NULL,
     count         bigint      NOT NULL DEFAULT 1,
-    PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind),
-    CHECK ((state = 'sent') = (sent_at IS NOT NULL))
-) WITH (fillfactor = 45);
--- None on sent_at, which every success writes: retention walks by delivery, which is by age as well.
+    PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind)
+);
+-- Retention walks by delivery, which is by age as well.
 CREATE INDEX dedup_index_delivery ON dedup_index (delivery_id);
 
 CREATE TABLE events (

@@ -485,7 +485,7 @@ BEGIN
     ), forgotten AS (
         DELETE FROM dedup_index AS k
          USING gone AS g
-         WHERE k.delivery_id = g.delivery_id AND k.state = 'in_flight'
+         WHERE k.delivery_id = g.delivery_id
     ), told AS (
         INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
         SELECT e.workspace_id, rupor_expire_heads.at, 'expired', e.message_id, e.delivery_id, e.channel_id,

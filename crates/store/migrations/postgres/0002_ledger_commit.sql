@@ -175,11 +175,6 @@ BEGIN
            AS g (delivery_id, plain, attempt, workspace_id, claim_token, claim_seq, run_id, claimed_at, slot_at, requested_at,
                  provider_message_id)
      WHERE g.plain;
-    UPDATE dedup_index AS k
-       SET state = 'sent', sent_at = least(coalesce(g.sent_at, at), at),
-           first_sent_at = coalesce(k.first_sent_at, least(coalesce(g.sent_at, at), at)), provider_message_id = g.provider_message_id
-      FROM unnest(ids, plain, provider_ids, sent) AS g (delivery_id, plain, provider_message_id, sent_at)
-     WHERE g.plain AND k.delivery_id = g.delivery_id AND k.state = 'in_flight';
     SELECT array_agg(c.lane_id), array_agg(-c.n), array_agg(c.n) INTO moves.lane_id, moves.sending, moves.sent
       FROM (SELECT l.lane_id, count(*) AS n
               FROM unnest(lanes, plain) AS l (lane_id, plain)
@@ -316,13 +311,8 @@ BEGIN
             CASE ending WHEN 'lost' THEN 'lease_expired' WHEN 'unknown' THEN 'lease_expired' WHEN 'released' THEN 'released'
                         ELSE s.status END,
             failure, provider_id);
-    IF s.status = 'sent' THEN
-        UPDATE dedup_index AS k
-           SET state = 'sent', sent_at = least(coalesce(sent, at), at),
-               first_sent_at = coalesce(k.first_sent_at, least(coalesce(sent, at), at)), provider_message_id = provider_id
-         WHERE k.delivery_id = held.delivery_id AND k.state = 'in_flight';
-    ELSIF s.status <> 'retry' THEN
-        DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id AND k.state = 'in_flight';
+    IF s.status IN ('failed_permanent', 'dead') THEN
+        DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
     END IF;
     UPDATE lane_heads AS h
        SET n_sending = h.n_sending - 1,
@@ -453,9 +443,6 @@ BEGIN
     INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, finished_at,
                           outcome, provider_message_id)
     VALUES (id, d.attempt, ws, d.claim_token, d.claim_seq, 'adopted', at, at, 'late_success', provider_id);
-    UPDATE dedup_index AS k
-       SET state = 'sent', sent_at = at, first_sent_at = coalesce(k.first_sent_at, at), provider_message_id = provider_id
-     WHERE k.delivery_id = id AND k.state = 'in_flight';
     UPDATE lane_heads AS h SET n_retry = h.n_retry - 1, n_sent = h.n_sent + 1 WHERE h.lane_id = d.lane_id;
     result := 'adopted'; status := 'sent'; lane_id := d.lane_id;
 END $$;

@@ -72,7 +72,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'workspace % is not known', ws USING ERRCODE = 'RU001', DETAIL = 'workspace', HINT = ws::text;
     END IF;
-    PERFORM rupor_require_targets(ws, items);
+    PERFORM rupor_require_cases(ws, items);
 
     -- -- phase one: rows of our own
 
@@ -141,6 +141,7 @@ DECLARE
     lanes     bigint[];
     answer    jsonb;
 BEGIN
+    PERFORM rupor_require_channels(ws, items, m_made);
     -- Who should hear the new ones. Channels an operator has disabled are not eligible.
     SELECT array_agg(t.ord ORDER BY t.ord, t.channel_id), array_agg(t.channel_id ORDER BY t.ord, t.channel_id),
            array_agg(t.account_id ORDER BY t.ord, t.channel_id), array_agg(t.lane_id ORDER BY t.ord, t.channel_id),
@@ -162,10 +163,10 @@ BEGIN
         d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));
         -- The first of each key takes it if it is free; whom it meets is settled in phase two.
         WITH taken AS (
-            INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
+            INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
             SELECT DISTINCT ON (d.channel_id, c.dedup, m.hash_version, d.key, kind)
                    ws, d.channel_id, c.dedup, m.hash_version, d.key,
-                   CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, 'in_flight', d.delivery_id, m.origin, at
+                   CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, d.delivery_id, m.origin, at
               FROM unnest(d_id, d_ord, d_channel, d_key) AS d (delivery_id, ord, channel_id, key)
              CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
               JOIN channels AS c ON c.channel_id = d.channel_id
@@ -184,7 +185,7 @@ BEGIN
         lanes := array(SELECT DISTINCT l FROM unnest(d_lane) AS l ORDER BY l);
         PERFORM FROM account_heads AS h WHERE h.account_id = ANY (accounts) ORDER BY h.account_id FOR NO KEY UPDATE;
         -- The channels as they are now that nobody can change them.
-        PERFORM rupor_require_targets(ws, items);
+        PERFORM rupor_require_channels(ws, items, m_made);
         PERFORM rupor_reposition(h.lane_id, h.max_parallel = 1)
            FROM (SELECT DISTINCT d.lane_id, d.ordered FROM unnest(d_lane, d_ordered) AS d (lane_id, ordered)) AS d
            JOIN lane_heads AS h ON h.lane_id = d.lane_id
@@ -227,15 +228,17 @@ BEGIN
     RETURN answer;
 END $$;
 
-CREATE FUNCTION rupor_require_targets(ws bigint, items jsonb) RETURNS void
+-- The channels of the marked items. A repeat asks for nothing new: it may name a channel that is gone since.
+CREATE FUNCTION rupor_require_channels(ws bigint, items jsonb, made boolean[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     missing bigint;
 BEGIN
     SELECT wanted.channel_id INTO missing
       FROM (SELECT DISTINCT e::bigint AS channel_id
-              FROM jsonb_array_elements(items) AS i
-             CROSS JOIN LATERAL jsonb_array_elements_text(i -> 'channels') AS e) AS wanted
+              FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord)
+             CROSS JOIN LATERAL jsonb_array_elements_text(i.value -> 'channels') AS e
+             WHERE made[i.ord]) AS wanted
       LEFT JOIN channels AS c
         ON c.workspace_id = ws AND c.channel_id = wanted.channel_id AND c.removed_at IS NULL
      WHERE c.channel_id IS NULL
@@ -245,6 +248,13 @@ BEGIN
         RAISE EXCEPTION 'channel % is not known in this workspace', missing
             USING ERRCODE = 'RU001', DETAIL = 'channel', HINT = missing::text;
     END IF;
+END $$;
+
+CREATE FUNCTION rupor_require_cases(ws bigint, items jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    missing bigint;
+BEGIN
     SELECT wanted.case_id INTO missing
       FROM (SELECT DISTINCT (i ->> 'case_id')::bigint AS case_id
               FROM jsonb_array_elements(items) AS i
@@ -309,16 +319,15 @@ BEGIN
          ORDER BY channel_id, mode, version, key, kind, delivery_id
     ), moved AS (
         UPDATE dedup_index AS k
-           SET state = CASE WHEN again.yes THEN 'in_flight' ELSE k.state END,
-               delivery_id = CASE WHEN again.yes THEN f.delivery_id ELSE k.delivery_id END,
+           SET delivery_id = CASE WHEN again.yes THEN f.delivery_id ELSE k.delivery_id END,
                first_origin = CASE WHEN again.yes THEN f.origin ELSE k.first_origin END,
-               provider_message_id = CASE WHEN again.yes THEN NULL ELSE k.provider_message_id END,
-               first_sent_at = CASE WHEN again.yes THEN NULL ELSE k.first_sent_at END,
                sent_at = CASE WHEN again.yes THEN NULL ELSE k.sent_at END,
                count = CASE WHEN again.yes THEN f.n ELSE k.count + f.n END,
                last_seen_at = at
           FROM first AS f
-         CROSS JOIN LATERAL (SELECT o.state = 'sent' AND o.sent_at <= f.free_before AS yes
+         -- NULL while it is on its way: not free
+         CROSS JOIN LATERAL (SELECT coalesce(o.sent_at, (SELECT d.sent_at FROM deliveries AS d WHERE d.delivery_id = o.delivery_id))
+                                    <= f.free_before AS yes
                                FROM dedup_index AS o
                               WHERE o.workspace_id = ws AND o.channel_id = f.channel_id AND o.mode = f.mode
                                 AND o.version = f.version AND o.key = f.key AND o.kind = f.kind) AS again

@@ -150,9 +150,9 @@ BEGIN
         INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
         VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
         -- The old delivery's key, if nobody took it since.
-        INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
+        INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
         SELECT ws, c.channel_id, c.dedup, m.hash_version, k.key, CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END,
-               'in_flight', made, m.origin, at
+               made, m.origin, at
           FROM messages AS m
           JOIN channels AS c ON c.channel_id = old.channel_id
          CROSS JOIN LATERAL (SELECT CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
@@ -213,7 +213,7 @@ BEGIN
                                            AND q.position = w.position AND q.delivery_id = w.delivery_id
                                          OFFSET 0) AS p))
     ), forgotten AS (
-        DELETE FROM dedup_index AS k USING waiting AS w WHERE k.delivery_id = w.delivery_id AND k.state = 'in_flight'
+        DELETE FROM dedup_index AS k USING waiting AS w WHERE k.delivery_id = w.delivery_id
     ), counted AS (
         UPDATE lane_heads AS h
            SET n_queued = h.n_queued - c.queued, n_retry = h.n_retry - c.retry, n_dead = h.n_dead + c.queued + c.retry
@@ -259,7 +259,7 @@ BEGIN
     WITH gone AS (
         DELETE FROM ready AS r WHERE r.lane_id = lane.lane_id RETURNING r.delivery_id
     ), forgotten AS (
-        DELETE FROM dedup_index AS k USING gone AS g WHERE k.delivery_id = g.delivery_id AND k.state = 'in_flight'
+        DELETE FROM dedup_index AS k USING gone AS g WHERE k.delivery_id = g.delivery_id
     )
     UPDATE deliveries AS d
        SET status = 'failed_permanent', reason = 'channel_removed', run_at = NULL, position = NULL, ended_at = at
@@ -345,6 +345,11 @@ BEGIN
                  ORDER BY l.delivery_id
                  LIMIT "limit") AS o;
     END IF;
+    -- The delivery was the evidence of its key; what the window is counted from stays.
+    UPDATE dedup_index AS k
+       SET sent_at = d.sent_at
+      FROM public.deliveries AS d
+     WHERE k.delivery_id = ANY (old) AND d.delivery_id = k.delivery_id;
     DELETE FROM attempts AS a WHERE a.delivery_id = ANY (old);
     DELETE FROM public.deliveries AS d WHERE d.delivery_id = ANY (old);
     GET DIAGNOSTICS deliveries = ROW_COUNT;
@@ -367,13 +372,17 @@ BEGIN
                 WHERE l.at < today - keep_events));
     GET DIAGNOSTICS events = ROW_COUNT;
     DELETE FROM dedup_index AS k
-     USING (SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind, i.sent_at
+     USING (SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind, i.delivery_id,
+                   coalesce(i.sent_at, (SELECT d.sent_at FROM public.deliveries AS d
+                                         WHERE d.delivery_id = i.delivery_id)) AS sent_at
               FROM dedup_index AS i
              WHERE ws IS NULL OR i.workspace_id = ws
              ORDER BY i.delivery_id
              LIMIT 4 * "limit") AS o
      WHERE k.workspace_id = o.workspace_id AND k.channel_id = o.channel_id AND k.mode = o.mode AND k.version = o.version
-       AND k.key = o.key AND k.kind = o.kind AND k.state = 'sent'
-       AND k.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id));
+       AND k.key = o.key AND k.kind = o.kind
+       -- not one that was taken again in this very moment
+       AND k.delivery_id = o.delivery_id
+       AND o.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id));
     GET DIAGNOSTICS dedup = ROW_COUNT;
 END $$;

@@ -225,7 +225,7 @@ DECLARE
     items CONSTANT jsonb := jsonb_build_array(item);
 BEGIN
     PERFORM rupor_guard(deliver_message.workspace_id);
-    PERFORM rupor_require_targets(deliver_message.workspace_id, items);
+    PERFORM rupor_require_cases(deliver_message.workspace_id, items);
     RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true]) -> 0;
 END $$;
 

@@ -66,7 +66,7 @@ CREATE TABLE deliveries (
     priority        INTEGER NOT NULL DEFAULT 0 CHECK (priority IN (0, 1)),
     status          TEXT    NOT NULL,
     reason          TEXT,
-    claim_token     TEXT,
+    claim_token     BLOB,
     claim_seq       INTEGER NOT NULL DEFAULT 0,
     attempt         INTEGER NOT NULL DEFAULT 0,
     charged         INTEGER NOT NULL DEFAULT 0,
@@ -117,18 +117,26 @@ CREATE UNIQUE INDEX deliveries_of_recipient ON deliveries (message_id, recipient
 CREATE INDEX deliveries_of_lane ON deliveries (lane_id, delivery_id);
 CREATE INDEX deliveries_of_workspace ON deliveries (workspace_id, delivery_id);
 
--- A CHECK cannot see the old row; this can. A claim performs both of its arrows in one statement
+-- A CHECK cannot see the old row; this can. It asks by = and not by IN: a list of three makes SQLite build a table of
+-- it for every row. A claim performs both of its arrows in one statement
 -- (queued|retry → claimed → sending), which shows in attempt and claim_seq.
 CREATE TRIGGER deliveries_transition
 AFTER UPDATE OF status ON deliveries
-WHEN OLD.status <> NEW.status
- AND NOT (
-      (OLD.status IN ('queued', 'retry') AND NEW.status = 'claimed')
-   OR (OLD.status IN ('queued', 'retry') AND NEW.status = 'sending' AND NEW.attempt = OLD.attempt + 1 AND NEW.claim_seq = OLD.claim_seq + 1)
-   OR (OLD.status = 'claimed' AND NEW.status = 'sending' AND NEW.attempt = OLD.attempt + 1)
-   OR (OLD.status = 'sending' AND NEW.status IN ('sent', 'retry', 'failed_permanent', 'dead') AND NEW.attempt = OLD.attempt)
-   OR (OLD.status IN ('queued', 'retry') AND NEW.status IN ('deduped', 'failed_permanent', 'dead') AND NEW.attempt = OLD.attempt)
- )
+WHEN CASE OLD.status
+     WHEN 'sending' THEN NEW.attempt <> OLD.attempt
+          OR NOT (NEW.status = 'sent' OR NEW.status = 'retry' OR NEW.status = 'failed_permanent' OR NEW.status = 'dead')
+     WHEN 'claimed' THEN NEW.status <> 'sending' OR NEW.attempt <> OLD.attempt + 1
+     WHEN 'sent' THEN 1 WHEN 'deduped' THEN 1 WHEN 'failed_permanent' THEN 1 WHEN 'dead' THEN 1
+     -- queued and retry
+     ELSE CASE NEW.status
+          WHEN 'sending' THEN NEW.attempt <> OLD.attempt + 1 OR NEW.claim_seq <> OLD.claim_seq + 1
+          WHEN 'claimed' THEN 0
+          WHEN 'deduped' THEN NEW.attempt <> OLD.attempt
+          WHEN 'failed_permanent' THEN NEW.attempt <> OLD.attempt
+          WHEN 'dead' THEN NEW.attempt <> OLD.attempt
+          ELSE 1 END
+     END
+ AND OLD.status <> NEW.status
 BEGIN
     SELECT RAISE(ABORT, 'deliveries: illegal transition');
 END;
@@ -147,43 +155,49 @@ CREATE TABLE ready (
     PRIMARY KEY (lane_id, priority, position, delivery_id)
 ) STRICT, WITHOUT ROWID;
 
--- Rows that somebody holds. Parallelism is derived from here, never from counters that strangers move.
+-- Rows that somebody holds. Parallelism is derived from here, never from counters that strangers move: one tree
+-- counts the lane and the account and finds the claim, for a delivery's lane and account never change.
+-- No index on lease_until: every claim would write it, and recovery may read all that is in flight.
 CREATE TABLE inflight (
-    delivery_id  INTEGER PRIMARY KEY,
+    delivery_id  INTEGER NOT NULL,
     workspace_id INTEGER NOT NULL,
     account_id   INTEGER NOT NULL,
     lane_id      INTEGER NOT NULL,
-    claim_token  TEXT    NOT NULL,
+    claim_token  BLOB    NOT NULL,
     claim_seq    INTEGER NOT NULL,
     attempt      INTEGER NOT NULL,
     run_id       TEXT    NOT NULL,
     claimed_at   INTEGER NOT NULL,
     slot_at      INTEGER NOT NULL,
     lease_until  INTEGER NOT NULL,
-    requested_at INTEGER                            -- a request may have left us from here on
-) STRICT;
-CREATE INDEX inflight_of_account ON inflight (account_id, lane_id);
-CREATE INDEX inflight_lease ON inflight (lease_until, delivery_id);
+    requested_at INTEGER,                           -- a request may have left us from here on
+    PRIMARY KEY (account_id, lane_id, delivery_id)
+) STRICT, WITHOUT ROWID;
 
 -- One row per ended attempt; the open one is the `inflight` row.
 CREATE TABLE attempts (
     delivery_id  INTEGER NOT NULL,
     attempt      INTEGER NOT NULL,
     workspace_id INTEGER NOT NULL,
-    claim_token  TEXT    NOT NULL,
+    claim_token  BLOB    NOT NULL,
     claim_seq    INTEGER NOT NULL,
     run_id       TEXT    NOT NULL,
     started_at   INTEGER NOT NULL,
     slot_at      INTEGER,
     requested_at INTEGER,
     finished_at  INTEGER NOT NULL,
-    outcome      TEXT    NOT NULL CHECK (outcome IN ('sent', 'retry', 'failed_permanent', 'dead', 'released', 'lease_expired', 'late_success')),
+    outcome      TEXT    NOT NULL,
     error        TEXT,
     provider_message_id TEXT,
-    PRIMARY KEY (delivery_id, attempt)
+    PRIMARY KEY (delivery_id, attempt),
+    CONSTRAINT attempts_outcome CHECK (
+        outcome = 'sent' OR outcome = 'retry' OR outcome = 'failed_permanent' OR outcome = 'dead' OR outcome = 'released'
+        OR outcome = 'lease_expired' OR outcome = 'late_success')
 ) STRICT, WITHOUT ROWID;
 
--- What was said in a channel, or is on its way: the guard against saying it twice.
+-- What was said in a channel, or is on its way: the guard against saying it twice. The delivery that took the key
+-- tells which of the two, since when and under what id, so that a success writes nothing here; one that fails or is
+-- dropped gives its key back.
 CREATE TABLE dedup_index (
     workspace_id  INTEGER NOT NULL,
     channel_id    INTEGER NOT NULL,
@@ -191,18 +205,14 @@ CREATE TABLE dedup_index (
     version       INTEGER NOT NULL,
     key           TEXT    NOT NULL,
     kind          TEXT    NOT NULL,
-    state         TEXT    NOT NULL CHECK (state IN ('in_flight', 'sent')),
     delivery_id   INTEGER NOT NULL,
     first_origin  TEXT    NOT NULL DEFAULT '{}',
-    provider_message_id TEXT,
-    first_sent_at INTEGER,
-    sent_at       INTEGER,
+    sent_at       INTEGER,                          -- written when retention takes the delivery and the window still runs
     last_seen_at  INTEGER NOT NULL,
     count         INTEGER NOT NULL DEFAULT 1,
-    PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind),
-    CHECK ((state = 'sent') = (sent_at IS NOT NULL))
+    PRIMARY KEY (workspace_id, channel_id, mode, version, key, kind)
 ) STRICT, WITHOUT ROWID;
--- None on sent_at, which every success writes: retention walks by delivery, which is by age as well.
+-- Retention walks by delivery, which is by age as well.
 CREATE UNIQUE INDEX dedup_index_delivery ON dedup_index (delivery_id);
 
 CREATE TABLE events (

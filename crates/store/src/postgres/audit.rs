@@ -66,8 +66,8 @@ pub(super) const CHECKS: &[&str] = &[
     "SELECT format('key %s is held for delivery %s which is %s', k.key, k.delivery_id, coalesce(d.status, 'gone'))
        FROM dedup_index AS k LEFT JOIN deliveries AS d ON d.delivery_id = k.delivery_id
       WHERE k.workspace_id = $1
-        AND k.state = 'in_flight'
-        AND coalesce(d.status, 'gone') NOT IN ('queued', 'retry', 'sending')",
+        AND k.sent_at IS NULL
+        AND coalesce(d.status, 'gone') NOT IN ('queued', 'retry', 'sending', 'sent')",
     "SELECT format('delivery %s has attempt %s but %s attempts ended', d.delivery_id, d.attempt, count(a.attempt))
        FROM deliveries AS d LEFT JOIN attempts AS a ON a.delivery_id = d.delivery_id
       WHERE d.workspace_id = $1

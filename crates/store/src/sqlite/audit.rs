@@ -16,7 +16,8 @@ const CHECKS: &[&str] = &[
         AND (d.status IN ('queued', 'retry')) <> (r.delivery_id IS NOT NULL)",
     "SELECT 'delivery ' || d.delivery_id || ' is ' || d.status || ' but its claim is ' || CASE WHEN i.delivery_id IS NULL THEN 'missing' ELSE 'still there' END
        FROM deliveries AS d
-       LEFT JOIN inflight AS i ON i.delivery_id = d.delivery_id AND i.claim_token = d.claim_token AND i.claim_seq = d.claim_seq
+       LEFT JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
+                              AND i.claim_token = d.claim_token AND i.claim_seq = d.claim_seq
                               AND i.attempt = d.attempt AND i.lease_until = d.lease_until AND i.workspace_id = d.workspace_id
       WHERE d.workspace_id = ?1
         AND (d.status = 'sending') <> (i.delivery_id IS NOT NULL)",
@@ -63,8 +64,8 @@ const CHECKS: &[&str] = &[
     "SELECT 'key ' || i.key || ' is held for delivery ' || i.delivery_id || ' which is ' || coalesce(d.status, 'gone')
        FROM dedup_index AS i LEFT JOIN deliveries AS d ON d.delivery_id = i.delivery_id
       WHERE i.workspace_id = ?1
-        AND i.state = 'in_flight'
-        AND coalesce(d.status, 'gone') NOT IN ('queued', 'retry', 'sending')",
+        AND i.sent_at IS NULL
+        AND coalesce(d.status, 'gone') NOT IN ('queued', 'retry', 'sending', 'sent')",
     "SELECT 'delivery ' || d.delivery_id || ' has attempt ' || d.attempt || ' but ' || count(a.attempt) || ' attempts ended'
        FROM deliveries AS d LEFT JOIN attempts AS a ON a.delivery_id = d.delivery_id
       WHERE d.workspace_id = ?1

@@ -61,8 +61,7 @@ UPDATE deliveries
  WHERE lane_id = ?1 AND status IN ('queued', 'retry')";
 const FORGET_WAITING: &str = "
 DELETE FROM dedup_index
- WHERE state = 'in_flight'
-   AND delivery_id IN (SELECT delivery_id FROM ready WHERE lane_id = ?1)";
+ WHERE delivery_id IN (SELECT delivery_id FROM ready WHERE lane_id = ?1)";
 const EMPTY_READY: &str = "DELETE FROM ready WHERE lane_id = ?1";
 
 impl Sqlite {

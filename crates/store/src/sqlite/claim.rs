@@ -75,7 +75,9 @@ pub(super) const DELETE_READY: &str =
 pub(super) const MARK_SENDING: &str = "
 UPDATE deliveries
    SET (claim_token, lease_until, slot_at) =
-           (SELECT i.claim_token, i.lease_until, i.slot_at FROM inflight AS i WHERE i.delivery_id = deliveries.delivery_id),
+           (SELECT i.claim_token, i.lease_until, i.slot_at FROM inflight AS i
+             WHERE i.account_id = deliveries.account_id AND i.lane_id = deliveries.lane_id
+               AND i.delivery_id = deliveries.delivery_id),
        status = 'sending', reason = NULL, claim_seq = claim_seq + 1, attempt = attempt + 1,
        run_at = NULL, position = NULL, claimed_at = ?2, sending_at = ?2
  WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'retry')";
@@ -94,7 +96,7 @@ const EXPIRE: &str = "
 UPDATE deliveries
    SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = ?2
  WHERE delivery_id = ?1";
-pub(super) const FORGET_KEY: &str = "DELETE FROM dedup_index WHERE delivery_id = ?1 AND state = 'in_flight'";
+pub(super) const FORGET_KEY: &str = "DELETE FROM dedup_index WHERE delivery_id = ?1";
 
 /// Lanes that a claim may pass over (a suspect at their head) before it gives up on an account.
 const LANES_PASSED_OVER: usize = 16;
@@ -517,7 +519,7 @@ fn hold(tx: &Tx<'_>, run_id: &str, claims: &[Claim]) -> Result<()> {
                 claim.workspace_id.0,
                 claim.account_id.0,
                 claim.lane_id.0,
-                text(claim.claim_token, &mut uuid::Uuid::encode_buffer()),
+                claim.claim_token.0.into_bytes(),
                 claim.claim_seq,
                 claim.counters.attempt,
                 run_id,
@@ -528,10 +530,6 @@ fn hold(tx: &Tx<'_>, run_id: &str, claims: &[Claim]) -> Result<()> {
         )?;
     }
     Ok(())
-}
-
-pub(super) fn text(token: ClaimToken, buffer: &mut [u8]) -> &str {
-    token.0.hyphenated().encode_lower(buffer)
 }
 
 fn mark_sending(tx: &Tx<'_>, claims: &[Claim]) -> Result<()> {

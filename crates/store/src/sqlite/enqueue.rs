@@ -36,12 +36,12 @@ SELECT h.lane_id, h.account_id, h.max_parallel, c.dedup, c.dedup_ttl_us, c.max_a
  WHERE c.workspace_id = ?1 AND c.channel_id = ?2 AND c.removed_at IS NULL";
 /// Takes the key unless somebody has it: on its way, or sent within the window. No row returned: it is taken.
 pub(super) const TAKE_KEY: &str = "
-INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'in_flight', ?7, ?8, ?9)
+INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT DO UPDATE
-   SET state = 'in_flight', delivery_id = excluded.delivery_id, first_origin = excluded.first_origin,
-       provider_message_id = NULL, first_sent_at = NULL, sent_at = NULL, last_seen_at = excluded.last_seen_at, count = 1
- WHERE state = 'sent' AND sent_at <= ?10";
+   SET delivery_id = excluded.delivery_id, first_origin = excluded.first_origin, sent_at = NULL,
+       last_seen_at = excluded.last_seen_at, count = 1
+ WHERE coalesce(sent_at, (SELECT d.sent_at FROM deliveries AS d WHERE d.delivery_id = dedup_index.delivery_id)) <= ?10";
 const COUNT_KEY: &str = "
 UPDATE dedup_index
    SET count = count + 1, last_seen_at = ?7
@@ -106,7 +106,7 @@ struct Batch {
     touched: Touched,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Target {
     lane_id: i64,
     account_id: i64,
@@ -119,7 +119,7 @@ struct Target {
 
 pub(super) fn enqueue(tx: &Tx<'_>, workspace: WorkspaceId, messages: &[NewMessage]) -> Result<Vec<Enqueued>> {
     require_workspace(tx, workspace)?;
-    let mut batch = Batch::begin(tx, workspace, messages)?;
+    let mut batch = Batch::begin(tx, workspace)?;
     let enqueued = messages.iter().map(|message| one(tx, &mut batch, message)).collect::<Result<_>>()?;
     batch.end(tx)?;
     Ok(enqueued)
@@ -132,17 +132,17 @@ pub(super) fn deliver_known(
     message: &NewMessage,
     message_id: MessageId,
 ) -> Result<Enqueued> {
-    let mut batch = Batch::begin(tx, workspace, std::slice::from_ref(message))?;
+    let mut batch = Batch::begin(tx, workspace)?;
     let enqueued = spread(tx, &mut batch, message, message_id)?;
     batch.end(tx)?;
     Ok(enqueued)
 }
 
 impl Batch {
-    fn begin(tx: &Tx<'_>, workspace: WorkspaceId, messages: &[NewMessage]) -> Result<Batch> {
+    fn begin(tx: &Tx<'_>, workspace: WorkspaceId) -> Result<Batch> {
         Ok(Batch {
             workspace,
-            channels: channels(tx, workspace, messages)?,
+            channels: HashMap::new(),
             next_delivery_id: tx.first(NEXT_DELIVERY_ID, [], |row| row.get(0))?.unwrap_or(1),
             touched: Touched::default(),
         })
@@ -151,20 +151,14 @@ impl Batch {
     fn end(self, tx: &Tx<'_>) -> Result<()> {
         self.touched.refresh(tx)
     }
-}
 
-/// Every channel of the batch, read once. One that is unknown fails the whole call.
-fn channels(
-    tx: &Tx<'_>,
-    workspace: WorkspaceId,
-    messages: &[NewMessage],
-) -> Result<HashMap<ChannelId, Target>> {
-    let mut channels = HashMap::new();
-    for &id in messages.iter().flat_map(|message| &message.channels) {
-        if channels.contains_key(&id) {
-            continue;
+    /// The channel, read once. One that is unknown fails the whole call; a repeat asks for none, so that it may name
+    /// one that is gone since.
+    fn target(&mut self, tx: &Tx<'_>, id: ChannelId) -> Result<Target> {
+        if let Some(target) = self.channels.get(&id) {
+            return Ok(*target);
         }
-        let target = tx.first(SELECT_CHANNEL, (workspace.0, id.0), |row| {
+        let target = tx.first(SELECT_CHANNEL, (self.workspace.0, id.0), |row| {
             Ok(Target {
                 lane_id: row.get(0)?,
                 account_id: row.get(1)?,
@@ -175,9 +169,10 @@ fn channels(
                 disabled: row.get::<_, Option<bool>>(6)?.unwrap_or(false),
             })
         })?;
-        channels.insert(id, target.ok_or_else(|| StoreError::unknown_channel(id))?);
+        let target = target.ok_or_else(|| StoreError::unknown_channel(id))?;
+        self.channels.insert(id, target);
+        Ok(target)
     }
-    Ok(channels)
 }
 
 fn one(tx: &Tx<'_>, batch: &mut Batch, message: &NewMessage) -> Result<Enqueued> {
@@ -200,9 +195,7 @@ fn spread(tx: &Tx<'_>, batch: &mut Batch, message: &NewMessage, message_id: Mess
     ids.sort_unstable();
     ids.dedup();
     for id in ids {
-        let Some(target) = batch.channels.get(&id).cloned() else {
-            return Err(StoreError::unknown_channel(id));
-        };
+        let target = batch.target(tx, id)?;
         if target.disabled {
             skip(tx, batch.workspace, message_id, id)?;
             enqueued.skipped.push(id);

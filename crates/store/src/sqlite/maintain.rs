@@ -34,11 +34,11 @@ SELECT d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.
 const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = ?3 WHERE delivery_id = ?1";
 /// The old delivery's key, if nobody took it since.
 const TAKE_KEY_AGAIN: &str = "
-INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, first_origin, last_seen_at)
+INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
 SELECT m.workspace_id, c.channel_id, c.dedup, m.hash_version,
        CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint ELSE CAST(m.case_id AS TEXT) END,
        CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END,
-       'in_flight', ?1, m.origin, ?2
+       ?1, m.origin, ?2
   FROM deliveries AS d
   JOIN messages AS m ON m.message_id = d.message_id
   JOIN channels AS c ON c.channel_id = d.channel_id
@@ -67,6 +67,11 @@ SELECT delivery_id
  WHERE ended_at IS NOT NULL
    AND ended_at < CASE WHEN status = 'deduped' THEN ?3 ELSE ?2 END
  LIMIT ?5";
+/// The delivery was the evidence of its key; what the window is counted from stays.
+const KEEP_EVIDENCE: &str = "
+UPDATE dedup_index
+   SET sent_at = (SELECT d.sent_at FROM deliveries AS d WHERE d.delivery_id = dedup_index.delivery_id)
+ WHERE delivery_id = ?1";
 const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE delivery_id = ?1";
 const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE delivery_id = ?1";
 const DELETE_MESSAGES: &str = "
@@ -85,13 +90,14 @@ DELETE FROM events
  WHERE event_id IN (SELECT event_id
                       FROM (SELECT event_id, at FROM events WHERE ?1 IS NULL OR workspace_id = ?1 ORDER BY event_id LIMIT ?3)
                      WHERE at < ?2)";
-/// Nothing inside the longest window of a workspace is ever removed. The walk goes by delivery, which is by age as well:
-/// an index on sent_at would be written by every success.
+/// Nothing inside the longest window of a workspace is ever removed. The walk goes by delivery, which is by age as well.
 const DELETE_DEDUP: &str = "
 DELETE FROM dedup_index
  WHERE (workspace_id, channel_id, mode, version, key, kind) IN (
        SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind
-         FROM (SELECT workspace_id, channel_id, mode, version, key, kind, sent_at
+         FROM (SELECT workspace_id, channel_id, mode, version, key, kind,
+                      coalesce(sent_at, (SELECT d.sent_at FROM deliveries AS d
+                                          WHERE d.delivery_id = dedup_index.delivery_id)) AS sent_at
                  FROM dedup_index
                 WHERE ?1 IS NULL OR workspace_id = ?1
                 ORDER BY delivery_id
@@ -133,6 +139,7 @@ impl Sqlite {
             let limit = limit as i64;
             let deliveries = old_deliveries(tx, workspace, keep, limit)?;
             for id in &deliveries {
+                tx.execute(KEEP_EVIDENCE, [id])?;
                 tx.execute(DELETE_ATTEMPTS, [id])?;
                 tx.execute(DELETE_DELIVERY, [id])?;
             }

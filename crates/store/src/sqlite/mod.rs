@@ -14,12 +14,14 @@ mod connect;
 mod enqueue;
 mod heads;
 mod intake;
+mod late;
 mod maintain;
 mod media;
 pub mod migrate;
 mod read;
 mod recover;
 mod rows;
+mod settle;
 mod sources;
 mod workspaces;
 mod writer;
@@ -27,10 +29,11 @@ mod writer;
 #[cfg(test)]
 mod plans;
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::time::Timestamp;
-use rusqlite::Connection;
+use rusqlite::{CachedStatement, Connection};
 
 use crate::address::SqlitePath;
 use crate::clock::Clock;
@@ -149,7 +152,7 @@ impl Sqlite {
             address: path.to_string(),
             problem: "it was opened for reading".into(),
         })?;
-        writer.run(urgency, move |connection| job(&Tx { connection, path: &path, now: clock.now() })).await
+        writer.run(urgency, move |connection| job(&Tx::new(connection, &path, clock.now()))).await
     }
 
     /// A read on a connection of its own; a database in memory has only the writer's.
@@ -169,7 +172,7 @@ impl Sqlite {
                 None => connect::connect_reader(&path)?
                     .ok_or_else(|| StoreError::Database("a database in memory has no readers".into()))?,
             };
-            let result = job(&Tx { connection: &connection, path: &path, now: clock.now() });
+            let result = job(&Tx::new(&connection, &path, clock.now()));
             readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             result
         });
@@ -189,12 +192,45 @@ struct Tx<'a> {
     connection: &'a Connection,
     path: &'a SqlitePath,
     now: Timestamp,
+    /// Statements used before in this transaction: a batch runs a handful of them hundreds of times.
+    prepared: RefCell<Vec<Prepared<'a>>>,
 }
 
-impl Tx<'_> {
+/// A statement and the text it was made from; where that text stands tells most of them apart.
+struct Prepared<'a> {
+    sql: String,
+    place: *const u8,
+    statement: CachedStatement<'a>,
+}
+
+impl<'a> Tx<'a> {
+    fn new(connection: &'a Connection, path: &'a SqlitePath, now: Timestamp) -> Tx<'a> {
+        Tx { connection, path, now, prepared: RefCell::default() }
+    }
+
+    /// Runs `work` on the statement, which is out of reach meanwhile.
+    fn with<T>(
+        &self,
+        sql: &str,
+        work: impl FnOnce(&mut CachedStatement<'a>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let place = sql.as_ptr();
+        let known = |known: &Prepared<'_>| std::ptr::eq(known.place, place) && known.sql == sql;
+        let found = self.prepared.borrow().iter().position(known);
+        let mut prepared = match found {
+            Some(n) => self.prepared.borrow_mut().swap_remove(n),
+            None => {
+                let statement = self.connection.prepare_cached(sql).map_err(|error| self.failure(error))?;
+                Prepared { sql: sql.to_owned(), place, statement }
+            }
+        };
+        let result = work(&mut prepared.statement).map_err(|error| self.failure(error));
+        self.prepared.borrow_mut().push(prepared);
+        result
+    }
+
     fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failure(error))?;
-        statement.execute(params).map_err(|error| self.failure(error))
+        self.with(sql, |statement| statement.execute(params))
     }
 
     /// Inserts a row and returns its id.
@@ -209,9 +245,7 @@ impl Tx<'_> {
         params: impl rusqlite::Params,
         row: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failure(error))?;
-        let rows = statement.query_map(params, row).and_then(Iterator::collect);
-        rows.map_err(|error| self.failure(error))
+        self.with(sql, |statement| statement.query_map(params, row).and_then(Iterator::collect))
     }
 
     fn first<T>(
@@ -220,12 +254,11 @@ impl Tx<'_> {
         params: impl rusqlite::Params,
         row: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failure(error))?;
-        match statement.query_row(params, row) {
+        self.with(sql, |statement| match statement.query_row(params, row) {
             Ok(value) => Ok(Some(value)),
             Err(rusqlite::Error::QueryReturnedNoRows) => Ok(None),
-            Err(error) => Err(self.failure(error)),
-        }
+            Err(error) => Err(error),
+        })
     }
 
     fn failure(&self, error: rusqlite::Error) -> StoreError {

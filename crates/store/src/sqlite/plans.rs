@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::{claim, commit, enqueue, heads, migrate, recover};
+use super::{claim, commit, enqueue, heads, migrate, settle};
 use crate::address::SqlitePath;
 
 /// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows.
@@ -97,11 +97,12 @@ fn hot_statements_search_by_index_and_never_sort() {
         heads::MOVE_LANE,
         heads::REFRESH_ACCOUNT,
         commit::SELECT_CLAIM,
-        commit::SELECT_HELD,
+        settle::SELECT_HELD,
+        commit::SELECT_PARTS,
+        commit::REQUESTED,
+        commit::RENEW,
         commit::END_SENT,
-        commit::END_SENDING,
-        commit::KEY_SENT,
-        recover::EXPIRED,
+        settle::END_SENDING,
         enqueue::FIND_BY_ORIGIN,
         enqueue::FIND_BY_KEY,
         enqueue::TAKE_KEY,

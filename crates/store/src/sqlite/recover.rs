@@ -2,11 +2,13 @@
 
 use domain::ids::DeliveryId;
 
-use super::commit::{Settling, held, lease_expired};
+use super::commit::{Settling, Token};
+use super::settle::{held, lease_expired};
 use super::{Sqlite, Urgency};
 use crate::error::Result;
 use crate::queue::{Recovered, Whose};
 
+/// Reads all that is in flight, which is never more than the nodes can carry; an index would be written by every claim.
 pub(super) const EXPIRED: &str = "
 SELECT delivery_id, workspace_id, claim_token
   FROM inflight
@@ -23,12 +25,12 @@ impl Sqlite {
                     Whose::Workspace(id) => Some(id.0),
                 };
                 let expired = tx.all(EXPIRED, (tx.now.0, workspace, limit as i64), |row| {
-                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?))
+                    Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Token>(2)?))
                 })?;
                 let mut settling = Settling::default();
                 let mut recovered = Vec::with_capacity(expired.len());
                 for (delivery_id, workspace_id, token) in expired {
-                    if let Some(held) = held(tx, delivery_id, workspace_id, &token)? {
+                    if let Some(held) = held(tx, delivery_id, workspace_id, token)? {
                         let status = lease_expired(tx, &mut settling, &held)?;
                         recovered.push(Recovered { delivery_id: DeliveryId(delivery_id), status });
                     }

@@ -11,6 +11,7 @@ use crate::world::*;
 contract! {
     one_message_goes_from_enqueue_to_sent,
     the_same_call_again_gives_the_same_ids,
+    the_same_call_again_gives_the_same_ids_when_its_channel_is_gone,
     the_same_key_with_another_body_is_refused,
     a_repeat_within_the_window_is_deduped,
     a_repeat_of_something_in_flight_is_deduped,
@@ -56,6 +57,20 @@ async fn the_same_call_again_gives_the_same_ids(w: &World) {
         assert!(before.created && !after.created);
     }
     assert_eq!(second[0].deliveries[0].status, Status::Sent);
+}
+
+async fn the_same_call_again_gives_the_same_ids_when_its_channel_is_gone(w: &World) {
+    let channels = w.channels(2).await;
+    let post = message("раз", &channels);
+    let first = w.enqueue(vec![post.clone()]).await.remove(0);
+    w.store.remove_channel(w.ws, channels[0]).await.unwrap();
+    let again = w.enqueue(vec![post]).await.remove(0);
+    assert_eq!((again.message_id, again.created), (first.message_id, false));
+    let now: Vec<_> = again.deliveries.iter().map(|d| (d.delivery_id, d.status)).collect();
+    let ids: Vec<_> = first.deliveries.iter().map(|d| d.delivery_id).collect();
+    assert_eq!(now, [(ids[0], Status::FailedPermanent), (ids[1], Status::Queued)]);
+    let new = w.store.enqueue(w.ws, vec![message("два", &channels)]).await.unwrap_err();
+    assert!(matches!(new, StoreError::NotFound { .. }), "what is new needs its channels: {new}");
 }
 
 async fn the_same_key_with_another_body_is_refused(w: &World) {

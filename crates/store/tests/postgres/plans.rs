@@ -33,8 +33,8 @@ SELECT i, 1, h.lane_id, h.account_id, h.channel_id, -i, 'queued', rupor_now() + 
 SELECT setval('deliveries_delivery_id_seq', ROWS);
 INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
 SELECT lane_id, priority, position, delivery_id, workspace_id, run_at FROM deliveries;
-INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, state, delivery_id, last_seen_at)
-SELECT 1, channel_id, 'content', 1, delivery_id::text, '', 'in_flight', delivery_id, rupor_now() FROM deliveries;
+INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, last_seen_at)
+SELECT 1, channel_id, 'content', 1, delivery_id::text, '', delivery_id, rupor_now() FROM deliveries;
 UPDATE lane_heads AS h SET n_queued = c.n FROM (SELECT lane_id, count(*) AS n FROM ready GROUP BY lane_id) AS c WHERE c.lane_id = h.lane_id;
 UPDATE rate_groups SET cooldown_until = rupor_now() + interval '1 day'
  WHERE group_id = (SELECT group_id FROM account_heads ORDER BY account_id LIMIT 1);

@@ -1,0 +1,374 @@
+//! What one ended claim means, written down: the delivery, its attempt, its key, its events, and what it says about
+//! its channel and its account. The rules come from `domain::settle`; the caller has passed the fence.
+
+use domain::delivery::{AmbiguityPolicy, Reason, Status};
+use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::limits::ERROR_TEXT_MAX;
+use domain::outcome::{Failure, Outcome};
+use domain::retry::Chance;
+use domain::settle::{AccountEffect, ChannelEffect, Ending, Settlement, Standing, settle};
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::accounts::{account_event, pause};
+use super::channels::{channel_event, disable};
+use super::claim::FORGET_KEY;
+use super::commit::{DELETE_INFLIGHT, INSERT_ATTEMPT, Settling, Token};
+use super::enqueue::INSERT_READY;
+use super::heads::{NewEvent, event};
+use super::{Tx, rows};
+use crate::config::DisabledBy;
+use crate::error::{Result, StoreError};
+
+/// Everything the rules need, found by the fence itself.
+pub(super) const SELECT_HELD: &str = "
+SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id, i.claimed_at, i.slot_at, i.lease_until,
+       i.requested_at, d.channel_id, d.message_id, d.priority, d.expires_at, d.recipient_id,
+       d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
+       coalesce(c.ambiguity, 'resend_once'), coalesce(c.error_streak, 0), h.max_parallel,
+       g.group_id, g.flood_channel, g.flood_until, g.trouble_streak, g.cooldown_until, coalesce(c.paused_until, 0),
+       c.removed_at IS NOT NULL
+  FROM deliveries AS d
+ CROSS JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
+  JOIN lane_heads AS h ON h.lane_id = i.lane_id
+  JOIN accounts AS a ON a.account_id = i.account_id
+  JOIN rate_groups AS g ON g.group_id = a.group_id
+  LEFT JOIN channels AS c ON c.channel_id = d.channel_id
+ WHERE d.delivery_id = ?1 AND d.workspace_id = ?2 AND i.claim_token = ?3";
+pub(super) const END_SENDING: &str = "
+UPDATE deliveries
+   SET status = ?2, reason = ?3, claim_token = NULL, lease_until = NULL, charged = ?4, flood_waits = ?5,
+       not_ready_waits = ?6, unknowns = ?7, lost_claims = ?8, flood_since = ?9, run_at = ?10, position = ?11,
+       retry_at = coalesce(?12, retry_at), sent_at = ?13, ended_at = ?14,
+       provider_message_id = coalesce(?15, provider_message_id), last_error = coalesce(?16, last_error)
+ WHERE delivery_id = ?1 AND status = 'sending'";
+pub(super) const CHANNEL_HEALTHY: &str = "UPDATE channels SET error_streak = 0 WHERE channel_id = ?1";
+const CHANNEL_PAUSED: &str = "
+UPDATE channels
+   SET paused_until = max(paused_until, ?2), paused_why = ?3, error_streak = ?4
+ WHERE channel_id = ?1";
+const LANE_BLOCKED: &str = "UPDATE lane_heads SET blocked_until = max(blocked_until, ?2) WHERE lane_id = ?1";
+pub(super) const GROUP_HEALTHY: &str = "UPDATE rate_groups SET trouble_streak = 0 WHERE group_id = ?1";
+const GROUP_FLOOD: &str = "UPDATE rate_groups SET flood_channel = ?2, flood_until = ?3 WHERE group_id = ?1";
+const GROUP_COOLDOWN: &str = "
+UPDATE rate_groups
+   SET cooldown_until = max(cooldown_until, ?2), trouble_streak = trouble_streak + ?3
+ WHERE group_id = ?1";
+
+/// A claim that is still held, and what stands around it.
+pub(super) struct Held {
+    delivery_id: i64,
+    claim_token: Token,
+    workspace_id: i64,
+    account_id: i64,
+    lane_id: i64,
+    claim_seq: i64,
+    attempt: i32,
+    run_id: String,
+    claimed_at: i64,
+    slot_at: i64,
+    pub(super) lease_until: Timestamp,
+    requested_at: Option<i64>,
+    channel_id: Option<i64>,
+    message_id: i64,
+    priority: i64,
+    expires_at: Option<i64>,
+    ordered: bool,
+    group_id: i64,
+    /// The channel was removed while the claim was out.
+    removed: bool,
+    pub(super) standing: Standing,
+}
+
+pub(super) fn held(
+    tx: &Tx<'_>,
+    delivery_id: i64,
+    workspace_id: i64,
+    claim_token: Token,
+) -> Result<Option<Held>> {
+    tx.first(SELECT_HELD, (delivery_id, workspace_id, claim_token), |row| {
+        let channel = row.get::<_, Option<i64>>(10)?.map(ChannelId);
+        let flood_channel = row.get::<_, Option<i64>>(26)?.map(ChannelId);
+        let flood_until = Timestamp(row.get(27)?);
+        Ok(Held {
+            delivery_id,
+            claim_token,
+            workspace_id: row.get(0)?,
+            account_id: row.get(1)?,
+            lane_id: row.get(2)?,
+            claim_seq: row.get(3)?,
+            attempt: row.get(4)?,
+            run_id: row.get(5)?,
+            claimed_at: row.get(6)?,
+            slot_at: row.get(7)?,
+            lease_until: Timestamp(row.get(8)?),
+            requested_at: row.get(9)?,
+            channel_id: row.get(10)?,
+            message_id: row.get(11)?,
+            priority: row.get(12)?,
+            expires_at: row.get(13)?,
+            ordered: row.get::<_, i32>(24)? == 1,
+            group_id: row.get(25)?,
+            removed: row.get(31)?,
+            standing: Standing {
+                counters: rows::counters(row, 15)?,
+                policy: rows::word(row, 22, AmbiguityPolicy::parse)?,
+                channel,
+                error_streak: row.get(23)?,
+                flood: flood_channel.map(|channel| (channel, flood_until)),
+                trouble_streak: row.get(28)?,
+            },
+        })
+    })
+}
+
+/// Ends a claim whose lease is over. Chance is drawn from the row itself, so that every node would draw the same.
+pub(super) fn lease_expired(tx: &Tx<'_>, settling: &mut Settling, held: &Held) -> Result<Status> {
+    let ending = Ending::LeaseExpired { requested: held.requested_at.is_some() };
+    let settlement = settle(&held.standing, &ending, tx.now, recovery_chance(held.delivery_id, held.attempt));
+    write(tx, settling, held, &ending, settlement)
+}
+
+pub(crate) fn recovery_chance(delivery_id: i64, attempt: i32) -> Chance {
+    let mixed = delivery_id.wrapping_mul(7_919).wrapping_add(i64::from(attempt).wrapping_mul(104_729));
+    Chance::new(u32::try_from(mixed.rem_euclid(1_000_000)).unwrap_or(0))
+}
+
+pub(super) fn write(
+    tx: &Tx<'_>,
+    settling: &mut Settling,
+    held: &Held,
+    ending: &Ending,
+    settlement: Settlement,
+) -> Result<Status> {
+    let now = tx.now.0;
+    let settlement = &if held.removed { without_channel(settlement) } else { settlement };
+    // Whatever this ending does to a streak, the next success has to look again.
+    settling.healthy.clear();
+    let (sent, failure) = match ending {
+        Ending::Outcome(Outcome::Sent(sent)) => (Some(sent), None),
+        Ending::Outcome(Outcome::Failed(failure)) => (None, Some(failure)),
+        Ending::LeaseExpired { .. } | Ending::Released => (None, None),
+    };
+    let error = failure.map(|failure| error_json(failure).to_string());
+    let provider_id = sent.and_then(|sent| sent.provider_message_id.as_deref());
+    tx.execute(DELETE_INFLIGHT, (held.account_id, held.lane_id, held.delivery_id, held.claim_token))?;
+    end_sending(tx, held, settlement, provider_id, error.as_deref())?;
+    tx.execute(
+        INSERT_ATTEMPT,
+        rusqlite::params![
+            held.delivery_id,
+            held.attempt,
+            held.workspace_id,
+            held.claim_token,
+            held.claim_seq,
+            held.run_id,
+            held.claimed_at,
+            held.slot_at,
+            held.requested_at,
+            now,
+            attempt_outcome(ending, settlement),
+            error,
+            provider_id
+        ],
+    )?;
+    if matches!(settlement.status, Status::FailedPermanent | Status::Dead) {
+        tx.execute(FORGET_KEY, [held.delivery_id])?;
+    }
+    let counts = settling.touched.lane(held.lane_id);
+    counts.sending -= 1;
+    *counts.status(settlement.status) += 1;
+    events(tx, held, ending, settlement, failure)?;
+    channel_effect(tx, held, settlement.channel, failure)?;
+    account_effect(tx, held, settlement.account, failure)?;
+    Ok(settlement.status)
+}
+
+/// A removed channel has no queue to go back to: what waited ended with it, and so does what comes back.
+fn without_channel(settlement: Settlement) -> Settlement {
+    match settlement.status {
+        Status::Retry => Settlement {
+            status: Status::FailedPermanent,
+            reason: Some(Reason::ChannelRemoved),
+            run_at: None,
+            ..settlement
+        },
+        _ => settlement,
+    }
+}
+
+fn end_sending(
+    tx: &Tx<'_>,
+    held: &Held,
+    settlement: &Settlement,
+    provider_id: Option<&str>,
+    error: Option<&str>,
+) -> Result<()> {
+    let now = tx.now.0;
+    let c = &settlement.counters;
+    let position = settlement.run_at.map(|at| if held.ordered { held.delivery_id } else { at.0 });
+    let changed = tx.execute(
+        END_SENDING,
+        rusqlite::params![
+            held.delivery_id,
+            settlement.status.as_str(),
+            settlement.reason.map(|reason| reason.as_str()),
+            c.charged,
+            c.flood_waits,
+            c.not_ready_waits,
+            c.unknowns,
+            c.lost_claims,
+            c.flood_since.map(|at| at.0),
+            settlement.run_at.map(|at| at.0),
+            position,
+            (settlement.status == Status::Retry).then_some(now),
+            (settlement.status == Status::Sent).then_some(now),
+            settlement.status.is_terminal().then_some(now),
+            provider_id,
+            error
+        ],
+    )?;
+    if changed != 1 {
+        return Err(StoreError::Database(format!(
+            "delivery {} is in flight but not sending",
+            held.delivery_id
+        )));
+    }
+    if let (Some(run_at), Some(position)) = (settlement.run_at, position) {
+        let suspect = c.lost_claims > 0;
+        let row = (
+            held.lane_id,
+            held.priority,
+            position,
+            held.delivery_id,
+            held.workspace_id,
+            run_at.0,
+            held.expires_at,
+            suspect,
+        );
+        tx.execute(INSERT_READY, row)?;
+    }
+    Ok(())
+}
+
+fn attempt_outcome(ending: &Ending, settlement: &Settlement) -> &'static str {
+    match ending {
+        Ending::LeaseExpired { .. } => "lease_expired",
+        Ending::Released => "released",
+        Ending::Outcome(_) => settlement.status.as_str(),
+    }
+}
+
+/// The error as it is kept: short, and already redacted by the adapter that made it.
+fn error_json(failure: &Failure) -> Value {
+    let mut short = failure.clone();
+    short.message = failure.message.chars().take(ERROR_TEXT_MAX).collect();
+    if short.raw.to_string().len() > 4 * ERROR_TEXT_MAX {
+        short.raw = Value::Null;
+    }
+    serde_json::to_value(short).unwrap_or(Value::Null)
+}
+
+fn events(
+    tx: &Tx<'_>,
+    held: &Held,
+    ending: &Ending,
+    settlement: &Settlement,
+    failure: Option<&Failure>,
+) -> Result<()> {
+    let say = |name: &str| {
+        let reason = settlement.reason.map(|reason| reason.as_str());
+        let code = failure.map(|failure| failure.code.as_str());
+        event(
+            tx,
+            NewEvent {
+                workspace_id: held.workspace_id,
+                name,
+                message_id: Some(held.message_id),
+                delivery_id: Some(held.delivery_id),
+                channel_id: held.channel_id,
+                account_id: Some(held.account_id),
+                detail: json!({"reason": reason, "code": code, "attempt": held.attempt}),
+            },
+        )
+    };
+    if matches!(ending, Ending::LeaseExpired { .. }) {
+        say("lease_recovered")?;
+    }
+    if settlement.counters.unknowns > held.standing.counters.unknowns {
+        say("outcome_unknown")?;
+    }
+    match settlement.status {
+        Status::Retry if matches!(ending, Ending::Outcome(_)) => say("retry_scheduled"),
+        Status::FailedPermanent => say("failed_permanent"),
+        Status::Dead if settlement.reason == Some(Reason::AttemptsExhausted) => {
+            say("retry_exhausted")?;
+            say("dead_letter")
+        }
+        Status::Dead => say("dead_letter"),
+        _ => Ok(()),
+    }
+}
+
+fn channel_effect(tx: &Tx<'_>, held: &Held, effect: ChannelEffect, failure: Option<&Failure>) -> Result<()> {
+    let Some(channel_id) = held.channel_id else {
+        return Ok(());
+    };
+    let (workspace, id) = (WorkspaceId(held.workspace_id), ChannelId(channel_id));
+    let why = failure.map_or("", |failure| failure.code.as_str());
+    let streak = held.standing.error_streak;
+    match effect {
+        ChannelEffect::None => Ok(()),
+        ChannelEffect::Healthy if streak == 0 => Ok(()),
+        ChannelEffect::Healthy => tx.execute(CHANNEL_HEALTHY, [channel_id]).map(drop),
+        ChannelEffect::PauseUntil(until) => pause_lane(tx, held, id, until, why, streak),
+        ChannelEffect::Strike { error_streak, paused_until, disable: false } => {
+            pause_lane(tx, held, id, paused_until, why, error_streak)
+        }
+        ChannelEffect::Strike { error_streak, paused_until, disable: true } => {
+            pause_lane(tx, held, id, paused_until, why, error_streak)?;
+            disable(tx, workspace, id, held.lane_id, DisabledBy::Auto)?;
+            let text = format!("channel {id} is disabled after {error_streak} failures in a row");
+            channel_event(tx, workspace, id, "alert", json!({"text": text, "code": why}))
+        }
+    }
+}
+
+fn pause_lane(
+    tx: &Tx<'_>,
+    held: &Held,
+    id: ChannelId,
+    until: Timestamp,
+    why: &str,
+    streak: i32,
+) -> Result<()> {
+    tx.execute(CHANNEL_PAUSED, (id.0, until.0, why, streak))?;
+    tx.execute(LANE_BLOCKED, (held.lane_id, until.0))?;
+    let detail = json!({"until": until.0, "why": why, "streak": streak});
+    channel_event(tx, WorkspaceId(held.workspace_id), id, "channel_paused", detail)
+}
+
+fn account_effect(tx: &Tx<'_>, held: &Held, effect: AccountEffect, failure: Option<&Failure>) -> Result<()> {
+    let (workspace, id) = (WorkspaceId(held.workspace_id), AccountId(held.account_id));
+    let why = failure.map_or("", |failure| failure.code.as_str());
+    match effect {
+        AccountEffect::None => Ok(()),
+        AccountEffect::Healthy if held.standing.trouble_streak == 0 => Ok(()),
+        AccountEffect::Healthy => tx.execute(GROUP_HEALTHY, [held.group_id]).map(drop),
+        AccountEffect::RememberFlood(channel, until) => {
+            tx.execute(GROUP_FLOOD, (held.group_id, channel.0, until.0)).map(drop)
+        }
+        AccountEffect::CooldownUntil(until) => {
+            let trouble = i32::from(!failure.is_some_and(Failure::is_flood));
+            tx.execute(GROUP_COOLDOWN, (held.group_id, until.0, trouble))?;
+            account_event(tx, workspace, id, "cooldown", json!({"until": until.0, "why": why}))
+        }
+        AccountEffect::Pause => {
+            let message = failure.map_or(String::new(), |failure| failure.message.clone());
+            let why: String = format!("{why}: {message}").chars().take(ERROR_TEXT_MAX).collect();
+            pause(tx, workspace, id, &why)?;
+            let text = format!("account {id} cannot send and is paused");
+            account_event(tx, workspace, id, "alert", json!({"text": text, "why": why}))
+        }
+    }
+}
