@@ -19,6 +19,7 @@ fn the_demo_once_ends_well() {
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("right: readers saw each case once"), "{text}");
     assert_eq!(text.matches("a copy: held back in 4 channels").count(), 4, "{text}");
+    assert_eq!(text.matches(": what was said about it is changed").count(), 1, "{text}");
 }
 
 #[test]

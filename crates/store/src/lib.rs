@@ -10,6 +10,7 @@
 pub mod address;
 pub mod clock;
 pub mod config;
+pub mod copy;
 pub mod error;
 pub mod floor;
 pub mod intake;
@@ -17,6 +18,7 @@ pub mod keyring;
 pub mod media;
 pub mod migrations;
 pub mod queue;
+pub mod refill;
 pub mod wake;
 
 pub mod postgres;

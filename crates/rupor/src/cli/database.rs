@@ -1,6 +1,6 @@
 //! `--db` and the key file: how every command finds its database.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use store::{Address, Keyring};
@@ -32,10 +32,15 @@ impl Database {
 
     /// Where the key lies, and the notes that must not be part of a backup.
     pub fn key_path(&self, address: &Address) -> PathBuf {
-        match (&self.key_file, address) {
-            (Some(path), _) => path.clone(),
-            (None, Address::Sqlite(store::address::SqlitePath::File(file))) => file.with_extension("key"),
-            (None, _) => PathBuf::from("rupor.key"),
-        }
+        key_path(self.key_file.as_deref(), address)
+    }
+}
+
+/// The named file, else beside the database, else in the working folder.
+pub fn key_path(named: Option<&Path>, address: &Address) -> PathBuf {
+    match (named, address) {
+        (Some(path), _) => path.to_owned(),
+        (None, Address::Sqlite(store::address::SqlitePath::File(file))) => file.with_extension("key"),
+        (None, _) => PathBuf::from("rupor.key"),
     }
 }

@@ -47,7 +47,7 @@ fn summary(address: &Address, applied: usize) -> String {
 }
 
 /// What an administrator has to run once, as a script that says why.
-fn roles_script(problem: &str) -> String {
+pub fn roles_script(problem: &str) -> String {
     let problem = problem.replace('\n', "\n-- ");
     let script = store::postgres::migrate::ROLES;
     format!(

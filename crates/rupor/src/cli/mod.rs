@@ -4,10 +4,12 @@
 mod account;
 mod analyse;
 mod apply;
+mod backup;
 mod bench;
 mod channel;
 mod check;
 mod database;
+mod db;
 mod delivery;
 mod demo;
 mod desk;
@@ -41,6 +43,8 @@ enum Command {
     Analyse(analyse::Analyse),
     Sandbox(sandbox::SandboxArgs),
     Migrate(migrate::Migrate),
+    Db(db::Db),
+    Backup(backup::Backup),
     Bench(bench::Bench),
     Apply(apply::Apply),
     Post(post::Post),
@@ -74,6 +78,8 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Analyse(args) => analyse::run(args),
         Command::Sandbox(args) => sandbox::run(args),
         Command::Migrate(args) => migrate::run(args),
+        Command::Db(args) => db::run(args),
+        Command::Backup(args) => backup::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Apply(args) => apply::run(args),
         Command::Post(args) => post::run(args),
@@ -93,5 +99,36 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 /// Prints an error with its causes on one line, where a person will look for it.
 #[expect(clippy::print_stderr, reason = "this is the one place that reports to the terminal")]
 fn report(error: &anyhow::Error) {
-    eprintln!("rupor: {error:#}");
+    eprintln!("rupor: {}", told(error));
+}
+
+/// An error with its causes. Some say their cause in their own words; it is not said again.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let words = cause.to_string();
+        if text.is_empty() {
+            text = words;
+        } else if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn an_error_says_each_cause_once() {
+        let schema = store::SchemaError::Older { found: 3, known: 4 };
+        let error = Err::<(), _>(store::StoreError::from(schema)).context("rupor.db").unwrap_err();
+        assert_eq!(
+            told(&error),
+            "rupor.db: schema: the database is at version 3, this rupor needs 4; run `rupor migrate`"
+        );
+    }
 }

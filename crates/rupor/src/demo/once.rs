@@ -74,6 +74,11 @@ async fn has_settled(world: &World) -> anyhow::Result<bool> {
 async fn posts_table(world: &World) -> anyhow::Result<String> {
     let messages = world.messages().await?;
     let deliveries = world.deliveries().await?;
+    let cases: Vec<CaseId> = messages.iter().filter_map(|message| message.case_id).collect();
+    let cases = world.node.store.cases(world.workspace, cases).await?;
+    let ended_by = |message: &StoredMessage| {
+        cases.iter().find(|case| case.closed_by == Some(message.message_id)).map(|case| case.case_id)
+    };
     let mut rows = Vec::new();
     for message in &messages {
         let own = || deliveries.iter().filter(|delivery| delivery.message_id == message.message_id);
@@ -82,11 +87,12 @@ async fn posts_table(world: &World) -> anyhow::Result<String> {
             of_action.filter(|delivery| delivery.status == Status::Sent).count()
         };
         let deduped = own().filter(|delivery| delivery.status == Status::Deduped).count();
-        let fate = match (&message.skipped, sent(Action::Send), sent(Action::Edit)) {
-            (Some(why), _, _) => format!("kept: {why}"),
-            (None, 0, _) => format!("a copy: held back in {}", channels(deduped)),
-            (None, said, 0) => format!("said in {}", channels(said)),
-            (None, said, changed) => format!("said in {}, changed in {changed}", channels(said)),
+        let fate = match (ended_by(message), &message.skipped, sent(Action::Send), sent(Action::Edit)) {
+            (Some(case), Some(_), ..) => format!("closed case {case}: what was said about it is changed"),
+            (_, Some(why), ..) => format!("kept: {why}"),
+            (_, None, 0, _) => format!("a copy: held back in {}", channels(deduped)),
+            (_, None, said, 0) => format!("said in {}", channels(said)),
+            (_, None, said, changed) => format!("said in {}, changed in {changed}", channels(said)),
         };
         let case = message.case_id.map(|CaseId(id)| id.to_string()).unwrap_or_default();
         rows.push(vec![

@@ -89,7 +89,7 @@ pub async fn take_in(
     for source in sources_of(posts) {
         changed.extend(changed_of(store, workspace, source, posts).await?);
     }
-    for batch in changed.chunks(BATCH_MAX) {
+    for batch in changed.chunks(POSTS_PER_TRANSACTION) {
         let mut prepared = Vec::with_capacity(batch.len());
         for raw in batch {
             prepared.push(prepare(store, network, workspace, desk, raw, now).await?);
@@ -132,7 +132,7 @@ async fn ingest_all(
 }
 
 /// Posts of one transaction. Small, because their cases are decided one after the other while others wait.
-const BATCH_MAX: usize = 50;
+pub const POSTS_PER_TRANSACTION: usize = 50;
 
 /// A post with everything but what the database knows.
 pub async fn prepare(

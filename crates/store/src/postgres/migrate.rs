@@ -116,6 +116,25 @@ pub(super) async fn require_current(pool: &Pool) -> Result<()> {
     Ok(migrations::current(&applied, text)?)
 }
 
+/// The same, without a pool.
+pub(super) async fn require_current_at(url: &PostgresUrl) -> Result<()> {
+    Ok(migrations::current(&applied_at(url).await?, text)?)
+}
+
+/// No step was ever applied here.
+pub(super) async fn is_bare(url: &PostgresUrl) -> Result<bool> {
+    Ok(applied_at(url).await?.is_empty())
+}
+
+async fn applied_at(url: &PostgresUrl) -> Result<Vec<Applied>> {
+    let client = connect(url).await?;
+    let applied = async {
+        let exists: bool = client.query_one(TABLE_EXISTS, &[]).await?.get(0);
+        if exists { read(&client).await } else { Ok(Vec::new()) }
+    };
+    applied.await.map_err(|error| Trouble::from(error).into_error(&url.to_string()))
+}
+
 async fn read(client: &impl GenericClient) -> std::result::Result<Vec<Applied>, tokio_postgres::Error> {
     let rows = client.query(READ, &[]).await?;
     Ok(rows.iter().map(|row| Applied { version: row.get(0), checksum: row.get(1) }).collect())

@@ -11,6 +11,7 @@ mod channels;
 mod claim;
 mod commit;
 mod connect;
+pub(crate) mod copy;
 mod enqueue;
 mod intake;
 mod maintain;

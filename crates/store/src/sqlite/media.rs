@@ -231,15 +231,23 @@ impl Sqlite {
         .await
     }
 
-    /// `<database>.media/ab/abcd…`; a database in memory has no folder.
     fn media_file(&self, sha256: &str) -> Option<PathBuf> {
-        let SqlitePath::File(database) = &self.path else {
-            return None;
-        };
-        let mut folder = database.clone().into_os_string();
-        folder.push(".media");
-        Some(PathBuf::from(folder).join(sha256.get(..2)?).join(sha256))
+        media_path(&self.path, sha256)
     }
+}
+
+/// `<database>.media/ab/abcd…`; a database in memory has no folder.
+pub(super) fn media_path(path: &SqlitePath, sha256: &str) -> Option<PathBuf> {
+    Some(media_folder(path)?.join(sha256.get(..2)?).join(sha256))
+}
+
+pub(super) fn media_folder(path: &SqlitePath) -> Option<PathBuf> {
+    let SqlitePath::File(database) = path else {
+        return None;
+    };
+    let mut folder = database.clone().into_os_string();
+    folder.push(".media");
+    Some(PathBuf::from(folder))
 }
 
 /// What a message shows must stay.
@@ -291,13 +299,15 @@ fn kept(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
     Ok((row.get(0)?, rows::json(row, 1)?))
 }
 
-async fn off_thread<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn off_thread<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let done = tokio::task::spawn_blocking(job).await;
     done.unwrap_or_else(|_| Err(StoreError::Database("reading or writing a media file panicked".into())))
 }
 
 /// Under another name first: a file that has its name is whole.
-fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
+pub(super) fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     if std::fs::metadata(file).is_ok_and(|known| known.len() == bytes.len() as u64) {
         return Ok(());
     }
@@ -316,7 +326,7 @@ fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-fn read_file(file: &Path) -> Result<Option<Bytes>> {
+pub(super) fn read_file(file: &Path) -> Result<Option<Bytes>> {
     match std::fs::read(file) {
         Ok(bytes) => Ok(Some(bytes.into())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -324,7 +334,7 @@ fn read_file(file: &Path) -> Result<Option<Bytes>> {
     }
 }
 
-fn remove_file(file: &Path) -> Result<()> {
+pub(super) fn remove_file(file: &Path) -> Result<()> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(file, &error)),
         _ => Ok(()),

@@ -6,11 +6,13 @@
 
 mod accounts;
 mod audit;
+pub mod backup;
 mod cases;
 mod channels;
 mod claim;
 mod commit;
 mod connect;
+pub(crate) mod copy;
 mod enqueue;
 mod heads;
 mod intake;

@@ -66,6 +66,16 @@ impl World {
         World::in_store(store, WorldClock::Hand(clock)).await
     }
 
+    /// In a file, made anew.
+    #[allow(dead_code, reason = "tests/postgres has no files")]
+    pub async fn sqlite_at(path: &std::path::Path) -> World {
+        let clock = Clock::hand(START);
+        let address = Address::parse(&format!("sqlite:{}", path.display())).unwrap();
+        Store::migrate(&address).await.unwrap();
+        let store = Store::open(&address, Keyring::ephemeral([7; 32]), clock.clone()).await.unwrap();
+        World::in_store(store, WorldClock::Hand(clock)).await
+    }
+
     pub async fn postgres() -> World {
         let scratch = Scratch::create().await;
         let address = Address::parse(&scratch.url()).unwrap();
