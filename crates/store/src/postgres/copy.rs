@@ -10,6 +10,7 @@ use domain::ids::WorkspaceId;
 use domain::time::Timestamp;
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use super::connect::connect;
 use super::migrate;
@@ -87,7 +88,8 @@ impl Kind {
             Kind::Integer => "integer[]",
             Kind::Double => "double precision[]",
             Kind::Boolean => "boolean[]",
-            Kind::Text | Kind::Json | Kind::Uuid => "text[]",
+            Kind::Text | Kind::Json => "text[]",
+            Kind::Uuid => "uuid[]",
             Kind::Bytes => "bytea[]",
             Kind::Time => "timestamptz[]",
         }
@@ -95,19 +97,12 @@ impl Kind {
 
     /// What turns an element of that array into the column's own type.
     fn cast(self) -> &'static str {
-        match self {
-            Kind::Json => "::jsonb",
-            Kind::Uuid => "::uuid",
-            _ => "",
-        }
+        if self == Kind::Json { "::jsonb" } else { "" }
     }
 
-    /// JSON and tokens are read as text.
+    /// JSON is read as text.
     fn told(self) -> &'static str {
-        match self {
-            Kind::Json | Kind::Uuid => "::text",
-            _ => "",
-        }
+        if self == Kind::Json { "::text" } else { "" }
     }
 }
 
@@ -417,7 +412,8 @@ fn value(
         Kind::Integer => row.try_get::<_, Option<i32>>(n)?.map(|n| Value::Integer(n.into())),
         Kind::Double => row.try_get::<_, Option<f64>>(n)?.map(Value::Real),
         Kind::Boolean => row.try_get::<_, Option<bool>>(n)?.map(|yes| Value::Integer(yes.into())),
-        Kind::Text | Kind::Json | Kind::Uuid => row.try_get::<_, Option<String>>(n)?.map(Value::Text),
+        Kind::Text | Kind::Json => row.try_get::<_, Option<String>>(n)?.map(Value::Text),
+        Kind::Uuid => row.try_get::<_, Option<Uuid>>(n)?.map(|token| Value::Bytes(token.into_bytes().into())),
         Kind::Bytes => row.try_get::<_, Option<Vec<u8>>>(n)?.map(Value::Bytes),
         Kind::Time => row.try_get::<_, Option<Time>>(n)?.map(|Time(at)| Value::Integer(at.0)),
     };
@@ -431,7 +427,8 @@ fn array(table: &Table, column: &Column, values: Vec<Value>) -> Result<Box<dyn T
         Kind::Integer => turn(values, |value| integer(value).and_then(|n| i32::try_from(n).ok())),
         Kind::Double => turn(values, double),
         Kind::Boolean => turn(values, |value| integer(value).map(|n| n != 0)),
-        Kind::Text | Kind::Json | Kind::Uuid => turn(values, text),
+        Kind::Text | Kind::Json => turn(values, text),
+        Kind::Uuid => turn(values, |value| Uuid::from_slice(&bytes(value)?).ok()),
         Kind::Bytes => turn(values, bytes),
         Kind::Time => turn(values, |value| integer(value).map(|micros| Time(Timestamp(micros)))),
     };

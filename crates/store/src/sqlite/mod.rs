@@ -81,6 +81,7 @@ impl Sqlite {
         }
         migrate::require_current(&connection, path)?;
         fit_key(&connection, path, &keyring)?;
+        recover::end_abandoned(&connection, clock.now()).map_err(|error| failure(path, error))?;
         Ok(Sqlite {
             writer: Some(Writer::start(connection, path.clone(), guard)?),
             readers: Arc::new(Readers::new()),

@@ -1,6 +1,8 @@
 //! Recovery: claims whose lease has ended. It bypasses the parallelism gate, or leaked places would block it.
 
 use domain::ids::DeliveryId;
+use domain::time::Timestamp;
+use rusqlite::Connection;
 
 use super::commit::{Settling, Token};
 use super::settle::{held, lease_expired};
@@ -15,6 +17,22 @@ SELECT delivery_id, workspace_id, claim_token
  WHERE lease_until <= ?1 AND (?2 IS NULL OR workspace_id = ?2)
  ORDER BY lease_until, delivery_id
  LIMIT ?3";
+
+/// What no request has left of yet, at the moment the file changes hands; what people read tells the same.
+const ABANDONED: &str = "
+UPDATE deliveries SET lease_until = min(lease_until, ?1)
+ WHERE delivery_id IN (SELECT delivery_id FROM inflight WHERE requested_at IS NULL)";
+const ABANDONED_CLAIMS: &str = "
+UPDATE inflight SET lease_until = min(lease_until, ?1) WHERE requested_at IS NULL";
+
+/// The lock on the file says that whoever held these claims is gone: nobody waits for a lease that nobody holds.
+/// Where a request may have left, the lease stands: the platform may still be at it.
+pub(super) fn end_abandoned(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let tx = connection.unchecked_transaction()?;
+    tx.execute(ABANDONED, [now.0])?;
+    tx.execute(ABANDONED_CLAIMS, [now.0])?;
+    tx.commit()
+}
 
 impl Sqlite {
     pub async fn recover(&self, whose: Whose, limit: usize) -> Result<Vec<Recovered>> {

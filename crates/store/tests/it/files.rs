@@ -51,18 +51,39 @@ async fn one_post(store: &Store) -> (domain::ids::WorkspaceId, Enqueued) {
     (ws, store.enqueue(ws, vec![message("Пропал пёс", &[channel])]).await.unwrap().remove(0))
 }
 
+async fn request_leaves(store: &Store, claim: &Claim) {
+    let left = store.record_parts(vec![(claim.reference(), PartProgress::Requested)]).await.unwrap();
+    assert_eq!(left, [true]);
+}
+
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let store = fresh(folder.path()).await;
     let (ws, enqueued) = one_post(&store).await;
     let claimed = store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap();
+    request_leaves(&store, &claimed.claims[0]).await;
     drop(store);
     let store = reopen(folder.path()).await;
+    assert!(store.recover(Whose::Everyone, 10).await.unwrap().is_empty(), "the platform may still be at it");
     let delivery = store.delivery(ws, enqueued.deliveries[0].delivery_id).await.unwrap();
     assert_eq!(delivery.status, Status::Sending);
     let finish = crate::world::finish(&claimed.claims[0], crate::world::sent(&claimed.claims[0]));
     assert_eq!(store.commit(vec![finish]).await.unwrap(), [Finished::Done(Status::Sent)]);
+    assert!(store.audit(ws).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_had_not_left_goes_on_at_once_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let (ws, enqueued) = one_post(&store).await;
+    store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap();
+    drop(store);
+    let store = reopen(folder.path()).await;
+    assert_eq!(store.recover(Whose::Everyone, 10).await.unwrap().len(), 1, "nobody holds it any more");
+    let again = store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap();
+    assert_eq!(again.claims[0].delivery_id, enqueued.deliveries[0].delivery_id);
     assert!(store.audit(ws).await.unwrap().is_empty());
 }
 
