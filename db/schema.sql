@@ -801,6 +801,7 @@ DECLARE
     seen         bigint[] := '{}';           -- accounts that this claim holds
     paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
+    sorted       record;                     -- its rows by id, and where each stands in the deal
     moves        rupor_moves;
     served       boolean[];
     runs         integer[];
@@ -877,14 +878,19 @@ BEGIN
                 RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
                     USING ERRCODE = 'serialization_failure';
             END IF;
-            -- By ANY and not by a join, whose order a planner that thinks a table empty might turn round.
+            SELECT array_agg(k.id ORDER BY k.id) AS id, array_agg(k.ord::integer ORDER BY k.id) AS ord
+              INTO sorted
+              FROM unnest(t.id) WITH ORDINALITY AS k (id, ord);
+            -- By ANY and not by a join, whose order a planner that thinks a table empty might turn round; width_bucket
+            -- finds a row's place by halving.
             RETURN QUERY
             WITH marked AS (
                 UPDATE deliveries AS d
                    SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
                        claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
-                       lease_until = lease + CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
-                       slot_at = CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
+                       lease_until = lease + CASE WHEN paced THEN t.slot_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]]
+                                                  ELSE at END,
+                       slot_at = CASE WHEN paced THEN t.slot_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]] ELSE at END,
                        claimed_at = at, sending_at = at
                  WHERE d.delivery_id = ANY (t.id)
                 RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
@@ -899,7 +905,7 @@ BEGIN
                   FROM marked AS m
             )
             -- in the order they were dealt, which is the order of each lane
-            SELECT m.* FROM marked AS m ORDER BY array_position(t.id, m.delivery_id);
+            SELECT m.* FROM marked AS m ORDER BY sorted.ord[width_bucket(m.delivery_id, sorted.id)];
         END IF;
         IF cardinality(t.old) > 0 THEN
             PERFORM rupor_expire_heads(t.old, at);
@@ -2318,10 +2324,12 @@ BEGIN
              CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = w.message_id OFFSET 0) AS m
              CROSS JOIN LATERAL (SELECT DISTINCT e::bigint AS channel_id
                                    FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS e) AS wanted
-              JOIN channels AS c ON c.workspace_id = ws AND c.channel_id = wanted.channel_id
-              JOIN lane_heads AS h ON h.channel_id = c.channel_id
-             WHERE w.made
-               AND c.disabled_by IS DISTINCT FROM 'operator') AS t;
+             -- Looked up one by one: a planner that thinks there is one channel would go through the batch for each.
+             CROSS JOIN LATERAL (SELECT x.* FROM channels AS x
+                                  WHERE x.workspace_id = ws AND x.channel_id = wanted.channel_id
+                                    AND x.disabled_by IS DISTINCT FROM 'operator' OFFSET 0) AS c
+             CROSS JOIN LATERAL (SELECT x.* FROM lane_heads AS x WHERE x.channel_id = c.channel_id OFFSET 0) AS h
+             WHERE w.made) AS t;
 
     IF d_ord IS NOT NULL THEN
         d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));
@@ -2847,6 +2855,12 @@ END $function$
 CREATE OR REPLACE FUNCTION public.rupor_lock_accounts(account_ids bigint[])
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
 AS $function$
 BEGIN
     PERFORM FROM rate_groups AS g
@@ -2902,6 +2916,12 @@ AS $function$ SELECT (extract(epoch FROM at) * 1000000)::bigint $function$
 CREATE OR REPLACE FUNCTION public.rupor_move_accounts(account_ids bigint[], served boolean[], runs integer[], at timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
 AS $function$
 BEGIN
     UPDATE account_heads AS h
@@ -2921,7 +2941,8 @@ BEGIN
                                   ORDER BY l.next_at LIMIT 1) AS urgent ON true
               LEFT JOIN LATERAL (SELECT l.next_at FROM lane_heads AS l
                                   WHERE l.account_id = a.account_id AND l.head_priority = 1
-                                  ORDER BY l.next_at LIMIT 1) AS bulk ON true) AS n
+                                  ORDER BY l.next_at LIMIT 1) AS bulk ON true
+            OFFSET 0) AS n
      WHERE h.account_id = n.account_id
        AND (h.next_at <> n.next_at OR h.served_at <> n.served_at OR h.urgent_run <> n.run);
 END $function$
@@ -2930,6 +2951,12 @@ END $function$
 CREATE OR REPLACE FUNCTION public.rupor_move_lanes(m rupor_moves, at timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
 AS $function$
 BEGIN
     UPDATE lane_heads AS h
@@ -2956,7 +2983,8 @@ BEGIN
                                    FROM ready AS r
                                   WHERE r.lane_id = l.lane_id
                                   ORDER BY r.priority, r.position, r.delivery_id
-                                  LIMIT 1) AS first ON true) AS n
+                                  LIMIT 1) AS first ON true
+            OFFSET 0) AS n
      WHERE h.lane_id = n.lane_id
        -- what was only looked at, and stands as it stood, is not written
        AND (h.next_at <> n.next_at OR h.head_priority <> n.head_priority OR n.slot_at IS NOT NULL
@@ -2981,8 +3009,8 @@ AS $function$
            l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed,
            r.nth, r.due, r.place, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, r.retried
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
-      JOIN account_heads AS h ON h.account_id = o.account_id
-      JOIN rate_groups AS g ON g.group_id = h.group_id
+     CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
+     CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
      CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*)))::integer AS n
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room

@@ -85,6 +85,7 @@ DECLARE
     seen         bigint[] := '{}';           -- accounts that this claim holds
     paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
+    sorted       record;                     -- its rows by id, and where each stands in the deal
     moves        rupor_moves;
     served       boolean[];
     runs         integer[];
@@ -161,14 +162,19 @@ BEGIN
                 RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
                     USING ERRCODE = 'serialization_failure';
             END IF;
-            -- By ANY and not by a join, whose order a planner that thinks a table empty might turn round.
+            SELECT array_agg(k.id ORDER BY k.id) AS id, array_agg(k.ord::integer ORDER BY k.id) AS ord
+              INTO sorted
+              FROM unnest(t.id) WITH ORDINALITY AS k (id, ord);
+            -- By ANY and not by a join, whose order a planner that thinks a table empty might turn round; width_bucket
+            -- finds a row's place by halving.
             RETURN QUERY
             WITH marked AS (
                 UPDATE deliveries AS d
                    SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
                        claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
-                       lease_until = lease + CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
-                       slot_at = CASE WHEN paced THEN t.slot_at[array_position(t.id, d.delivery_id)] ELSE at END,
+                       lease_until = lease + CASE WHEN paced THEN t.slot_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]]
+                                                  ELSE at END,
+                       slot_at = CASE WHEN paced THEN t.slot_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]] ELSE at END,
                        claimed_at = at, sending_at = at
                  WHERE d.delivery_id = ANY (t.id)
                 RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
@@ -183,7 +189,7 @@ BEGIN
                   FROM marked AS m
             )
             -- in the order they were dealt, which is the order of each lane
-            SELECT m.* FROM marked AS m ORDER BY array_position(t.id, m.delivery_id);
+            SELECT m.* FROM marked AS m ORDER BY sorted.ord[width_bucket(m.delivery_id, sorted.id)];
         END IF;
         IF cardinality(t.old) > 0 THEN
             PERFORM rupor_expire_heads(t.old, at);
@@ -243,8 +249,8 @@ LANGUAGE sql STABLE AS $$
            l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed,
            r.nth, r.due, r.place, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, r.retried
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
-      JOIN account_heads AS h ON h.account_id = o.account_id
-      JOIN rate_groups AS g ON g.group_id = h.group_id
+     CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
+     CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
      CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*)))::integer AS n
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room

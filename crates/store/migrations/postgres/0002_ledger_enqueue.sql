@@ -154,10 +154,12 @@ BEGIN
              CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = w.message_id OFFSET 0) AS m
              CROSS JOIN LATERAL (SELECT DISTINCT e::bigint AS channel_id
                                    FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS e) AS wanted
-              JOIN channels AS c ON c.workspace_id = ws AND c.channel_id = wanted.channel_id
-              JOIN lane_heads AS h ON h.channel_id = c.channel_id
-             WHERE w.made
-               AND c.disabled_by IS DISTINCT FROM 'operator') AS t;
+             -- Looked up one by one: a planner that thinks there is one channel would go through the batch for each.
+             CROSS JOIN LATERAL (SELECT x.* FROM channels AS x
+                                  WHERE x.workspace_id = ws AND x.channel_id = wanted.channel_id
+                                    AND x.disabled_by IS DISTINCT FROM 'operator' OFFSET 0) AS c
+             CROSS JOIN LATERAL (SELECT x.* FROM lane_heads AS x WHERE x.channel_id = c.channel_id OFFSET 0) AS h
+             WHERE w.made) AS t;
 
     IF d_ord IS NOT NULL THEN
         d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));

@@ -33,7 +33,10 @@ $$;
 
 -- Locks what a change of these accounts may touch, in the one order.
 CREATE FUNCTION rupor_lock_accounts(account_ids bigint[]) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
 BEGIN
     PERFORM FROM rate_groups AS g
       WHERE g.group_id IN (SELECT h.group_id FROM account_heads AS h WHERE h.account_id = ANY (account_ids))
@@ -61,9 +64,13 @@ CREATE TYPE rupor_moves AS (
 );
 
 -- Writes the moves and, in the same stroke, when each lane's first row may go by everything that can hold it back.
--- The caller holds the accounts.
+-- The caller holds the accounts. Here too the settings pin the plan: a session that was the first to call this while it
+-- made an account, of nothing but empty tables, claims with the same plan. OFFSET 0 computes each head once.
 CREATE FUNCTION rupor_move_lanes(m rupor_moves, at timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
 BEGIN
     UPDATE lane_heads AS h
        SET next_at = n.next_at, head_priority = n.head_priority, served_at = n.served_at, next_slot = n.next_slot,
@@ -89,7 +96,8 @@ BEGIN
                                    FROM ready AS r
                                   WHERE r.lane_id = l.lane_id
                                   ORDER BY r.priority, r.position, r.delivery_id
-                                  LIMIT 1) AS first ON true) AS n
+                                  LIMIT 1) AS first ON true
+            OFFSET 0) AS n
      WHERE h.lane_id = n.lane_id
        -- what was only looked at, and stands as it stood, is not written
        AND (h.next_at <> n.next_at OR h.head_priority <> n.head_priority OR n.slot_at IS NOT NULL
@@ -108,7 +116,10 @@ END $$;
 
 -- When each account may next be served: its earliest lane, its budget, its parallelism. A claim that served it says so.
 CREATE FUNCTION rupor_move_accounts(account_ids bigint[], served boolean[], runs integer[], at timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
 BEGIN
     UPDATE account_heads AS h
        SET next_at = n.next_at, served_at = n.served_at, urgent_run = coalesce(n.run, h.urgent_run)
@@ -127,7 +138,8 @@ BEGIN
                                   ORDER BY l.next_at LIMIT 1) AS urgent ON true
               LEFT JOIN LATERAL (SELECT l.next_at FROM lane_heads AS l
                                   WHERE l.account_id = a.account_id AND l.head_priority = 1
-                                  ORDER BY l.next_at LIMIT 1) AS bulk ON true) AS n
+                                  ORDER BY l.next_at LIMIT 1) AS bulk ON true
+            OFFSET 0) AS n
      WHERE h.account_id = n.account_id
        AND (h.next_at <> n.next_at OR h.served_at <> n.served_at OR h.urgent_run <> n.run);
 END $$;
