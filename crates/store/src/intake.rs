@@ -4,8 +4,12 @@
 //! whether it was here before, whether it changed, which case it belongs to, and who has heard of that case already.
 //! Nothing here knows how a post was read or what a platform makes of it.
 
+use std::collections::{BTreeSet, HashMap};
+
 use domain::content::Kind;
-use domain::content::cases::{CaseRecord, Decision, Outcome, Scored, Sketch};
+use domain::content::cases::{
+    CaseKey, CaseRecord, Decision, KeyKind, Outcome, Scored, Sketch, picture_keys, stored_keys,
+};
 use domain::ids::{AccountId, CaseId, ChannelId, DeliveryId, MessageId, SourceId, WorkspaceId};
 use domain::time::Timestamp;
 use serde::Serialize;
@@ -272,6 +276,55 @@ pub(crate) fn file(record: &mut CaseRecord, sketch: Sketch) {
     record.absorb(sketch);
     if known {
         record.posts = record.posts.saturating_sub(1);
+    }
+}
+
+/// What one call knows of the cases that it has met, and which shelves it has filled: a record is read once however
+/// many posts are weighed against it, and a shelf is put in order once, at the end.
+#[derive(Debug, Default)]
+pub(crate) struct CaseMemory {
+    /// `None`: there is no record to weigh.
+    records: HashMap<CaseId, Option<(CaseRecord, Value)>>,
+    pub full: BTreeSet<i64>,
+    pub full_pictures: BTreeSet<i64>,
+}
+
+impl CaseMemory {
+    pub fn unread(&self, cases: &[CaseId]) -> Vec<CaseId> {
+        cases.iter().copied().filter(|case| !self.records.contains_key(case)).collect()
+    }
+
+    pub fn keep(&mut self, case: CaseId, record: Option<(CaseRecord, Value)>) {
+        self.records.insert(case, record);
+    }
+
+    /// Of those that were read: what can be weighed.
+    pub fn records(&self, cases: &[CaseId]) -> Vec<CaseRecord> {
+        let known = cases.iter().filter_map(|case| self.records.get(case)?.as_ref());
+        known.map(|(record, _)| record.clone()).collect()
+    }
+
+    /// Files a post with a case that was read; the record and the facts that are to be written.
+    pub fn file(&mut self, case: CaseId, message: &NewMessage, sketch: &Sketch) -> (&CaseRecord, &Value) {
+        let (record, facts) = match self.records.remove(&case).flatten() {
+            Some((mut record, facts)) => {
+                file(&mut record, sketch.clone());
+                (record, facts)
+            }
+            None => (CaseRecord::open(case, sketch.clone()), Value::Null),
+        };
+        let facts = count_copy(&facts, message);
+        let kept = self.records.entry(case).or_default().insert((record, facts));
+        (&kept.0, &kept.1)
+    }
+
+    /// Remembers which shelves may hold more than a lookup reads: full ones, and those that no lookup reads.
+    pub fn filled(&mut self, sketch: &Sketch, crowded: &[CaseKey]) {
+        let keys = stored_keys(sketch);
+        let full = keys.iter().filter(|key| key.kind == KeyKind::Recent || crowded.contains(key));
+        self.full.extend(full.map(|key| key.value));
+        let bands = sketch.pictures.iter().flat_map(|picture| picture_keys(*picture));
+        self.full_pictures.extend(bands.map(|key| key.value));
     }
 }
 

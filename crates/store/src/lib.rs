@@ -134,6 +134,27 @@ impl Store {
         each!(self, db => db.endpoint_by_secret(secret))
     }
 
+    /// A new secret and new settings; the old secret opens nothing from then on.
+    pub async fn change_endpoint(
+        &self,
+        workspace: WorkspaceId,
+        id: EndpointId,
+        secret: &SecretString,
+        settings: Value,
+    ) -> Result<()> {
+        each!(self, db => db.change_endpoint(workspace, id, secret, settings))
+    }
+
+    /// Whether this is the secret of that door, enabled or not.
+    pub async fn endpoint_opens(
+        &self,
+        workspace: WorkspaceId,
+        id: EndpointId,
+        secret: &SecretString,
+    ) -> Result<bool> {
+        each!(self, db => db.endpoint_opens(workspace, id, secret))
+    }
+
     pub async fn enable_endpoint(&self, workspace: WorkspaceId, id: EndpointId, enabled: bool) -> Result<()> {
         each!(self, db => db.enable_endpoint(workspace, id, enabled))
     }

@@ -4,21 +4,19 @@
 
 use domain::content::cases::index::{CANDIDATES_PER_KEY, PICTURES_PER_KEY};
 use domain::content::cases::{
-    CaseKey, CaseRecord, Found, KeyKind, Pictured, Sketch, choose, decide, lookup_keys, picture_keys,
-    stored_keys,
+    CaseKey, Found, Pictured, Sketch, choose, decide, lookup_keys, picture_keys, stored_keys,
 };
 use domain::content::picture::PictureHash;
 use domain::ids::{CaseId, MessageId, WorkspaceId};
-use serde_json::Value;
+use futures_util::future::try_join;
+use serde_json::value::RawValue;
 use tokio_postgres::Row;
-use tokio_postgres::types::Json;
+use tokio_postgres::types::{Json, ToSql};
 
 use super::trouble::Trouble;
 use super::{Again, As, Postgres, Tx, rows};
 use crate::error::{Result, StoreError};
-use crate::intake::{
-    Case, TOO_LATE, comes_too_late, count_copy, ends_with_reunion, file, tell_decision, title,
-};
+use crate::intake::{Case, CaseMemory, TOO_LATE, comes_too_late, ends_with_reunion, tell_decision, title};
 use crate::queue::NewMessage;
 
 const FIND_CASES: &str = "
@@ -40,7 +38,7 @@ SELECT f.across, f.down, f.case_id
                       LIMIT $3) AS f
  ORDER BY k.ord, f.last_seen_at DESC, f.case_id DESC";
 const SELECT_RECORDS: &str =
-    "SELECT record, facts FROM cases WHERE workspace_id = $1 AND case_id = ANY ($2::bigint[])";
+    "SELECT case_id, record, facts FROM cases WHERE workspace_id = $1 AND case_id = ANY ($2::bigint[])";
 const INSERT_CASE: &str =
     "INSERT INTO cases (workspace_id, kind, title) VALUES ($1, $2, $3) RETURNING case_id";
 /// A story that goes on after its end is open again.
@@ -132,6 +130,7 @@ fn case(row: &Row) -> Case {
 pub(super) async fn resolve(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
+    memory: &mut CaseMemory,
     message: &mut NewMessage,
     sketch: &Sketch,
 ) -> Tried<()> {
@@ -140,8 +139,8 @@ pub(super) async fn resolve(
     let crowded: Vec<CaseKey> =
         found.iter().filter(|found| found.cases.len() >= CANDIDATES_PER_KEY).map(|found| found.key).collect();
     let chosen = choose(sketch, found, &known);
-    let records: Vec<CaseRecord> =
-        records(tx, workspace, &chosen).await?.into_iter().map(|(record, _)| record).collect();
+    read(tx, workspace, memory, &chosen).await?;
+    let records = memory.records(&chosen);
     let Some(decision) = decide(sketch, &records) else {
         return Ok(());
     };
@@ -155,41 +154,39 @@ pub(super) async fn resolve(
         }
         None => {
             let row = tx.one(INSERT_CASE, &[&workspace.0, &message.kind, &title(sketch)]).await?;
-            CaseId(row.get(0))
+            let case = CaseId(row.get(0));
+            memory.keep(case, None);
+            case
         }
     };
     message.case_id = Some(case);
     tell_decision(message, case, &decision);
-    refile(tx, workspace, case, message, sketch).await?;
-    trim(tx, workspace, sketch, &crowded).await
+    refile(tx, workspace, memory, case, message, sketch).await?;
+    memory.filled(sketch, &crowded);
+    Ok(())
 }
 
-/// Files a post with a case that is settled.
+/// Files a post with a case that is settled. The statements go out together and are answered together.
 pub(super) async fn refile(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
+    memory: &mut CaseMemory,
     case: CaseId,
     message: &NewMessage,
     sketch: &Sketch,
 ) -> Tried<()> {
-    let (record, facts) = match records(tx, workspace, &[case]).await?.pop() {
-        Some((mut record, facts)) => {
-            file(&mut record, sketch.clone());
-            (record, facts)
-        }
-        None => (CaseRecord::open(case, sketch.clone()), Value::Null),
-    };
+    read(tx, workspace, memory, &[case]).await?;
+    let (record, facts) = memory.file(case, message, sketch);
     let reopened = ends_with_reunion(&message.kind) && record.closed_at.is_some_and(|at| sketch.date > at);
-    let (facts, n_messages) = (count_copy(&facts, message), i32::try_from(record.posts).unwrap_or(i32::MAX));
-    tx.all(
-        FILE_CASE,
-        &[&workspace.0, &case.0, &facts, &Json(&record), &n_messages, &title(sketch), &reopened],
-    )
-    .await?;
+    let n_messages = i32::try_from(record.posts).unwrap_or(i32::MAX);
+    let (record, title) = (Json(record), title(sketch));
+    let filed: [&(dyn ToSql + Sync); 7] =
+        [&workspace.0, &case.0, facts, &record, &n_messages, &title, &reopened];
     let mut keys = values(&stored_keys(sketch));
     keys.sort_unstable();
     keys.dedup();
-    tx.all(PUT_KEYS, &[&workspace.0, &keys, &case.0]).await?;
+    let put: [&(dyn ToSql + Sync); 3] = [&workspace.0, &keys, &case.0];
+    try_join(tx.all(FILE_CASE, &filed), tx.all(PUT_KEYS, &put)).await?;
     if sketch.pictures.is_empty() {
         return Ok(());
     }
@@ -204,15 +201,23 @@ pub(super) async fn refile(
     tx.all(PUT_PICTURES, &[&workspace.0, &keys, &across, &down, &case.0]).await.map(drop)
 }
 
-/// Cases as they are remembered. One from before records were kept has none to weigh.
-async fn records(tx: &Tx<'_>, workspace: WorkspaceId, cases: &[CaseId]) -> Tried<Vec<(CaseRecord, Value)>> {
-    if cases.is_empty() {
-        return Ok(Vec::new());
+/// Makes sure that these cases are in memory. One from before records were kept has none to weigh.
+async fn read(tx: &Tx<'_>, workspace: WorkspaceId, memory: &mut CaseMemory, cases: &[CaseId]) -> Tried<()> {
+    let unread = memory.unread(cases);
+    if unread.is_empty() {
+        return Ok(());
     }
-    let ids: Vec<i64> = cases.iter().map(|case| case.0).collect();
+    let ids: Vec<i64> = unread.iter().map(|case| case.0).collect();
     let rows = tx.all(SELECT_RECORDS, &[&workspace.0, &ids]).await?;
-    let record = |row: &Row| Some((serde_json::from_value(row.get(0)).ok()?, row.get(1)));
-    Ok(rows.iter().filter_map(record).collect())
+    for case in unread {
+        memory.keep(case, None);
+    }
+    for row in &rows {
+        let record = row.get::<_, Json<&RawValue>>(1).0;
+        let record = serde_json::from_str(record.get()).ok().map(|record| (record, row.get(2)));
+        memory.keep(CaseId(row.get(0)), record);
+    }
+    Ok(())
 }
 
 async fn find(tx: &Tx<'_>, workspace: WorkspaceId, keys: &[CaseKey]) -> Tried<Vec<Found>> {
@@ -241,18 +246,17 @@ async fn pictures(tx: &Tx<'_>, workspace: WorkspaceId, sketch: &Sketch) -> Tried
     Ok(rows.iter().map(pictured).collect())
 }
 
-/// Throws out what no lookup would read any more. Only full shelves are looked at, and those that no lookup reads.
-async fn trim(tx: &Tx<'_>, workspace: WorkspaceId, sketch: &Sketch, crowded: &[CaseKey]) -> Tried<()> {
-    let full: Vec<CaseKey> = stored_keys(sketch)
-        .into_iter()
-        .filter(|key| key.kind == KeyKind::Recent || crowded.contains(key))
-        .collect();
-    tx.all(TRIM_KEYS, &[&workspace.0, &values(&full), &(CANDIDATES_PER_KEY as i64)]).await?;
-    if sketch.pictures.is_empty() {
-        return Ok(());
+/// Throws out what no lookup would read any more, at the end of a call.
+pub(super) async fn trim(tx: &Tx<'_>, workspace: WorkspaceId, memory: &CaseMemory) -> Tried<()> {
+    if !memory.full.is_empty() {
+        let keys: Vec<i64> = memory.full.iter().copied().collect();
+        tx.all(TRIM_KEYS, &[&workspace.0, &keys, &(CANDIDATES_PER_KEY as i64)]).await?;
     }
-    let limit = PICTURES_PER_KEY as i64;
-    tx.all(TRIM_PICTURES, &[&workspace.0, &bands(sketch), &limit]).await.map(drop)
+    if !memory.full_pictures.is_empty() {
+        let keys: Vec<i64> = memory.full_pictures.iter().copied().collect();
+        tx.all(TRIM_PICTURES, &[&workspace.0, &keys, &(PICTURES_PER_KEY as i64)]).await?;
+    }
+    Ok(())
 }
 
 fn bands(sketch: &Sketch) -> Vec<i64> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-use super::cases::{refile, resolve};
+use super::cases::{refile, resolve, trim};
 use super::enqueue::{ENQUEUE, check, items, named};
 use super::media::SHOW;
 use super::sources::SET_CURSOR;
@@ -341,7 +341,7 @@ async fn place(
     fresh: &mut Vec<NewMessage>,
 ) -> Tried<Vec<Step>> {
     let mut steps = Vec::with_capacity(posts.len());
-    let mut first_of = HashMap::new();
+    let (mut first_of, mut memory) = (HashMap::new(), CaseMemory::default());
     let mut all_known = find_posts(tx, workspace, posts).await?;
     for (n, post) in posts.iter_mut().enumerate() {
         let name = (post.message.source.clone(), post.message.origin_id.clone());
@@ -356,8 +356,8 @@ async fn place(
                 let case_id = known.as_ref().and_then(|known| known.case_id);
                 if let Some(sketch) = &post.sketch {
                     match case_id {
-                        Some(case) => refile(tx, workspace, case, &post.message, sketch).await?,
-                        None => resolve(tx, workspace, &mut post.message, sketch).await?,
+                        Some(case) => refile(tx, workspace, &mut memory, case, &post.message, sketch).await?,
+                        None => resolve(tx, workspace, &mut memory, &mut post.message, sketch).await?,
                     }
                 }
                 post.message.case_id = post.message.case_id.or(case_id);
@@ -371,6 +371,7 @@ async fn place(
             }
         });
     }
+    trim(tx, workspace, &memory).await?;
     Ok(steps)
 }
 

@@ -138,7 +138,12 @@ impl Postgres {
         let account_id = new.account_id.map(|id| id.0);
         let params: [&(dyn ToSql + Sync); 7] =
             [&workspace.0, &id.0, &new.kind, &new.name, &new.address, &account_id, &new.settings];
-        let changed = self.scoped(workspace, CHANGE_SOURCE, &params).await?;
+        let changed = match self.scoped(workspace, CHANGE_SOURCE, &params).await {
+            Err(StoreError::Database(problem)) if problem.ends_with("(23505)") => {
+                return Err(StoreError::Exists { what: "source", name: new.name });
+            }
+            other => other?,
+        };
         changed.map(drop).ok_or_else(|| StoreError::not_found("source", id))
     }
 

@@ -18,7 +18,15 @@ WITH held AS (
     SELECT workspace_id, rupor_now(), CASE WHEN $2 THEN 'held' ELSE 'released' END FROM held
 )
 SELECT workspace_id FROM held";
-const HOLD_ALL: &str = "UPDATE control SET held = $1::text IS NOT NULL, held_why = $1";
+const HOLD_ALL: &str = "
+WITH held AS (
+    UPDATE control SET held = $1::text IS NOT NULL, held_why = $1 RETURNING one
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT w.workspace_id, rupor_now(), CASE WHEN $1 IS NULL THEN 'released' ELSE 'held' END,
+       jsonb_build_object('everything', true, 'why', $1)
+  FROM held CROSS JOIN workspaces AS w
+ ORDER BY w.workspace_id";
 const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held";
 const SELECT_EPOCH: &str = "SELECT epoch FROM control";
 const ADVANCE_EPOCH: &str = "
@@ -37,6 +45,19 @@ WITH made AS (
     SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('endpoint', endpoint_id, 'name', $2::text) FROM made
 )
 SELECT endpoint_id FROM made";
+const CHANGE_ENDPOINT: &str = "
+WITH changed AS (
+    UPDATE workspace_endpoints
+       SET secret_hash = $3, settings = $4
+     WHERE workspace_id = $1 AND endpoint_id = $2
+    RETURNING endpoint_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name, detail)
+    SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('endpoint', endpoint_id) FROM changed
+)
+SELECT endpoint_id FROM changed";
+const OPENED_BY: &str =
+    "SELECT secret_hash = $3 FROM workspace_endpoints WHERE workspace_id = $1 AND endpoint_id = $2";
 const SELECT_ENDPOINTS: &str = concat!(
     "SELECT ",
     rows::endpoint_columns!(),
@@ -61,6 +82,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     SELECT_EPOCH,
     ADVANCE_EPOCH,
     INSERT_ENDPOINT,
+    CHANGE_ENDPOINT,
+    OPENED_BY,
     SELECT_ENDPOINTS,
     ENDPOINT_BY_SECRET,
     ENABLE_ENDPOINT,
@@ -138,6 +161,36 @@ impl Postgres {
         let hash = secret_hash(secret);
         let row = self.first(As::Dispatcher, Again::Safe, ENDPOINT_BY_SECRET, &[&hash]).await?;
         Ok(row.as_ref().map(rows::endpoint))
+    }
+
+    pub async fn change_endpoint(
+        &self,
+        workspace: WorkspaceId,
+        id: EndpointId,
+        secret: &SecretString,
+        settings: serde_json::Value,
+    ) -> Result<()> {
+        let hash = secret_hash(secret);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] = [&workspace.0, &id.0, &hash, &settings];
+        let changed = match self.scoped(workspace, CHANGE_ENDPOINT, &params).await {
+            Err(StoreError::Database(problem)) if problem.ends_with("(23505)") => {
+                return Err(StoreError::Exists { what: "the secret of endpoint", name: id.to_string() });
+            }
+            other => other?,
+        };
+        changed.map(drop).ok_or_else(|| StoreError::not_found("endpoint", id))
+    }
+
+    pub async fn endpoint_opens(
+        &self,
+        workspace: WorkspaceId,
+        id: EndpointId,
+        secret: &SecretString,
+    ) -> Result<bool> {
+        let hash = secret_hash(secret);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&workspace.0, &id.0, &hash];
+        let row = self.first(As::App(workspace), Again::Safe, OPENED_BY, &params).await?;
+        row.map(|row| row.get(0)).ok_or_else(|| StoreError::not_found("endpoint", id))
     }
 
     pub async fn enable_endpoint(&self, workspace: WorkspaceId, id: EndpointId, enabled: bool) -> Result<()> {

@@ -3,8 +3,7 @@
 
 use domain::content::cases::index::{CANDIDATES_PER_KEY, PICTURES_PER_KEY};
 use domain::content::cases::{
-    CaseKey, CaseRecord, Found, KeyKind, Pictured, Sketch, choose, decide, lookup_keys, picture_keys,
-    stored_keys,
+    CaseKey, CaseRecord, Found, Pictured, Sketch, choose, decide, lookup_keys, picture_keys, stored_keys,
 };
 use domain::content::picture::PictureHash;
 use domain::ids::{CaseId, MessageId, WorkspaceId};
@@ -14,9 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Sqlite, Tx, rows};
 use crate::error::{Result, StoreError};
-use crate::intake::{
-    Case, TOO_LATE, comes_too_late, count_copy, ends_with_reunion, file, tell_decision, title,
-};
+use crate::intake::{Case, CaseMemory, TOO_LATE, comes_too_late, ends_with_reunion, tell_decision, title};
 use crate::queue::NewMessage;
 
 pub(super) const FIND_CASES: &str = "
@@ -104,6 +101,7 @@ fn case(row: &Row<'_>) -> rusqlite::Result<Case> {
 pub(super) fn resolve(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
+    memory: &mut CaseMemory,
     message: &mut NewMessage,
     sketch: &Sketch,
 ) -> Result<()> {
@@ -111,10 +109,9 @@ pub(super) fn resolve(
     let known = pictures(tx, workspace, sketch)?;
     let crowded: Vec<CaseKey> =
         found.iter().filter(|found| found.cases.len() >= CANDIDATES_PER_KEY).map(|found| found.key).collect();
-    let mut records = Vec::new();
-    for case in choose(sketch, found, &known) {
-        records.extend(record(tx, workspace, case)?.map(|(record, _)| record));
-    }
+    let chosen = choose(sketch, found, &known);
+    read(tx, workspace, memory, &chosen)?;
+    let records = memory.records(&chosen);
     let Some(decision) = decide(sketch, &records) else {
         return Ok(());
     };
@@ -128,43 +125,34 @@ pub(super) fn resolve(
         }
         None => {
             let params = (workspace.0, &message.kind, title(sketch), tx.now.0);
-            CaseId(tx.insert(INSERT_CASE, params)?)
+            let case = CaseId(tx.insert(INSERT_CASE, params)?);
+            memory.keep(case, None);
+            case
         }
     };
     message.case_id = Some(case);
     tell_decision(message, case, &decision);
-    refile(tx, workspace, case, message, sketch)?;
-    trim(tx, workspace, sketch, &crowded)
+    refile(tx, workspace, memory, case, message, sketch)?;
+    memory.filled(sketch, &crowded);
+    Ok(())
 }
 
 /// Files a post with a case that is settled.
 pub(super) fn refile(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
+    memory: &mut CaseMemory,
     case: CaseId,
     message: &NewMessage,
     sketch: &Sketch,
 ) -> Result<()> {
-    let (record, facts) = match record(tx, workspace, case)? {
-        Some((mut record, facts)) => {
-            file(&mut record, sketch.clone());
-            (record, facts)
-        }
-        None => (CaseRecord::open(case, sketch.clone()), Value::Null),
-    };
+    read(tx, workspace, memory, &[case])?;
+    let (record, facts) = memory.file(case, message, sketch);
     let reopened = ends_with_reunion(&message.kind) && record.closed_at.is_some_and(|at| sketch.date > at);
-    let text = serde_json::to_string(&record).map_err(|error| StoreError::Database(error.to_string()))?;
+    let text = serde_json::to_string(record).map_err(|error| StoreError::Database(error.to_string()))?;
     tx.execute(
         FILE_CASE,
-        (
-            case.0,
-            count_copy(&facts, message).to_string(),
-            text,
-            tx.now.0,
-            record.posts,
-            title(sketch),
-            reopened,
-        ),
+        (case.0, facts.to_string(), text, tx.now.0, record.posts, title(sketch), reopened),
     )?;
     for key in stored_keys(sketch) {
         tx.execute(PUT_KEY, (workspace.0, key.value, case.0, tx.now.0))?;
@@ -174,6 +162,14 @@ pub(super) fn refile(
         for key in picture_keys(*picture) {
             tx.execute(PUT_PICTURE, (workspace.0, key.value, across, down, case.0, tx.now.0))?;
         }
+    }
+    Ok(())
+}
+
+/// Makes sure that these cases are in memory.
+fn read(tx: &Tx<'_>, workspace: WorkspaceId, memory: &mut CaseMemory, cases: &[CaseId]) -> Result<()> {
+    for case in memory.unread(cases) {
+        memory.keep(case, record(tx, workspace, case)?);
     }
     Ok(())
 }
@@ -213,15 +209,13 @@ fn pictures(tx: &Tx<'_>, workspace: WorkspaceId, sketch: &Sketch) -> Result<Vec<
     Ok(known)
 }
 
-/// Throws out what no lookup would read any more. Only full shelves are looked at, and those that no lookup reads.
-fn trim(tx: &Tx<'_>, workspace: WorkspaceId, sketch: &Sketch, crowded: &[CaseKey]) -> Result<()> {
-    for key in stored_keys(sketch) {
-        if key.kind == KeyKind::Recent || crowded.contains(&key) {
-            tx.execute(TRIM_KEYS, (workspace.0, key.value, CANDIDATES_PER_KEY as i64))?;
-        }
+/// Throws out what no lookup would read any more, at the end of a call.
+pub(super) fn trim(tx: &Tx<'_>, workspace: WorkspaceId, memory: &CaseMemory) -> Result<()> {
+    for key in &memory.full {
+        tx.execute(TRIM_KEYS, (workspace.0, key, CANDIDATES_PER_KEY as i64))?;
     }
-    for key in sketch.pictures.iter().flat_map(|picture| picture_keys(*picture)) {
-        tx.execute(TRIM_PICTURES, (workspace.0, key.value, PICTURES_PER_KEY as i64))?;
+    for key in &memory.full_pictures {
+        tx.execute(TRIM_PICTURES, (workspace.0, key, PICTURES_PER_KEY as i64))?;
     }
     Ok(())
 }

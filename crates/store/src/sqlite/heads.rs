@@ -12,18 +12,21 @@ use crate::error::Result;
 
 /// When the lane's first row may go, by everything that can hold it back; and with it what a transaction moved in it.
 /// A claim that served the lane says so with its next slot, its run and the time; otherwise those are NULL.
+/// A full lane is told before its rows are looked at: as a condition on them it would be asked of every one.
 pub(super) const MOVE_LANE: &str = "
 UPDATE lane_heads AS h
-   SET next_at = coalesce(
-         (SELECT max(r.run_at, h.blocked_until, h.closed_until, coalesce(?9, h.next_slot), coalesce(?11, h.served_at))
-            FROM ready AS r
-           WHERE r.lane_id = h.lane_id
-             AND h.open = 1
-             AND (SELECT count(*) FROM inflight AS i
-                   WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id) < h.max_parallel
-           ORDER BY r.priority, r.position, r.delivery_id
-           LIMIT 1),
-         9223372036854775807),
+   SET next_at = CASE
+         WHEN h.open = 1
+          AND (SELECT count(*) FROM inflight AS i
+                WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id) < h.max_parallel
+         THEN coalesce(
+           (SELECT max(r.run_at, h.blocked_until, h.closed_until, coalesce(?9, h.next_slot), coalesce(?11, h.served_at))
+              FROM ready AS r
+             WHERE r.lane_id = h.lane_id
+             ORDER BY r.priority, r.position, r.delivery_id
+             LIMIT 1),
+           9223372036854775807)
+         ELSE 9223372036854775807 END,
        head_priority = coalesce(
          (SELECT r.priority
             FROM ready AS r

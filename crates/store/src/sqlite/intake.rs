@@ -8,7 +8,7 @@ use domain::ids::{CaseId, ChannelId, DeliveryId, MessageId, WorkspaceId};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::cases::{refile, resolve};
+use super::cases::{refile, resolve, trim};
 use super::enqueue::{INSERT_READY, check, deliver_known, enqueue};
 use super::heads::{NewEvent, Touched, event};
 use super::maintain::cancel_one;
@@ -287,7 +287,7 @@ fn place(
     fresh: &mut Vec<NewMessage>,
 ) -> Result<Vec<Step>> {
     let mut steps = Vec::with_capacity(posts.len());
-    let mut first_of = HashMap::new();
+    let (mut first_of, mut memory) = (HashMap::new(), CaseMemory::default());
     for (n, post) in posts.iter_mut().enumerate() {
         let name = (post.message.source.clone(), post.message.origin_id.clone());
         if let Some(&earlier) = first_of.get(&name) {
@@ -302,8 +302,8 @@ fn place(
                 let case_id = known.as_ref().and_then(|known| known.case_id);
                 if let Some(sketch) = &post.sketch {
                     match case_id {
-                        Some(case) => refile(tx, workspace, case, &post.message, sketch)?,
-                        None => resolve(tx, workspace, &mut post.message, sketch)?,
+                        Some(case) => refile(tx, workspace, &mut memory, case, &post.message, sketch)?,
+                        None => resolve(tx, workspace, &mut memory, &mut post.message, sketch)?,
                     }
                 }
                 post.message.case_id = post.message.case_id.or(case_id);
@@ -317,6 +317,7 @@ fn place(
             }
         });
     }
+    trim(tx, workspace, &memory)?;
     Ok(steps)
 }
 

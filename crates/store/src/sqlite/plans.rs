@@ -6,7 +6,7 @@ use rusqlite::{Connection, StatementStatus};
 use super::{claim, commit, enqueue, heads, migrate, settle};
 use crate::address::SqlitePath;
 
-/// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows.
+/// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows, and its first lane is full.
 const FILL: &str = "
 INSERT INTO workspaces (workspace_id, name, created_at) VALUES (1, 'w', 0);
 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)
@@ -28,7 +28,10 @@ INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_
 SELECT i, 1, lane, (lane + 1) / 2, lane, 1, i, 'queued', i, i, 'd' || i, i
   FROM (SELECT i, CASE WHEN i % 10 THEN 1 + i % 2 ELSE 3 + i / 10 % 98 END AS lane FROM n);
 INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
-SELECT lane_id, priority, position, delivery_id, 1, run_at FROM deliveries;";
+SELECT lane_id, priority, position, delivery_id, 1, run_at FROM deliveries;
+UPDATE lane_heads SET max_parallel = 1 WHERE lane_id = 1;
+INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt, run_id, claimed_at, slot_at, lease_until)
+VALUES (0, 1, 1, 1, 't', 1, 1, 'r', 0, 0, 1);";
 
 fn database(rows: i64) -> Connection {
     let path = SqlitePath::Memory;
@@ -63,12 +66,13 @@ fn unmoved(lane_id: i64) -> [Option<i64>; 11] {
 
 const NOW: i64 = 1_000_000;
 
-fn claim_steps(connection: &Connection) -> [(&'static str, i32); 5] {
+fn claim_steps(connection: &Connection) -> [(&'static str, i32); 6] {
     [
         ("due accounts", steps(connection, claim::DUE_ACCOUNTS, (NOW, 256))),
         ("due lanes", steps(connection, claim::DUE_LANES, (2, 0, NOW, 20))),
         ("next row", steps(connection, claim::NEXT_ROWS, (3, 1))),
         ("a lane's head", steps(connection, heads::MOVE_LANE, unmoved(3))),
+        ("a full lane's head", steps(connection, heads::MOVE_LANE, unmoved(1))),
         ("an account's head", steps(connection, heads::REFRESH_ACCOUNT, [2])),
     ]
 }

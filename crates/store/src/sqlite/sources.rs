@@ -22,6 +22,8 @@ const CHANGE_SOURCE: &str = "
 UPDATE pull_sources
    SET kind = ?3, name = ?4, address = ?5, account_id = ?6, settings = ?7
  WHERE workspace_id = ?1 AND source_id = ?2";
+const NAME_TAKEN: &str =
+    "SELECT 1 FROM pull_sources WHERE workspace_id = ?1 AND source_id <> ?2 AND name = ?3";
 const ENABLE_SOURCE: &str = "UPDATE pull_sources SET enabled = ?3 WHERE workspace_id = ?1 AND source_id = ?2";
 const REMOVE_CURSOR: &str = "DELETE FROM pull_cursors WHERE workspace_id = ?1 AND source_id = ?2";
 const REMOVE_SOURCE: &str = "DELETE FROM pull_sources WHERE workspace_id = ?1 AND source_id = ?2";
@@ -80,6 +82,9 @@ impl Sqlite {
         new.validate()?;
         self.write(Urgency::Maintenance, move |tx| {
             require_account(tx, workspace, new.account_id)?;
+            if tx.first(NAME_TAKEN, (workspace.0, id.0, &new.name), |_| Ok(()))?.is_some() {
+                return Err(StoreError::Exists { what: "source", name: new.name });
+            }
             let account_id = new.account_id.map(|id| id.0);
             let settings = new.settings.to_string();
             let params = (workspace.0, id.0, &new.kind, &new.name, &new.address, account_id, settings);

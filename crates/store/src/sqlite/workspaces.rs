@@ -21,6 +21,9 @@ UPDATE account_heads
  WHERE workspace_id = ?1
 RETURNING account_id";
 const HOLD_ALL: &str = "UPDATE control SET held = ?1, held_why = ?2";
+const TELL_ALL: &str = "
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT workspace_id, ?1, ?2, ?3 FROM workspaces ORDER BY workspace_id";
 const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held = 1";
 const SELECT_EPOCH: &str = "SELECT epoch FROM control";
 const SET_EPOCH: &str = "UPDATE control SET epoch = ?1";
@@ -30,6 +33,14 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT DO NOTHING";
 const ENABLE_ENDPOINT: &str =
     "UPDATE workspace_endpoints SET enabled = ?3 WHERE workspace_id = ?1 AND endpoint_id = ?2";
+
+const SECRET_TAKEN: &str = "SELECT 1 FROM workspace_endpoints WHERE secret_hash = ?1 AND endpoint_id <> ?2";
+const CHANGE_ENDPOINT: &str = "
+UPDATE workspace_endpoints
+   SET secret_hash = ?3, settings = ?4
+ WHERE workspace_id = ?1 AND endpoint_id = ?2";
+const OPENED_BY: &str = "
+SELECT secret_hash = ?3 FROM workspace_endpoints WHERE workspace_id = ?1 AND endpoint_id = ?2";
 
 impl Sqlite {
     pub async fn create_workspace(&self, name: &str) -> Result<WorkspaceId> {
@@ -75,7 +86,13 @@ impl Sqlite {
 
     pub async fn hold_all(&self, why: Option<&str>) -> Result<()> {
         let why = why.map(str::to_owned);
-        self.write(Urgency::Outcome, move |tx| tx.execute(HOLD_ALL, (why.is_some(), why)).map(drop)).await?;
+        self.write(Urgency::Outcome, move |tx| {
+            tx.execute(HOLD_ALL, (why.is_some(), &why))?;
+            let name = if why.is_some() { "held" } else { "released" };
+            let detail = json!({"everything": true, "why": why}).to_string();
+            tx.execute(TELL_ALL, (tx.now.0, name, detail)).map(drop)
+        })
+        .await?;
         self.bell.ring();
         Ok(())
     }
@@ -130,6 +147,37 @@ impl Sqlite {
         );
         let hash = secret_hash(secret);
         self.read(move |tx| tx.first(&sql, [hash], rows::endpoint)).await
+    }
+
+    pub async fn change_endpoint(
+        &self,
+        workspace: WorkspaceId,
+        id: EndpointId,
+        secret: &SecretString,
+        settings: serde_json::Value,
+    ) -> Result<()> {
+        let hash = secret_hash(secret);
+        self.write(Urgency::Maintenance, move |tx| {
+            if tx.first(SECRET_TAKEN, (&hash, id.0), |_| Ok(()))?.is_some() {
+                return Err(StoreError::Exists { what: "the secret of endpoint", name: id.to_string() });
+            }
+            if tx.execute(CHANGE_ENDPOINT, (workspace.0, id.0, hash, settings.to_string()))? == 0 {
+                return Err(StoreError::not_found("endpoint", id));
+            }
+            config_changed(tx, workspace, json!({"endpoint": id.0}))
+        })
+        .await
+    }
+
+    pub async fn endpoint_opens(
+        &self,
+        workspace: WorkspaceId,
+        id: EndpointId,
+        secret: &SecretString,
+    ) -> Result<bool> {
+        let hash = secret_hash(secret);
+        let opens = self.read(move |tx| tx.first(OPENED_BY, (workspace.0, id.0, hash), |row| row.get(0)));
+        opens.await?.ok_or_else(|| StoreError::not_found("endpoint", id))
     }
 
     pub async fn enable_endpoint(&self, workspace: WorkspaceId, id: EndpointId, enabled: bool) -> Result<()> {

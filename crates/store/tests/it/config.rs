@@ -14,6 +14,8 @@ contract! {
     a_channel_comes_back_as_it_was_set,
     impossible_settings_are_refused,
     an_endpoint_is_found_by_its_secret_alone,
+    a_door_gets_a_new_secret_and_the_old_one_opens_nothing,
+    the_kill_switch_of_everything_leaves_an_event_in_every_workspace,
     every_change_leaves_an_event,
 }
 
@@ -165,4 +167,38 @@ async fn every_change_leaves_an_event(w: &World) {
     assert_eq!(page, all[3..5]);
     let newest: Vec<Event> = all.iter().rev().take(2).cloned().collect();
     assert_eq!(w.store.recent_events(w.ws, 2).await.unwrap(), newest);
+}
+
+async fn a_door_gets_a_new_secret_and_the_old_one_opens_nothing(w: &World) {
+    let door = async |name: &str, secret: &str| {
+        let secret = SecretString::from(secret);
+        let new =
+            NewEndpoint { name: name.into(), kind: "push".into(), secret, settings: json!({"rate": 1}) };
+        w.store.create_endpoint(w.ws, new).await.unwrap()
+    };
+    let (site, other) = (door("сайт", "старый секрет").await, door("другой", "чужой секрет").await);
+    let secret = |text: &str| SecretString::from(text);
+    w.store.change_endpoint(w.ws, site, &secret("новый секрет"), json!({"rate": 2})).await.unwrap();
+    assert!(w.store.endpoint_by_secret(&secret("старый секрет")).await.unwrap().is_none());
+    let found = w.store.endpoint_by_secret(&secret("новый секрет")).await.unwrap().unwrap();
+    assert_eq!((found.endpoint_id, found.settings), (site, json!({"rate": 2})));
+    let taken = w.store.change_endpoint(w.ws, site, &secret("чужой секрет"), json!({})).await.unwrap_err();
+    assert!(matches!(taken, StoreError::Exists { .. }), "{taken}");
+    assert!(!taken.to_string().contains("чужой"), "{taken}");
+    w.store.enable_endpoint(w.ws, site, false).await.unwrap();
+    let opens = async |id, text: &str| w.store.endpoint_opens(w.ws, id, &secret(text)).await.unwrap();
+    assert!(opens(site, "новый секрет").await && opens(other, "чужой секрет").await);
+    assert!(!opens(site, "чужой секрет").await && !opens(site, "старый секрет").await);
+}
+
+async fn the_kill_switch_of_everything_leaves_an_event_in_every_workspace(w: &World) {
+    let other = w.another_workspace("другие").await;
+    w.store.hold_all(Some("учения")).await.unwrap();
+    w.store.hold_all(None).await.unwrap();
+    for world in [w, &other] {
+        assert_eq!(world.event_names().await, ["held", "released"]);
+        let events = world.store.events(world.ws, 0, 100).await.unwrap();
+        let held = events.iter().find(|event| event.name == "held").unwrap();
+        assert_eq!(held.detail, json!({"everything": true, "why": "учения"}));
+    }
 }

@@ -53,6 +53,11 @@ async fn a_source_is_created_changed_and_removed(w: &World) {
     assert_eq!((source.source_id, source.name.as_str(), source.address.as_str()), (id, "Тюмень 2", "-202"));
     assert_eq!((source.account_id, source.enabled), (Some(account), true));
     assert_eq!((source.settings, source.cursor), (json!({"city": "Тюмень"}), json!({})));
+    let second = w.store.create_source(w.ws, wall("Омск")).await.unwrap();
+    let taken = w.store.change_source(w.ws, second, wall("Тюмень 2")).await.unwrap_err();
+    assert!(matches!(taken, StoreError::Exists { what: "source", .. }), "{taken}");
+    w.store.change_source(w.ws, second, wall("Омск")).await.unwrap();
+    w.store.remove_source(w.ws, second).await.unwrap();
     w.store.enable_source(w.ws, id, false).await.unwrap();
     assert!(due(w, "а").await.is_empty(), "a disabled source is not polled");
     w.store.remove_source(w.ws, id).await.unwrap();
