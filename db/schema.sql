@@ -699,6 +699,23 @@ CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, 
 
 CREATE INDEX platform_limits_of_group ON public.platform_limits USING btree (group_id);
 
+CREATE OR REPLACE FUNCTION public.await_due_account(workspace_id bigint, ahead_ms integer)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+AS $function$
+DECLARE
+    until timestamptz := rupor_now() + ahead_ms * interval '1 millisecond';
+BEGIN
+    PERFORM rupor_guard(await_due_account.workspace_id);
+    PERFORM rupor_lock_accounts(array(
+        SELECT d.account_id FROM rupor_due_accounts(await_due_account.workspace_id, until, 1) AS d));
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.cancel_deliveries(workspace_id bigint, delivery_ids bigint[])
  RETURNS boolean[]
  LANGUAGE plpgsql
@@ -1771,6 +1788,57 @@ BEGIN
     UPDATE rate_groups AS x SET next_slot = g.next_slot WHERE x.group_id = g.group_id;
     PERFORM rupor_refresh_accounts(ARRAY[reserve_slots.account_id]);
     RETURN slot;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.reserve_slots_for(workspace_id bigint, account_id bigint, lane_ids bigint[], lead_ms integer)
+ RETURNS timestamp with time zone[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at    timestamptz := rupor_now();
+    n     CONSTANT integer := coalesce(cardinality(lane_ids), 0);
+    g     rate_groups;
+    slot  timestamptz;
+    slots timestamptz[] := '{}';
+    moved bigint[];
+BEGIN
+    PERFORM rupor_guard(reserve_slots_for.workspace_id);
+    IF n NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'reserve: 1 to 1000 slots, not %', n USING ERRCODE = 'RU004';
+    ELSIF lead_ms IS NULL OR lead_ms NOT BETWEEN 0 AND 1000 THEN
+        RAISE EXCEPTION 'reserve: % ms ahead, at most 1000', lead_ms USING ERRCODE = 'RU004';
+    END IF;
+    PERFORM FROM accounts AS a
+      WHERE a.workspace_id = reserve_slots_for.workspace_id AND a.account_id = reserve_slots_for.account_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[reserve_slots_for.account_id]);
+    SELECT x.* INTO g
+      FROM account_heads AS h JOIN rate_groups AS x ON x.group_id = h.group_id
+     WHERE h.account_id = reserve_slots_for.account_id;
+    at := greatest(at + lead_ms * interval '1 millisecond', g.cooldown_until);
+    FOR taken IN 1 .. n LOOP
+        slot := greatest(at, g.next_slot - rupor_span((g.burst - 1) * g.interval_us));
+        g.next_slot := greatest(g.next_slot, slot) + rupor_span(g.interval_us);
+        slots := slots || slot;
+    END LOOP;
+    UPDATE rate_groups AS x SET next_slot = g.next_slot WHERE x.group_id = g.group_id;
+    WITH moved AS (
+        UPDATE lane_heads AS h
+           SET next_slot = greatest(h.next_slot, s.slot + rupor_span(h.interval_us))
+          FROM (SELECT u.lane_id, max(u.slot) AS slot FROM unnest(lane_ids, slots) AS u (lane_id, slot) GROUP BY u.lane_id) AS s
+         WHERE h.lane_id = s.lane_id AND h.account_id = reserve_slots_for.account_id AND h.interval_us > 0
+        RETURNING h.lane_id
+    )
+    SELECT array_agg(m.lane_id) INTO moved FROM moved AS m;
+    PERFORM rupor_refresh_lanes(moved);
+    PERFORM rupor_refresh_accounts(ARRAY[reserve_slots_for.account_id]);
+    RETURN slots;
 END $function$
 ;
 
@@ -3725,6 +3793,8 @@ CREATE POLICY own_workspace ON workspaces TO PUBLIC USING ((workspace_id = rupor
 
 CREATE POLICY owner_spans ON workspaces TO CURRENT_USER USING (rupor_spans());
 
+GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION cancel_deliveries(bigint,bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION claim_deliveries(bigint,text,integer,integer,boolean,bigint) TO rupor_app;
@@ -3762,6 +3832,8 @@ GRANT EXECUTE ON FUNCTION requeue_deliveries(bigint,bigint[]) TO rupor_app;
 GRANT EXECUTE ON FUNCTION reserve_lane_slot(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION reserve_slots_for(bigint,bigint,bigint[],integer) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION resume_account(bigint,bigint) TO rupor_app;
 
@@ -3843,6 +3915,8 @@ GRANT SELECT ON workspaces TO rupor_app;
 
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION claim_deliveries(bigint,text,integer,integer,boolean,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION collect_media(interval,integer) TO rupor_dispatcher;
@@ -3866,6 +3940,8 @@ GRANT EXECUTE ON FUNCTION renew_leases(jsonb,bigint) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION reserve_lane_slot(bigint,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION reserve_slots_for(bigint,bigint,bigint[],integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer) TO rupor_dispatcher;
 

@@ -494,6 +494,23 @@ impl Store {
         each!(self, db => db.reserve(workspace, id, n))
     }
 
+    /// Whether other nodes may work on the same database.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Store::Postgres(_))
+    }
+
+    /// Slots for requests whose slots were missed, one for each of these lanes (or for none), in order. The next request
+    /// to a chat keeps its distance from the new slot. None comes sooner than `lead`: the answer takes a while.
+    pub async fn reserve_for(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        lanes: Vec<Option<LaneId>>,
+        lead: Span,
+    ) -> Result<Vec<Timestamp>> {
+        each!(self, db => db.reserve_for(workspace, id, lanes, lead))
+    }
+
     /// The same for one more request to the chat of a lane: when its own pace allows it.
     pub async fn reserve_lane(&self, workspace: WorkspaceId, id: LaneId) -> Result<Timestamp> {
         each!(self, db => db.reserve_lane(workspace, id))
@@ -580,6 +597,15 @@ impl Store {
 
     pub async fn payload(&self, workspace: WorkspaceId, id: MessageId) -> Result<Value> {
         each!(self, db => db.payload(workspace, id))
+    }
+
+    /// Those of them that are there, in no order.
+    pub async fn payloads(
+        &self,
+        workspace: WorkspaceId,
+        ids: Vec<MessageId>,
+    ) -> Result<Vec<(MessageId, Value)>> {
+        each!(self, db => db.payloads(workspace, ids))
     }
 
     pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {

@@ -20,12 +20,13 @@ use tokio::time::Instant;
 
 use super::book::{Address, Place};
 use super::breaker::refusal;
+use super::gait::{Departure, SLOT_MISSED, Ticket, Way};
 use super::media::AccountMedia;
 use super::unmarked::Entered;
 use super::{Dispatcher, published};
 
-/// A slot that was missed by more is reserved again.
-const SLOT_MISSED: Span = Span::from_millis(50);
+/// A request that wakes up later than this after its departure was fixed is given a new one.
+const SLIPPED: Span = Span::from_millis(5);
 /// Slots one part may miss before the claim is handed back.
 const SLOTS_MISSED_MAX: u32 = 3;
 /// How long a wait goes on before the clock is looked at again.
@@ -151,16 +152,8 @@ impl Dispatcher {
 
     /// The message of a claim; a post to forty channels is read once.
     async fn message(&self, claim: &Claim) -> Step<Arc<Message>> {
-        let key = (claim.message_id, claim.revision);
-        if let Some(message) = self.messages.get(key) {
-            return Ok(message);
-        }
-        let payload = self.ledger.payload(claim.workspace_id, claim.message_id).await.map_err(unreadable)?;
-        let message: Message = serde_json::from_value(payload)
-            .map_err(|error| delivery_failure("message", &format!("the message cannot be read: {error}")))?;
-        let message = Arc::new(message);
-        self.messages.put(key, Arc::clone(&message));
-        Ok(message)
+        let found = self.messages.get(claim.workspace_id, (claim.message_id, claim.revision)).await;
+        found.map_err(unreadable)?.map_err(|why| delivery_failure("message", &why).into())
     }
 
     /// After trouble with the account, or before a second try of an unknown outcome, a harmless question goes first.
@@ -326,11 +319,18 @@ impl Dispatcher {
             let slot = self.ledger.reserve_lane(claim.workspace_id, claim.lane_id).await;
             self.wait_for(slot.map_err(unreadable)?, lease_until).await?;
         }
-        self.ledger.reserve(claim.workspace_id, claim.account_id).await.map_err(unreadable)
+        self.reserve_again(claim).await
     }
 
-    /// Waits for the slot and passes the gate. A slot that was missed, by waking late or because the mark waited for
-    /// the disk, is paid for again, so that the budget is never overdrawn.
+    /// Another slot of the account for a request whose chat's own slot has come already.
+    async fn reserve_again(&self, claim: &Claim) -> Step<Timestamp> {
+        let slot = self.desk.reserve(claim.workspace_id, claim.account_id, Some(claim.lane_id)).await;
+        slot.map_err(unreadable)
+    }
+
+    /// Passes the gate and waits for the slot. The mark is written while the slot is still ahead, so that a slow disk
+    /// does not make the request late. A slot that was missed all the same is paid for again: the budget is never
+    /// overdrawn.
     async fn admit(
         &self,
         claim: &Claim,
@@ -339,21 +339,46 @@ impl Dispatcher {
         progress: &mut Progress,
         carries_media: bool,
     ) -> Step<()> {
-        let paced = work.address.interval > Span::ZERO || work.place.interval > Span::ZERO;
-        let missed = |slot| paced && self.time.now() - slot > SLOT_MISSED;
+        let way = Way {
+            account_interval: work.address.interval,
+            lane: claim.lane_id,
+            chat_interval: work.place.interval,
+        };
         for _ in 0..SLOTS_MISSED_MAX {
+            let ticket = self.gaits.hold(claim.account_id, slot, claim.delivery_id);
+            let ahead = if progress.marked { Span::ZERO } else { self.recorder.mark_takes() };
+            self.wait_for(slot - ahead, progress.lease_until).await?;
+            self.pass_gate(claim, work, progress, carries_media).await?;
             self.wait_for(slot, progress.lease_until).await?;
-            if !missed(slot) {
-                self.pass_gate(claim, work, progress, carries_media).await?;
-                if !missed(slot) {
-                    return Ok(());
-                }
+            if self.departed(ticket, way, progress.lease_until).await? {
+                // Waiting took a moment: the kill switch may have been thrown, the lease may have run down.
+                return match self.is_held() || !self.lease_lasts(work, progress, carries_media) {
+                    true => Err(Halt::Release),
+                    false => Ok(()),
+                };
             }
             self.meters.count("rupor_slots_missed_total", "");
-            slot = self.reserve(claim, work, progress.lease_until).await?;
+            slot = self.reserve_again(claim).await?;
         }
         // A node this slow had better let somebody else try; nothing has left.
         Err(Halt::Release)
+    }
+
+    /// Waits until a request whose slot has come may leave; `false` when the slot was missed.
+    async fn departed(&self, mut ticket: Ticket<'_>, way: Way, lease_until: Timestamp) -> Step<bool> {
+        if way.account_interval == Span::ZERO && way.chat_interval == Span::ZERO {
+            return Ok(true);
+        }
+        loop {
+            let Departure::At(at) = ticket.depart(way, self.time.now()) else {
+                return Ok(false);
+            };
+            self.wait_for(at, lease_until).await?;
+            // Everybody who slept through the same stall wakes up at once.
+            if self.time.now() - at <= SLIPPED {
+                return Ok(true);
+            }
+        }
     }
 
     /// Waits, unless the node is being stopped or the lease would be over first (an account that cools down has its
@@ -382,7 +407,7 @@ impl Dispatcher {
     /// A slot for a question that changes nothing; it spends the same budget.
     async fn question_slot(&self, claim: &Claim) -> Step<()> {
         for _ in 0..SLOTS_MISSED_MAX {
-            let slot = self.ledger.reserve(claim.workspace_id, claim.account_id).await;
+            let slot = self.desk.reserve(claim.workspace_id, claim.account_id, None).await;
             let slot = slot.map_err(unreadable)?;
             self.wait_for(slot, claim.lease_until).await?;
             if self.time.now() - slot <= SLOT_MISSED {
@@ -404,14 +429,7 @@ impl Dispatcher {
         if self.is_held() {
             return Err(Halt::Release);
         }
-        let deadline = match carries_media {
-            // The lease is renewed while media go up.
-            true => self.settings.lease.into(),
-            false => self.deadlines(&work.place).request,
-        };
-        let margin = Duration::from(self.settings.lease) / 12;
-        let needed = if carries_media { deadline / 2 } else { deadline + margin };
-        if self.time.until(progress.lease_until) < needed {
+        if !self.lease_lasts(work, progress, carries_media) {
             if self.renew(claim).await? {
                 progress.lease_until = self.time.now() + self.settings.lease;
             } else {
@@ -429,11 +447,18 @@ impl Dispatcher {
             Ok(false) => return Err(Halt::Lost),
             Err(error) => return Err(unreadable(error)),
         }
-        // The mark may have waited for a slow disk.
-        match self.time.until(progress.lease_until) < needed {
-            true => Err(Halt::Release),
-            false => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// Whether a request that leaves now is over before the lease is.
+    fn lease_lasts(&self, work: &Work, progress: &Progress, carries_media: bool) -> bool {
+        let lease = Duration::from(self.settings.lease);
+        let needed = match carries_media {
+            // The lease is renewed while media go up.
+            true => lease / 2,
+            false => self.deadlines(&work.place).request + lease / 12,
+        };
+        self.time.until(progress.lease_until) >= needed
     }
 
     async fn renew(&self, claim: &Claim) -> Step<bool> {

@@ -22,7 +22,6 @@ impl Meters {
         }
     }
 
-    #[cfg(test)]
     pub fn get(&self, name: &'static str, label: &str) -> u64 {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.get(&(name, label.to_owned())).copied().unwrap_or_default()

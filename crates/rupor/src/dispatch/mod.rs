@@ -13,7 +13,10 @@
 mod book;
 mod breaker;
 mod deliver;
+mod desk;
+mod gait;
 mod media;
+mod messages;
 mod meters;
 pub mod ports;
 mod published;
@@ -24,14 +27,11 @@ mod tests;
 mod time;
 mod unmarked;
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::ids::MessageId;
 use domain::limits::{CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, LEASE};
-use domain::message::Message;
 use domain::time::{Span, Timestamp};
 use store::{Claim, ClaimRequest, Finish, Whose};
 use tokio::sync::{Notify, Semaphore, watch};
@@ -48,8 +48,17 @@ use crate::addresses::ApiBases;
 /// After a claim that gave nothing: somebody else may hold what is due, and asking at once would ask for ever.
 const EMPTY_WAIT: Duration = Duration::from_millis(10);
 
-/// A reading of the ledger's clock that took longer is not worth having.
+/// A first reading of the ledger's clock that took longer is asked for again.
 const READING_MAX: Duration = Duration::from_millis(50);
+
+/// Fewer free places than one in so many are not worth a claim at once …
+const FEW: usize = 8;
+/// … but after this.
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// Slots are claimed again when this much of the look-ahead is left: a claim that brings many costs as much as one that
+/// brings few.
+const AHEAD_LEFT: Span = Span(CLAIM_AHEAD_MAX.0 * 3 / 4);
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -71,7 +80,7 @@ impl Settings {
         Settings {
             run_id,
             lease: LEASE,
-            in_flight_max: 512,
+            in_flight_max: 1_024,
             media_max: 64,
             idle_poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),
@@ -89,7 +98,9 @@ pub struct Dispatcher {
     pub meters: Arc<Meters>,
     book: book::Book,
     breakers: breaker::Breakers,
-    messages: Messages,
+    messages: messages::Messages,
+    gaits: gait::Gaits,
+    desk: desk::Desk,
     time: time::Timebase,
     held: AtomicBool,
     recorder: Recorder,
@@ -121,7 +132,9 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
     let dispatcher = Arc::new(Dispatcher {
         book: book::Book::new(Arc::clone(&ports.ledger), ports.bases),
         breakers: breaker::Breakers::default(),
-        messages: Messages::default(),
+        messages: messages::Messages::new(Arc::clone(&ports.ledger)),
+        gaits: gait::Gaits::new(ports.ledger.is_shared()),
+        desk: desk::Desk::new(Arc::clone(&ports.ledger)),
         time: time::Timebase::new(now),
         held: AtomicBool::new(false),
         recorder,
@@ -178,9 +191,14 @@ impl Dispatcher {
         while !self.stop.is_asked() {
             let free = self.places.available_permits();
             if free == 0 {
-                self.wait_for_a_place().await;
+                self.wait_for_a_place(self.settings.idle_poll).await;
                 continue;
             }
+            if free < self.settings.in_flight_max / FEW {
+                // Outcomes are being written; a moment later one claim brings what several would bring now.
+                self.wait_for_a_place(MOMENT).await;
+            }
+            let free = self.places.available_permits();
             if wake_up.is_none() {
                 wake_up = self.ledger.wake_up().await.ok();
             }
@@ -278,18 +296,18 @@ impl Dispatcher {
         let wait = match next_at {
             // Account slots are taken ahead of time; what gave nothing just now is a lane that waits for its own.
             Some(at) if taken == 0 => self.time.until(at).max(EMPTY_WAIT),
-            Some(at) => self.time.until(at - CLAIM_AHEAD_MAX),
+            Some(at) => self.time.until(at - AHEAD_LEFT),
             None => self.settings.idle_poll,
         };
         wait.min(self.settings.idle_poll)
     }
 
-    async fn wait_for_a_place(&self) {
+    async fn wait_for_a_place(&self, at_most: Duration) {
         tokio::select! {
             biased;
             () = self.stop.asked() => {}
             () = self.freed.notified() => {}
-            () = tokio::time::sleep(self.settings.idle_poll) => {}
+            () = tokio::time::sleep(at_most) => {}
         }
     }
 
@@ -317,10 +335,8 @@ impl Dispatcher {
                 Err(error) => tracing::warn!(%error, "the kill switch could not be read"),
             }
             let asked = Instant::now();
-            // An answer that was long on its way would set the clock back by that much, and slots would be missed.
-            match self.ledger.now().await {
-                Ok(now) if asked.elapsed() <= READING_MAX => self.time.set(now),
-                _ => {}
+            if let Ok(now) = self.ledger.now().await {
+                self.time.set(now, asked);
             }
             match self.ledger.recover(Whose::Everyone, CLAIM_BATCH_MAX).await {
                 Ok(recovered) if !recovered.is_empty() => {
@@ -361,31 +377,5 @@ impl Dispatcher {
             tracing::warn!(out, "the time to drain is over; what is out will be recovered by its lease");
         }
         drained
-    }
-}
-
-/// The last few messages, so that forty channels read one once.
-#[derive(Debug, Default)]
-struct Messages {
-    kept: Mutex<VecDeque<(Revision, Arc<Message>)>>,
-}
-
-/// A message as it was worded at one time.
-type Revision = (MessageId, i32);
-
-impl Messages {
-    const MAX: usize = 64;
-
-    fn get(&self, key: Revision) -> Option<Arc<Message>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().find(|(known, _)| *known == key).map(|(_, message)| Arc::clone(message))
-    }
-
-    fn put(&self, key: Revision, message: Arc<Message>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == Messages::MAX {
-            kept.pop_front();
-        }
-        kept.push_back((key, message));
     }
 }

@@ -34,13 +34,27 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     fn record_parts(&self, batch: Vec<(ClaimRef, PartProgress)>) -> BoxFuture<'_, Result<Vec<bool>>>;
     fn renew(&self, batch: Vec<ClaimRef>, lease: Span) -> BoxFuture<'_, Result<Vec<bool>>>;
     fn recover(&self, whose: Whose, limit: usize) -> BoxFuture<'_, Result<Vec<Recovered>>>;
-    fn reserve(&self, workspace: WorkspaceId, account: AccountId) -> BoxFuture<'_, Result<Timestamp>>;
+    /// Whether other nodes may work on the same ledger.
+    fn is_shared(&self) -> bool;
+    /// One slot for each of these lanes (or for none), in order, and none sooner than `lead`.
+    fn reserve_for(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        lanes: Vec<Option<LaneId>>,
+        lead: Span,
+    ) -> BoxFuture<'_, Result<Vec<Timestamp>>>;
     fn reserve_lane(&self, workspace: WorkspaceId, lane: LaneId) -> BoxFuture<'_, Result<Timestamp>>;
     fn held(&self) -> BoxFuture<'_, Result<Option<String>>>;
     fn now(&self) -> BoxFuture<'_, Result<Timestamp>>;
     fn wake_up(&self) -> BoxFuture<'_, Result<WakeUp>>;
 
-    fn payload(&self, workspace: WorkspaceId, id: MessageId) -> BoxFuture<'_, Result<Value>>;
+    /// What is not there is left out.
+    fn payloads(
+        &self,
+        workspace: WorkspaceId,
+        ids: Vec<MessageId>,
+    ) -> BoxFuture<'_, Result<Vec<(MessageId, Value)>>>;
     fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Delivery>>;
     fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Vec<Attempt>>>;
     fn said_lately(
@@ -75,8 +89,18 @@ impl Ledger for Store {
         Box::pin(Store::recover(self, whose, limit))
     }
 
-    fn reserve(&self, workspace: WorkspaceId, account: AccountId) -> BoxFuture<'_, Result<Timestamp>> {
-        Box::pin(Store::reserve(self, workspace, account, 1))
+    fn is_shared(&self) -> bool {
+        Store::is_shared(self)
+    }
+
+    fn reserve_for(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        lanes: Vec<Option<LaneId>>,
+        lead: Span,
+    ) -> BoxFuture<'_, Result<Vec<Timestamp>>> {
+        Box::pin(Store::reserve_for(self, workspace, account, lanes, lead))
     }
 
     fn reserve_lane(&self, workspace: WorkspaceId, lane: LaneId) -> BoxFuture<'_, Result<Timestamp>> {
@@ -95,8 +119,12 @@ impl Ledger for Store {
         Box::pin(Store::wake_up(self))
     }
 
-    fn payload(&self, workspace: WorkspaceId, id: MessageId) -> BoxFuture<'_, Result<Value>> {
-        Box::pin(Store::payload(self, workspace, id))
+    fn payloads(
+        &self,
+        workspace: WorkspaceId,
+        ids: Vec<MessageId>,
+    ) -> BoxFuture<'_, Result<Vec<(MessageId, Value)>>> {
+        Box::pin(Store::payloads(self, workspace, ids))
     }
 
     fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Delivery>> {

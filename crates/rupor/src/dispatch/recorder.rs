@@ -5,11 +5,14 @@
 //! until it can: an outcome that is not written down may be sent again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use domain::ids::{AccountId, ChannelId};
+use domain::time::Span;
 use store::{ClaimRef, Finish, FinishKind, Finished, PartProgress, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::meters::Meters;
 use super::ports::Ledger;
@@ -18,6 +21,10 @@ use super::ports::Ledger;
 const BATCH_MAX: usize = 512;
 /// Tries of one batch of marks; an end is offered until it is taken.
 const MARK_TRIES: u32 = 5;
+/// Marks are written at most this long before their slots: what dies in between counts as sent, perhaps.
+const MARK_AHEAD_MAX: Span = Span::from_millis(150);
+/// Added to what a mark took lately.
+const MARK_SLACK: Span = Span::from_millis(5);
 
 #[derive(Debug)]
 struct Mark {
@@ -40,6 +47,8 @@ pub struct End {
 pub struct Recorder {
     marks: mpsc::UnboundedSender<Mark>,
     ends: mpsc::UnboundedSender<End>,
+    /// What a mark took lately, in microseconds.
+    mark_takes: Arc<AtomicI64>,
 }
 
 impl Recorder {
@@ -56,15 +65,27 @@ impl Recorder {
             tokio::spawn(write_marks(Arc::clone(&ledger), marks_in)),
             tokio::spawn(write_ends(ledger, meters, freed, ends_in)),
         ];
-        (Recorder { marks, ends }, tasks)
+        (Recorder { marks, ends, mark_takes: Arc::default() }, tasks)
     }
 
     /// `false`: the claim is not ours any more.
     pub async fn mark(&self, claim: ClaimRef, progress: PartProgress) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Database("the recorder has stopped".into());
+        let asked = Instant::now();
         self.marks.send(Mark { claim, progress, answer }).map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        let answer = answered.await.unwrap_or_else(|_| Err(gone()));
+        let took = i64::try_from(asked.elapsed().as_micros()).unwrap_or(i64::MAX).min(MARK_AHEAD_MAX.0);
+        let lately = self.mark_takes.load(Ordering::Relaxed);
+        // A slow one counts at once and is forgotten by and by.
+        self.mark_takes.store(took.max(lately - lately / 64), Ordering::Relaxed);
+        answer
+    }
+
+    /// How long before its slot a request should be marked.
+    pub fn mark_takes(&self) -> Span {
+        let lately = self.mark_takes.load(Ordering::Relaxed);
+        Span(lately + lately / 2 + MARK_SLACK.0).min(MARK_AHEAD_MAX)
     }
 
     pub fn end(&self, end: End) {

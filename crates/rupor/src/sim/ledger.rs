@@ -264,11 +264,22 @@ impl Ledger for SimLedger {
         }))
     }
 
-    fn reserve(&self, workspace: WorkspaceId, account: AccountId) -> BoxFuture<'_, Result<Timestamp>> {
+    fn is_shared(&self) -> bool {
+        self.world().options.nodes > 1
+    }
+
+    fn reserve_for(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        lanes: Vec<Option<LaneId>>,
+        lead: Span,
+    ) -> BoxFuture<'_, Result<Vec<Timestamp>>> {
         Box::pin(self.call(Kind::Write, "reserve", async move {
+            let store = &self.world().store;
             match self.sabotaged(Saboteur::SlotsInMemory) {
-                true => self.world().store.now().await,
-                false => self.world().store.reserve(workspace, account, 1).await,
+                true => Ok(vec![store.now().await?; lanes.len()]),
+                false => store.reserve_for(workspace, account, lanes, lead).await,
             }
         }))
     }
@@ -298,13 +309,18 @@ impl Ledger for SimLedger {
         })
     }
 
-    fn payload(&self, workspace: WorkspaceId, id: MessageId) -> BoxFuture<'_, Result<Value>> {
+    fn payloads(
+        &self,
+        workspace: WorkspaceId,
+        ids: Vec<MessageId>,
+    ) -> BoxFuture<'_, Result<Vec<(MessageId, Value)>>> {
         Box::pin(async move {
-            let payload = self.call(Kind::Read, "payload", self.world().store.payload(workspace, id)).await?;
-            if payload.to_string().contains(super::client::POISON) {
+            let found = self.world().store.payloads(workspace, ids);
+            let found = self.call(Kind::Read, "payloads", found).await?;
+            if found.iter().any(|(_, payload)| payload.to_string().contains(super::client::POISON)) {
                 self.run.crash("node: died before a request left").await;
             }
-            Ok(payload)
+            Ok(found)
         })
     }
 

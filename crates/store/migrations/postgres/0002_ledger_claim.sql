@@ -508,6 +508,18 @@ BEGIN
      WHERE h.lane_id = c.lane_id;
 END $$;
 
+-- Stands in line for the account that has waited longest, if one is due; the claim that follows in the same transaction
+-- finds it free. Only for a transaction that holds nothing yet.
+CREATE FUNCTION await_due_account(workspace_id bigint, ahead_ms integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off SET enable_seqscan = off AS $$
+DECLARE
+    until timestamptz := rupor_now() + ahead_ms * interval '1 millisecond';
+BEGIN
+    PERFORM rupor_guard(await_due_account.workspace_id);
+    PERFORM rupor_lock_accounts(array(
+        SELECT d.account_id FROM rupor_due_accounts(await_due_account.workspace_id, until, 1) AS d));
+END $$;
+
 -- The earliest time at which another claim could give anything; NULL: nothing is waiting, or all is held.
 CREATE FUNCTION next_claim_at(workspace_id bigint) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off SET enable_seqscan = off AS $$

@@ -76,6 +76,55 @@ BEGIN
     RETURN slot;
 END $$;
 
+-- Slots for requests whose slots were missed, one for each of these lanes (0: for none), in order. A chat's next request
+-- keeps its distance from the new slot. None comes sooner than lead_ms: it takes a while until the answer is heard.
+-- NULL: no such account.
+CREATE FUNCTION reserve_slots_for(workspace_id bigint, account_id bigint, lane_ids bigint[], lead_ms integer) RETURNS timestamptz[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    at    timestamptz := rupor_now();
+    n     CONSTANT integer := coalesce(cardinality(lane_ids), 0);
+    g     rate_groups;
+    slot  timestamptz;
+    slots timestamptz[] := '{}';
+    moved bigint[];
+BEGIN
+    PERFORM rupor_guard(reserve_slots_for.workspace_id);
+    IF n NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'reserve: 1 to 1000 slots, not %', n USING ERRCODE = 'RU004';
+    ELSIF lead_ms IS NULL OR lead_ms NOT BETWEEN 0 AND 1000 THEN
+        RAISE EXCEPTION 'reserve: % ms ahead, at most 1000', lead_ms USING ERRCODE = 'RU004';
+    END IF;
+    PERFORM FROM accounts AS a
+      WHERE a.workspace_id = reserve_slots_for.workspace_id AND a.account_id = reserve_slots_for.account_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[reserve_slots_for.account_id]);
+    SELECT x.* INTO g
+      FROM account_heads AS h JOIN rate_groups AS x ON x.group_id = h.group_id
+     WHERE h.account_id = reserve_slots_for.account_id;
+    at := greatest(at + lead_ms * interval '1 millisecond', g.cooldown_until);
+    FOR taken IN 1 .. n LOOP
+        slot := greatest(at, g.next_slot - rupor_span((g.burst - 1) * g.interval_us));
+        g.next_slot := greatest(g.next_slot, slot) + rupor_span(g.interval_us);
+        slots := slots || slot;
+    END LOOP;
+    UPDATE rate_groups AS x SET next_slot = g.next_slot WHERE x.group_id = g.group_id;
+    WITH moved AS (
+        UPDATE lane_heads AS h
+           SET next_slot = greatest(h.next_slot, s.slot + rupor_span(h.interval_us))
+          FROM (SELECT u.lane_id, max(u.slot) AS slot FROM unnest(lane_ids, slots) AS u (lane_id, slot) GROUP BY u.lane_id) AS s
+         WHERE h.lane_id = s.lane_id AND h.account_id = reserve_slots_for.account_id AND h.interval_us > 0
+        RETURNING h.lane_id
+    )
+    SELECT array_agg(m.lane_id) INTO moved FROM moved AS m;
+    PERFORM rupor_refresh_lanes(moved);
+    PERFORM rupor_refresh_accounts(ARRAY[reserve_slots_for.account_id]);
+    RETURN slots;
+END $$;
+
 -- One more request to the chat of a lane, at the lane's own pace; NULL: no such lane.
 CREATE FUNCTION reserve_lane_slot(workspace_id bigint, lane_id bigint) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -3,7 +3,7 @@
 //! Group and heads follow the account's row by trigger (0002_ledger_heads.sql).
 
 use domain::ids::{AccountId, LaneId, WorkspaceId};
-use domain::time::Timestamp;
+use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 
 use super::rows::Time;
@@ -71,6 +71,7 @@ SELECT account_id FROM found";
 const LOCK: &str = "SELECT lock_account($1, $2)";
 const RESUME: &str = "SELECT resume_account($1, $2)";
 const RESERVE: &str = "SELECT reserve_slots($1, $2, $3)";
+const RESERVE_FOR: &str = "SELECT reserve_slots_for($1, $2, $3, $4)";
 const RESERVE_LANE: &str = "SELECT reserve_lane_slot($1, $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[
@@ -83,6 +84,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     PAUSE,
     RESUME,
     RESERVE,
+    RESERVE_FOR,
     RESERVE_LANE,
 ];
 
@@ -198,6 +200,22 @@ impl Postgres {
         let row = self.one(As::App(workspace), Again::Safe, RESERVE, &[&workspace.0, &id.0, &n]).await?;
         let slot: Option<Time> = row.get(0);
         slot.map(|Time(at)| at).ok_or_else(|| StoreError::unknown_account(id))
+    }
+
+    pub async fn reserve_for(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        lanes: Vec<Option<LaneId>>,
+        lead: Span,
+    ) -> Result<Vec<Timestamp>> {
+        let lead_ms = i32::try_from(lead.millis()).unwrap_or(i32::MAX);
+        let lanes: Vec<i64> = lanes.iter().map(|lane| lane.map_or(0, |lane| lane.0)).collect();
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] = [&workspace.0, &id.0, &lanes, &lead_ms];
+        let row = self.one(As::App(workspace), Again::Safe, RESERVE_FOR, &params).await?;
+        let slots: Option<Vec<Time>> = row.get(0);
+        let slots = slots.ok_or_else(|| StoreError::unknown_account(id))?;
+        Ok(slots.into_iter().map(|Time(at)| at).collect())
     }
 
     pub async fn reserve_lane(&self, workspace: WorkspaceId, id: LaneId) -> Result<Timestamp> {

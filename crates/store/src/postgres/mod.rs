@@ -104,6 +104,7 @@ enum Again {
 }
 
 /// One statement with its arguments.
+#[derive(Clone, Copy)]
 struct Query<'a> {
     sql: &'static str,
     params: &'a [&'a (dyn ToSql + Sync)],

@@ -51,6 +51,8 @@ const SELECT_RECENT_EVENTS: &str = concat!(
     " FROM events WHERE workspace_id = $1 ORDER BY event_id DESC LIMIT $2"
 );
 const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = $1 AND message_id = $2";
+const SELECT_PAYLOADS: &str =
+    "SELECT message_id, payload FROM messages WHERE workspace_id = $1 AND message_id = ANY ($2)";
 const SELECT_LANES: &str =
     concat!("SELECT ", rows::lane_columns!(), " FROM lane_heads WHERE workspace_id = $1 ORDER BY lane_id");
 /// What kept a repeat from being said: the delivery before it with the same key. A look back for people; it may read
@@ -89,6 +91,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SELECT_EVENTS,
     SELECT_RECENT_EVENTS,
     SELECT_PAYLOAD,
+    SELECT_PAYLOADS,
     SELECT_LANES,
 ];
 
@@ -184,6 +187,16 @@ impl Postgres {
     pub async fn payload(&self, workspace: WorkspaceId, id: MessageId) -> Result<Value> {
         let row = self.first(As::App(workspace), Again::Safe, SELECT_PAYLOAD, &[&workspace.0, &id.0]).await?;
         Ok(row.ok_or_else(|| StoreError::not_found("message", id))?.get(0))
+    }
+
+    pub async fn payloads(
+        &self,
+        workspace: WorkspaceId,
+        ids: Vec<MessageId>,
+    ) -> Result<Vec<(MessageId, Value)>> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_PAYLOADS, &[&workspace.0, &ids]).await?;
+        Ok(rows.iter().map(|row| (MessageId(row.get(0)), row.get(1))).collect())
     }
 
     pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {

@@ -1,7 +1,7 @@
 //! Accounts and the rate groups that their tokens share.
 
 use domain::ids::{AccountId, LaneId, WorkspaceId};
-use domain::pacing::interval;
+use domain::pacing::{Pace, interval};
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 use serde_json::json;
@@ -66,8 +66,16 @@ UPDATE lane_heads
  WHERE lane_id = ?2 AND workspace_id = ?1
 RETURNING next_slot - interval_us";
 
+/// A chat's next request keeps its distance from this one.
+pub(super) const PUSH_LANE: &str = "
+UPDATE lane_heads
+   SET next_slot = max(next_slot, ?3 + interval_us)
+ WHERE lane_id = ?2 AND account_id = ?1 AND interval_us > 0";
+
 /// Slots one call may pay for at once; a caller that wants more is mistaken.
-const RESERVE_MAX: u32 = 1_000;
+const RESERVE_MAX: usize = 1_000;
+/// No slot is asked for later than this on purpose.
+const LEAD_MAX: Span = Span::from_secs(1);
 
 impl Sqlite {
     pub async fn create_account(&self, workspace: WorkspaceId, new: NewAccount) -> Result<AccountId> {
@@ -218,23 +226,46 @@ impl Sqlite {
 
     pub async fn reserve(&self, workspace: WorkspaceId, id: AccountId, n: u32) -> Result<Timestamp> {
         self.write(Urgency::Claim, move |tx| {
-            if n == 0 || n > RESERVE_MAX {
-                return Err(StoreError::invalid("reserve", format!("1 to {RESERVE_MAX} slots, not {n}")));
-            }
-            let found = tx.first(SELECT_PACE, (workspace.0, id.0), |row| {
-                let pace = domain::pacing::Pace {
-                    interval: Span(row.get(1)?),
-                    burst: row.get(2)?,
-                    next_slot: Timestamp(row.get(3)?),
-                };
-                Ok((row.get::<_, i64>(0)?, pace, Timestamp(row.get(4)?)))
-            })?;
-            let (group_id, mut pace, cooldown_until) =
-                found.ok_or_else(|| StoreError::unknown_account(id))?;
-            let slot = pace.reserve(tx.now.max(cooldown_until), n);
+            check_count(n as usize)?;
+            let (group_id, mut pace, from) = pace(tx, workspace, id)?;
+            let slot = pace.reserve(from, n);
             tx.execute(SET_NEXT_SLOT, (group_id, pace.next_slot.0))?;
             refresh_head(tx, id)?;
             Ok(slot)
+        })
+        .await
+    }
+
+    pub async fn reserve_for(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        lanes: Vec<Option<LaneId>>,
+        lead: Span,
+    ) -> Result<Vec<Timestamp>> {
+        self.write(Urgency::Claim, move |tx| {
+            check_count(lanes.len())?;
+            if lead < Span::ZERO || lead > LEAD_MAX {
+                let problem = format!("{} ms ahead, at most {}", lead.millis(), LEAD_MAX.millis());
+                return Err(StoreError::invalid("reserve", problem));
+            }
+            let (group_id, mut pace, from) = pace(tx, workspace, id)?;
+            let from = from.max(tx.now + lead);
+            let mut touched = Touched::default();
+            let mut slots = Vec::with_capacity(lanes.len());
+            for lane in &lanes {
+                let slot = pace.reserve(from, 1);
+                if let Some(lane) = lane
+                    && tx.execute(PUSH_LANE, (id.0, lane.0, slot.0))? > 0
+                {
+                    touched.lane(lane.0);
+                }
+                slots.push(slot);
+            }
+            tx.execute(SET_NEXT_SLOT, (group_id, pace.next_slot.0))?;
+            touched.account(id.0);
+            touched.refresh(tx)?;
+            Ok(slots)
         })
         .await
     }
@@ -250,6 +281,24 @@ impl Sqlite {
         })
         .await
     }
+}
+
+fn check_count(n: usize) -> Result<()> {
+    if n == 0 || n > RESERVE_MAX {
+        return Err(StoreError::invalid("reserve", format!("1 to {RESERVE_MAX} slots, not {n}")));
+    }
+    Ok(())
+}
+
+/// The group of an account, its pace, and the earliest instant for a slot.
+fn pace(tx: &Tx<'_>, workspace: WorkspaceId, id: AccountId) -> Result<(i64, Pace, Timestamp)> {
+    let found = tx.first(SELECT_PACE, (workspace.0, id.0), |row| {
+        let pace =
+            Pace { interval: Span(row.get(1)?), burst: row.get(2)?, next_slot: Timestamp(row.get(3)?) };
+        Ok((row.get::<_, i64>(0)?, pace, Timestamp(row.get(4)?)))
+    })?;
+    let (group_id, pace, cooldown_until) = found.ok_or_else(|| StoreError::unknown_account(id))?;
+    Ok((group_id, pace, tx.now.max(cooldown_until)))
 }
 
 /// Pauses an account that is not paused for this reason yet; says so once.

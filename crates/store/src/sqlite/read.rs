@@ -8,6 +8,10 @@ use crate::error::{Result, StoreError};
 use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane};
 
 const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = ?1 AND message_id = ?2";
+pub(super) const SELECT_PAYLOADS: &str = "
+SELECT message_id, payload
+  FROM messages
+ WHERE workspace_id = ?1 AND message_id IN (SELECT value FROM json_each(?2))";
 /// What kept a repeat from being said: the delivery before it with the same key. A look back for people; it may read
 /// every message of the workspace.
 const SAID_BEFORE: &str = "
@@ -155,6 +159,20 @@ impl Sqlite {
             .read(move |tx| tx.first(SELECT_PAYLOAD, (workspace.0, id.0), |row| rows::json(row, 0)))
             .await?;
         found.ok_or_else(|| StoreError::not_found("message", id))
+    }
+
+    pub async fn payloads(
+        &self,
+        workspace: WorkspaceId,
+        ids: Vec<MessageId>,
+    ) -> Result<Vec<(MessageId, Value)>> {
+        let ids = rows::id_list(ids.iter().map(|id| id.0));
+        self.read(move |tx| {
+            tx.all(SELECT_PAYLOADS, (workspace.0, ids), |row| {
+                Ok((MessageId(row.get(0)?), rows::json(row, 1)?))
+            })
+        })
+        .await
     }
 
     pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {

@@ -12,6 +12,7 @@ contract! {
     look_ahead_takes_slots_but_not_too_far,
     other_calls_pay_from_the_same_budget,
     a_further_part_pays_for_its_chat_too,
+    missed_slots_are_paid_for_together_and_move_their_chats_on,
     the_same_token_in_two_workspaces_is_one_budget,
     the_slowest_setting_of_a_shared_token_counts,
     a_changed_rate_counts_from_the_next_claim,
@@ -116,6 +117,34 @@ async fn a_further_part_pays_for_its_chat_too(w: &World) {
     assert_eq!((claimed.claims.len(), claimed.next_at), (0, Some(START + Span::from_secs(2))));
     let unknown = w.store.reserve_lane(w.ws, domain::ids::LaneId(999_999)).await.unwrap_err();
     assert!(matches!(unknown, StoreError::NotFound { .. }), "{unknown}");
+}
+
+async fn missed_slots_are_paid_for_together_and_move_their_chats_on(w: &World) {
+    let account = w.account_with(rate(10.0)).await;
+    let slow = ChannelSettings { rate: Some(1.0), max_parallel: 2, ..ChannelSettings::default() };
+    let (slow, free) = (w.channel_with(account, slow).await, w.channel(account).await);
+    w.enqueue(vec![message("раз", &[slow]), message("два", &[slow]), message("три", &[free])]).await;
+    let lanes = w.store.lanes(w.ws).await.unwrap();
+    let lane = |channel| lanes.iter().find(|lane| lane.channel_id == Some(channel)).map(|lane| lane.lane_id);
+    let claimed = w.claim_ahead(10, Span::from_millis(250)).await;
+    assert_eq!(millis(&claimed.claims), [0, 100]);
+    let slots = w.store.reserve_for(w.ws, account, vec![lane(free), lane(slow), None], Span::ZERO).await;
+    let slots = slots.unwrap();
+    let at = |ms| START + Span::from_millis(ms);
+    assert_eq!(slots, [at(200), at(300), at(400)]);
+    // The second post to the slow chat comes a second after the new slot of the first.
+    assert_eq!(w.claim_ahead(10, Span::ZERO).await.next_at, Some(at(1_300)));
+    for n in [0, 1_001] {
+        let refused = w.store.reserve_for(w.ws, account, vec![None; n], Span::ZERO).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })));
+    }
+    let later = w.store.reserve_for(w.ws, account, vec![None], Span::from_millis(700)).await.unwrap();
+    assert_eq!(later, [at(700)]);
+    let too_late = w.store.reserve_for(w.ws, account, vec![None], Span::from_millis(1_001)).await;
+    assert!(matches!(too_late, Err(StoreError::Invalid { .. })));
+    let nobody = domain::ids::AccountId(999);
+    let unknown = w.store.reserve_for(w.ws, nobody, vec![None], Span::ZERO).await.unwrap_err();
+    assert!(unknown.to_string().contains("account 999"), "{unknown}");
 }
 
 async fn shared_token(w: &World, rate: Option<f64>) {

@@ -99,6 +99,8 @@ async fn an_unset_workspace_shows_nothing_and_may_do_nothing() {
         "SELECT enqueue_messages_and_deliveries(1, '[]')",
         "SELECT recover_leases(1)",
         "SELECT reserve_slots(1, 1)",
+        "SELECT reserve_slots_for(1, 1, '{0}', 0)",
+        "SELECT await_due_account(1, 0)",
         "SELECT requeue_deliveries(1, '{1}')",
         "SELECT cancel_deliveries(1, '{1}')",
         "SELECT remove_channel(1, 1)",

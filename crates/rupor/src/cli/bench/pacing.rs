@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use domain::limits::{account_rate, chat_rate, effective_rate};
 use serde_json::{Value, json};
 
 use super::rig::Rig;
+use crate::addresses::TIER_PAID;
 use crate::cli::database::Database;
 
 /// Measure the share of the allowed rate that is used, against the sandbox's real limits
@@ -53,12 +55,15 @@ async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
         let paid = json!({"platform": "telegram", "token": rig.token(0), "paid_broadcast": true});
         rig.emulator.control("POST", "/_/accounts", Some(&paid)).await?;
     }
-    let account = rig.account(0, Some(f64::from(rate)), 512).await?;
+    let tier = if rate > 30 { TIER_PAID } else { "standard" };
+    let paced = effective_rate(Some(f64::from(rate)), account_rate("telegram", "bot", tier));
+    let account = rig.account(0, paced, 512).await?;
+    let chat = effective_rate(Some(1.0), chat_rate("telegram", "channel"));
     // A chat takes one a second: enough of them that the account is the limit, and each gets less than its share.
     let n_channels = (rate * 2) as usize;
     let mut channels = Vec::new();
     for n in 0..n_channels {
-        channels.push(rig.channel(account, n, Some(1.0), 1).await?);
+        channels.push(rig.channel(account, n, chat, 1).await?);
     }
     let rows = rate as usize * (args.seconds as usize + 5);
     for first in (0..rows).step_by(500) {
@@ -67,7 +72,9 @@ async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
     }
     let nodes: Vec<_> = (0..usize::from(args.nodes)).map(|n| rig.node(n)).collect();
     tokio::time::sleep(Duration::from_secs(args.seconds + 3)).await;
+    let mut missed = 0;
     for node in nodes {
+        missed += node.meters.get("rupor_slots_missed_total", "");
         node.stop().await?;
     }
     let sent: Vec<Value> =
@@ -84,6 +91,21 @@ async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
         "share_of_rate_used": used as f64 / (f64::from(rate) * args.seconds as f64),
         "requests": sent.len(),
         "flood_answers": refused,
+        "slots_missed": missed,
+        "most_in_a_second": most_in_a_second(&times),
         "share_flooded": refused as f64 / sent.len().max(1) as f64,
     }))
+}
+
+/// The busiest sliding second, as the sandbox counts it.
+fn most_in_a_second(times: &[i64]) -> usize {
+    let mut first = 0;
+    let mut most = 0;
+    for (n, at) in times.iter().enumerate() {
+        while times[first] + 1_000 <= *at {
+            first += 1;
+        }
+        most = most.max(n + 1 - first);
+    }
+    most
 }

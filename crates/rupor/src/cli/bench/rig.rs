@@ -196,16 +196,17 @@ impl Rig {
 
     pub fn node(&self, n: usize) -> Node {
         let (stop, stopped) = watch::channel(false);
+        let meters = Arc::new(Meters::default());
         let ports = Ports {
             ledger: Arc::new(self.store.clone()),
             outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
             shelf: Arc::new(EmptyShelf),
             dice: Dice::seeded(n as u64),
             bases: ApiBases::default(),
-            meters: Arc::new(Meters::default()),
+            meters: Arc::clone(&meters),
         };
         let settings = Settings { drain: Duration::from_secs(5), ..Settings::new(format!("bench {n}")) };
-        Node { task: tokio::spawn(dispatch::run(settings, ports, stopped)), stop }
+        Node { task: tokio::spawn(dispatch::run(settings, ports, stopped)), meters, stop }
     }
 
     pub async fn counts(&self, of: &[ChannelId]) -> anyhow::Result<Counts> {
@@ -239,6 +240,7 @@ impl Rig {
 
 #[derive(Debug)]
 pub struct Node {
+    pub meters: Arc<Meters>,
     task: tokio::task::JoinHandle<store::Result<bool>>,
     stop: watch::Sender<bool>,
 }
