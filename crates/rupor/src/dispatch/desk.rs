@@ -70,7 +70,7 @@ impl Desk {
         match reserved {
             // Who has given up meanwhile leaves his slot unused.
             Ok(slots) => {
-                people.into_iter().zip(slots).for_each(|((_, person), slot)| drop(person.send(Ok(slot))))
+                people.into_iter().zip(slots).for_each(|((_, person), slot)| drop(person.send(Ok(slot))));
             }
             Err(error) => people.into_iter().for_each(|(_, person)| drop(person.send(Err(error.clone())))),
         }
