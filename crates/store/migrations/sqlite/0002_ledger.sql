@@ -59,7 +59,7 @@ CREATE TABLE deliveries (
     recipient_id    INTEGER,
     message_id      INTEGER NOT NULL,
     revision        INTEGER NOT NULL DEFAULT 1,
-    action          TEXT    NOT NULL DEFAULT 'send' CHECK (action IN ('send', 'edit', 'reply', 'delete')),
+    action          TEXT    NOT NULL DEFAULT 'send' CHECK (action = 'send' OR action = 'edit' OR action = 'reply' OR action = 'delete'),
     target_delivery INTEGER,
     generation      INTEGER NOT NULL DEFAULT 0 CHECK (generation >= 0),
     parent_delivery INTEGER,                        -- the one an operator requeued
@@ -92,21 +92,18 @@ CREATE TABLE deliveries (
     ended_at        INTEGER,
     FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id),
     FOREIGN KEY (workspace_id, channel_id) REFERENCES channels (workspace_id, channel_id),
-    -- Few and large instead of many and small: every one of them is evaluated with every update.
-    CONSTRAINT deliveries_state CHECK (CASE
-        WHEN status IN ('sending', 'claimed')
-        THEN claim_token IS NOT NULL AND lease_until IS NOT NULL
-             AND run_at IS NULL AND position IS NULL AND sent_at IS NULL AND ended_at IS NULL
-        WHEN status = 'sent'
-        THEN sent_at IS NOT NULL AND ended_at IS NOT NULL
-             AND run_at IS NULL AND position IS NULL AND claim_token IS NULL AND lease_until IS NULL
-        WHEN status IN ('queued', 'retry')
-        THEN run_at IS NOT NULL AND position IS NOT NULL
-             AND claim_token IS NULL AND lease_until IS NULL AND sent_at IS NULL AND ended_at IS NULL
-        WHEN status IN ('deduped', 'failed_permanent', 'dead')
-        THEN ended_at IS NOT NULL AND reason IS NOT NULL
-             AND run_at IS NULL AND position IS NULL AND claim_token IS NULL AND lease_until IS NULL AND sent_at IS NULL
-        ELSE 0 END),
+    -- Few and large instead of many and small: every one of them is evaluated with every update. By = and not by IN, of
+    -- which SQLite builds a table for every row; the most frequent first.
+    CONSTRAINT deliveries_state CHECK (
+        (status = 'sent' AND sent_at IS NOT NULL AND ended_at IS NOT NULL
+         AND run_at IS NULL AND position IS NULL AND claim_token IS NULL AND lease_until IS NULL)
+        OR ((status = 'sending' OR status = 'claimed') AND claim_token IS NOT NULL AND lease_until IS NOT NULL
+            AND run_at IS NULL AND position IS NULL AND sent_at IS NULL AND ended_at IS NULL)
+        OR ((status = 'queued' OR status = 'retry') AND run_at IS NOT NULL AND position IS NOT NULL
+            AND claim_token IS NULL AND lease_until IS NULL AND sent_at IS NULL AND ended_at IS NULL)
+        OR ((status = 'deduped' OR status = 'failed_permanent' OR status = 'dead')
+            AND ended_at IS NOT NULL AND reason IS NOT NULL AND run_at IS NULL AND position IS NULL
+            AND claim_token IS NULL AND lease_until IS NULL AND sent_at IS NULL)),
     CONSTRAINT deliveries_counters CHECK (
         charged BETWEEN 0 AND attempt AND unknowns BETWEEN 0 AND attempt AND lost_claims BETWEEN 0 AND attempt
         AND attempt <= claim_seq),
@@ -117,26 +114,21 @@ CREATE UNIQUE INDEX deliveries_of_recipient ON deliveries (message_id, recipient
 CREATE INDEX deliveries_of_lane ON deliveries (lane_id, delivery_id);
 CREATE INDEX deliveries_of_workspace ON deliveries (workspace_id, delivery_id);
 
--- A CHECK cannot see the old row; this can. It asks by = and not by IN: a list of three makes SQLite build a table of
--- it for every row. A claim performs both of its arrows in one statement
+-- A CHECK cannot see the old row; this can. A claim performs both of its arrows in one statement
 -- (queued|retry → claimed → sending), which shows in attempt and claim_seq.
 CREATE TRIGGER deliveries_transition
 AFTER UPDATE OF status ON deliveries
-WHEN CASE OLD.status
-     WHEN 'sending' THEN NEW.attempt <> OLD.attempt
-          OR NOT (NEW.status = 'sent' OR NEW.status = 'retry' OR NEW.status = 'failed_permanent' OR NEW.status = 'dead')
-     WHEN 'claimed' THEN NEW.status <> 'sending' OR NEW.attempt <> OLD.attempt + 1
-     WHEN 'sent' THEN 1 WHEN 'deduped' THEN 1 WHEN 'failed_permanent' THEN 1 WHEN 'dead' THEN 1
-     -- queued and retry
-     ELSE CASE NEW.status
-          WHEN 'sending' THEN NEW.attempt <> OLD.attempt + 1 OR NEW.claim_seq <> OLD.claim_seq + 1
-          WHEN 'claimed' THEN 0
-          WHEN 'deduped' THEN NEW.attempt <> OLD.attempt
-          WHEN 'failed_permanent' THEN NEW.attempt <> OLD.attempt
-          WHEN 'dead' THEN NEW.attempt <> OLD.attempt
-          ELSE 1 END
-     END
- AND OLD.status <> NEW.status
+WHEN OLD.status <> NEW.status
+ AND NOT (
+      (OLD.status = 'sending' AND NEW.attempt = OLD.attempt
+       AND (NEW.status = 'sent' OR NEW.status = 'retry' OR NEW.status = 'failed_permanent' OR NEW.status = 'dead'))
+   OR (NEW.status = 'sending' AND NEW.attempt = OLD.attempt + 1 AND NEW.claim_seq = OLD.claim_seq + 1
+       AND (OLD.status = 'queued' OR OLD.status = 'retry'))
+   OR (NEW.status = 'sending' AND NEW.attempt = OLD.attempt + 1 AND OLD.status = 'claimed')
+   OR (NEW.status = 'claimed' AND (OLD.status = 'queued' OR OLD.status = 'retry'))
+   OR ((OLD.status = 'queued' OR OLD.status = 'retry') AND NEW.attempt = OLD.attempt
+       AND (NEW.status = 'deduped' OR NEW.status = 'failed_permanent' OR NEW.status = 'dead'))
+ )
 BEGIN
     SELECT RAISE(ABORT, 'deliveries: illegal transition');
 END;
@@ -219,11 +211,15 @@ CREATE TABLE events (
     event_id     INTEGER PRIMARY KEY AUTOINCREMENT,
     workspace_id INTEGER NOT NULL,
     at           INTEGER NOT NULL,
-    name         TEXT    NOT NULL CHECK (name IN (
-        'enqueued', 'deduped', 'retry_scheduled', 'retry_exhausted', 'dead_letter', 'failed_permanent',
-        'outcome_unknown', 'late_success', 'lease_recovered', 'channel_paused', 'channel_resumed',
-        'channel_disabled', 'channel_removed', 'account_paused', 'account_resumed', 'cooldown', 'ingest_skipped',
-        'ingress_rejected', 'edited', 'gone', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
+    -- by = and not by IN, as above
+    name         TEXT    NOT NULL CHECK (
+        name = 'enqueued' OR name = 'deduped' OR name = 'retry_scheduled' OR name = 'retry_exhausted'
+        OR name = 'dead_letter' OR name = 'failed_permanent' OR name = 'outcome_unknown' OR name = 'late_success'
+        OR name = 'lease_recovered' OR name = 'channel_paused' OR name = 'channel_resumed'
+        OR name = 'channel_disabled' OR name = 'channel_removed' OR name = 'account_paused'
+        OR name = 'account_resumed' OR name = 'cooldown' OR name = 'ingest_skipped' OR name = 'ingress_rejected'
+        OR name = 'edited' OR name = 'gone' OR name = 'closed' OR name = 'cancelled' OR name = 'expired'
+        OR name = 'requeued' OR name = 'config_changed' OR name = 'held' OR name = 'released' OR name = 'alert'),
     message_id   INTEGER,
     delivery_id  INTEGER,
     channel_id   INTEGER,

@@ -55,7 +55,7 @@ macro_rules! next_rows {
         concat!(
             "
 SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.retry_at IS NULL,
-       d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id, d.revision, d.action,
+       d.channel_id, d.recipient_id, d.message_id, d.revision, d.action,
        d.target_delivery, d.claim_seq, d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns,
        d.lost_claims, d.flood_since, d.parts, d.idempotency_key
   FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
@@ -71,6 +71,9 @@ pub(super) const NEXT_ROWS: &str = next_rows!("");
 pub(super) const NEXT_BULK_ROWS: &str = next_rows!(" AND r.priority = 1");
 pub(super) const DELETE_READY: &str =
     "DELETE FROM ready WHERE lane_id = ?1 AND priority = ?2 AND position = ?3 AND delivery_id = ?4";
+/// The rows of a lane that were taken in their order, up to the last of them.
+pub(super) const DELETE_FRONT: &str =
+    "DELETE FROM ready WHERE lane_id = ?1 AND (priority, position, delivery_id) <= (?2, ?3, ?4)";
 /// Both arrows of a claim, queued|retry → claimed → sending, for the whole batch in one statement.
 pub(super) const MARK_SENDING: &str = "
 UPDATE deliveries
@@ -332,7 +335,7 @@ fn serve_lane(
     let in_flight: i64 = tx.first(LANE_IN_FLIGHT, key, |row| row.get(0))?.unwrap_or(0);
     let room = share.min(usize::try_from(lane.max_parallel - in_flight).unwrap_or(0));
     let mut pace = Pace { interval: lane.interval, burst: 1, next_slot: lane.next_slot };
-    let mut rows = Rows::of(lane, room);
+    let mut rows = Rows::of(account, lane, room);
     let first = batch.claims.len();
     while batch.claims.len() < first + room && !batch.closed {
         let Some(slot) = slot(tx, batch, account, &pace)? else {
@@ -347,9 +350,10 @@ fn serve_lane(
         batch.closed = row.suspect;
         pace.take(slot);
         group(tx, batch, account.group_id)?.pace.take(slot);
-        rows.taken(tx, &row)?;
+        rows.taken(&row);
         batch.claims.push(claimed(tx, batch.request, row, slot));
     }
+    rows.flush(tx)?;
     let taken = &batch.claims[first..];
     hold(tx, &batch.request.run_id, taken)?;
     let served = Served { next_slot: pace.next_slot, urgent_run: rows.urgent_run };
@@ -400,9 +404,15 @@ fn group<'b>(tx: &Tx<'_>, batch: &'b mut Batch<'_>, group_id: i64) -> Result<&'b
 
 /// The rows of a lane in their order, read in one go as far as there is room; and what taking them changed.
 struct Rows {
-    lane_id: i64,
+    workspace_id: WorkspaceId,
+    account_id: AccountId,
+    lane_id: LaneId,
     room: usize,
     fetched: VecDeque<ReadyRow>,
+    /// What left the queue and still has to be deleted there.
+    gone: Vec<(i64, i64, i64)>,
+    /// One of those was not the first of its lane.
+    jumped: bool,
     urgent_run: i32,
     /// No bulk row is due, and none will be in this transaction.
     no_bulk: bool,
@@ -410,11 +420,15 @@ struct Rows {
 }
 
 impl Rows {
-    fn of(lane: &Lane, room: usize) -> Rows {
+    fn of(account: &Account, lane: &Lane, room: usize) -> Rows {
         Rows {
-            lane_id: lane.lane_id,
+            workspace_id: WorkspaceId(account.workspace_id),
+            account_id: AccountId(account.account_id),
+            lane_id: LaneId(lane.lane_id),
             room,
             fetched: VecDeque::new(),
+            gone: Vec::with_capacity(room),
+            jumped: false,
             urgent_run: lane.urgent_run,
             no_bulk: false,
             counts: CountChange::default(),
@@ -437,66 +451,91 @@ impl Rows {
     /// The first row by order; after nine urgent ones in a row the first bulk row that is due.
     fn first(&mut self, tx: &Tx<'_>) -> Result<Option<ReadyRow>> {
         if self.urgent_run >= URGENT_RUN_MAX && !self.no_bulk {
-            let bulk = tx.first(NEXT_BULK_ROWS, (self.lane_id, 1), ready_row)?;
+            self.flush(tx)?;
+            let bulk = tx.first(NEXT_BULK_ROWS, (self.lane_id.0, 1), |row| self.row(row))?;
             if let Some(bulk) = bulk.filter(|row| row.run_at <= tx.now) {
+                self.jumped = true;
                 self.fetched.retain(|row| row.claim.delivery_id != bulk.claim.delivery_id);
                 return Ok(Some(bulk));
             }
             self.no_bulk = true;
         }
         if self.fetched.is_empty() {
-            self.fetched = tx.all(NEXT_ROWS, (self.lane_id, self.room as i64), ready_row)?.into();
+            self.flush(tx)?;
+            self.fetched = tx.all(NEXT_ROWS, (self.lane_id.0, self.room as i64), |row| self.row(row))?.into();
         }
         Ok(self.fetched.pop_front())
     }
 
-    fn taken(&mut self, tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
+    fn taken(&mut self, row: &ReadyRow) {
         self.urgent_run = if row.priority == 0 { self.urgent_run.saturating_add(1) } else { 0 };
         self.counts.sending += 1;
-        self.leaves(tx, row)
+        self.leaves(row);
     }
 
     fn expire(&mut self, tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
         self.counts.dead += 1;
-        self.leaves(tx, row)?;
+        self.leaves(row);
         expire(tx, row)
     }
 
-    fn leaves(&mut self, tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
+    fn leaves(&mut self, row: &ReadyRow) {
         *(if row.was_queued { &mut self.counts.queued } else { &mut self.counts.retry }) -= 1;
-        let key = (self.lane_id, row.priority, row.position, row.claim.delivery_id.0);
-        tx.execute(DELETE_READY, key).map(drop)
+        self.gone.push((row.priority, row.position, row.claim.delivery_id.0));
     }
-}
 
-fn ready_row(row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
-    Ok(ReadyRow {
-        priority: row.get(0)?,
-        position: row.get(1)?,
-        run_at: Timestamp(row.get(3)?),
-        expires_at: row.get(4)?,
-        suspect: row.get(5)?,
-        was_queued: row.get(6)?,
-        claim: Claim {
-            delivery_id: DeliveryId(row.get(2)?),
-            workspace_id: WorkspaceId(row.get(7)?),
-            lane_id: LaneId(row.get(8)?),
-            account_id: AccountId(row.get(9)?),
-            channel_id: row.get::<_, Option<i64>>(10)?.map(ChannelId),
-            recipient_id: row.get::<_, Option<i64>>(11)?.map(RecipientId),
-            message_id: MessageId(row.get(12)?),
-            revision: row.get(13)?,
-            action: rows::word(row, 14, Action::parse)?,
-            target_delivery: row.get::<_, Option<i64>>(15)?.map(DeliveryId),
-            claim_token: ClaimToken(uuid::Uuid::nil()),
-            claim_seq: row.get(16)?,
-            counters: rows::counters(row, 17)?,
-            slot_at: Timestamp::NEVER,
-            lease_until: Timestamp::NEVER,
-            parts: rows::parts_of(row, 24)?,
-            idempotency_key: row.get(25)?,
-        },
-    })
+    /// Deletes what has left: all at once if it was the front of the lane, which it nearly always is.
+    fn flush(&mut self, tx: &Tx<'_>) -> Result<()> {
+        let Some(&(priority, position, delivery_id)) = self.gone.last() else {
+            return Ok(());
+        };
+        let lane_id = self.lane_id.0;
+        let mut n = 0;
+        if self.jumped {
+            for &(priority, position, delivery_id) in &self.gone {
+                n += tx.execute(DELETE_READY, (lane_id, priority, position, delivery_id))?;
+            }
+        } else {
+            n = tx.execute(DELETE_FRONT, (lane_id, priority, position, delivery_id))?;
+        }
+        if n != self.gone.len() {
+            let problem = format!("lane {lane_id}: {} rows were taken and {n} left", self.gone.len());
+            return Err(StoreError::Database(problem));
+        }
+        self.gone.clear();
+        self.jumped = false;
+        Ok(())
+    }
+
+    fn row(&self, row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
+        Ok(ReadyRow {
+            priority: row.get(0)?,
+            position: row.get(1)?,
+            run_at: Timestamp(row.get(3)?),
+            expires_at: row.get(4)?,
+            suspect: row.get(5)?,
+            was_queued: row.get(6)?,
+            claim: Claim {
+                delivery_id: DeliveryId(row.get(2)?),
+                workspace_id: self.workspace_id,
+                lane_id: self.lane_id,
+                account_id: self.account_id,
+                channel_id: row.get::<_, Option<i64>>(7)?.map(ChannelId),
+                recipient_id: row.get::<_, Option<i64>>(8)?.map(RecipientId),
+                message_id: MessageId(row.get(9)?),
+                revision: row.get(10)?,
+                action: rows::word(row, 11, Action::parse)?,
+                target_delivery: row.get::<_, Option<i64>>(12)?.map(DeliveryId),
+                claim_token: ClaimToken(uuid::Uuid::nil()),
+                claim_seq: row.get(13)?,
+                counters: rows::counters(row, 14)?,
+                slot_at: Timestamp::NEVER,
+                lease_until: Timestamp::NEVER,
+                parts: rows::parts_of(row, 21)?,
+                idempotency_key: row.get(22)?,
+            },
+        })
+    }
 }
 
 /// The row as a claim: attempt and sequence counted, leased, slotted, and with a token of its own.
@@ -514,7 +553,7 @@ fn hold(tx: &Tx<'_>, run_id: &str, claims: &[Claim]) -> Result<()> {
     for claim in claims {
         tx.execute(
             INSERT_INFLIGHT,
-            rusqlite::params![
+            (
                 claim.delivery_id.0,
                 claim.workspace_id.0,
                 claim.account_id.0,
@@ -525,8 +564,8 @@ fn hold(tx: &Tx<'_>, run_id: &str, claims: &[Claim]) -> Result<()> {
                 run_id,
                 tx.now.0,
                 claim.slot_at.0,
-                claim.lease_until.0
-            ],
+                claim.lease_until.0,
+            ),
         )?;
     }
     Ok(())

@@ -25,6 +25,10 @@ pub(super) const INSERT_ATTEMPT: &str = "
 INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
                       requested_at, finished_at, outcome, error, provider_message_id)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+const INSERT_SENT: &str = "
+INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
+                      requested_at, finished_at, outcome, provider_message_id)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'sent', ?11)";
 /// The fence of a success: what `settle` says about one needs nothing but the claim.
 pub(super) const SELECT_CLAIM: &str = "
 SELECT i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id, i.claimed_at, i.slot_at, i.requested_at
@@ -225,23 +229,11 @@ fn accept(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, token: Token, s
     else {
         return Ok(false);
     };
+    let (ws, now, provider_id) = (finish.workspace_id.0, tx.now.0, sent.provider_message_id.as_deref());
+    let times = (claimed_at, slot_at, requested_at, now);
     tx.execute(
-        INSERT_ATTEMPT,
-        rusqlite::params![
-            id,
-            attempt,
-            finish.workspace_id.0,
-            token,
-            claim_seq,
-            run_id,
-            claimed_at,
-            slot_at,
-            requested_at,
-            tx.now.0,
-            "sent",
-            None::<&str>,
-            sent.provider_message_id
-        ],
+        INSERT_SENT,
+        (id, attempt, ws, token, claim_seq, run_id, times.0, times.1, times.2, times.3, provider_id),
     )?;
     tx.execute(DELETE_INFLIGHT, (account_id, lane_id, id, token))?;
     settling.sent.insert(id);

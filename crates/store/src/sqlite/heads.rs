@@ -38,6 +38,16 @@ UPDATE lane_heads AS h
        n_deduped = n_deduped + ?6, n_failed = n_failed + ?7, n_dead = n_dead + ?8,
        next_slot = coalesce(?9, next_slot), urgent_run = coalesce(?10, urgent_run), served_at = coalesce(?11, served_at)
  WHERE h.lane_id = ?1";
+/// Successes in a lane whose head points somewhere: it was not full, so one claim less does not move its head.
+pub(super) const COUNT_SENT: &str = "
+UPDATE lane_heads
+   SET n_sending = n_sending - ?2, n_sent = n_sent + ?2
+ WHERE lane_id = ?1 AND next_at < 9223372036854775807";
+/// The lane's account if its head points nowhere: it may have been full until now.
+pub(super) const IDLE_ACCOUNT_OF_LANE: &str = "
+SELECT a.account_id
+  FROM lane_heads AS h JOIN account_heads AS a ON a.account_id = h.account_id
+ WHERE h.lane_id = ?1 AND a.next_at = 9223372036854775807";
 const ACCOUNT_OF_LANE: &str = "SELECT account_id FROM lane_heads WHERE lane_id = ?1";
 
 /// When the account may next be served: its earliest lane, its budget, its parallelism. Never is the largest of all
@@ -77,6 +87,10 @@ impl Touched {
 
     pub(super) fn refresh(mut self, tx: &Tx<'_>) -> Result<()> {
         for (lane_id, change) in self.lanes {
+            if change.only_sent() && tx.execute(COUNT_SENT, (lane_id, change.sent))? == 1 {
+                self.accounts.extend(tx.first(IDLE_ACCOUNT_OF_LANE, [lane_id], |row| row.get::<_, i64>(0))?);
+                continue;
+            }
             self.accounts.extend(tx.first(ACCOUNT_OF_LANE, [lane_id], |row| row.get::<_, i64>(0))?);
             move_lane(tx, lane_id, change, None)?;
         }
@@ -120,6 +134,13 @@ pub(super) struct CountChange {
 }
 
 impl CountChange {
+    /// Nothing happened but claims that ended as sent.
+    fn only_sent(&self) -> bool {
+        let all =
+            self.queued == 0 && self.retry == 0 && self.deduped == 0 && self.failed == 0 && self.dead == 0;
+        all && self.sent > 0 && self.sending == -self.sent
+    }
+
     pub(super) fn status(&mut self, status: domain::delivery::Status) -> &mut i64 {
         use domain::delivery::Status;
         match status {
