@@ -133,6 +133,7 @@ enum Act {
     DisableChannel(Which),
     RemoveChannel(ChannelId),
     CreateEndpoint(Endpoint),
+    ChangeEndpoint(EndpointId, Endpoint),
     EnableEndpoint(EndpointId, bool),
     CreateSource(Source),
     ChangeSource(SourceId, Source),
@@ -371,13 +372,21 @@ async fn endpoints(
             list.push(StepVerb::Create, "endpoint", &endpoint.name, endpoint.kind.as_str(), act);
             continue;
         };
-        let opened = store.endpoint_by_secret(endpoint.secret.reveal()).await?;
-        let same_secret = opened.is_some_and(|opened| opened.endpoint_id == row.endpoint_id);
-        if row.enabled && !same_secret || row.kind != endpoint.kind || row.settings != endpoint.settings {
+        if row.kind != endpoint.kind {
             bail!(
-                "endpoint {}: secret, kind and settings of a door cannot be changed; give the new one another name",
+                "endpoint {}: the kind of a door cannot be changed; give the new one another name",
                 row.name
             );
+        }
+        let secret = endpoint.secret.reveal();
+        let same_secret = store.endpoint_opens(row.workspace_id, row.endpoint_id, secret).await?;
+        if !same_secret || row.settings != endpoint.settings {
+            let mut detail = differences(&row.settings, &endpoint.settings);
+            if !same_secret {
+                detail = ["new secret", &detail].join(" ").trim_end().to_owned();
+            }
+            let act = Act::ChangeEndpoint(row.endpoint_id, endpoint.clone());
+            list.push(StepVerb::Change, "endpoint", &row.name, detail, act);
         }
         if row.enabled != endpoint.enabled {
             let verb = if endpoint.enabled { StepVerb::Enable } else { StepVerb::Disable };
@@ -426,6 +435,9 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         }
         Act::RemoveChannel(channel) => store.remove_channel(id, channel).await?,
         Act::CreateEndpoint(endpoint) => create_endpoint(store, id, endpoint).await?,
+        Act::ChangeEndpoint(row, endpoint) => {
+            store.change_endpoint(id, row, endpoint.secret.reveal(), endpoint.settings).await?;
+        }
         Act::EnableEndpoint(endpoint, enabled) => store.enable_endpoint(id, endpoint, enabled).await?,
         Act::CreateSource(source) => sources::create(store, id, &rows, source).await?,
         Act::ChangeSource(row, source) => {

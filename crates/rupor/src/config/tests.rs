@@ -279,6 +279,23 @@ async fn applying_twice_says_nothing_to_do() {
 }
 
 #[tokio::test]
+async fn the_secret_of_a_door_is_changed_by_applying_the_new_one() {
+    let store = empty_store().await;
+    let door = |variable: &str, more: &str| {
+        let text = format!("[endpoints.site]\nkind = \"push\"\nsecret = {{ env = \"{variable}\" }}\n{more}");
+        parse(&(file("") + &text)).unwrap()
+    };
+    apply(&store, &door("FIRST_SECRET", ""), Absent::Remove).await.unwrap();
+    let second = door("SECOND_SECRET", "rate = 9\n");
+    let done = apply(&store, &second, Absent::Remove).await.unwrap();
+    assert_eq!(done.to_string(), "change  endpoint  default/site: new secret rate none → 9\n");
+    assert_eq!(plan(&store, &second, Absent::Remove).await.unwrap().steps, []);
+    let opens =
+        async |name: &str| store.endpoint_by_secret(&all_set(name).unwrap().into()).await.unwrap().is_some();
+    assert!(opens("SECOND_SECRET").await && !opens("FIRST_SECRET").await);
+}
+
+#[tokio::test]
 async fn changes_pauses_and_removals_are_planned_and_done() {
     let store = empty_store().await;
     let first = parse(&(file("") + "[channels.b]\naccount = \"bot\"\ntarget = -1002\n")).unwrap();
