@@ -494,11 +494,6 @@ impl Store {
         each!(self, db => db.reserve(workspace, id, n))
     }
 
-    /// Whether other nodes may work on the same database.
-    pub fn is_shared(&self) -> bool {
-        matches!(self, Store::Postgres(_))
-    }
-
     /// Slots for requests whose slots were missed, one for each of these lanes (or for none), in order. The next request
     /// to a chat keeps its distance from the new slot. None comes sooner than `lead`: the answer takes a while.
     pub async fn reserve_for(

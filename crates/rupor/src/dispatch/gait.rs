@@ -12,10 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use domain::ids::{AccountId, DeliveryId, LaneId};
 use domain::time::{Span, Timestamp};
 
-/// A slot that was missed by more is reserved again where other nodes share the budget: theirs are in time.
+/// A slot that was missed by more is reserved again.
 pub const SLOT_MISSED: Span = Span::from_millis(50);
-/// A node that has the budget for itself may be later: all of its requests are, and keep their distance.
-const SLOT_MISSED_ALONE: Span = Span::from_secs(1);
 /// How much closer than their slots two requests may follow each other, in per mille: a delay of 50 ms is worked off
 /// in ten seconds. Less than the share of a limit that is left unused, so that arrivals may jitter too.
 const CATCH_UP_PER_MILLE: i64 = 5;
@@ -26,11 +24,8 @@ const FAR_AHEAD: Span = Span::from_secs(5);
 /// Chats that are remembered; beyond it the oldest are forgotten.
 const LANES_MAX: usize = 20_000;
 
-#[derive(Debug)]
-pub struct Gaits {
-    state: Mutex<State>,
-    late_max: Span,
-}
+#[derive(Debug, Default)]
+pub struct Gaits(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -77,11 +72,6 @@ pub struct Way {
 }
 
 impl Gaits {
-    pub fn new(shared: bool) -> Gaits {
-        let late_max = if shared { SLOT_MISSED } else { SLOT_MISSED_ALONE };
-        Gaits { state: Mutex::default(), late_max }
-    }
-
     /// Known from here on, so that whoever is ready earlier can use it.
     pub fn hold(&self, account: AccountId, slot: Timestamp, delivery: DeliveryId) -> Ticket<'_> {
         self.state().accounts.entry(account).or_default().slots.insert((slot, delivery));
@@ -89,14 +79,13 @@ impl Gaits {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ticket<'_> {
     /// The slot has come and the request is ready: when it may leave. Asked again, the departure before is void.
     pub fn depart(&mut self, way: Way, now: Timestamp) -> Departure {
-        let late_max = self.gaits.late_max;
         let mut state = self.gaits.state();
         let State { accounts, lanes } = &mut *state;
         if let Some((lane, at, before)) = self.fixed.take() {
@@ -108,7 +97,7 @@ impl Ticket<'_> {
                 };
             }
         }
-        if now - self.slot > late_max {
+        if now - self.slot > SLOT_MISSED {
             return Departure::Missed;
         }
         let chat_free = match lanes.get(&way.lane) {
@@ -118,12 +107,12 @@ impl Ticket<'_> {
             _ => now,
         };
         let gait = accounts.entry(self.account).or_default();
-        let Some((slot, free)) = gait.next(way.account_interval, self.slot, now, late_max) else {
+        let Some((slot, free)) = gait.next(way.account_interval, self.slot, now) else {
             return Departure::Missed;
         };
         // A chat that has to wait holds up nobody else.
         let at = free.max(chat_free);
-        if at - slot > late_max {
+        if at - slot > SLOT_MISSED {
             return Departure::Missed;
         }
         gait.slots.pop_first();
@@ -140,14 +129,8 @@ impl Ticket<'_> {
 
 impl Gait {
     /// The slot to use, and when the account lets its request go.
-    fn next(
-        &mut self,
-        interval: Span,
-        own: Timestamp,
-        now: Timestamp,
-        late_max: Span,
-    ) -> Option<(Timestamp, Timestamp)> {
-        while self.slots.first().is_some_and(|(slot, _)| now - *slot > late_max) {
+    fn next(&mut self, interval: Span, own: Timestamp, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        while self.slots.first().is_some_and(|(slot, _)| now - *slot > SLOT_MISSED) {
             self.slots.pop_first();
         }
         let &(slot, _) = self.slots.first()?;
@@ -155,8 +138,7 @@ impl Gait {
             Some((before, left)) if interval > Span::ZERO && left - now < FAR_AHEAD => {
                 // Where slots lie far apart nobody is crowded, and an old delay means nothing.
                 let distance = (slot - before).max(Span::ZERO).min(Span(interval.0.saturating_mul(CROWDED)));
-                // A long delay is kept, not worked off: that would be too fast for too long.
-                left + if left - before > SLOT_MISSED { distance } else { nearly(distance) }
+                left + nearly(distance)
             }
             _ => now,
         };
@@ -216,20 +198,20 @@ mod tests {
 
     #[test]
     fn what_is_in_time_leaves_at_its_slot() {
-        let left = departures(&Gaits::new(true), &[100, 200, 300], &[(0, 100), (1, 200), (2, 300)]);
+        let left = departures(&Gaits::default(), &[100, 200, 300], &[(0, 100), (1, 200), (2, 300)]);
         assert_eq!(left, [Some(100_000), Some(200_000), Some(300_000)]);
     }
 
     #[test]
     fn after_a_stall_the_distance_of_the_slots_is_kept() {
         let left =
-            departures(&Gaits::new(true), &[100, 110, 120, 130], &[(0, 140), (1, 140), (2, 140), (3, 140)]);
+            departures(&Gaits::default(), &[100, 110, 120, 130], &[(0, 140), (1, 140), (2, 140), (3, 140)]);
         assert_eq!(left, [Some(140_000), Some(149_950), Some(159_900), Some(169_850)]);
     }
 
     #[test]
     fn a_delay_is_worked_off_slowly() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let slots: Vec<i64> = (0..2_000).map(|n| 100 + n * 10).collect();
         let ready: Vec<(usize, i64)> = (0..2_000).map(|n| (n, slots[n].max(140))).collect();
         let left = departures(&gaits, &slots, &ready);
@@ -240,7 +222,7 @@ mod tests {
 
     #[test]
     fn in_any_second_no_more_leave_than_the_slots_of_a_second_and_a_little() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let slots: Vec<i64> = (0..300).map(|n| n * 10).collect();
         // Stalls of up to 45 ms, one after another.
         let ready: Vec<(usize, i64)> = (0..300).map(|n| (n, slots[n] + (n as i64 * 7) % 45)).collect();
@@ -254,35 +236,35 @@ mod tests {
 
     #[test]
     fn whoever_is_ready_first_uses_the_earliest_slot() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let left = departures(&gaits, &[100, 110, 120], &[(2, 125), (0, 125), (1, 125)]);
         assert_eq!(left, [Some(125_000), Some(134_950), Some(144_900)]);
     }
 
     #[test]
     fn nobody_leaves_before_a_slot_of_his_own() {
-        let left = departures(&Gaits::new(true), &[100, 140], &[(1, 120)]);
+        let left = departures(&Gaits::default(), &[100, 140], &[(1, 120)]);
         assert_eq!(left, [Some(140_000)]);
     }
 
     #[test]
     fn a_slot_that_is_long_gone_is_missed_and_holds_up_nobody() {
-        let left = departures(&Gaits::new(true), &[100, 180], &[(0, 190), (1, 190)]);
+        let left = departures(&Gaits::default(), &[100, 180], &[(0, 190), (1, 190)]);
         assert_eq!(left, [None, Some(190_000)]);
-        let left = departures(&Gaits::new(true), &[100, 180], &[(1, 190), (0, 190)]);
+        let left = departures(&Gaits::default(), &[100, 180], &[(1, 190), (0, 190)]);
         assert_eq!(left, [Some(190_000), None]);
     }
 
     #[test]
     fn a_slot_nobody_holds_any_more_is_not_waited_for() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         drop(gaits.hold(ACCOUNT, ms(100), DeliveryId(7)));
         assert_eq!(departures(&gaits, &[130], &[(0, 130)]), [Some(130_000)]);
     }
 
     #[test]
     fn a_chat_keeps_its_own_distance() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(100, 140), Departure::At(ms(140)));
@@ -292,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_chat_that_waits_holds_up_no_other() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let slow = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let leave = |way, slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(slow, 100, 140), Departure::At(ms(140)));
@@ -303,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_departure_that_was_slept_through_is_void() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let mut ticket = gaits.hold(ACCOUNT, ms(100), DeliveryId(1));
         assert_eq!(ticket.depart(way, ms(100)), Departure::At(ms(100)));
@@ -312,15 +294,8 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_alone_may_be_late_and_keeps_its_distance() {
-        let left = departures(&Gaits::new(false), &[100, 110, 120], &[(0, 400), (1, 400), (2, 400)]);
-        assert_eq!(left, [Some(400_000), Some(410_000), Some(420_000)]);
-        assert_eq!(departures(&Gaits::new(false), &[100], &[(0, 1_101)]), [None]);
-    }
-
-    #[test]
     fn where_nothing_paces_nobody_waits() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let way = Way { account_interval: Span::ZERO, ..FREE };
         let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(100, 140), Departure::At(ms(140)));
@@ -329,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_back_holds_up_nobody() {
-        let gaits = Gaits::new(true);
+        let gaits = Gaits::default();
         let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let leave = |slot| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(slot));
         assert_eq!(leave(100_000), Departure::At(ms(100_000)));

@@ -133,7 +133,7 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         book: book::Book::new(Arc::clone(&ports.ledger), ports.bases),
         breakers: breaker::Breakers::default(),
         messages: messages::Messages::new(Arc::clone(&ports.ledger)),
-        gaits: gait::Gaits::new(ports.ledger.is_shared()),
+        gaits: gait::Gaits::default(),
         desk: desk::Desk::new(Arc::clone(&ports.ledger)),
         time: time::Timebase::new(now),
         held: AtomicBool::new(false),

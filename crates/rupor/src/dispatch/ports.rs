@@ -34,8 +34,6 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     fn record_parts(&self, batch: Vec<(ClaimRef, PartProgress)>) -> BoxFuture<'_, Result<Vec<bool>>>;
     fn renew(&self, batch: Vec<ClaimRef>, lease: Span) -> BoxFuture<'_, Result<Vec<bool>>>;
     fn recover(&self, whose: Whose, limit: usize) -> BoxFuture<'_, Result<Vec<Recovered>>>;
-    /// Whether other nodes may work on the same ledger.
-    fn is_shared(&self) -> bool;
     /// One slot for each of these lanes (or for none), in order, and none sooner than `lead`.
     fn reserve_for(
         &self,
@@ -87,10 +85,6 @@ impl Ledger for Store {
 
     fn recover(&self, whose: Whose, limit: usize) -> BoxFuture<'_, Result<Vec<Recovered>>> {
         Box::pin(Store::recover(self, whose, limit))
-    }
-
-    fn is_shared(&self) -> bool {
-        Store::is_shared(self)
     }
 
     fn reserve_for(

@@ -264,10 +264,6 @@ impl Ledger for SimLedger {
         }))
     }
 
-    fn is_shared(&self) -> bool {
-        self.world().options.nodes > 1
-    }
-
     fn reserve_for(
         &self,
         workspace: WorkspaceId,
