@@ -37,8 +37,13 @@ SELECT f.across, f.down, f.case_id
                       ORDER BY c.last_seen_at DESC, c.case_id DESC
                       LIMIT $3) AS f
  ORDER BY k.ord, f.last_seen_at DESC, f.case_id DESC";
-const SELECT_RECORDS: &str =
-    "SELECT case_id, record, facts FROM cases WHERE workspace_id = $1 AND case_id = ANY ($2::bigint[])";
+/// One look per id: with `= ANY` a plan that was made while the table was small reads the whole workspace.
+const SELECT_RECORDS: &str = "
+SELECT c.case_id, c.record, c.facts
+  FROM unnest($2::bigint[]) AS w (case_id)
+ CROSS JOIN LATERAL (SELECT x.case_id, x.record, x.facts FROM cases AS x
+                      WHERE x.workspace_id = $1 AND x.case_id = w.case_id
+                     OFFSET 0) AS c";
 const INSERT_CASE: &str =
     "INSERT INTO cases (workspace_id, kind, title) VALUES ($1, $2, $3) RETURNING case_id";
 /// A story that goes on after its end is open again.

@@ -23,15 +23,22 @@ use crate::queue::{Enqueued, EnqueuedDelivery, NewMessage};
 
 const LOCK_INTAKE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('rupor intake ' || $1::bigint, 0))";
 const LOCK_QUEUE: &str = "SELECT lock_workspace($1)";
+/// One look per post: as a plain join, a plan that was made while the table was small reads the whole workspace.
 const FIND_POSTS: &str = "
 SELECT w.ord, m.message_id, coalesce(m.origin ->> 'hash', m.content_hash), m.case_id, m.payload
   FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS w (source, origin_id, ord)
-  JOIN messages AS m ON m.workspace_id = $1 AND m.source = w.source AND m.origin_id = w.origin_id
+ CROSS JOIN LATERAL (SELECT x.message_id, x.origin, x.content_hash, x.case_id, x.payload
+                       FROM messages AS x
+                      WHERE x.workspace_id = $1 AND x.source = w.source AND x.origin_id = w.origin_id
+                     OFFSET 0) AS m
  ORDER BY w.ord";
 const KNOWN_POSTS: &str = "
 SELECT m.origin_id, m.message_id, m.origin ->> 'hash', m.gone_at IS NOT NULL
-  FROM messages AS m
- WHERE m.workspace_id = $1 AND m.source = $2 AND m.origin_id = ANY ($3::text[])
+  FROM (SELECT DISTINCT w.origin_id FROM unnest($3::text[]) AS w (origin_id)) AS w
+ CROSS JOIN LATERAL (SELECT x.origin_id, x.message_id, x.origin, x.gone_at
+                       FROM messages AS x
+                      WHERE x.workspace_id = $1 AND x.source = $2 AND x.origin_id = w.origin_id
+                     OFFSET 0) AS m
  ORDER BY m.message_id";
 const SEEN_AGAIN: &str = "
 UPDATE messages

@@ -51,8 +51,13 @@ const SELECT_RECENT_EVENTS: &str = concat!(
     " FROM events WHERE workspace_id = $1 ORDER BY event_id DESC LIMIT $2"
 );
 const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = $1 AND message_id = $2";
-const SELECT_PAYLOADS: &str =
-    "SELECT message_id, payload FROM messages WHERE workspace_id = $1 AND message_id = ANY ($2)";
+/// One look per id: with `= ANY` a plan that was made while the table was small reads the whole workspace.
+const SELECT_PAYLOADS: &str = "
+SELECT m.message_id, m.payload
+  FROM unnest($2::bigint[]) AS w (message_id)
+ CROSS JOIN LATERAL (SELECT x.message_id, x.payload FROM messages AS x
+                      WHERE x.workspace_id = $1 AND x.message_id = w.message_id
+                     OFFSET 0) AS m";
 const SELECT_LANES: &str =
     concat!("SELECT ", rows::lane_columns!(), " FROM lane_heads WHERE workspace_id = $1 ORDER BY lane_id");
 /// What kept a repeat from being said: the delivery before it with the same key. A look back for people; it may read

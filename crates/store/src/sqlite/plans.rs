@@ -31,7 +31,7 @@ INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_a
 SELECT lane_id, priority, position, delivery_id, 1, run_at FROM deliveries;
 UPDATE lane_heads SET max_parallel = 1 WHERE lane_id = 1;
 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt, run_id, claimed_at, slot_at, lease_until)
-VALUES (0, 1, 1, 1, 't', 1, 1, 'r', 0, 0, 1);";
+VALUES (0, 1, 1, 1, x'74', 1, 1, 'r', 0, 0, 1);";
 
 fn database(rows: i64) -> Connection {
     let path = SqlitePath::Memory;
