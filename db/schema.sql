@@ -1761,33 +1761,13 @@ CREATE OR REPLACE FUNCTION public.reserve_slots(workspace_id bigint, account_id 
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
 AS $function$
-#variable_conflict use_column
 DECLARE
-    at   timestamptz := rupor_now();
-    g    rate_groups;
-    slot timestamptz;
+    slots timestamptz[];
 BEGIN
-    PERFORM rupor_guard(reserve_slots.workspace_id);
-    IF n IS NULL OR n NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'reserve: 1 to 1000 slots, not %', n USING ERRCODE = 'RU004';
-    END IF;
-    PERFORM FROM accounts AS a
-      WHERE a.workspace_id = reserve_slots.workspace_id AND a.account_id = reserve_slots.account_id;
-    IF NOT FOUND THEN
-        RETURN NULL;
-    END IF;
-    PERFORM rupor_lock_accounts(ARRAY[reserve_slots.account_id]);
-    SELECT x.* INTO g
-      FROM account_heads AS h JOIN rate_groups AS x ON x.group_id = h.group_id
-     WHERE h.account_id = reserve_slots.account_id;
-    at := greatest(at, g.cooldown_until);
-    FOR taken IN 1 .. n LOOP
-        slot := greatest(at, g.next_slot - rupor_span((g.burst - 1) * g.interval_us));
-        g.next_slot := greatest(g.next_slot, slot) + rupor_span(g.interval_us);
-    END LOOP;
-    UPDATE rate_groups AS x SET next_slot = g.next_slot WHERE x.group_id = g.group_id;
-    PERFORM rupor_refresh_accounts(ARRAY[reserve_slots.account_id]);
-    RETURN slot;
+    -- Bounded before it is an array; the callee refuses what is not 1 to 1000.
+    n := least(greatest(coalesce(n, 0), 0), 1001);
+    slots := reserve_slots_for(workspace_id, account_id, array_fill(0::bigint, ARRAY[n]), 0);
+    RETURN slots[n];
 END $function$
 ;
 
