@@ -4,21 +4,18 @@
 //! depends on the lanes served and the rows returned, never on what lies behind them. Everything a claim promises
 //! (exclusive, leased, slotted, attempt counted) is true when its transaction commits.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
-use domain::delivery::Action;
-use domain::ids::{
-    AccountId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId,
-};
+use domain::ids::ClaimToken;
 use domain::limits::{
     CLAIM_ACCOUNTS_MAX, CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, SUSPECT_PATIENCE, URGENT_RUN_MAX,
 };
 use domain::pacing::Pace;
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
-use serde_json::json;
 
-use super::heads::{CountChange, NewEvent, Served, Touched, event, move_lane};
+use super::front::{ReadyRow, Rows};
+use super::heads::{Served, Touched, move_lane};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
@@ -49,31 +46,6 @@ SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
  LIMIT ?4";
 pub(super) const LANE_IN_FLIGHT: &str =
     "SELECT count(*) FROM inflight WHERE account_id = ?1 AND lane_id = ?2";
-/// All that a claim hands out comes with the row, so that marking it needs to read nothing back.
-macro_rules! next_rows {
-    ($condition:literal) => {
-        concat!(
-            "
-SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.retry_at IS NULL,
-       d.channel_id, d.recipient_id, d.message_id, d.revision, d.action,
-       d.target_delivery, d.claim_seq, d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns,
-       d.lost_claims, d.flood_since, d.parts, d.idempotency_key
-  FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
- WHERE r.lane_id = ?1",
-            $condition,
-            "
- ORDER BY r.priority, r.position, r.delivery_id
- LIMIT ?2"
-        )
-    };
-}
-pub(super) const NEXT_ROWS: &str = next_rows!("");
-pub(super) const NEXT_BULK_ROWS: &str = next_rows!(" AND r.priority = 1");
-pub(super) const DELETE_READY: &str =
-    "DELETE FROM ready WHERE lane_id = ?1 AND priority = ?2 AND position = ?3 AND delivery_id = ?4";
-/// The rows of a lane that were taken in their order, up to the last of them.
-pub(super) const DELETE_FRONT: &str =
-    "DELETE FROM ready WHERE lane_id = ?1 AND (priority, position, delivery_id) <= (?2, ?3, ?4)";
 /// Both arrows of a claim, queued|retry → claimed → sending, for the whole batch in one statement.
 pub(super) const MARK_SENDING: &str = "
 UPDATE deliveries
@@ -95,12 +67,6 @@ const SET_ACCOUNT_SERVED: &str =
 const PUT_OFF_ACCOUNT: &str = "UPDATE account_heads SET next_at = ?2 WHERE account_id = ?1";
 const NEXT_AT: &str = "SELECT min(next_at) FROM account_heads";
 const NEXT_AT_OF_WORKSPACE: &str = "SELECT min(next_at) FROM account_heads WHERE workspace_id = ?1";
-const EXPIRE: &str = "
-UPDATE deliveries
-   SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = ?2
- WHERE delivery_id = ?1";
-pub(super) const FORGET_KEY: &str = "DELETE FROM dedup_index WHERE delivery_id = ?1";
-
 /// Lanes that a claim may pass over (a suspect at their head) before it gives up on an account.
 const LANES_PASSED_OVER: usize = 16;
 
@@ -125,31 +91,20 @@ pub(crate) fn check(request: &ClaimRequest) -> Result<()> {
 }
 
 /// One account of the batch, with what it may still take.
-struct Account {
-    account_id: i64,
-    workspace_id: i64,
+pub(super) struct Account {
+    pub(super) account_id: i64,
+    pub(super) workspace_id: i64,
     group_id: i64,
     max_parallel: i64,
     urgent_run: i32,
 }
 
-struct Lane {
-    lane_id: i64,
+pub(super) struct Lane {
+    pub(super) lane_id: i64,
     max_parallel: i64,
     interval: Span,
     next_slot: Timestamp,
-    urgent_run: i32,
-}
-
-struct ReadyRow {
-    priority: i64,
-    position: i64,
-    run_at: Timestamp,
-    expires_at: Option<i64>,
-    suspect: bool,
-    was_queued: bool,
-    /// The claim it will be; what only the taking tells is still empty.
-    claim: Claim,
+    pub(super) urgent_run: i32,
 }
 
 /// What one claim transaction has gathered so far.
@@ -402,142 +357,6 @@ fn group<'b>(tx: &Tx<'_>, batch: &'b mut Batch<'_>, group_id: i64) -> Result<&'b
     }
 }
 
-/// The rows of a lane in their order, read in one go as far as there is room; and what taking them changed.
-struct Rows {
-    workspace_id: WorkspaceId,
-    account_id: AccountId,
-    lane_id: LaneId,
-    room: usize,
-    fetched: VecDeque<ReadyRow>,
-    /// What left the queue and still has to be deleted there.
-    gone: Vec<(i64, i64, i64)>,
-    /// One of those was not the first of its lane.
-    jumped: bool,
-    urgent_run: i32,
-    /// No bulk row is due, and none will be in this transaction.
-    no_bulk: bool,
-    counts: CountChange,
-}
-
-impl Rows {
-    fn of(account: &Account, lane: &Lane, room: usize) -> Rows {
-        Rows {
-            workspace_id: WorkspaceId(account.workspace_id),
-            account_id: AccountId(account.account_id),
-            lane_id: LaneId(lane.lane_id),
-            room,
-            fetched: VecDeque::new(),
-            gone: Vec::with_capacity(room),
-            jumped: false,
-            urgent_run: lane.urgent_run,
-            no_bulk: false,
-            counts: CountChange::default(),
-        }
-    }
-
-    /// The next row if it is due; rows that are too old end on the way.
-    fn next(&mut self, tx: &Tx<'_>) -> Result<Option<ReadyRow>> {
-        loop {
-            let Some(row) = self.first(tx)?.filter(|row| row.run_at <= tx.now) else {
-                return Ok(None);
-            };
-            if row.expires_at.is_none_or(|at| at > tx.now.0) {
-                return Ok(Some(row));
-            }
-            self.expire(tx, &row)?;
-        }
-    }
-
-    /// The first row by order; after nine urgent ones in a row the first bulk row that is due.
-    fn first(&mut self, tx: &Tx<'_>) -> Result<Option<ReadyRow>> {
-        if self.urgent_run >= URGENT_RUN_MAX && !self.no_bulk {
-            self.flush(tx)?;
-            let bulk = tx.first(NEXT_BULK_ROWS, (self.lane_id.0, 1), |row| self.row(row))?;
-            if let Some(bulk) = bulk.filter(|row| row.run_at <= tx.now) {
-                self.jumped = true;
-                self.fetched.retain(|row| row.claim.delivery_id != bulk.claim.delivery_id);
-                return Ok(Some(bulk));
-            }
-            self.no_bulk = true;
-        }
-        if self.fetched.is_empty() {
-            self.flush(tx)?;
-            self.fetched = tx.all(NEXT_ROWS, (self.lane_id.0, self.room as i64), |row| self.row(row))?.into();
-        }
-        Ok(self.fetched.pop_front())
-    }
-
-    fn taken(&mut self, row: &ReadyRow) {
-        self.urgent_run = if row.priority == 0 { self.urgent_run.saturating_add(1) } else { 0 };
-        self.counts.sending += 1;
-        self.leaves(row);
-    }
-
-    fn expire(&mut self, tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
-        self.counts.dead += 1;
-        self.leaves(row);
-        expire(tx, row)
-    }
-
-    fn leaves(&mut self, row: &ReadyRow) {
-        *(if row.was_queued { &mut self.counts.queued } else { &mut self.counts.retry }) -= 1;
-        self.gone.push((row.priority, row.position, row.claim.delivery_id.0));
-    }
-
-    /// Deletes what has left: all at once if it was the front of the lane, which it nearly always is.
-    fn flush(&mut self, tx: &Tx<'_>) -> Result<()> {
-        let Some(&(priority, position, delivery_id)) = self.gone.last() else {
-            return Ok(());
-        };
-        let lane_id = self.lane_id.0;
-        let mut n = 0;
-        if self.jumped {
-            for &(priority, position, delivery_id) in &self.gone {
-                n += tx.execute(DELETE_READY, (lane_id, priority, position, delivery_id))?;
-            }
-        } else {
-            n = tx.execute(DELETE_FRONT, (lane_id, priority, position, delivery_id))?;
-        }
-        if n != self.gone.len() {
-            let problem = format!("lane {lane_id}: {} rows were taken and {n} left", self.gone.len());
-            return Err(StoreError::Database(problem));
-        }
-        self.gone.clear();
-        self.jumped = false;
-        Ok(())
-    }
-
-    fn row(&self, row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
-        Ok(ReadyRow {
-            priority: row.get(0)?,
-            position: row.get(1)?,
-            run_at: Timestamp(row.get(3)?),
-            expires_at: row.get(4)?,
-            suspect: row.get(5)?,
-            was_queued: row.get(6)?,
-            claim: Claim {
-                delivery_id: DeliveryId(row.get(2)?),
-                workspace_id: self.workspace_id,
-                lane_id: self.lane_id,
-                account_id: self.account_id,
-                channel_id: row.get::<_, Option<i64>>(7)?.map(ChannelId),
-                recipient_id: row.get::<_, Option<i64>>(8)?.map(RecipientId),
-                message_id: MessageId(row.get(9)?),
-                revision: row.get(10)?,
-                action: rows::word(row, 11, Action::parse)?,
-                target_delivery: row.get::<_, Option<i64>>(12)?.map(DeliveryId),
-                claim_token: ClaimToken(uuid::Uuid::nil()),
-                claim_seq: row.get(13)?,
-                counters: rows::counters(row, 14)?,
-                slot_at: Timestamp::NEVER,
-                lease_until: Timestamp::NEVER,
-                parts: rows::parts_of(row, 21)?,
-                idempotency_key: row.get(22)?,
-            },
-        })
-    }
-}
-
 /// The row as a claim: attempt and sequence counted, leased, slotted, and with a token of its own.
 fn claimed(tx: &Tx<'_>, request: &ClaimRequest, row: ReadyRow, slot: Timestamp) -> Claim {
     let mut claim = row.claim;
@@ -592,22 +411,4 @@ fn token(run_id: &str, delivery_id: i64, claim_seq: i64) -> ClaimToken {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.as_bytes()[..16]);
     ClaimToken(uuid::Builder::from_custom_bytes(bytes).into_uuid())
-}
-
-fn expire(tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
-    let claim = &row.claim;
-    tx.execute(EXPIRE, (claim.delivery_id.0, tx.now.0))?;
-    tx.execute(FORGET_KEY, [claim.delivery_id.0])?;
-    event(
-        tx,
-        NewEvent {
-            workspace_id: claim.workspace_id.0,
-            name: "expired",
-            message_id: Some(claim.message_id.0),
-            delivery_id: Some(claim.delivery_id.0),
-            channel_id: claim.channel_id.map(|id| id.0),
-            detail: json!({"expired_at": row.expires_at}),
-            ..NewEvent::default()
-        },
-    )
 }

@@ -4,8 +4,8 @@ use domain::delivery::Status;
 use domain::outcome::{Outcome, Sent};
 use serde_json::json;
 
-use super::claim::DELETE_READY;
 use super::commit::{INSERT_ATTEMPT, Settling, Token};
+use super::front::DELETE_READY;
 use super::heads::{NewEvent, event};
 use super::{Tx, rows};
 use crate::error::Result;

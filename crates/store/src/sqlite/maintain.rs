@@ -5,8 +5,8 @@ use domain::ids::{DeliveryId, WorkspaceId};
 use domain::time::Span;
 use serde_json::json;
 
-use super::claim::{DELETE_READY, FORGET_KEY};
 use super::enqueue::INSERT_READY;
+use super::front::{DELETE_READY, FORGET_KEY};
 use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::error::{Result, StoreError};

@@ -14,6 +14,7 @@ mod commit;
 mod connect;
 pub(crate) mod copy;
 mod enqueue;
+mod front;
 mod heads;
 mod intake;
 mod late;

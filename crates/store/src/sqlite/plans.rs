@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::{claim, commit, enqueue, heads, migrate, settle};
+use super::{claim, commit, enqueue, front, heads, migrate, settle};
 use crate::address::SqlitePath;
 
 /// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows, and its first lane is full.
@@ -70,7 +70,7 @@ fn claim_steps(connection: &Connection) -> [(&'static str, i32); 6] {
     [
         ("due accounts", steps(connection, claim::DUE_ACCOUNTS, (NOW, 256))),
         ("due lanes", steps(connection, claim::DUE_LANES, (2, 0, NOW, 20))),
-        ("next row", steps(connection, claim::NEXT_ROWS, (3, 1))),
+        ("next row", steps(connection, front::NEXT_ROWS, (3, 1))),
         ("a lane's head", steps(connection, heads::MOVE_LANE, unmoved(3))),
         ("a full lane's head", steps(connection, heads::MOVE_LANE, unmoved(1))),
         ("an account's head", steps(connection, heads::REFRESH_ACCOUNT, [2])),
@@ -92,13 +92,13 @@ fn hot_statements_search_by_index_and_never_sort() {
         claim::DUE_ACCOUNTS,
         claim::DUE_ACCOUNTS_OF_WORKSPACE,
         claim::DUE_LANES,
-        claim::NEXT_ROWS,
-        claim::NEXT_BULK_ROWS,
-        claim::DELETE_READY,
+        front::NEXT_ROWS,
+        front::NEXT_BULK_ROWS,
+        front::DELETE_READY,
         claim::MARK_SENDING,
         claim::ACCOUNT_IN_FLIGHT,
         claim::LANE_IN_FLIGHT,
-        claim::DELETE_FRONT,
+        front::DELETE_FRONT,
         heads::COUNT_SENT,
         heads::IDLE_ACCOUNT_OF_LANE,
         heads::MOVE_LANE,

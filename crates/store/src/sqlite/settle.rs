@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::accounts::{account_event, pause};
 use super::channels::{channel_event, disable};
-use super::claim::FORGET_KEY;
 use super::commit::{DELETE_INFLIGHT, INSERT_ATTEMPT, Settling, Token};
 use super::enqueue::INSERT_READY;
+use super::front::FORGET_KEY;
 use super::heads::{NewEvent, event};
 use super::{Tx, rows};
 use crate::config::DisabledBy;
