@@ -683,8 +683,6 @@ CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE
 
 CREATE INDEX events_of_workspace ON public.events USING btree (workspace_id, event_id);
 
-CREATE INDEX inflight_lease ON public.inflight USING btree (lease_until, delivery_id);
-
 CREATE INDEX ingest_runs_of_workspace ON public.ingest_runs USING btree (workspace_id, run_id);
 
 CREATE INDEX ingress_receipts_age ON public.ingress_receipts USING btree (received_at);
@@ -1103,6 +1101,7 @@ BEGIN
     END IF;
     IF true = ALL (plain) THEN
         PERFORM rupor_healthy(moves.lane_id);
+        PERFORM rupor_count_sent(moves, accounts, at);
     ELSE
         FOR item IN
             SELECT p.ord::integer AS ord
@@ -1130,9 +1129,9 @@ BEGIN
                                       FROM unnest(c_lane[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
                                      WHERE l.plain));
         PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l));
+        PERFORM rupor_move_lanes(moves, at);
+        PERFORM rupor_refresh_accounts(accounts);
     END IF;
-    PERFORM rupor_move_lanes(moves, at);
-    PERFORM rupor_refresh_accounts(accounts);
     RETURN QUERY SELECT a.result, a.status FROM unnest(answers, statuses) AS a (result, status);
 END $function$
 ;
@@ -1155,7 +1154,8 @@ DECLARE
 BEGIN
     PERFORM rupor_guard(deliver_message.workspace_id);
     PERFORM rupor_require_cases(deliver_message.workspace_id, items);
-    RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true]) -> 0;
+    RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true],
+                         false) -> 0;
 END $function$
 ;
 
@@ -1245,7 +1245,7 @@ BEGIN
          WHERE m.message_id = again.message_id;
     END IF;
 
-    RETURN rupor_deliver(ws, at, items, m_id, m_made);
+    RETURN rupor_deliver(ws, at, items, m_id, m_made, true);
 END $function$
 ;
 
@@ -2198,6 +2198,36 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_count_sent(m rupor_moves, accounts bigint[], at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    n    integer;
+    full_lanes rupor_moves;
+BEGIN
+    UPDATE lane_heads AS h
+       SET n_sending = h.n_sending + w.sending, n_sent = h.n_sent + w.sent
+      FROM unnest(m.lane_id, m.sending, m.sent) AS w (lane_id, sending, sent)
+     WHERE h.lane_id = w.lane_id AND h.next_at < 'infinity';
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n = cardinality(m.lane_id) THEN
+        accounts := array(SELECT h.account_id FROM account_heads AS h
+                           WHERE h.account_id = ANY (accounts) AND h.next_at = 'infinity');
+    ELSE
+        SELECT array_agg(w.lane_id), array_agg(w.sending), array_agg(w.sent)
+          INTO full_lanes.lane_id, full_lanes.sending, full_lanes.sent
+          FROM unnest(m.lane_id, m.sending, m.sent) AS w (lane_id, sending, sent)
+          JOIN lane_heads AS h ON h.lane_id = w.lane_id
+         WHERE h.next_at = 'infinity';
+        PERFORM rupor_move_lanes(full_lanes, at);
+    END IF;
+    IF cardinality(accounts) > 0 THEN
+        PERFORM rupor_refresh_accounts(accounts);
+    END IF;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamp with time zone)
  RETURNS rupor_dealt
  LANGUAGE plpgsql
@@ -2340,12 +2370,15 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_deliver(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], m_made boolean[])
+CREATE OR REPLACE FUNCTION public.rupor_deliver(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], m_made boolean[], fresh boolean)
  RETURNS jsonb
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
+    -- what the items say of when and how, by their place in the call
+    m_bulk    boolean[];
+    m_run_at  timestamptz[];
     -- new deliveries, in the order of their ids
     d_id      bigint[];
     d_ord     integer[];
@@ -2380,6 +2413,10 @@ BEGIN
              WHERE w.made) AS t;
 
     IF d_ord IS NOT NULL THEN
+        -- Taken out once: each look into an item copies it, and it may be large and have forty channels.
+        SELECT array_agg(i.priority = 'bulk' ORDER BY i.ord), array_agg(greatest(at, rupor_time(i.run_at)) ORDER BY i.ord)
+          INTO m_bulk, m_run_at
+          FROM ROWS FROM (jsonb_to_recordset(items) AS (priority text, run_at jsonb)) WITH ORDINALITY AS i (priority, run_at, ord);
         d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));
         -- The first of each key takes it if it is free; whom it meets is settled in phase two.
         WITH taken AS (
@@ -2397,7 +2434,8 @@ BEGIN
         )
         SELECT rupor_among(d_id, array_agg(taken.delivery_id)) INTO d_free FROM taken;
         d_free := array(SELECT d.free OR d.key IS NULL FROM unnest(d_free, d_key) AS d (free, key));
-        PERFORM rupor_put_deliveries(ws, at, items, m_id, d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free, true);
+        PERFORM rupor_put_deliveries(ws, at, m_id, m_bulk, m_run_at, d_id, d_ord, d_channel, d_account, d_lane, d_ordered,
+                                     d_free, true);
 
         -- -- phase two: the heads
 
@@ -2412,7 +2450,8 @@ BEGIN
           WHERE (h.max_parallel = 1) <> d.ordered;
         IF NOT (true = ALL (d_free)) THEN
             d_free := rupor_take_keys(ws, at, m_id, d_id, d_ord, d_channel, d_key, d_free);
-            PERFORM rupor_put_deliveries(ws, at, items, m_id, d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free, false);
+            PERFORM rupor_put_deliveries(ws, at, m_id, m_bulk, m_run_at, d_id, d_ord, d_channel, d_account, d_lane, d_ordered,
+                                         d_free, false);
         END IF;
         UPDATE lane_heads AS h
            SET n_queued = h.n_queued + c.queued, n_deduped = h.n_deduped + c.deduped
@@ -2429,19 +2468,32 @@ BEGIN
     END IF;
 
     PERFORM rupor_tell_enqueued(ws, at, items, m_id, m_made, d_id, d_ord, d_channel, d_free);
+    -- What was made here is known; the tables are asked about the others alone, and about channels that got nothing.
     SELECT jsonb_agg(jsonb_build_object('message_id', w.message_id, 'created', w.made,
-                                        'deliveries', coalesce(s.deliveries, '[]'), 'skipped', coalesce(k.skipped, '[]'))
+                                        'deliveries', coalesce(w.deliveries, s.deliveries, '[]'),
+                                        'skipped', coalesce(k.skipped, '[]'))
                      ORDER BY w.ord)
       INTO answer
-      FROM unnest(m_id, m_made) WITH ORDINALITY AS w (message_id, made, ord)
+      FROM (SELECT u.ord, max(u.message_id) AS message_id, bool_or(u.made) AS made,
+                   fresh AND bool_or(u.made) AS known, count(u.delivery_id) AS n,
+                   CASE WHEN fresh THEN jsonb_agg(jsonb_build_object('delivery_id', u.delivery_id, 'channel_id', u.channel_id,
+                                                                     'status', CASE WHEN u.free THEN 'queued' ELSE 'deduped' END)
+                                                  ORDER BY u.delivery_id) FILTER (WHERE u.delivery_id IS NOT NULL) END AS deliveries
+              FROM (SELECT m.ord, m.message_id, m.made, NULL::bigint AS delivery_id, NULL::bigint AS channel_id, NULL::boolean AS free
+                      FROM unnest(m_id, m_made) WITH ORDINALITY AS m (message_id, made, ord)
+                    UNION ALL
+                    SELECT d.ord, NULL, NULL, d.delivery_id, d.channel_id, d.free
+                      FROM unnest(d_id, d_ord, d_channel, d_free) AS d (delivery_id, ord, channel_id, free)) AS u
+             GROUP BY u.ord) AS w
       LEFT JOIN LATERAL (SELECT jsonb_agg(jsonb_build_object('delivery_id', d.delivery_id, 'channel_id', d.channel_id,
                                                              'status', d.status) ORDER BY d.delivery_id) AS deliveries
                            FROM deliveries AS d
-                          WHERE d.message_id = w.message_id AND d.action = 'send' AND d.generation = 0
+                          WHERE NOT w.known AND d.message_id = w.message_id AND d.action = 'send' AND d.generation = 0
                             AND d.channel_id IS NOT NULL) AS s ON true
       LEFT JOIN LATERAL (SELECT jsonb_agg(e.channel ORDER BY e.channel) AS skipped
                            FROM (SELECT DISTINCT c::bigint AS channel
-                                   FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS c) AS e
+                                   FROM jsonb_array_elements_text(items -> (w.ord - 1)::integer -> 'channels') AS c
+                                  WHERE NOT w.known OR w.n <> jsonb_array_length(items -> (w.ord - 1)::integer -> 'channels')) AS e
                           WHERE NOT EXISTS (SELECT FROM deliveries AS d
                                              WHERE d.message_id = w.message_id AND d.channel_id = e.channel
                                                AND d.action = 'send' AND d.generation = 0)) AS k ON true;
@@ -3094,7 +3146,7 @@ AS $function$
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_put_deliveries(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_account bigint[], d_lane bigint[], d_ordered boolean[], d_free boolean[], early boolean)
+CREATE OR REPLACE FUNCTION public.rupor_put_deliveries(ws bigint, at timestamp with time zone, m_id bigint[], m_bulk boolean[], m_run_at timestamp with time zone[], d_id bigint[], d_ord integer[], d_channel bigint[], d_account bigint[], d_lane bigint[], d_ordered boolean[], d_free boolean[], early boolean)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -3103,16 +3155,15 @@ BEGIN
         INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, priority, status,
                                 reason, run_at, position, expires_at, idempotency_key, queued_at, ended_at)
         SELECT d.delivery_id, ws, d.lane_id, d.account_id, d.channel_id, m_id[d.ord],
-               CASE items -> (d.ord - 1) ->> 'priority' WHEN 'bulk' THEN 1 ELSE 0 END,
+               CASE WHEN m_bulk[d.ord] THEN 1 ELSE 0 END,
                CASE WHEN d.free THEN 'queued' ELSE 'deduped' END,
                CASE WHEN NOT d.free THEN 'duplicate' END,
-               CASE WHEN d.free THEN due.run_at END,
-               CASE WHEN NOT d.free THEN NULL WHEN d.ordered THEN d.delivery_id ELSE rupor_micros(due.run_at) END,
+               CASE WHEN d.free THEN m_run_at[d.ord] END,
+               CASE WHEN NOT d.free THEN NULL WHEN d.ordered THEN d.delivery_id ELSE rupor_micros(m_run_at[d.ord]) END,
                at + rupor_span(c.max_age_us), concat('d', d.delivery_id), at, CASE WHEN NOT d.free THEN at END
           FROM unnest(d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free)
                AS d (delivery_id, ord, channel_id, account_id, lane_id, ordered, free)
           JOIN channels AS c ON c.channel_id = d.channel_id
-         CROSS JOIN LATERAL (SELECT greatest(at, rupor_time(items -> (d.ord - 1) -> 'run_at')) AS run_at) AS due
          WHERE CASE WHEN early THEN d.free
                     ELSE NOT EXISTS (SELECT FROM deliveries AS there WHERE there.delivery_id = d.delivery_id) END
          ORDER BY d.delivery_id
@@ -3541,7 +3592,7 @@ CREATE TRIGGER channels_inserted AFTER INSERT ON public.channels FOR EACH ROW EX
 
 CREATE TRIGGER channels_platform BEFORE INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_platform();
 
-CREATE TRIGGER deliveries_transition BEFORE UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((old.status <> new.status) AND (NOT (((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'claimed'::text)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1)) AND (new.claim_seq = (old.claim_seq + 1))) OR ((old.status = 'claimed'::text) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1))) OR ((old.status = 'sending'::text) AND (new.status = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)))))) EXECUTE FUNCTION rupor_refuse_transition();
+CREATE TRIGGER deliveries_transition AFTER UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((old.status <> new.status) AND (NOT (((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'claimed'::text)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1)) AND (new.claim_seq = (old.claim_seq + 1))) OR ((old.status = 'claimed'::text) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1))) OR ((old.status = 'sending'::text) AND (new.status = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)))))) EXECUTE FUNCTION rupor_refuse_transition();
 
 CREATE TRIGGER events_append_only BEFORE UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION rupor_refuse_change();
 

@@ -121,8 +121,8 @@ CREATE UNIQUE INDEX deliveries_of_recipient ON deliveries (message_id, recipient
 CREATE INDEX deliveries_of_lane ON deliveries (lane_id, delivery_id);
 CREATE INDEX deliveries_of_workspace ON deliveries (workspace_id, delivery_id);
 
--- A CHECK cannot see the old row; this can. The condition is evaluated without calling the function, so a legal
--- update pays next to nothing. A claim performs both of its arrows in one statement
+-- A CHECK cannot see the old row; this can. The condition is evaluated without calling the function, and AFTER because a
+-- BEFORE trigger locks every row once more: so a legal update pays next to nothing. A claim performs both of its arrows in one statement
 -- (queued|retry → claimed → sending), which shows in attempt and claim_seq.
 CREATE FUNCTION rupor_refuse_transition() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -133,7 +133,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER deliveries_transition
-BEFORE UPDATE OF status ON deliveries
+AFTER UPDATE OF status ON deliveries
 FOR EACH ROW
 WHEN (OLD.status <> NEW.status
  AND NOT (
@@ -163,6 +163,7 @@ CREATE TABLE ready (
 
 -- Rows that somebody holds. Parallelism is derived from here, never from counters that strangers move: one index
 -- counts the lane and the account and finds the claim, for a delivery's lane and account never change.
+-- No index on lease_until: every claim would write it, and recovery may read all that is in flight.
 CREATE TABLE inflight (
     delivery_id  bigint      NOT NULL,
     workspace_id bigint      NOT NULL,
@@ -178,7 +179,6 @@ CREATE TABLE inflight (
     requested_at timestamptz,                       -- a request may have left us from here on
     PRIMARY KEY (account_id, lane_id, delivery_id)
 ) WITH (fillfactor = 60, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX inflight_lease ON inflight (lease_until, delivery_id);
 
 -- One row per ended attempt; the open one is the `inflight` row.
 CREATE TABLE attempts (

@@ -86,6 +86,7 @@ BEGIN
     END IF;
     IF true = ALL (plain) THEN
         PERFORM rupor_healthy(moves.lane_id);
+        PERFORM rupor_count_sent(moves, accounts, at);
     ELSE
         FOR item IN
             SELECT p.ord::integer AS ord
@@ -113,9 +114,9 @@ BEGIN
                                       FROM unnest(c_lane[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
                                      WHERE l.plain));
         PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l));
+        PERFORM rupor_move_lanes(moves, at);
+        PERFORM rupor_refresh_accounts(accounts);
     END IF;
-    PERFORM rupor_move_lanes(moves, at);
-    PERFORM rupor_refresh_accounts(accounts);
     RETURN QUERY SELECT a.result, a.status FROM unnest(answers, statuses) AS a (result, status);
 END $$;
 
@@ -180,6 +181,35 @@ BEGIN
               FROM unnest(lanes, plain) AS l (lane_id, plain)
              WHERE l.plain
              GROUP BY l.lane_id) AS c;
+END $$;
+
+-- Nothing but successes. A lane or an account whose head points somewhere was not full, so one claim less does not move
+-- its head; only what was full is pointed anew.
+CREATE FUNCTION rupor_count_sent(m rupor_moves, accounts bigint[], at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    n    integer;
+    full_lanes rupor_moves;
+BEGIN
+    UPDATE lane_heads AS h
+       SET n_sending = h.n_sending + w.sending, n_sent = h.n_sent + w.sent
+      FROM unnest(m.lane_id, m.sending, m.sent) AS w (lane_id, sending, sent)
+     WHERE h.lane_id = w.lane_id AND h.next_at < 'infinity';
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n = cardinality(m.lane_id) THEN
+        accounts := array(SELECT h.account_id FROM account_heads AS h
+                           WHERE h.account_id = ANY (accounts) AND h.next_at = 'infinity');
+    ELSE
+        SELECT array_agg(w.lane_id), array_agg(w.sending), array_agg(w.sent)
+          INTO full_lanes.lane_id, full_lanes.sending, full_lanes.sent
+          FROM unnest(m.lane_id, m.sending, m.sent) AS w (lane_id, sending, sent)
+          JOIN lane_heads AS h ON h.lane_id = w.lane_id
+         WHERE h.next_at = 'infinity';
+        PERFORM rupor_move_lanes(full_lanes, at);
+    END IF;
+    IF cardinality(accounts) > 0 THEN
+        PERFORM rupor_refresh_accounts(accounts);
+    END IF;
 END $$;
 
 -- What works ends its streaks; written only where there is one.

@@ -226,7 +226,8 @@ DECLARE
 BEGIN
     PERFORM rupor_guard(deliver_message.workspace_id);
     PERFORM rupor_require_cases(deliver_message.workspace_id, items);
-    RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true]) -> 0;
+    RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true],
+                         false) -> 0;
 END $$;
 
 -- The queue's locks of everything in the workspace, before a step that cancels, revises and enqueues in one go.

@@ -3,7 +3,7 @@
 //! The fence is the `inflight` row with the very token of the claim. Who does not hold it changes nothing. A
 //! success goes the short way, for it moves nothing but its own lane; every other ending is settled one by one.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use domain::delivery::Status;
 use domain::outcome::{Outcome, Sent};
@@ -154,8 +154,22 @@ pub(super) struct Settling {
     pub(super) touched: Touched,
     /// Lanes known to have no streak that a success would end.
     pub(super) healthy: HashSet<i64>,
-    /// Successes that passed the fence; their deliveries are written together.
-    sent: BTreeSet<i64>,
+    /// Successes that passed the fence. They are written together and by their ids: a tree is filled at its end then,
+    /// and a page is found where the last one was.
+    sent: BTreeMap<i64, SentClaim>,
+}
+
+/// The claim of a success, as its attempt will tell it.
+struct SentClaim {
+    workspace_id: i64,
+    claim_token: Token,
+    claim_seq: i64,
+    attempt: i32,
+    run_id: String,
+    claimed_at: i64,
+    slot_at: i64,
+    requested_at: Option<i64>,
+    provider_message_id: Option<String>,
 }
 
 impl Settling {
@@ -168,7 +182,16 @@ impl Settling {
         if self.sent.is_empty() {
             return Ok(());
         }
-        let list = rows::id_list(self.sent.iter().copied());
+        for (id, c) in &self.sent {
+            let key = (id, c.attempt, c.workspace_id, c.claim_token, c.claim_seq, &c.run_id);
+            let (times, provider_id) = ((c.claimed_at, c.slot_at, c.requested_at), &c.provider_message_id);
+            let now = tx.now.0;
+            tx.execute(
+                INSERT_SENT,
+                (key.0, key.1, key.2, key.3, key.4, key.5, times.0, times.1, times.2, now, provider_id),
+            )?;
+        }
+        let list = rows::id_list(self.sent.keys().copied());
         let n = tx.execute(END_SENT, (list, tx.now.0))?;
         if n != self.sent.len() {
             let missing = self.sent.len() - n;
@@ -181,7 +204,7 @@ impl Settling {
 
 fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<Finished> {
     let token = finish.claim_token.0.into_bytes();
-    if settling.sent.contains(&finish.delivery_id.0) {
+    if settling.sent.contains_key(&finish.delivery_id.0) {
         // The first ending counts, and the second must find it.
         settling.write_sent(tx)?;
     }
@@ -219,24 +242,24 @@ fn accept(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, token: Token, s
     let id = finish.delivery_id.0;
     let fence = (id, finish.workspace_id.0, token, tx.now.0);
     let taken = tx.first(SELECT_CLAIM, fence, |row| {
-        let place = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
-        let started = (row.get::<_, i64>(2)?, row.get::<_, i32>(3)?, row.get::<_, String>(4)?);
-        let times = (row.get::<_, i64>(5)?, row.get::<_, i64>(6)?, row.get::<_, Option<i64>>(7)?);
-        Ok((place, started, times))
+        let claim = SentClaim {
+            workspace_id: finish.workspace_id.0,
+            claim_token: token,
+            claim_seq: row.get(2)?,
+            attempt: row.get(3)?,
+            run_id: row.get(4)?,
+            claimed_at: row.get(5)?,
+            slot_at: row.get(6)?,
+            requested_at: row.get(7)?,
+            provider_message_id: sent.provider_message_id.clone(),
+        };
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, claim))
     })?;
-    let Some(((account_id, lane_id), (claim_seq, attempt, run_id), (claimed_at, slot_at, requested_at))) =
-        taken
-    else {
+    let Some((account_id, lane_id, claim)) = taken else {
         return Ok(false);
     };
-    let (ws, now, provider_id) = (finish.workspace_id.0, tx.now.0, sent.provider_message_id.as_deref());
-    let times = (claimed_at, slot_at, requested_at, now);
-    tx.execute(
-        INSERT_SENT,
-        (id, attempt, ws, token, claim_seq, run_id, times.0, times.1, times.2, times.3, provider_id),
-    )?;
     tx.execute(DELETE_INFLIGHT, (account_id, lane_id, id, token))?;
-    settling.sent.insert(id);
+    settling.sent.insert(id, claim);
     let counts = settling.touched.lane(lane_id);
     counts.sending -= 1;
     counts.sent += 1;

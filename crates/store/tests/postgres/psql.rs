@@ -160,11 +160,29 @@ async fn an_illegal_transition_is_refused_by_the_database_itself() {
     );
     // Even the owner of the tables cannot.
     let owner = connect(&world.url()).await;
-    for status in ["queued", "retry", "claimed", "sending", "deduped", "failed_permanent", "dead"] {
-        let sql = format!("UPDATE deliveries SET status = '{status}' WHERE delivery_id = {id}");
-        let error = owner.batch_execute(&sql).await.unwrap_err();
-        let message = error.as_db_error().unwrap().message().to_owned();
-        assert_eq!(message, format!("delivery {id}: illegal transition sent → {status}"));
+    const WAITS: &str = "run_at = rupor_now(), position = 1, sent_at = NULL, ended_at = NULL";
+    const GOES: &str =
+        "claim_token = gen_random_uuid(), lease_until = rupor_now(), sent_at = NULL, ended_at = NULL";
+    const ENDED: &str = "reason = 'operator', sent_at = NULL";
+    for (status, rest) in [
+        ("queued", WAITS),
+        ("retry", WAITS),
+        ("claimed", GOES),
+        ("sending", GOES),
+        ("deduped", ENDED),
+        ("failed_permanent", ENDED),
+        ("dead", ENDED),
+    ] {
+        let set = |columns: String| format!("UPDATE deliveries SET {columns} WHERE delivery_id = {id}");
+        let refused = async |sql: String| {
+            let error = owner.batch_execute(&sql).await.unwrap_err();
+            error.as_db_error().unwrap().message().to_owned()
+        };
+        // The word alone is no state; and a state that is whole may not follow this one.
+        let half = refused(set(format!("status = '{status}'"))).await;
+        assert!(half.contains("deliveries_state"), "{half}");
+        let whole = refused(set(format!("status = '{status}', {rest}"))).await;
+        assert_eq!(whole, format!("delivery {id}: illegal transition sent → {status}"));
     }
     assert_eq!(status_of(&owner, id).await, "sent");
     world.check().await;
