@@ -8,15 +8,21 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::address::Address;
+use crate::address::{Address, PostgresUrl};
 use crate::error::{Result, StoreError};
 use crate::sqlite;
 
-/// How long the two halves took.
-#[derive(Debug, Clone, Copy)]
+/// A table of bare rows, drained piece by piece beside the queue it is compared with.
+#[derive(Debug)]
 pub struct Floor {
-    pub insert: Duration,
-    pub drain: Duration,
+    bare: Bare,
+    rows: usize,
+    batch: usize,
+}
+
+enum Bare {
+    Sqlite(Connection),
+    Postgres { client: tokio_postgres::Client, driver: tokio::task::JoinHandle<()>, url: PostgresUrl },
 }
 
 /// What a fresh row has in `deliveries`; the values follow in each dialect.
@@ -24,49 +30,98 @@ const COLUMNS: &str = "delivery_id, workspace_id, lane_id, account_id, channel_i
      generation, priority, status, claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, \
      run_at, position, idempotency_key, parts, queued_at";
 
-/// Runs `rows` rows through in batches of `batch`, and leaves nothing behind.
-pub async fn measure(address: &Address, rows: usize, batch: usize) -> Result<Floor> {
-    match address {
-        Address::Sqlite(path) => {
-            let connection = sqlite::bare_connection(path)?;
-            let problem = |error: rusqlite::Error| StoreError::Database(error.to_string());
-            measure_sqlite(&connection, rows, batch).map_err(problem)
+impl Floor {
+    /// Fills the table; returns how long that took.
+    pub async fn fill(address: &Address, rows: usize, batch: usize) -> Result<(Floor, Duration)> {
+        let bare = match address {
+            Address::Sqlite(path) => Bare::Sqlite(sqlite::bare_connection(path)?),
+            Address::Postgres(url) => {
+                let (client, connection) = tokio_postgres::connect(url.expose(), tokio_postgres::NoTls)
+                    .await
+                    .map_err(|error| unreachable(url, &error))?;
+                // An end of the connection shows in the next statement.
+                let driver = tokio::spawn(async move { drop(connection.await) });
+                Bare::Postgres { client, driver, url: url.clone() }
+            }
+        };
+        let floor = Floor { bare, rows, batch };
+        let took = match &floor.bare {
+            Bare::Sqlite(connection) => {
+                connection.execute_batch(SQLITE_TABLE).map_err(broken)?;
+                let started = Instant::now();
+                insert_sqlite(connection, rows, batch).map_err(broken)?;
+                started.elapsed()
+            }
+            Bare::Postgres { client, url, .. } => {
+                let problem = |error| unreachable(url, &error);
+                client.batch_execute(POSTGRES_TABLE).await.map_err(problem)?;
+                let started = Instant::now();
+                insert_postgres(client, rows, batch).await.map_err(problem)?;
+                let took = started.elapsed();
+                client.batch_execute("ANALYZE bench_floor").await.map_err(problem)?;
+                took
+            }
+        };
+        Ok((floor, took))
+    }
+
+    /// Claims and finishes this many of its rows, in batches; all of them when they are fewer.
+    pub async fn drain(&self, rows: usize) -> Result<Duration> {
+        let batches = rows.min(self.rows).div_ceil(self.batch);
+        let started = Instant::now();
+        match &self.bare {
+            Bare::Sqlite(connection) => drain_sqlite(connection, self.batch, batches).map_err(broken)?,
+            Bare::Postgres { client, url, .. } => {
+                drain_postgres(client, self.batch, batches).await.map_err(|error| unreachable(url, &error))?
+            }
         }
-        Address::Postgres(url) => {
-            let problem = |error: tokio_postgres::Error| StoreError::Unreachable {
-                address: url.to_string(),
-                problem: error.to_string(),
-            };
-            let (client, connection) =
-                tokio_postgres::connect(url.expose(), tokio_postgres::NoTls).await.map_err(problem)?;
-            let driver = tokio::spawn(connection);
-            let floor = measure_postgres(&client, rows, batch).await.map_err(problem);
-            driver.abort();
-            floor
+        Ok(started.elapsed())
+    }
+
+    /// Leaves nothing behind.
+    pub async fn remove(self) -> Result<()> {
+        const DROP: &str = "DROP TABLE bench_floor";
+        match self.bare {
+            Bare::Sqlite(connection) => connection.execute_batch(DROP).map_err(broken),
+            Bare::Postgres { client, driver, url } => {
+                let dropped = client.batch_execute(DROP).await.map_err(|error| unreachable(&url, &error));
+                driver.abort();
+                dropped
+            }
         }
     }
 }
 
-fn measure_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlite::Result<Floor> {
-    connection.execute_batch(
-        "DROP TABLE IF EXISTS bench_floor;
-         CREATE TABLE bench_floor (
-             delivery_id INTEGER PRIMARY KEY, workspace_id INTEGER, lane_id INTEGER, account_id INTEGER,
-             channel_id INTEGER, recipient_id INTEGER, message_id INTEGER, revision INTEGER, action TEXT,
-             target_delivery INTEGER, generation INTEGER, parent_delivery INTEGER, priority INTEGER, status TEXT,
-             reason TEXT, claim_token TEXT, claim_seq INTEGER, attempt INTEGER, charged INTEGER, flood_waits INTEGER,
-             not_ready_waits INTEGER, unknowns INTEGER, lost_claims INTEGER, flood_since INTEGER, run_at INTEGER,
-             position INTEGER, lease_until INTEGER, slot_at INTEGER, expires_at INTEGER, parts TEXT,
-             provider_message_id TEXT, idempotency_key TEXT, last_error TEXT, queued_at INTEGER, claimed_at INTEGER,
-             sending_at INTEGER, retry_at INTEGER, sent_at INTEGER, ended_at INTEGER
-         ) STRICT;
-         CREATE INDEX bench_floor_due ON bench_floor (run_at, delivery_id) WHERE status = 'queued';",
-    )?;
-    let insert = time(|| insert_sqlite(connection, rows, batch))?;
-    let drain = time(|| drain_sqlite(connection, batch))?;
-    connection.execute_batch("DROP TABLE bench_floor")?;
-    Ok(Floor { insert, drain })
+impl std::fmt::Debug for Bare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Bare::Sqlite(_) => "Sqlite",
+            Bare::Postgres { .. } => "Postgres",
+        })
+    }
 }
+
+fn broken(error: rusqlite::Error) -> StoreError {
+    StoreError::Database(error.to_string())
+}
+
+fn unreachable(url: &PostgresUrl, error: &tokio_postgres::Error) -> StoreError {
+    StoreError::Unreachable { address: url.to_string(), problem: error.to_string() }
+}
+
+const SQLITE_TABLE: &str = "
+DROP TABLE IF EXISTS bench_floor;
+CREATE TABLE bench_floor (
+    delivery_id INTEGER PRIMARY KEY, workspace_id INTEGER, lane_id INTEGER, account_id INTEGER,
+    channel_id INTEGER, recipient_id INTEGER, message_id INTEGER, revision INTEGER, action TEXT,
+    target_delivery INTEGER, generation INTEGER, parent_delivery INTEGER, priority INTEGER, status TEXT,
+    reason TEXT, claim_token TEXT, claim_seq INTEGER, attempt INTEGER, charged INTEGER, flood_waits INTEGER,
+    not_ready_waits INTEGER, unknowns INTEGER, lost_claims INTEGER, flood_since INTEGER, run_at INTEGER,
+    position INTEGER, lease_until INTEGER, slot_at INTEGER, expires_at INTEGER, parts TEXT,
+    provider_message_id TEXT, idempotency_key TEXT, last_error TEXT, queued_at INTEGER, claimed_at INTEGER,
+    sending_at INTEGER, retry_at INTEGER, sent_at INTEGER, ended_at INTEGER
+) STRICT;
+CREATE INDEX bench_floor_due ON bench_floor (run_at, delivery_id) WHERE status = 'queued';";
 
 fn insert_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlite::Result<()> {
     let sql = format!(
@@ -89,7 +144,7 @@ fn insert_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlite
     Ok(())
 }
 
-fn drain_sqlite(connection: &Connection, batch: usize) -> rusqlite::Result<()> {
+fn drain_sqlite(connection: &Connection, batch: usize, batches: usize) -> rusqlite::Result<()> {
     const CLAIM: &str = "
         UPDATE bench_floor
            SET status = 'sending', claim_token = 'a38f25dc-7a04-4a8a-9d6b-4f5b6cf2f1c7', claim_seq = claim_seq + 1,
@@ -102,7 +157,7 @@ fn drain_sqlite(connection: &Connection, batch: usize) -> rusqlite::Result<()> {
         UPDATE bench_floor
            SET status = 'sent', claim_token = NULL, lease_until = NULL, provider_message_id = ?2, sent_at = ?3, ended_at = ?3
          WHERE delivery_id = ?1 AND status = 'sending'";
-    loop {
+    for _ in 0..batches {
         let tx = connection.unchecked_transaction()?;
         let ids: Vec<(i64, String)> = tx
             .prepare_cached(CLAIM)?
@@ -111,9 +166,6 @@ fn drain_sqlite(connection: &Connection, batch: usize) -> rusqlite::Result<()> {
             })?
             .collect::<rusqlite::Result<_>>()?;
         tx.commit()?;
-        if ids.is_empty() {
-            return Ok(());
-        }
         let tx = connection.unchecked_transaction()?;
         {
             let mut finish = tx.prepare_cached(FINISH)?;
@@ -123,42 +175,25 @@ fn drain_sqlite(connection: &Connection, batch: usize) -> rusqlite::Result<()> {
         }
         tx.commit()?;
     }
+    Ok(())
 }
 
-async fn measure_postgres(
-    client: &tokio_postgres::Client,
-    rows: usize,
-    batch: usize,
-) -> std::result::Result<Floor, tokio_postgres::Error> {
-    client
-        .batch_execute(
-            "-- Ours is planned like this as well; left alone, the first five finishes scan the table.
-             SET plan_cache_mode = force_generic_plan;
-             DROP TABLE IF EXISTS bench_floor;
-             CREATE TABLE bench_floor (
-                 delivery_id bigint PRIMARY KEY, workspace_id bigint, lane_id bigint, account_id bigint,
-                 channel_id bigint, recipient_id bigint, message_id bigint, revision integer, action text,
-                 target_delivery bigint, generation integer, parent_delivery bigint, priority integer, status text,
-                 reason text, claim_token uuid, claim_seq bigint, attempt integer, charged integer, flood_waits integer,
-                 not_ready_waits integer, unknowns integer, lost_claims integer, flood_since timestamptz,
-                 run_at timestamptz, position bigint, lease_until timestamptz, slot_at timestamptz,
-                 expires_at timestamptz, parts jsonb, provider_message_id text, idempotency_key text, last_error jsonb,
-                 queued_at timestamptz, claimed_at timestamptz, sending_at timestamptz, retry_at timestamptz,
-                 sent_at timestamptz, ended_at timestamptz
-             ) WITH (fillfactor = 45);
-             CREATE INDEX bench_floor_due ON bench_floor (run_at, delivery_id) WHERE status = 'queued';",
-        )
-        .await?;
-    let started = Instant::now();
-    insert_postgres(client, rows, batch).await?;
-    let insert = started.elapsed();
-    client.batch_execute("ANALYZE bench_floor").await?;
-    let started = Instant::now();
-    drain_postgres(client, batch).await?;
-    let drain = started.elapsed();
-    client.batch_execute("DROP TABLE bench_floor").await?;
-    Ok(Floor { insert, drain })
-}
+const POSTGRES_TABLE: &str = "
+-- Ours is planned like this as well; left alone, the first five finishes scan the table.
+SET plan_cache_mode = force_generic_plan;
+DROP TABLE IF EXISTS bench_floor;
+CREATE TABLE bench_floor (
+    delivery_id bigint PRIMARY KEY, workspace_id bigint, lane_id bigint, account_id bigint,
+    channel_id bigint, recipient_id bigint, message_id bigint, revision integer, action text,
+    target_delivery bigint, generation integer, parent_delivery bigint, priority integer, status text,
+    reason text, claim_token uuid, claim_seq bigint, attempt integer, charged integer, flood_waits integer,
+    not_ready_waits integer, unknowns integer, lost_claims integer, flood_since timestamptz,
+    run_at timestamptz, position bigint, lease_until timestamptz, slot_at timestamptz,
+    expires_at timestamptz, parts jsonb, provider_message_id text, idempotency_key text, last_error jsonb,
+    queued_at timestamptz, claimed_at timestamptz, sending_at timestamptz, retry_at timestamptz,
+    sent_at timestamptz, ended_at timestamptz
+) WITH (fillfactor = 45);
+CREATE INDEX bench_floor_due ON bench_floor (run_at, delivery_id) WHERE status = 'queued';";
 
 async fn insert_postgres(
     client: &tokio_postgres::Client,
@@ -183,6 +218,7 @@ async fn insert_postgres(
 async fn drain_postgres(
     client: &tokio_postgres::Client,
     batch: usize,
+    batches: usize,
 ) -> std::result::Result<(), tokio_postgres::Error> {
     let claim = client
         .prepare(&format!(
@@ -205,19 +241,11 @@ async fn drain_postgres(
               WHERE b.delivery_id = f.id AND b.status = 'sending'",
         )
         .await?;
-    loop {
+    for _ in 0..batches {
         let claimed = client.query(&claim, &[]).await?;
-        if claimed.is_empty() {
-            return Ok(());
-        }
         let ids: Vec<i64> = claimed.iter().map(|row| row.get(0)).collect();
         let keys: Vec<String> = claimed.iter().map(|row| row.get(6)).collect();
         client.execute(&finish, &[&ids, &keys]).await?;
     }
-}
-
-fn time(work: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<Duration> {
-    let started = Instant::now();
-    work()?;
-    Ok(started.elapsed())
+    Ok(())
 }

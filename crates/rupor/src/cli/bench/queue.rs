@@ -46,79 +46,84 @@ pub fn run(args: &Queue) -> anyhow::Result<()> {
     print(args, &figures)
 }
 
-/// What one drain showed.
+/// What one drain showed, piece by piece, beside as many bare rows.
+#[derive(Default)]
 struct Drain {
-    per_second: f64,
-    p50: Duration,
-    p99: Duration,
+    rows: usize,
+    took: Duration,
+    floor_took: Duration,
+    /// Ours to the bare rows, of each piece.
+    ratios: Vec<f64>,
+    claims: Vec<Duration>,
 }
+
+/// Pieces of a drain. The bare rows are drained between them, and the middle one of their ratios counts: a machine that
+/// is slow for a second then slows both.
+const PIECES: usize = 10;
 
 async fn measure(args: &Queue) -> anyhow::Result<Value> {
     let batch = usize::from(args.batch);
     let address = args.database.address()?;
     Store::migrate(&address).await?;
-    let progress = bar((2 * args.rows + 2 * args.rows + args.backlog + args.rows) as u64);
-    progress.set_message("floor");
-    let before = floor::measure(&address, args.rows, batch).await?;
-    progress.inc(args.rows as u64);
-
+    let rows_large = args.backlog / 10;
+    let progress = bar((4 * args.rows + args.backlog + 2 * rows_large) as u64);
     let store = Store::open(&address, args.database.keyring(&address)?, Clock::system()).await?;
     let bench = Bench::create(&store, args.batch).await?;
     progress.set_message("enqueue");
     let enqueue = bench.enqueue("small", &bench.channels, args.rows, batch, &progress).await?;
-    progress.set_message("drain");
-    let small = bench.drain(batch, &progress).await?;
+    let small = bench.drain(&address, args.rows, batch, &progress).await?;
 
     progress.set_message("large backlog");
     let cooling = bench.cool_down().await?;
-    bench.enqueue("cooling", &[cooling], args.backlog * 9 / 10, batch, &progress).await?;
-    bench.enqueue("large", &bench.channels, args.backlog / 10, batch, &progress).await?;
-    progress.set_message("drain beside it");
-    let large = bench.drain(batch, &progress).await?;
-    drop(store);
-    progress.set_message("floor again");
-    let after = floor_again(&address, args.rows, batch).await?;
+    bench.enqueue("cooling", &[cooling], args.backlog - rows_large, batch, &progress).await?;
+    bench.enqueue("large", &bench.channels, rows_large, batch, &progress).await?;
+    let large = bench.drain(&address, rows_large, batch, &progress).await?;
     progress.finish_and_clear();
 
-    // The floor is measured on both sides of the drain: a noisy machine shows in their difference.
-    let floor_per_second = 2.0 * per_second(args.rows, 1) / (before.drain + after.drain).as_secs_f64();
     Ok(json!({
         "database": address.to_string(),
         "rows": args.rows,
         "backlog": args.backlog,
         "batch": batch,
-        "floor": {
-            "insert_per_second": per_second(args.rows, 1) / before.insert.as_secs_f64(),
-            "drain_per_second": floor_per_second,
-            "drain_per_second_before": per_second(args.rows, 1) / before.drain.as_secs_f64(),
-            "drain_per_second_after": per_second(args.rows, 1) / after.drain.as_secs_f64(),
-        },
         "enqueue_per_second": enqueue,
         "small": small.figures(),
         "large": large.figures(),
         "ratios": {
-            "drain_to_floor": small.per_second / floor_per_second,
-            "large_to_small_drain": large.per_second / small.per_second,
-            "large_to_small_claim_p99": large.p99.as_secs_f64() / small.p99.as_secs_f64(),
+            "drain_to_floor": middle(&small.ratios),
+            "large_drain_to_floor": middle(&large.ratios),
+            "large_to_small_drain": large.per_second() / small.per_second(),
+            "large_to_small_claim_p99": large.claim_at(0.99) / small.claim_at(0.99),
         },
     }))
 }
 
-/// The file lock goes with the writer thread, a moment after the store; the floor only needs the file.
-async fn floor_again(address: &Address, rows: usize, batch: usize) -> anyhow::Result<floor::Floor> {
-    Ok(floor::measure(address, rows, batch).await?)
-}
-
-fn per_second(rows: usize, times: usize) -> f64 {
-    (rows * times) as f64
+fn middle(ratios: &[f64]) -> f64 {
+    let mut sorted = ratios.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }
 
 impl Drain {
+    fn per_second(&self) -> f64 {
+        self.rows as f64 / self.took.as_secs_f64()
+    }
+
+    /// Milliseconds of a claim that this share of them did not exceed.
+    fn claim_at(&self, share: f64) -> f64 {
+        let mut sorted = self.claims.clone();
+        sorted.sort_unstable();
+        sorted[((sorted.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3
+    }
+
     fn figures(&self) -> Value {
         json!({
-            "drain_per_second": self.per_second,
-            "claim_p50_ms": self.p50.as_secs_f64() * 1e3,
-            "claim_p99_ms": self.p99.as_secs_f64() * 1e3,
+            "rows": self.rows,
+            "drain_per_second": self.per_second(),
+            "floor_per_second": self.rows as f64 / self.floor_took.as_secs_f64(),
+            "drain_to_floor_of_each_piece": self.ratios,
+            "claim_p50_ms": self.claim_at(0.5),
+            "claim_p99_ms": self.claim_at(0.99),
         })
     }
 }
@@ -181,27 +186,57 @@ impl<'a> Bench<'a> {
         Ok(rows as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Claims and commits until nothing is due.
-    async fn drain(&self, batch: usize, progress: &ProgressBar) -> anyhow::Result<Drain> {
-        let mut latencies = Vec::new();
-        let mut rows = 0;
+    /// Claims and commits until these rows are done, and as many bare ones.
+    async fn drain(
+        &self,
+        address: &Address,
+        rows: usize,
+        batch: usize,
+        progress: &ProgressBar,
+    ) -> anyhow::Result<Drain> {
+        progress.set_message("floor");
+        let (floor, _) = floor::Floor::fill(address, rows, batch).await?;
+        progress.inc(rows as u64);
+        progress.set_message("drain");
+        let mut drain = Drain::default();
+        let piece = rows.div_ceil(PIECES).next_multiple_of(batch);
+        while drain.rows < rows {
+            let wanted = piece.min(rows - drain.rows);
+            // First the one, then the other: what a drain leaves to be done later falls on both.
+            let ours_first = drain.ratios.len() % 2 == 0;
+            let before = if ours_first { None } else { Some(floor.drain(wanted).await?) };
+            let took = self.drain_piece(wanted, batch, &mut drain.claims).await?;
+            let bare = match before {
+                Some(bare) => bare,
+                None => floor.drain(wanted).await?,
+            };
+            drain.rows += wanted;
+            drain.took += took;
+            drain.floor_took += bare;
+            drain.ratios.push(bare.as_secs_f64() / took.as_secs_f64());
+            progress.inc(wanted as u64);
+        }
+        floor.remove().await?;
+        Ok(drain)
+    }
+
+    async fn drain_piece(
+        &self,
+        rows: usize,
+        batch: usize,
+        claims: &mut Vec<Duration>,
+    ) -> anyhow::Result<Duration> {
         let started = Instant::now();
-        loop {
+        let mut done = 0;
+        while done < rows {
             let asked = Instant::now();
-            let claimed = self.claim(batch).await?;
-            latencies.push(asked.elapsed());
-            if claimed.is_empty() {
-                break;
-            }
-            rows += claimed.len();
-            progress.inc(claimed.len() as u64);
+            let claimed = self.claim(batch.min(rows - done)).await?;
+            claims.push(asked.elapsed());
+            anyhow::ensure!(!claimed.is_empty(), "nothing is due; take a database that nobody else uses");
+            done += claimed.len();
             self.store.commit(claimed.iter().map(sent).collect()).await?;
         }
-        anyhow::ensure!(rows > 0, "nothing was due; take a database that nobody else uses");
-        let per_second = rows as f64 / started.elapsed().as_secs_f64();
-        latencies.sort_unstable();
-        let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
-        Ok(Drain { per_second, p50: at(0.5), p99: at(0.99) })
+        Ok(started.elapsed())
     }
 
     async fn claim(&self, limit: usize) -> anyhow::Result<Vec<Claim>> {
@@ -277,9 +312,10 @@ fn print(args: &Queue, figures: &Value) -> anyhow::Result<()> {
         return Ok(());
     }
     let number = |path: &str| figures.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN);
-    println!("floor, bare SQL        {:>10.0} deliveries/s", number("/floor/drain_per_second"));
     println!("enqueue                {:>10.0} deliveries/s", number("/enqueue_per_second"));
+    println!("bare SQL, the floor    {:>10.0} deliveries/s", number("/small/floor_per_second"));
     println!("drain, {:>7} rows    {:>10.0} deliveries/s", args.rows, number("/small/drain_per_second"));
+    println!("bare SQL, again        {:>10.0} deliveries/s", number("/large/floor_per_second"));
     println!("drain, {:>7} behind  {:>10.0} deliveries/s", args.backlog, number("/large/drain_per_second"));
     println!("drain to floor         {:>10.2}   (promised: 0.35 or more)", number("/ratios/drain_to_floor"));
     println!(
