@@ -2,7 +2,8 @@
 //!
 //! Slots lie one interval apart, but what counts for a platform is when requests really leave. After a stall many slots
 //! are due at once, and sending them together would break the very limit they stand for. So requests leave at the
-//! distance of their slots, hardly less: a delay moves everything behind it, and is worked off slowly.
+//! distance of their slots, hardly less: a delay moves everything behind it, and is worked off slowly. That holds across
+//! the slots of other nodes too: being late does no harm as long as all are equally late, catching up in one go does.
 //! Slots of one account are alike: whoever is ready first uses the earliest, so that nobody waits for a straggler.
 //! It knows neither ledger nor platform, and time is an argument.
 
@@ -12,13 +13,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use domain::ids::{AccountId, DeliveryId, LaneId};
 use domain::time::{Span, Timestamp};
 
-/// A slot that was missed by more is reserved again.
+/// A slot whose request was not ready by then is reserved again.
 pub const SLOT_MISSED: Span = Span::from_millis(50);
+/// A request that is ready leaves no later than this after its slot, delays before it included.
+const LATE_MAX: Span = Span::from_millis(100);
 /// How much closer than their slots two requests may follow each other, in per mille: a delay of 50 ms is worked off
 /// in ten seconds. Less than the share of a limit that is left unused, so that arrivals may jitter too.
 const CATCH_UP_PER_MILLE: i64 = 5;
-/// Slots within so many intervals follow each other.
-const CROWDED: i64 = 8;
+/// Limits count what comes within a second; after as much rest an old delay means nothing.
+const REST: Span = Span::from_secs(1);
 /// A departure further ahead was written by a clock that has gone back since.
 const FAR_AHEAD: Span = Span::from_secs(5);
 /// Chats that are remembered; beyond it the oldest are forgotten.
@@ -88,6 +91,7 @@ impl Ticket<'_> {
     pub fn depart(&mut self, way: Way, now: Timestamp) -> Departure {
         let mut state = self.gaits.state();
         let State { accounts, lanes } = &mut *state;
+        let missed_after = if self.fixed.is_some() { LATE_MAX } else { SLOT_MISSED };
         if let Some((lane, at, before)) = self.fixed.take() {
             accounts.entry(self.account).or_default().slots.insert((self.slot, self.delivery));
             if lanes.get(&lane) == Some(&at) {
@@ -97,7 +101,7 @@ impl Ticket<'_> {
                 };
             }
         }
-        if now - self.slot > SLOT_MISSED {
+        if now - self.slot > missed_after {
             return Departure::Missed;
         }
         let chat_free = match lanes.get(&way.lane) {
@@ -107,12 +111,12 @@ impl Ticket<'_> {
             _ => now,
         };
         let gait = accounts.entry(self.account).or_default();
-        let Some((slot, free)) = gait.next(way.account_interval, self.slot, now) else {
+        let Some((slot, free)) = gait.next(way.account_interval, self.slot, now, missed_after) else {
             return Departure::Missed;
         };
         // A chat that has to wait holds up nobody else.
         let at = free.max(chat_free);
-        if at - slot > SLOT_MISSED {
+        if at - slot > LATE_MAX {
             return Departure::Missed;
         }
         gait.slots.pop_first();
@@ -129,16 +133,22 @@ impl Ticket<'_> {
 
 impl Gait {
     /// The slot to use, and when the account lets its request go.
-    fn next(&mut self, interval: Span, own: Timestamp, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        while self.slots.first().is_some_and(|(slot, _)| now - *slot > SLOT_MISSED) {
+    fn next(
+        &mut self,
+        interval: Span,
+        own: Timestamp,
+        now: Timestamp,
+        missed_after: Span,
+    ) -> Option<(Timestamp, Timestamp)> {
+        while self.slots.first().is_some_and(|(slot, _)| now - *slot > missed_after) {
             self.slots.pop_first();
         }
         let &(slot, _) = self.slots.first()?;
         let free = match self.last {
-            Some((before, left)) if interval > Span::ZERO && left - now < FAR_AHEAD => {
-                // Where slots lie far apart nobody is crowded, and an old delay means nothing.
-                let distance = (slot - before).max(Span::ZERO).min(Span(interval.0.saturating_mul(CROWDED)));
-                left + nearly(distance)
+            Some((before, left))
+                if interval > Span::ZERO && left - now < FAR_AHEAD && slot - before <= REST =>
+            {
+                left + nearly((slot - before).max(Span::ZERO))
             }
             _ => now,
         };
@@ -277,10 +287,23 @@ mod tests {
         let gaits = Gaits::default();
         let slow = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let leave = |way, slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
-        assert_eq!(leave(slow, 100, 140), Departure::At(ms(140)));
-        assert_eq!(leave(FREE, 1_090, 1_090), Departure::At(ms(1_090)));
-        assert_eq!(leave(slow, 1_100, 1_100), Departure::At(ms(1_135)));
-        assert_eq!(leave(FREE, 1_110, 1_110), Departure::At(ms(1_110)));
+        assert_eq!(leave(slow, 100, 100), Departure::At(ms(100)));
+        assert_eq!(leave(FREE, 1_040, 1_040), Departure::At(ms(1_040)));
+        assert_eq!(leave(slow, 1_050, 1_050), Departure::At(ms(1_095)));
+        assert_eq!(leave(FREE, 1_060, 1_060), Departure::At(ms(1_060)));
+    }
+
+    #[test]
+    fn a_delay_outlives_the_slots_of_another_node() {
+        let left =
+            departures(&Gaits::default(), &[100, 110, 300, 310], &[(0, 140), (1, 140), (2, 300), (3, 310)]);
+        assert_eq!(left, [Some(140_000), Some(149_950), Some(339_000), Some(348_950)]);
+    }
+
+    #[test]
+    fn after_a_second_of_rest_a_delay_is_forgotten() {
+        let left = departures(&Gaits::default(), &[100, 1_200], &[(0, 140), (1, 1_200)]);
+        assert_eq!(left, [Some(140_000), Some(1_200_000)]);
     }
 
     #[test]
@@ -289,8 +312,8 @@ mod tests {
         let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let mut ticket = gaits.hold(ACCOUNT, ms(100), DeliveryId(1));
         assert_eq!(ticket.depart(way, ms(100)), Departure::At(ms(100)));
-        assert_eq!(ticket.depart(way, ms(130)), Departure::At(ms(130)));
-        assert_eq!(ticket.depart(way, ms(160)), Departure::Missed);
+        assert_eq!(ticket.depart(way, ms(160)), Departure::At(ms(160)));
+        assert_eq!(ticket.depart(way, ms(210)), Departure::Missed);
     }
 
     #[test]

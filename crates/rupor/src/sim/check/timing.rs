@@ -8,8 +8,8 @@ use crate::sim::world::START;
 
 /// The timer of the runtime has whole milliseconds.
 const TICK_US: i64 = 2_000;
-/// A slot may be used 50 ms late (DESIGN §7), a node's reading of the ledger's clock may be as old, and the way to the
-/// wire takes a moment.
+/// A slot may be used late (`dispatch::gait`), a node's reading of the ledger's clock may be old, and the way to the wire
+/// takes a moment; together they have no more than this.
 const SLOT_LATE_US: i64 = 120_000;
 /// How long the kill switch may take (reliability S35).
 const KILL_US: i64 = 5_000_000;
