@@ -529,9 +529,9 @@ CREATE TABLE messages (
     gone_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT messages_pkey PRIMARY KEY (message_id),
-    CONSTRAINT messages_workspace_id_idempotency_key_key UNIQUE (workspace_id, idempotency_key),
+    CONSTRAINT messages_idempotency_key_workspace_id_key UNIQUE (idempotency_key, workspace_id),
+    CONSTRAINT messages_source_origin_id_workspace_id_key UNIQUE (source, origin_id, workspace_id),
     CONSTRAINT messages_workspace_id_message_id_key UNIQUE (workspace_id, message_id),
-    CONSTRAINT messages_workspace_id_source_origin_id_key UNIQUE (workspace_id, source, origin_id),
     CONSTRAINT messages_workspace_id_case_id_fkey FOREIGN KEY (workspace_id, case_id) REFERENCES cases(workspace_id, case_id),
     CONSTRAINT messages_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
     CONSTRAINT messages_revision_check CHECK ((revision >= 1))

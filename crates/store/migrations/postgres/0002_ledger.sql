@@ -45,8 +45,10 @@ CREATE TABLE messages (
     gone_at         timestamptz,                    -- when the source no longer showed it
     created_at      timestamptz NOT NULL,
     FOREIGN KEY (workspace_id, case_id) REFERENCES cases (workspace_id, case_id),
-    UNIQUE (workspace_id, source, origin_id),
-    UNIQUE (workspace_id, idempotency_key),
+    -- The workspace last: a session that checked its first foreign key while the table was empty may keep any index that
+    -- begins with the workspace for it, and would read the whole workspace for every delivery.
+    UNIQUE (source, origin_id, workspace_id),
+    UNIQUE (idempotency_key, workspace_id),
     UNIQUE (workspace_id, message_id)
 );
 CREATE INDEX messages_fingerprint ON messages (workspace_id, fingerprint) WHERE fingerprint IS NOT NULL;

@@ -201,3 +201,24 @@ async fn a_claim_beside_a_cooling_account_says_when_there_is_more() {
     );
     world.drop_database().await;
 }
+
+/// A foreign key is checked by a plan that a session may have made while the table was empty. So what the keys of a table
+/// that grows share with its other indexes must not be the beginning of one: any such index might have been taken.
+#[tokio::test]
+async fn a_foreign_key_can_only_be_checked_by_its_own_index() {
+    const GROWING: &[&str] = &["messages", "cases", "deliveries", "recipients", "media_origin"];
+    const MISLEADING: &str = "
+SELECT i.indexrelid::regclass::text, k.conrelid::regclass::text
+  FROM pg_constraint AS k
+  JOIN pg_index AS i ON i.indrelid = k.confrelid AND i.indpred IS NULL AND i.indkey[0] = ANY (k.confkey)
+ WHERE k.contype = 'f' AND k.confrelid::regclass::text = ANY ($1)
+   AND NOT (i.indkey::smallint[] <@ k.confkey)
+ ORDER BY 1, 2";
+    let world = World::postgres().await;
+    let (client, connection) = tokio_postgres::connect(&world.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let found = client.query(MISLEADING, &[&GROWING]).await.unwrap();
+    let found: Vec<(String, String)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(found, [], "(index, table whose foreign key might walk it)");
+    world.drop_database().await;
+}
