@@ -30,6 +30,8 @@ const EPOCH_EVERY: Duration = Duration::from_secs(30);
 /// How often and how long a node waits for the key that another one is just making.
 const KEY_TRIES: u32 = 20;
 const KEY_WAIT: Duration = Duration::from_millis(50);
+/// How long a node that starts waits for the file of one that is ending.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// Everything a node is told at its start.
 #[derive(Debug)]
@@ -132,14 +134,19 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
     }
     // Of nodes that start together on nothing, one makes the key; the others find it a moment later.
     let mut tries = if settings.key_path.exists() { 1 } else { KEY_TRIES };
+    let asked = tokio::time::Instant::now();
     loop {
-        tries -= 1;
+        tries = tries.saturating_sub(1);
         let opened = match Keyring::at(&settings.key_path) {
             Ok(keyring) => Store::open(address, keyring, Clock::system()).await,
             Err(error) => Err(error),
         };
         match opened {
             Err(StoreError::Key(_)) if tries > 0 && settings.key_path.exists() => {
+                tokio::time::sleep(KEY_WAIT).await;
+            }
+            // The lock of a process that has just ended goes a moment after it: a restart is not refused for that.
+            Err(StoreError::InUse { .. }) if asked.elapsed() < LOCK_WAIT => {
                 tokio::time::sleep(KEY_WAIT).await;
             }
             opened => return Ok(opened?),

@@ -160,7 +160,8 @@ impl World {
         };
         let started = Instant::now();
         while self.open_requests(platform) == before {
-            assert!(started.elapsed() < PATIENCE, "no request came");
+            let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
+            assert!(started.elapsed() < PATIENCE, "no request came\n{}", log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         tally.with_a_request_open += 1;
@@ -415,9 +416,12 @@ async fn two_nodes_on_postgres_are_killed_the_server_falls_and_nothing_is_lost()
 async fn started(world: &World) -> Node {
     let said = || std::fs::read_to_string(&world.log).unwrap_or_default().matches("running").count();
     let before = said();
-    let node = world.node();
+    let mut node = world.node();
     let begun = Instant::now();
-    while said() == before && begun.elapsed() < PATIENCE {
+    while said() == before {
+        let gone = node.0.try_wait().unwrap();
+        let log = || std::fs::read_to_string(&world.log).unwrap_or_default();
+        assert!(gone.is_none() && begun.elapsed() < PATIENCE, "the node did not begin: {gone:?}\n{}", log());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     node

@@ -70,9 +70,12 @@ impl Floor {
         let batches = rows.min(self.rows).div_ceil(self.batch);
         let started = Instant::now();
         match &self.bare {
-            Bare::Sqlite(connection) => drain_sqlite(connection, self.batch, batches).map_err(broken)?,
+            Bare::Sqlite(connection) => {
+                drain_sqlite(connection, self.batch, batches).map_err(broken)?;
+            }
             Bare::Postgres { client, url, .. } => {
-                drain_postgres(client, self.batch, batches).await.map_err(|error| unreachable(url, &error))?
+                let drained = drain_postgres(client, self.batch, batches).await;
+                drained.map_err(|error| unreachable(url, &error))?;
             }
         }
         Ok(started.elapsed())
