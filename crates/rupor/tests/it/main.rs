@@ -2,3 +2,4 @@
 
 mod operating;
 mod promises;
+mod readme;
