@@ -27,9 +27,9 @@ use crate::{http, monitor, operate, sources};
 /// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
 const EPOCH_EVERY: Duration = Duration::from_secs(30);
 
-/// How often and how long a node waits for the key that another one is just making.
+/// How often a node looks for the key that another one is just making, and how long it waits between two looks.
 const KEY_TRIES: u32 = 20;
-const KEY_WAIT: Duration = Duration::from_millis(50);
+const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// How long a node that starts waits for the file of one that is ending.
 const LOCK_WAIT: Duration = Duration::from_secs(3);
 
@@ -143,11 +143,11 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
         };
         match opened {
             Err(StoreError::Key(_)) if tries > 0 && settings.key_path.exists() => {
-                tokio::time::sleep(KEY_WAIT).await;
+                tokio::time::sleep(TRY_AGAIN).await;
             }
             // The lock of a process that has just ended goes a moment after it: a restart is not refused for that.
             Err(StoreError::InUse { .. }) if asked.elapsed() < LOCK_WAIT => {
-                tokio::time::sleep(KEY_WAIT).await;
+                tokio::time::sleep(TRY_AGAIN).await;
             }
             opened => return Ok(opened?),
         }

@@ -16,7 +16,6 @@ use crate::sqlite;
 #[derive(Debug)]
 pub struct Floor {
     bare: Bare,
-    rows: usize,
     batch: usize,
 }
 
@@ -31,8 +30,8 @@ const COLUMNS: &str = "delivery_id, workspace_id, lane_id, account_id, channel_i
      run_at, position, idempotency_key, parts, queued_at";
 
 impl Floor {
-    /// Fills the table; returns how long that took.
-    pub async fn fill(address: &Address, rows: usize, batch: usize) -> Result<(Floor, Duration)> {
+    /// Fills the table.
+    pub async fn fill(address: &Address, rows: usize, batch: usize) -> Result<Floor> {
         let bare = match address {
             Address::Sqlite(path) => Bare::Sqlite(sqlite::bare_connection(path)?),
             Address::Postgres(url) => {
@@ -44,30 +43,24 @@ impl Floor {
                 Bare::Postgres { client, driver, url: url.clone() }
             }
         };
-        let floor = Floor { bare, rows, batch };
-        let took = match &floor.bare {
+        match &bare {
             Bare::Sqlite(connection) => {
                 connection.execute_batch(SQLITE_TABLE).map_err(broken)?;
-                let started = Instant::now();
                 insert_sqlite(connection, rows, batch).map_err(broken)?;
-                started.elapsed()
             }
             Bare::Postgres { client, url, .. } => {
                 let problem = |error| unreachable(url, &error);
                 client.batch_execute(POSTGRES_TABLE).await.map_err(problem)?;
-                let started = Instant::now();
                 insert_postgres(client, rows, batch).await.map_err(problem)?;
-                let took = started.elapsed();
                 client.batch_execute("ANALYZE bench_floor").await.map_err(problem)?;
-                took
             }
-        };
-        Ok((floor, took))
+        }
+        Ok(Floor { bare, batch })
     }
 
-    /// Claims and finishes this many of its rows, in batches; all of them when they are fewer.
+    /// Claims and finishes this many of its rows, in batches.
     pub async fn drain(&self, rows: usize) -> Result<Duration> {
-        let batches = rows.min(self.rows).div_ceil(self.batch);
+        let batches = rows.div_ceil(self.batch);
         let started = Instant::now();
         match &self.bare {
             Bare::Sqlite(connection) => {
