@@ -31,13 +31,10 @@ CREATE TYPE claimed_delivery AS (
 CREATE TYPE rupor_dealt AS (
     id bigint[],
     place tid[],
+    slot_at timestamp with time zone[],
+    moves rupor_moves,
     account_id bigint[],
     turn integer[],
-    lane_id bigint[],
-    retried boolean[],
-    slot_at timestamp with time zone[],
-    run integer[],
-    visited bigint[],
     old bigint[],
     odd boolean,
     closed boolean
@@ -802,6 +799,8 @@ DECLARE
     at           timestamptz := rupor_now();
     until        timestamptz := at + ahead_ms * interval '1 millisecond';
     lease        interval    := lease_ms * interval '1 millisecond';
+    -- A token is new with every claim of a delivery: the claim by its first half, the delivery by the end.
+    claim_head   CONSTANT text := left(gen_random_uuid()::text, 24);
     accounts_max CONSTANT integer := 256;    -- CLAIM_ACCOUNTS_MAX
     budget       integer := "limit";         -- rows this claim may still take
     took         integer := 0;               -- rows of the last round
@@ -817,7 +816,6 @@ DECLARE
     paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
     sorted       record;                     -- its rows by id, and where each stands in the deal
-    moves        rupor_moves;
     served       boolean[];
     runs         integer[];
     n            integer;
@@ -901,7 +899,8 @@ BEGIN
             RETURN QUERY
             WITH marked AS (
                 UPDATE deliveries AS d
-                   SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
+                   SET status = 'sending', reason = NULL,
+                       claim_token = (claim_head || to_hex((d.delivery_id & 140737488355327) + 140737488355328))::uuid,
                        claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
                        lease_until = lease + CASE WHEN paced THEN t.slot_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]]
                                                   ELSE at END,
@@ -927,36 +926,26 @@ BEGIN
         END IF;
 
         -- The heads: lanes that were looked at, budgets that were drawn on, accounts.
-        SELECT array_agg(c.lane_id), array_agg(c.retry - c.n), array_agg(-c.retry), array_agg(c.n), array_agg(c.slot_at),
-               array_agg(c.run)
-          INTO moves.lane_id, moves.queued, moves.retry, moves.sending, moves.slot_at, moves.run
-          FROM (SELECT k.lane_id, count(k.slot_at) AS n, count(*) FILTER (WHERE k.retried) AS retry, max(k.slot_at) AS slot_at,
-                       (array_agg(k.run ORDER BY k.ord DESC))[1] AS run
-                  FROM (SELECT u.* FROM unnest(t.lane_id, t.retried, t.slot_at, t.run)
-                               WITH ORDINALITY AS u (lane_id, retried, slot_at, run, ord)
-                        UNION ALL
-                        SELECT v, false, NULL, NULL, 0 FROM unnest(t.visited) AS v) AS k
-                 GROUP BY k.lane_id) AS c;
-        PERFORM rupor_move_lanes(moves, at);
+        PERFORM rupor_move_lanes(t.moves, at);
         IF paced AND took > 0 THEN
             -- Each row taken moves its budget on by one interval from now, or from where it stood.
             UPDATE rate_groups AS g
                SET next_slot = greatest(g.next_slot, at) + rupor_span(c.n * g.interval_us)
-              FROM (SELECT h.group_id, count(*) AS n
-                      FROM unnest(t.account_id) AS k (account_id)
+              FROM (SELECT h.group_id, sum(k.n)::bigint AS n
+                      FROM unnest(t.account_id, (t.moves).sending) AS k (account_id, n)
                       JOIN account_heads AS h ON h.account_id = k.account_id
                      GROUP BY h.group_id) AS c
-             WHERE g.group_id = c.group_id AND g.interval_us > 0;
+             WHERE g.group_id = c.group_id AND g.interval_us > 0 AND c.n > 0;
         END IF;
         SELECT array_agg(c.account_id), array_agg(c.n > 0),
                array_agg(CASE WHEN c.n = 0 OR c.last_bulk THEN 0 WHEN c.first_bulk THEN c.urgent
                               ELSE c.urgent + (SELECT h.urgent_run FROM account_heads AS h WHERE h.account_id = c.account_id) END)
           INTO wanted, served, runs
-          FROM (SELECT k.account_id, count(k.turn) AS n, count(*) FILTER (WHERE k.turn = 1) AS urgent,
-                       bool_or(k.turn = 0) AS first_bulk, bool_or(k.turn = 2) AS last_bulk
-                  FROM (SELECT u.* FROM unnest(t.account_id, t.turn) AS u (account_id, turn)
+          FROM (SELECT k.account_id, sum(k.n) AS n, coalesce(sum(k.n) FILTER (WHERE k.turn = 1), 0) AS urgent,
+                       bool_or(k.turn = 0 AND k.n > 0) AS first_bulk, bool_or(k.turn = 2 AND k.n > 0) AS last_bulk
+                  FROM (SELECT u.* FROM unnest(t.account_id, t.turn, (t.moves).sending) AS u (account_id, turn, n)
                         UNION ALL
-                        SELECT w, NULL FROM unnest(wanted) AS w) AS k
+                        SELECT w, NULL, 0 FROM unnest(wanted) AS w) AS k
                  GROUP BY k.account_id) AS c;
         PERFORM rupor_move_accounts(wanted, served, array(SELECT CASE WHEN u.served THEN u.run END
                                                             FROM unnest(served, runs) AS u (served, run)), at);
@@ -1042,7 +1031,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.commit_outcomes(workspace_ids bigint[], delivery_ids bigint[], claim_tokens uuid[], provider_message_ids text[], sent_ats timestamp with time zone[], outcomes jsonb[])
+CREATE OR REPLACE FUNCTION public.commit_outcomes(workspace_ids bigint[], delivery_ids bigint[], claim_tokens uuid[], provider_message_ids text[], sent_ats timestamp with time zone[], outcomes jsonb[], account_ids bigint[] DEFAULT NULL::bigint[], lane_ids bigint[] DEFAULT NULL::bigint[])
  RETURNS TABLE(result text, status text)
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1058,9 +1047,7 @@ AS $function$
 DECLARE
     at       timestamptz := rupor_now();
     n        CONSTANT integer := coalesce(cardinality(delivery_ids), 0);
-    -- where each delivery of the batch belongs; NULL for one that is not there
-    c_lane    bigint[];
-    c_account bigint[];
+    known    CONSTANT boolean := account_ids IS NOT NULL AND lane_ids IS NOT NULL;
     accounts bigint[];
     plain    boolean[];             -- a success behind an unbroken fence: these move together
     moves    rupor_moves;
@@ -1075,16 +1062,18 @@ BEGIN
         RETURN;
     END IF;
     PERFORM rupor_guard(CASE WHEN workspace_ids[1] = ALL (workspace_ids) THEN workspace_ids[1] END);
-    -- A delivery's lane and account never change, so they may be read before the lock.
-    SELECT array_agg(b.lane_id), array_agg(b.account_id)
-      INTO c_lane, c_account
-      FROM (SELECT d.lane_id, d.account_id
-              FROM unnest(delivery_ids, workspace_ids) WITH ORDINALITY AS c (delivery_id, workspace_id, ord)
-              LEFT JOIN LATERAL (SELECT x.lane_id, x.account_id FROM deliveries AS x
-                                  WHERE x.delivery_id = c.delivery_id AND x.workspace_id = c.workspace_id
-                                  OFFSET 0) AS d ON true
-             ORDER BY c.ord) AS b;
-    accounts := array(SELECT DISTINCT a FROM unnest(c_account) AS a WHERE a IS NOT NULL);
+    IF NOT known THEN
+        -- They never change, so they may be read before the lock. NULL for a delivery that is not there.
+        SELECT array_agg(b.account_id), array_agg(b.lane_id)
+          INTO account_ids, lane_ids
+          FROM (SELECT d.lane_id, d.account_id
+                  FROM unnest(delivery_ids, workspace_ids) WITH ORDINALITY AS c (delivery_id, workspace_id, ord)
+                  LEFT JOIN LATERAL (SELECT x.lane_id, x.account_id FROM deliveries AS x
+                                      WHERE x.delivery_id = c.delivery_id AND x.workspace_id = c.workspace_id
+                                      OFFSET 0) AS d ON true
+                 ORDER BY c.ord) AS b;
+    END IF;
+    accounts := array(SELECT DISTINCT a FROM unnest(account_ids) AS a WHERE a IS NOT NULL);
     PERFORM rupor_lock_accounts(accounts);
 
     answers := array_fill('done'::text, ARRAY[n]);
@@ -1094,7 +1083,7 @@ BEGIN
         plain := array_fill(false, ARRAY[n]);
     ELSE
         SELECT e.plain, e.moves INTO done
-          FROM rupor_end_sent(workspace_ids, delivery_ids, claim_tokens, c_account, c_lane, provider_message_ids, sent_ats,
+          FROM rupor_end_sent(workspace_ids, delivery_ids, claim_tokens, account_ids, lane_ids, provider_message_ids, sent_ats,
                               outcomes, at) AS e;
         plain := done.plain;
         moves := done.moves;
@@ -1103,6 +1092,9 @@ BEGIN
         PERFORM rupor_healthy(moves.lane_id);
         PERFORM rupor_count_sent(moves, accounts, at);
     ELSE
+        IF known THEN
+            PERFORM rupor_check_lanes(delivery_ids, account_ids, lane_ids);
+        END IF;
         FOR item IN
             SELECT p.ord::integer AS ord
               FROM unnest(plain) WITH ORDINALITY AS p (plain, ord)
@@ -1111,13 +1103,13 @@ BEGIN
         LOOP
             -- Successes and failures of one channel count in the order of the batch.
             PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
-                                          FROM unnest(c_lane[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
+                                          FROM unnest(lane_ids[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
                                                AS l (lane_id, plain)
                                          WHERE l.plain));
             reached := item.ord;
             SELECT f.result, f.status, f.lane_id INTO done
               FROM rupor_finish(workspace_ids[item.ord], delivery_ids[item.ord], claim_tokens[item.ord],
-                                c_account[item.ord], c_lane[item.ord],
+                                account_ids[item.ord], lane_ids[item.ord],
                                 coalesce(outcomes[item.ord], jsonb_build_object(
                                     'ok', true, 'provider_message_id', provider_message_ids[item.ord],
                                     'sent_at', sent_ats[item.ord])), at) AS f;
@@ -1126,7 +1118,7 @@ BEGIN
             touched := touched || done.lane_id;
         END LOOP;
         PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
-                                      FROM unnest(c_lane[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
+                                      FROM unnest(lane_ids[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
                                      WHERE l.plain));
         PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l));
         PERFORM rupor_move_lanes(moves, at);
@@ -2043,16 +2035,17 @@ END $function$
 
 CREATE OR REPLACE FUNCTION public.rupor_among(everybody bigint[], chosen bigint[])
  RETURNS boolean[]
- LANGUAGE sql
+ LANGUAGE plpgsql
  STABLE
  SET jit TO 'off'
  SET enable_hashjoin TO 'on'
  SET enable_nestloop TO 'off'
 AS $function$
-    SELECT array_agg(s.id IS NOT NULL ORDER BY e.ord)
-      FROM unnest(everybody) WITH ORDINALITY AS e (id, ord)
-      LEFT JOIN (SELECT DISTINCT id FROM unnest(chosen) AS u (id)) AS s ON s.id = e.id
-$function$
+BEGIN
+    RETURN (SELECT array_agg(s.id IS NOT NULL ORDER BY e.ord)
+              FROM unnest(everybody) WITH ORDINALITY AS e (id, ord)
+              LEFT JOIN (SELECT DISTINCT u.id FROM unnest(chosen) AS u (id)) AS s ON s.id = e.id);
+END $function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_backoff_us(charged integer, chance integer)
@@ -2198,6 +2191,24 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_check_lanes(ids bigint[], accounts bigint[], lanes bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    wrong bigint;
+BEGIN
+    SELECT c.delivery_id INTO wrong
+      FROM unnest(ids, accounts, lanes) AS c (delivery_id, account_id, lane_id)
+     CROSS JOIN LATERAL (SELECT x.account_id, x.lane_id FROM deliveries AS x WHERE x.delivery_id = c.delivery_id OFFSET 0) AS d
+     WHERE (d.account_id, d.lane_id) IS DISTINCT FROM (c.account_id, c.lane_id)
+     LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'commit: delivery %: it belongs to another lane', wrong USING ERRCODE = 'RU004';
+    END IF;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_count_sent(m rupor_moves, accounts bigint[], at timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
@@ -2233,27 +2244,50 @@ CREATE OR REPLACE FUNCTION public.rupor_deal(accounts bigint[], shares integer[]
  LANGUAGE plpgsql
 AS $function$
 DECLARE
-    t rupor_dealt;
+    t     rupor_dealt;
+    m     rupor_moves;
+    rooms bigint[];
+    runs  integer[];
 BEGIN
-    SELECT array_agg(d.delivery_id) FILTER (WHERE d.taken), array_agg(d.place) FILTER (WHERE d.taken),
-           array_agg(d.account_id) FILTER (WHERE d.taken), array_agg(d.turn) FILTER (WHERE d.taken),
-           array_agg(d.lane_id) FILTER (WHERE d.taken), array_agg(d.retried) FILTER (WHERE d.taken),
-           array_agg(at) FILTER (WHERE d.taken), array_agg(d.run) FILTER (WHERE d.taken),
-           array_agg(d.lane_id), '{}', bool_or(d.odd), false
-      INTO t
-      FROM (SELECT o.delivery_id, o.place, o.account_id, o.turn, o.lane_id, o.retried, o.odd,
-                   CASE o.priority WHEN 0 THEN o.lane_run + o.nth::integer ELSE 0 END AS run,
-                   o.may AND count(*) FILTER (WHERE o.may)
-                             OVER (ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth ROWS UNBOUNDED PRECEDING) <= budget AS taken
-              FROM (SELECT f.*,
-                           coalesce(f.due, false) AND count(*) FILTER (WHERE f.due) OVER (
-                               PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id, f.nth
-                               ROWS UNBOUNDED PRECEDING) <= f.account_room AS may,
-                           f.lane_interval > 0 OR f.mixed OR f.suspect OR f.expires_at <= at OR f.group_slot > at AS odd
-                      FROM rupor_offers(accounts, shares, at) AS f) AS o
-             ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth) AS d;
-    -- Not as DISTINCT above: that may sort the rows for all the columns.
-    t.visited := array(SELECT DISTINCT v FROM unnest(t.visited) AS v);
+    t.old := '{}'; t.closed := false;
+    SELECT array_agg(s.lane_id), array_agg(s.account_id), array_agg(s.turn), array_agg(s.lane_run),
+           array_agg(greatest(0, least(s.room, budget - s.before))), bool_or(s.odd)
+      INTO m.lane_id, t.account_id, t.turn, runs, rooms, t.odd
+      FROM (SELECT a.*, sum(a.room) OVER (ORDER BY a.ord, a.turn, a.lane_next, a.lane_id ROWS UNBOUNDED PRECEDING) - a.room AS before
+              FROM (SELECT f.ord, f.turn, f.lane_next, f.lane_id, f.account_id, f.lane_run,
+                           f.lane_interval > 0 OR f.mixed OR f.group_slot > at AS odd,
+                           greatest(0, least(f.lane_room, f.account_room + f.lane_room - sum(f.lane_room) OVER (
+                               PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id ROWS UNBOUNDED PRECEDING))) AS room
+                      FROM rupor_due_lanes(accounts, shares, at) AS f) AS a
+             ORDER BY a.ord, a.turn, a.lane_next, a.lane_id) AS s;
+    IF t.odd THEN
+        RETURN t;
+    END IF;
+    WITH front AS MATERIALIZED (
+        SELECT l.nth, l.run, r.place, r.delivery_id, r.retried, r.priority, r.run_at <= at AS due,
+               r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id) AS odd
+          FROM unnest(m.lane_id, rooms, runs) WITH ORDINALITY AS l (lane_id, room, run, nth)
+          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*
+                               FROM ready AS q
+                              WHERE q.lane_id = l.lane_id
+                              ORDER BY q.priority, q.position, q.delivery_id
+                              LIMIT l.room) AS r ON true
+    )
+    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run
+      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run
+      FROM (SELECT array_agg(f.delivery_id) FILTER (WHERE f.due) AS id, array_agg(f.place) FILTER (WHERE f.due) AS place,
+                   coalesce(bool_or(f.odd), false) AS odd
+              FROM front AS f) AS f
+     CROSS JOIN (SELECT array_agg(l.retries - l.n ORDER BY l.nth) AS queued, array_agg(-l.retries ORDER BY l.nth) AS retry,
+                        array_agg(l.n ORDER BY l.nth) AS sending,
+                        array_agg(CASE WHEN l.n > 0 THEN at END ORDER BY l.nth) AS slot_at,
+                        array_agg(CASE WHEN l.n = 0 THEN NULL WHEN l.priority = 0 THEN l.run + l.n ELSE 0 END::integer
+                                  ORDER BY l.nth) AS run
+                   FROM (SELECT f.nth, count(*) FILTER (WHERE f.due) AS n, count(*) FILTER (WHERE f.due AND f.retried) AS retries,
+                                min(f.priority) AS priority, min(f.run) AS run
+                           FROM front AS f
+                          GROUP BY f.nth) AS l) AS c;
+    t.moves := m;
     RETURN t;
 END $function$
 ;
@@ -2264,6 +2298,8 @@ CREATE OR REPLACE FUNCTION public.rupor_deal_with_care(accounts bigint[], shares
 AS $function$
 DECLARE
     t            rupor_dealt;
+    m            rupor_moves;
+    visited      integer := 0;               -- lanes so far; the last of them is the one being dealt
     urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
     patience     CONSTANT interval := '10 s'; -- SUSPECT_PATIENCE
     o            record;
@@ -2282,14 +2318,22 @@ DECLARE
     bulk_id      bigint;
     bulk_over    boolean;
     take_bulk    boolean;
+    retried      boolean;
     slot         timestamptz;
 BEGIN
-    t.id := '{}'; t.place := '{}'; t.account_id := '{}'; t.turn := '{}'; t.lane_id := '{}'; t.retried := '{}';
-    t.slot_at := '{}'; t.run := '{}'; t.visited := '{}'; t.old := '{}'; t.closed := false;
+    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.closed := false;
+    m.lane_id := '{}'; m.queued := '{}'; m.retry := '{}'; m.sending := '{}'; m.slot_at := '{}'; m.run := '{}';
     FOR o IN
-        SELECT f.*
-          FROM rupor_offers(accounts, shares, at) AS f
-         ORDER BY f.ord, f.turn, f.lane_next, f.lane_id, f.nth
+        -- A lane without rows comes as one row without a delivery, so that its head is set right.
+        SELECT l.*, r.*
+          FROM rupor_due_lanes(accounts, shares, at) AS l
+          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect,
+                                    q.retried, row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS nth
+                               FROM ready AS q
+                              WHERE q.lane_id = l.lane_id
+                              ORDER BY q.priority, q.position, q.delivery_id
+                              LIMIT l.lane_room) AS r ON true
+         ORDER BY l.ord, l.turn, l.lane_next, l.lane_id, r.nth
     LOOP
         IF account IS DISTINCT FROM o.account_id THEN
             account := o.account_id;
@@ -2309,7 +2353,10 @@ BEGIN
             lane_run := o.lane_run;
             lane_over := o.delivery_id IS NULL;
             bulk_after := -9223372036854775808; bulk_id := 0; bulk_over := false;
-            t.visited := t.visited || lane;
+            visited := visited + 1;
+            m.lane_id[visited] := lane; m.queued[visited] := 0; m.retry[visited] := 0; m.sending[visited] := 0;
+            m.slot_at[visited] := NULL; m.run[visited] := NULL;
+            t.account_id[visited] := account; t.turn[visited] := o.turn;
         END IF;
         CONTINUE WHEN lane_over OR lane_left <= 0 OR account_left <= 0;
         -- taken before its turn, below
@@ -2352,20 +2399,26 @@ BEGIN
             group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(o.group_interval);
             IF take_bulk THEN
                 bulk_after := b.position; bulk_id := b.delivery_id;
-                t.id := t.id || bulk_id; t.place := t.place || b.place; t.retried := t.retried || b.retried;
+                t.id := t.id || bulk_id; t.place := t.place || b.place; retried := b.retried;
                 lane_run := 0;
             ELSE
-                t.id := t.id || o.delivery_id; t.place := t.place || o.place; t.retried := t.retried || o.retried;
+                t.id := t.id || o.delivery_id; t.place := t.place || o.place; retried := o.retried;
                 lane_run := CASE o.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
             END IF;
-            t.account_id := t.account_id || account; t.turn := t.turn || o.turn; t.lane_id := t.lane_id || lane;
-            t.slot_at := t.slot_at || slot; t.run := t.run || lane_run;
+            t.slot_at := t.slot_at || slot;
+            IF retried THEN
+                m.retry[visited] := m.retry[visited] - 1;
+            ELSE
+                m.queued[visited] := m.queued[visited] - 1;
+            END IF;
+            m.sending[visited] := m.sending[visited] + 1; m.slot_at[visited] := slot; m.run[visited] := lane_run;
             account_left := account_left - 1; lane_left := lane_left - 1; budget := budget - 1;
             -- the urgent row that had to wait for a bulk one comes next
             EXIT WHEN NOT take_bulk OR account_left = 0 OR lane_left = 0 OR budget = 0;
         END LOOP;
         EXIT WHEN budget = 0 OR t.closed;
     END LOOP;
+    t.moves := m;
     RETURN t;
 END $function$
 ;
@@ -2532,6 +2585,44 @@ BEGIN
          LIMIT at_most;
     END IF;
 END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_due_lanes(accounts bigint[], shares integer[], at timestamp with time zone)
+ RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean)
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
+           rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed
+      FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
+     CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
+     CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
+     CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*)))::integer AS n
+                           FROM inflight AS i
+                          WHERE i.account_id = h.account_id) AS room
+     CROSS JOIN LATERAL (
+           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed,
+                  -- after nine urgent rows in a row one bulk lane comes first
+                  CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
+                  greatest(0, least(d.max_parallel - (SELECT count(*) FROM inflight AS i
+                                                       WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
+                                    ceil(room.n::numeric / count(*) OVER ())))::integer AS room
+             FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
+                           EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
+                      FROM lane_heads AS u
+                     WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= at
+                     ORDER BY u.next_at, u.lane_id
+                     -- a few more than could be used: some may have nothing to give
+                     LIMIT room.n + 8)
+                   UNION ALL
+                   (SELECT b.lane_id, b.next_at, b.interval_us, b.next_slot, b.urgent_run, b.max_parallel, b.head_priority,
+                           false, row_number() OVER (ORDER BY b.next_at, b.lane_id)
+                      FROM lane_heads AS b
+                     WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
+                     ORDER BY b.next_at, b.lane_id
+                     LIMIT room.n + 8)) AS d) AS l
+$function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_end_claim(held inflight, ending text, failure jsonb, provider_id text, sent timestamp with time zone, not_before timestamp with time zone, chance integer, at timestamp with time zone)
@@ -2986,13 +3077,14 @@ END $function$
 
 CREATE OR REPLACE FUNCTION public.rupor_may_span(caller name)
  RETURNS boolean
- LANGUAGE sql
+ LANGUAGE plpgsql
  STABLE
 AS $function$
-    SELECT caller = current_user
+BEGIN
+    RETURN caller = current_user
         OR EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = caller AND r.rolsuper)
-        OR EXISTS (SELECT FROM pg_roles AS d WHERE d.rolname = 'rupor_dispatcher' AND pg_has_role(caller, d.oid, 'USAGE'))
-$function$
+        OR EXISTS (SELECT FROM pg_roles AS d WHERE d.rolname = 'rupor_dispatcher' AND pg_has_role(caller, d.oid, 'USAGE'));
+END $function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_merge_parts(parts jsonb, done jsonb)
@@ -3097,53 +3189,6 @@ CREATE OR REPLACE FUNCTION public.rupor_now()
  RETURNS timestamp with time zone
  LANGUAGE sql
 AS $function$ SELECT clock_timestamp() $function$
-;
-
-CREATE OR REPLACE FUNCTION public.rupor_offers(accounts bigint[], shares integer[], at timestamp with time zone)
- RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean, nth bigint, due boolean, place tid, priority integer, "position" bigint, delivery_id bigint, run_at timestamp with time zone, expires_at timestamp with time zone, suspect boolean, retried boolean)
- LANGUAGE sql
- STABLE
-AS $function$
-    SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
-           rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
-           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed,
-           r.nth, r.due, r.place, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, r.retried
-      FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
-     CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
-     CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
-     CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*)))::integer AS n
-                           FROM inflight AS i
-                          WHERE i.account_id = h.account_id) AS room
-     CROSS JOIN LATERAL (
-           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed,
-                  -- after nine urgent rows in a row one bulk lane comes first
-                  CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
-                  least(d.max_parallel - (SELECT count(*) FROM inflight AS i
-                                           WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
-                        ceil(room.n::numeric / count(*) OVER ()))::integer AS room
-             FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
-                           EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
-                      FROM lane_heads AS u
-                     WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= at
-                     ORDER BY u.next_at, u.lane_id
-                     -- a few more than could be used: some may have nothing to give
-                     LIMIT room.n + 8)
-                   UNION ALL
-                   (SELECT b.lane_id, b.next_at, b.interval_us, b.next_slot, b.urgent_run, b.max_parallel, b.head_priority,
-                           false, row_number() OVER (ORDER BY b.next_at, b.lane_id)
-                      FROM lane_heads AS b
-                     WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
-                     ORDER BY b.next_at, b.lane_id
-                     LIMIT room.n + 8)) AS d) AS l
-      LEFT JOIN LATERAL (
-           SELECT row_number() OVER w AS nth, bool_and(q.run_at <= at) OVER w AS due,
-                  q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect, q.retried
-             FROM ready AS q
-            WHERE q.lane_id = l.lane_id
-           WINDOW w AS (ORDER BY q.priority, q.position, q.delivery_id)
-            ORDER BY q.priority, q.position, q.delivery_id
-            LIMIT greatest(0, l.room)) AS r ON true
-$function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_put_deliveries(ws bigint, at timestamp with time zone, m_id bigint[], m_bulk boolean[], m_run_at timestamp with time zone[], d_id bigint[], d_ord integer[], d_channel bigint[], d_account bigint[], d_lane bigint[], d_ordered boolean[], d_free boolean[], early boolean)
@@ -3832,7 +3877,7 @@ GRANT EXECUTE ON FUNCTION claim_deliveries(bigint,text,integer,integer,boolean,b
 
 GRANT EXECUTE ON FUNCTION close_channel_until(bigint,bigint,timestamp with time zone) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[]) TO rupor_app;
+GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[],bigint[],bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION deliver_message(bigint,bigint,jsonb) TO rupor_app;
 
@@ -3952,7 +3997,7 @@ GRANT EXECUTE ON FUNCTION claim_deliveries(bigint,text,integer,integer,boolean,b
 
 GRANT EXECUTE ON FUNCTION collect_media(interval,integer) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[]) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[],bigint[],bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_dispatcher;
 

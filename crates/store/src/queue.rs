@@ -148,9 +148,7 @@ pub type Parts = BTreeMap<u32, String>;
 /// The end of one claim.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {
-    pub workspace_id: WorkspaceId,
-    pub delivery_id: DeliveryId,
-    pub claim_token: ClaimToken,
+    pub claim: ClaimRef,
     pub ending: FinishKind,
     /// Drawn by the caller for the jitter of a backoff.
     pub chance: Chance,
@@ -177,10 +175,12 @@ pub enum Finished {
     LostClaim,
 }
 
-/// Names a claim for renewals and part progress.
+/// Names a claim, and where it is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimRef {
     pub workspace_id: WorkspaceId,
+    pub account_id: AccountId,
+    pub lane_id: LaneId,
     pub delivery_id: DeliveryId,
     pub claim_token: ClaimToken,
 }
@@ -189,6 +189,8 @@ impl Claim {
     pub fn reference(&self) -> ClaimRef {
         ClaimRef {
             workspace_id: self.workspace_id,
+            account_id: self.account_id,
+            lane_id: self.lane_id,
             delivery_id: self.delivery_id,
             claim_token: self.claim_token,
         }

@@ -280,13 +280,7 @@ impl Dispatcher {
                 dispatcher.freed.notify_one();
                 return;
             };
-            let finish = Finish {
-                workspace_id: claim.workspace_id,
-                delivery_id: claim.delivery_id,
-                claim_token: claim.claim_token,
-                ending,
-                chance: dispatcher.dice.chance(),
-            };
+            let finish = Finish { claim: claim.reference(), ending, chance: dispatcher.dice.chance() };
             let end = End { finish, account_id: claim.account_id, channel_id: claim.channel_id, permit };
             dispatcher.recorder.end(end);
         });

@@ -153,7 +153,7 @@ async fn commit(ledger: &dyn Ledger, rows: Vec<Finish>) -> Vec<Option<Finished>>
                 tokio::time::sleep(pause(tried)).await;
             }
             Err(error) if rows.len() == 1 => {
-                tracing::error!(%error, delivery = rows[0].delivery_id.0, "an outcome was refused");
+                tracing::error!(%error, delivery = rows[0].claim.delivery_id.0, "an outcome was refused");
                 return vec![None];
             }
             Err(error) => {
@@ -181,7 +181,7 @@ fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
         Finished::LostClaim => "lost_claim",
     };
     meters.count("rupor_outcomes_total", outcome);
-    let (delivery, account) = (end.finish.delivery_id.0, end.account_id.0);
+    let (delivery, account) = (end.finish.claim.delivery_id.0, end.account_id.0);
     let channel = end.channel_id.map(|id| id.0);
     match &end.finish.ending {
         FinishKind::Outcome(domain::outcome::Outcome::Failed(failure))

@@ -93,9 +93,7 @@ impl World {
     pub async fn end(&self, outcome: Outcome) {
         let claim = self.claim().await;
         let finish = Finish {
-            workspace_id: claim.workspace_id,
-            delivery_id: claim.delivery_id,
-            claim_token: claim.claim_token,
+            claim: claim.reference(),
             ending: FinishKind::Outcome(outcome),
             chance: Chance::new(500_000),
         };

@@ -169,14 +169,14 @@ impl SimLedger {
                 _ => {}
             }
             if self.sabotaged(Saboteur::OutcomeUnfenced)
-                && let Some((present, _)) = lock(&world.claims).get(&finish.delivery_id.0)
+                && let Some((present, _)) = lock(&world.claims).get(&finish.claim.delivery_id.0)
             {
-                finish.claim_token = present.claim_token;
+                finish.claim.claim_token = present.claim_token;
             }
         }
         let finished = world.store.commit(batch.clone()).await?;
         for (finish, finished) in batch.iter().zip(&finished) {
-            world.trace(format_args!("{} ends d{}: {finished:?}", self.run.name, finish.delivery_id.0));
+            world.trace(format_args!("{} ends d{}: {finished:?}", self.run.name, finish.claim.delivery_id.0));
             if *finished == Finished::Adopted {
                 world.sometimes("delivery: late success adopted");
             }
@@ -214,13 +214,7 @@ impl SimLedger {
             lock(&world.claims).values().filter(old).map(|(claim, _)| *claim).take(2).collect();
         for claim in found {
             lock(&world.claims).remove(&claim.delivery_id.0);
-            let finish = Finish {
-                workspace_id: claim.workspace_id,
-                delivery_id: claim.delivery_id,
-                claim_token: claim.claim_token,
-                ending: FinishKind::Release,
-                chance: domain::retry::Chance::NONE,
-            };
+            let finish = Finish { claim, ending: FinishKind::Release, chance: domain::retry::Chance::NONE };
             world.store.commit(vec![finish]).await?;
         }
         Ok(())

@@ -38,17 +38,14 @@ CREATE TYPE claimed_delivery AS (
     idempotency_key text
 );
 
--- What a round decided: rows as columns, and what it saw on the way.
+-- What a round decided, as columns: the rows it takes, and the lanes it looked at.
 CREATE TYPE rupor_dealt AS (
     id         bigint[],
     place      tid[],            -- of the ready row; nobody moves it while the account is held
-    account_id bigint[],
+    slot_at    timestamptz[],    -- NULL: all of them now
+    moves      rupor_moves,      -- of the lanes
+    account_id bigint[],         -- of each lane
     turn       integer[],
-    lane_id    bigint[],
-    retried    boolean[],
-    slot_at    timestamptz[],
-    run        integer[],        -- the lane's urgent run after this row
-    visited    bigint[],         -- lanes that were looked at
     old        bigint[],         -- lanes whose next rows are too old
     odd        boolean,          -- something that needs care: dealt row by row
     closed     boolean           -- a suspect row was taken: it goes alone
@@ -71,6 +68,8 @@ DECLARE
     at           timestamptz := rupor_now();
     until        timestamptz := at + ahead_ms * interval '1 millisecond';
     lease        interval    := lease_ms * interval '1 millisecond';
+    -- A token is new with every claim of a delivery: the claim by its first half, the delivery by the end.
+    claim_head   CONSTANT text := left(gen_random_uuid()::text, 24);
     accounts_max CONSTANT integer := 256;    -- CLAIM_ACCOUNTS_MAX
     budget       integer := "limit";         -- rows this claim may still take
     took         integer := 0;               -- rows of the last round
@@ -86,7 +85,6 @@ DECLARE
     paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
     sorted       record;                     -- its rows by id, and where each stands in the deal
-    moves        rupor_moves;
     served       boolean[];
     runs         integer[];
     n            integer;
@@ -170,7 +168,8 @@ BEGIN
             RETURN QUERY
             WITH marked AS (
                 UPDATE deliveries AS d
-                   SET status = 'sending', reason = NULL, claim_token = gen_random_uuid(),
+                   SET status = 'sending', reason = NULL,
+                       claim_token = (claim_head || to_hex((d.delivery_id & 140737488355327) + 140737488355328))::uuid,
                        claim_seq = d.claim_seq + 1, attempt = d.attempt + 1, run_at = NULL, position = NULL,
                        lease_until = lease + CASE WHEN paced THEN t.slot_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]]
                                                   ELSE at END,
@@ -196,58 +195,45 @@ BEGIN
         END IF;
 
         -- The heads: lanes that were looked at, budgets that were drawn on, accounts.
-        SELECT array_agg(c.lane_id), array_agg(c.retry - c.n), array_agg(-c.retry), array_agg(c.n), array_agg(c.slot_at),
-               array_agg(c.run)
-          INTO moves.lane_id, moves.queued, moves.retry, moves.sending, moves.slot_at, moves.run
-          FROM (SELECT k.lane_id, count(k.slot_at) AS n, count(*) FILTER (WHERE k.retried) AS retry, max(k.slot_at) AS slot_at,
-                       (array_agg(k.run ORDER BY k.ord DESC))[1] AS run
-                  FROM (SELECT u.* FROM unnest(t.lane_id, t.retried, t.slot_at, t.run)
-                               WITH ORDINALITY AS u (lane_id, retried, slot_at, run, ord)
-                        UNION ALL
-                        SELECT v, false, NULL, NULL, 0 FROM unnest(t.visited) AS v) AS k
-                 GROUP BY k.lane_id) AS c;
-        PERFORM rupor_move_lanes(moves, at);
+        PERFORM rupor_move_lanes(t.moves, at);
         IF paced AND took > 0 THEN
             -- Each row taken moves its budget on by one interval from now, or from where it stood.
             UPDATE rate_groups AS g
                SET next_slot = greatest(g.next_slot, at) + rupor_span(c.n * g.interval_us)
-              FROM (SELECT h.group_id, count(*) AS n
-                      FROM unnest(t.account_id) AS k (account_id)
+              FROM (SELECT h.group_id, sum(k.n)::bigint AS n
+                      FROM unnest(t.account_id, (t.moves).sending) AS k (account_id, n)
                       JOIN account_heads AS h ON h.account_id = k.account_id
                      GROUP BY h.group_id) AS c
-             WHERE g.group_id = c.group_id AND g.interval_us > 0;
+             WHERE g.group_id = c.group_id AND g.interval_us > 0 AND c.n > 0;
         END IF;
         SELECT array_agg(c.account_id), array_agg(c.n > 0),
                array_agg(CASE WHEN c.n = 0 OR c.last_bulk THEN 0 WHEN c.first_bulk THEN c.urgent
                               ELSE c.urgent + (SELECT h.urgent_run FROM account_heads AS h WHERE h.account_id = c.account_id) END)
           INTO wanted, served, runs
-          FROM (SELECT k.account_id, count(k.turn) AS n, count(*) FILTER (WHERE k.turn = 1) AS urgent,
-                       bool_or(k.turn = 0) AS first_bulk, bool_or(k.turn = 2) AS last_bulk
-                  FROM (SELECT u.* FROM unnest(t.account_id, t.turn) AS u (account_id, turn)
+          FROM (SELECT k.account_id, sum(k.n) AS n, coalesce(sum(k.n) FILTER (WHERE k.turn = 1), 0) AS urgent,
+                       bool_or(k.turn = 0 AND k.n > 0) AS first_bulk, bool_or(k.turn = 2 AND k.n > 0) AS last_bulk
+                  FROM (SELECT u.* FROM unnest(t.account_id, t.turn, (t.moves).sending) AS u (account_id, turn, n)
                         UNION ALL
-                        SELECT w, NULL FROM unnest(wanted) AS w) AS k
+                        SELECT w, NULL, 0 FROM unnest(wanted) AS w) AS k
                  GROUP BY k.account_id) AS c;
         PERFORM rupor_move_accounts(wanted, served, array(SELECT CASE WHEN u.served THEN u.run END
                                                             FROM unnest(served, runs) AS u (served, run)), at);
     END LOOP;
 END $$;
 
--- The first rows of the due lanes of these accounts, as many as each may take, in the order they would be taken.
--- A lane without rows comes as one row without a delivery, so that its head is set right.
-CREATE FUNCTION rupor_offers(accounts bigint[], shares integer[], at timestamptz)
+-- The due lanes of these accounts, and how many rows each may give; by ord, turn, lane_next and lane_id they stand in the
+-- order they are served.
+CREATE FUNCTION rupor_due_lanes(accounts bigint[], shares integer[], at timestamptz)
 RETURNS TABLE (
     ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamptz,
     tolerance interval, cooldown_until timestamptz,
     turn integer, lane_next timestamptz, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamptz,
-    lane_run integer, mixed boolean,
-    nth bigint, due boolean, place tid, priority integer, "position" bigint, delivery_id bigint, run_at timestamptz,
-    expires_at timestamptz, suspect boolean, retried boolean
+    lane_run integer, mixed boolean
 )
 LANGUAGE sql STABLE AS $$
     SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
            rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
-           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed,
-           r.nth, r.due, r.place, r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, r.retried
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
      CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
      CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
@@ -258,9 +244,9 @@ LANGUAGE sql STABLE AS $$
            SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed,
                   -- after nine urgent rows in a row one bulk lane comes first
                   CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
-                  least(d.max_parallel - (SELECT count(*) FROM inflight AS i
-                                           WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
-                        ceil(room.n::numeric / count(*) OVER ()))::integer AS room
+                  greatest(0, least(d.max_parallel - (SELECT count(*) FROM inflight AS i
+                                                       WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
+                                    ceil(room.n::numeric / count(*) OVER ())))::integer AS room
              FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
                            EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
                       FROM lane_heads AS u
@@ -275,43 +261,58 @@ LANGUAGE sql STABLE AS $$
                      WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
                      ORDER BY b.next_at, b.lane_id
                      LIMIT room.n + 8)) AS d) AS l
-      LEFT JOIN LATERAL (
-           SELECT row_number() OVER w AS nth, bool_and(q.run_at <= at) OVER w AS due,
-                  q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect, q.retried
-             FROM ready AS q
-            WHERE q.lane_id = l.lane_id
-           WINDOW w AS (ORDER BY q.priority, q.position, q.delivery_id)
-            ORDER BY q.priority, q.position, q.delivery_id
-            LIMIT greatest(0, l.room)) AS r ON true
 $$;
 
--- The ordinary round of accounts without a rate, all at once: every row offered is taken in order as far as account and
--- budget reach. It says `odd`, and what it decided is void, when an offer holds what must be taken row by row: a lane
--- with its own rate or with both priorities, a suspect row, a row that is too old.
+-- The ordinary round of accounts without a rate, all at once: how many rows each lane gives is said before any row is
+-- read. It says `odd`, and what it decided is void, where rows must be taken one by one: a lane with its own rate or with
+-- both priorities, a suspect row, one that is too old, one that is not due and keeps others waiting.
 CREATE FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamptz) RETURNS rupor_dealt
 LANGUAGE plpgsql AS $$
 DECLARE
-    t rupor_dealt;
+    t     rupor_dealt;
+    m     rupor_moves;
+    rooms bigint[];
+    runs  integer[];
 BEGIN
-    SELECT array_agg(d.delivery_id) FILTER (WHERE d.taken), array_agg(d.place) FILTER (WHERE d.taken),
-           array_agg(d.account_id) FILTER (WHERE d.taken), array_agg(d.turn) FILTER (WHERE d.taken),
-           array_agg(d.lane_id) FILTER (WHERE d.taken), array_agg(d.retried) FILTER (WHERE d.taken),
-           array_agg(at) FILTER (WHERE d.taken), array_agg(d.run) FILTER (WHERE d.taken),
-           array_agg(d.lane_id), '{}', bool_or(d.odd), false
-      INTO t
-      FROM (SELECT o.delivery_id, o.place, o.account_id, o.turn, o.lane_id, o.retried, o.odd,
-                   CASE o.priority WHEN 0 THEN o.lane_run + o.nth::integer ELSE 0 END AS run,
-                   o.may AND count(*) FILTER (WHERE o.may)
-                             OVER (ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth ROWS UNBOUNDED PRECEDING) <= budget AS taken
-              FROM (SELECT f.*,
-                           coalesce(f.due, false) AND count(*) FILTER (WHERE f.due) OVER (
-                               PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id, f.nth
-                               ROWS UNBOUNDED PRECEDING) <= f.account_room AS may,
-                           f.lane_interval > 0 OR f.mixed OR f.suspect OR f.expires_at <= at OR f.group_slot > at AS odd
-                      FROM rupor_offers(accounts, shares, at) AS f) AS o
-             ORDER BY o.ord, o.turn, o.lane_next, o.lane_id, o.nth) AS d;
-    -- Not as DISTINCT above: that may sort the rows for all the columns.
-    t.visited := array(SELECT DISTINCT v FROM unnest(t.visited) AS v);
+    t.old := '{}'; t.closed := false;
+    SELECT array_agg(s.lane_id), array_agg(s.account_id), array_agg(s.turn), array_agg(s.lane_run),
+           array_agg(greatest(0, least(s.room, budget - s.before))), bool_or(s.odd)
+      INTO m.lane_id, t.account_id, t.turn, runs, rooms, t.odd
+      FROM (SELECT a.*, sum(a.room) OVER (ORDER BY a.ord, a.turn, a.lane_next, a.lane_id ROWS UNBOUNDED PRECEDING) - a.room AS before
+              FROM (SELECT f.ord, f.turn, f.lane_next, f.lane_id, f.account_id, f.lane_run,
+                           f.lane_interval > 0 OR f.mixed OR f.group_slot > at AS odd,
+                           greatest(0, least(f.lane_room, f.account_room + f.lane_room - sum(f.lane_room) OVER (
+                               PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id ROWS UNBOUNDED PRECEDING))) AS room
+                      FROM rupor_due_lanes(accounts, shares, at) AS f) AS a
+             ORDER BY a.ord, a.turn, a.lane_next, a.lane_id) AS s;
+    IF t.odd THEN
+        RETURN t;
+    END IF;
+    WITH front AS MATERIALIZED (
+        SELECT l.nth, l.run, r.place, r.delivery_id, r.retried, r.priority, r.run_at <= at AS due,
+               r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id) AS odd
+          FROM unnest(m.lane_id, rooms, runs) WITH ORDINALITY AS l (lane_id, room, run, nth)
+          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*
+                               FROM ready AS q
+                              WHERE q.lane_id = l.lane_id
+                              ORDER BY q.priority, q.position, q.delivery_id
+                              LIMIT l.room) AS r ON true
+    )
+    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run
+      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run
+      FROM (SELECT array_agg(f.delivery_id) FILTER (WHERE f.due) AS id, array_agg(f.place) FILTER (WHERE f.due) AS place,
+                   coalesce(bool_or(f.odd), false) AS odd
+              FROM front AS f) AS f
+     CROSS JOIN (SELECT array_agg(l.retries - l.n ORDER BY l.nth) AS queued, array_agg(-l.retries ORDER BY l.nth) AS retry,
+                        array_agg(l.n ORDER BY l.nth) AS sending,
+                        array_agg(CASE WHEN l.n > 0 THEN at END ORDER BY l.nth) AS slot_at,
+                        array_agg(CASE WHEN l.n = 0 THEN NULL WHEN l.priority = 0 THEN l.run + l.n ELSE 0 END::integer
+                                  ORDER BY l.nth) AS run
+                   FROM (SELECT f.nth, count(*) FILTER (WHERE f.due) AS n, count(*) FILTER (WHERE f.due AND f.retried) AS retries,
+                                min(f.priority) AS priority, min(f.run) AS run
+                           FROM front AS f
+                          GROUP BY f.nth) AS l) AS c;
+    t.moves := m;
     RETURN t;
 END $$;
 
@@ -322,6 +323,8 @@ CREATE FUNCTION rupor_deal_with_care(
 LANGUAGE plpgsql AS $$
 DECLARE
     t            rupor_dealt;
+    m            rupor_moves;
+    visited      integer := 0;               -- lanes so far; the last of them is the one being dealt
     urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
     patience     CONSTANT interval := '10 s'; -- SUSPECT_PATIENCE
     o            record;
@@ -340,14 +343,22 @@ DECLARE
     bulk_id      bigint;
     bulk_over    boolean;
     take_bulk    boolean;
+    retried      boolean;
     slot         timestamptz;
 BEGIN
-    t.id := '{}'; t.place := '{}'; t.account_id := '{}'; t.turn := '{}'; t.lane_id := '{}'; t.retried := '{}';
-    t.slot_at := '{}'; t.run := '{}'; t.visited := '{}'; t.old := '{}'; t.closed := false;
+    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.closed := false;
+    m.lane_id := '{}'; m.queued := '{}'; m.retry := '{}'; m.sending := '{}'; m.slot_at := '{}'; m.run := '{}';
     FOR o IN
-        SELECT f.*
-          FROM rupor_offers(accounts, shares, at) AS f
-         ORDER BY f.ord, f.turn, f.lane_next, f.lane_id, f.nth
+        -- A lane without rows comes as one row without a delivery, so that its head is set right.
+        SELECT l.*, r.*
+          FROM rupor_due_lanes(accounts, shares, at) AS l
+          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect,
+                                    q.retried, row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS nth
+                               FROM ready AS q
+                              WHERE q.lane_id = l.lane_id
+                              ORDER BY q.priority, q.position, q.delivery_id
+                              LIMIT l.lane_room) AS r ON true
+         ORDER BY l.ord, l.turn, l.lane_next, l.lane_id, r.nth
     LOOP
         IF account IS DISTINCT FROM o.account_id THEN
             account := o.account_id;
@@ -367,7 +378,10 @@ BEGIN
             lane_run := o.lane_run;
             lane_over := o.delivery_id IS NULL;
             bulk_after := -9223372036854775808; bulk_id := 0; bulk_over := false;
-            t.visited := t.visited || lane;
+            visited := visited + 1;
+            m.lane_id[visited] := lane; m.queued[visited] := 0; m.retry[visited] := 0; m.sending[visited] := 0;
+            m.slot_at[visited] := NULL; m.run[visited] := NULL;
+            t.account_id[visited] := account; t.turn[visited] := o.turn;
         END IF;
         CONTINUE WHEN lane_over OR lane_left <= 0 OR account_left <= 0;
         -- taken before its turn, below
@@ -410,20 +424,26 @@ BEGIN
             group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(o.group_interval);
             IF take_bulk THEN
                 bulk_after := b.position; bulk_id := b.delivery_id;
-                t.id := t.id || bulk_id; t.place := t.place || b.place; t.retried := t.retried || b.retried;
+                t.id := t.id || bulk_id; t.place := t.place || b.place; retried := b.retried;
                 lane_run := 0;
             ELSE
-                t.id := t.id || o.delivery_id; t.place := t.place || o.place; t.retried := t.retried || o.retried;
+                t.id := t.id || o.delivery_id; t.place := t.place || o.place; retried := o.retried;
                 lane_run := CASE o.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
             END IF;
-            t.account_id := t.account_id || account; t.turn := t.turn || o.turn; t.lane_id := t.lane_id || lane;
-            t.slot_at := t.slot_at || slot; t.run := t.run || lane_run;
+            t.slot_at := t.slot_at || slot;
+            IF retried THEN
+                m.retry[visited] := m.retry[visited] - 1;
+            ELSE
+                m.queued[visited] := m.queued[visited] - 1;
+            END IF;
+            m.sending[visited] := m.sending[visited] + 1; m.slot_at[visited] := slot; m.run[visited] := lane_run;
             account_left := account_left - 1; lane_left := lane_left - 1; budget := budget - 1;
             -- the urgent row that had to wait for a bulk one comes next
             EXIT WHEN NOT take_bulk OR account_left = 0 OR lane_left = 0 OR budget = 0;
         END LOOP;
         EXIT WHEN budget = 0 OR t.closed;
     END LOOP;
+    t.moves := m;
     RETURN t;
 END $$;
 

@@ -30,9 +30,10 @@ BEGIN
 END $$;
 
 -- The same with columns instead of items, for large batches. outcomes[n] NULL: sent, with its provider id and time.
+-- Who claimed knows account and lane of each delivery, and saves us looking them up.
 CREATE FUNCTION commit_outcomes(
     workspace_ids bigint[], delivery_ids bigint[], claim_tokens uuid[], provider_message_ids text[],
-    sent_ats timestamptz[], outcomes jsonb[]
+    sent_ats timestamptz[], outcomes jsonb[], account_ids bigint[] DEFAULT NULL, lane_ids bigint[] DEFAULT NULL
 ) RETURNS TABLE (result text, status text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp
@@ -43,9 +44,7 @@ AS $$
 DECLARE
     at       timestamptz := rupor_now();
     n        CONSTANT integer := coalesce(cardinality(delivery_ids), 0);
-    -- where each delivery of the batch belongs; NULL for one that is not there
-    c_lane    bigint[];
-    c_account bigint[];
+    known    CONSTANT boolean := account_ids IS NOT NULL AND lane_ids IS NOT NULL;
     accounts bigint[];
     plain    boolean[];             -- a success behind an unbroken fence: these move together
     moves    rupor_moves;
@@ -60,16 +59,18 @@ BEGIN
         RETURN;
     END IF;
     PERFORM rupor_guard(CASE WHEN workspace_ids[1] = ALL (workspace_ids) THEN workspace_ids[1] END);
-    -- A delivery's lane and account never change, so they may be read before the lock.
-    SELECT array_agg(b.lane_id), array_agg(b.account_id)
-      INTO c_lane, c_account
-      FROM (SELECT d.lane_id, d.account_id
-              FROM unnest(delivery_ids, workspace_ids) WITH ORDINALITY AS c (delivery_id, workspace_id, ord)
-              LEFT JOIN LATERAL (SELECT x.lane_id, x.account_id FROM deliveries AS x
-                                  WHERE x.delivery_id = c.delivery_id AND x.workspace_id = c.workspace_id
-                                  OFFSET 0) AS d ON true
-             ORDER BY c.ord) AS b;
-    accounts := array(SELECT DISTINCT a FROM unnest(c_account) AS a WHERE a IS NOT NULL);
+    IF NOT known THEN
+        -- They never change, so they may be read before the lock. NULL for a delivery that is not there.
+        SELECT array_agg(b.account_id), array_agg(b.lane_id)
+          INTO account_ids, lane_ids
+          FROM (SELECT d.lane_id, d.account_id
+                  FROM unnest(delivery_ids, workspace_ids) WITH ORDINALITY AS c (delivery_id, workspace_id, ord)
+                  LEFT JOIN LATERAL (SELECT x.lane_id, x.account_id FROM deliveries AS x
+                                      WHERE x.delivery_id = c.delivery_id AND x.workspace_id = c.workspace_id
+                                      OFFSET 0) AS d ON true
+                 ORDER BY c.ord) AS b;
+    END IF;
+    accounts := array(SELECT DISTINCT a FROM unnest(account_ids) AS a WHERE a IS NOT NULL);
     PERFORM rupor_lock_accounts(accounts);
 
     answers := array_fill('done'::text, ARRAY[n]);
@@ -79,7 +80,7 @@ BEGIN
         plain := array_fill(false, ARRAY[n]);
     ELSE
         SELECT e.plain, e.moves INTO done
-          FROM rupor_end_sent(workspace_ids, delivery_ids, claim_tokens, c_account, c_lane, provider_message_ids, sent_ats,
+          FROM rupor_end_sent(workspace_ids, delivery_ids, claim_tokens, account_ids, lane_ids, provider_message_ids, sent_ats,
                               outcomes, at) AS e;
         plain := done.plain;
         moves := done.moves;
@@ -88,6 +89,9 @@ BEGIN
         PERFORM rupor_healthy(moves.lane_id);
         PERFORM rupor_count_sent(moves, accounts, at);
     ELSE
+        IF known THEN
+            PERFORM rupor_check_lanes(delivery_ids, account_ids, lane_ids);
+        END IF;
         FOR item IN
             SELECT p.ord::integer AS ord
               FROM unnest(plain) WITH ORDINALITY AS p (plain, ord)
@@ -96,13 +100,13 @@ BEGIN
         LOOP
             -- Successes and failures of one channel count in the order of the batch.
             PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
-                                          FROM unnest(c_lane[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
+                                          FROM unnest(lane_ids[reached + 1 : item.ord - 1], plain[reached + 1 : item.ord - 1])
                                                AS l (lane_id, plain)
                                          WHERE l.plain));
             reached := item.ord;
             SELECT f.result, f.status, f.lane_id INTO done
               FROM rupor_finish(workspace_ids[item.ord], delivery_ids[item.ord], claim_tokens[item.ord],
-                                c_account[item.ord], c_lane[item.ord],
+                                account_ids[item.ord], lane_ids[item.ord],
                                 coalesce(outcomes[item.ord], jsonb_build_object(
                                     'ok', true, 'provider_message_id', provider_message_ids[item.ord],
                                     'sent_at', sent_ats[item.ord])), at) AS f;
@@ -111,13 +115,29 @@ BEGIN
             touched := touched || done.lane_id;
         END LOOP;
         PERFORM rupor_healthy(array(SELECT DISTINCT l.lane_id
-                                      FROM unnest(c_lane[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
+                                      FROM unnest(lane_ids[reached + 1 :], plain[reached + 1 :]) AS l (lane_id, plain)
                                      WHERE l.plain));
         PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(touched) AS l WHERE l IS NOT NULL ORDER BY l));
         PERFORM rupor_move_lanes(moves, at);
         PERFORM rupor_refresh_accounts(accounts);
     END IF;
     RETURN QUERY SELECT a.result, a.status FROM unnest(answers, statuses) AS a (result, status);
+END $$;
+
+-- A claim that is not found where the caller says may be gone, or he is wrong about the place; then nobody holds the lock.
+CREATE FUNCTION rupor_check_lanes(ids bigint[], accounts bigint[], lanes bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    wrong bigint;
+BEGIN
+    SELECT c.delivery_id INTO wrong
+      FROM unnest(ids, accounts, lanes) AS c (delivery_id, account_id, lane_id)
+     CROSS JOIN LATERAL (SELECT x.account_id, x.lane_id FROM deliveries AS x WHERE x.delivery_id = c.delivery_id OFFSET 0) AS d
+     WHERE (d.account_id, d.lane_id) IS DISTINCT FROM (c.account_id, c.lane_id)
+     LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'commit: delivery %: it belongs to another lane', wrong USING ERRCODE = 'RU004';
+    END IF;
 END $$;
 
 -- All plain successes of a batch at once: which they were, and what that moved. OFFSET 0 keeps the planner from turning

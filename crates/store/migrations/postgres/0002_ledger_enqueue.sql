@@ -371,11 +371,12 @@ END $$;
 
 -- For each of `everybody`, in order: is it one of `chosen`? A hash join by force: the other functions forbid it.
 CREATE FUNCTION rupor_among(everybody bigint[], chosen bigint[]) RETURNS boolean[]
-LANGUAGE sql STABLE SET jit = off SET enable_hashjoin = on SET enable_nestloop = off AS $$
-    SELECT array_agg(s.id IS NOT NULL ORDER BY e.ord)
-      FROM unnest(everybody) WITH ORDINALITY AS e (id, ord)
-      LEFT JOIN (SELECT DISTINCT id FROM unnest(chosen) AS u (id)) AS s ON s.id = e.id
-$$;
+LANGUAGE plpgsql STABLE SET jit = off SET enable_hashjoin = on SET enable_nestloop = off AS $$
+BEGIN
+    RETURN (SELECT array_agg(s.id IS NOT NULL ORDER BY e.ord)
+              FROM unnest(everybody) WITH ORDINALITY AS e (id, ord)
+              LEFT JOIN (SELECT DISTINCT u.id FROM unnest(chosen) AS u (id)) AS s ON s.id = e.id);
+END $$;
 
 -- Writes deliveries and their places in the queue: first those whose way is free, later the rest.
 CREATE FUNCTION rupor_put_deliveries(

@@ -24,12 +24,14 @@ BEGIN
     PERFORM set_config('rupor.span', 'on', true);
 END $$;
 
+-- In plpgsql, which keeps its plan: an SQL function that is not inlined is planned with every call.
 CREATE FUNCTION rupor_may_span(caller name) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-    SELECT caller = current_user
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN caller = current_user
         OR EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = caller AND r.rolsuper)
-        OR EXISTS (SELECT FROM pg_roles AS d WHERE d.rolname = 'rupor_dispatcher' AND pg_has_role(caller, d.oid, 'USAGE'))
-$$;
+        OR EXISTS (SELECT FROM pg_roles AS d WHERE d.rolname = 'rupor_dispatcher' AND pg_has_role(caller, d.oid, 'USAGE'));
+END $$;
 
 -- Locks what a change of these accounts may touch, in the one order.
 CREATE FUNCTION rupor_lock_accounts(account_ids bigint[]) RETURNS void

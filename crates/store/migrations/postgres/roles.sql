@@ -72,7 +72,7 @@ END $$;
 
 REVOKE ALL ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
-    next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
+    next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
@@ -84,7 +84,7 @@ REVOKE ALL ON FUNCTION
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
-    next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]), record_parts(jsonb), renew_leases(jsonb, bigint),
+    next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
@@ -94,7 +94,7 @@ GRANT EXECUTE ON FUNCTION
     lock_workspace(bigint)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
-    claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[]),
+    claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
     collect_media(interval, integer), forget_receipts(interval)

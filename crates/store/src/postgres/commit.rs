@@ -11,7 +11,7 @@ use super::{Again, As, Postgres, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{ClaimRef, Finish, FinishKind, Finished, PartProgress};
 
-const COMMIT: &str = "SELECT result, status FROM commit_outcomes($1, $2, $3, $4, NULL, $5)";
+const COMMIT: &str = "SELECT result, status FROM commit_outcomes($1, $2, $3, $4, NULL, $5, $6, $7)";
 const RECORD_PARTS: &str = "SELECT record_parts($1)";
 const RENEW: &str = "SELECT renew_leases($1, $2)";
 
@@ -20,14 +20,16 @@ pub(super) const STATEMENTS: &[&str] = &[COMMIT, RECORD_PARTS, RENEW];
 impl Postgres {
     /// The first outcome of a claim wins, so an unanswered COMMIT is done again and answers `Repeated`.
     pub async fn commit(&self, batch: Vec<Finish>) -> Result<Vec<Finished>> {
-        let workspaces: Vec<i64> = batch.iter().map(|finish| finish.workspace_id.0).collect();
-        let deliveries: Vec<i64> = batch.iter().map(|finish| finish.delivery_id.0).collect();
-        let tokens: Vec<uuid::Uuid> = batch.iter().map(|finish| finish.claim_token.0).collect();
+        let ids =
+            |id: fn(&ClaimRef) -> i64| batch.iter().map(|finish| id(&finish.claim)).collect::<Vec<i64>>();
+        let (workspaces, deliveries) = (ids(|claim| claim.workspace_id.0), ids(|claim| claim.delivery_id.0));
+        let (accounts, lanes) = (ids(|claim| claim.account_id.0), ids(|claim| claim.lane_id.0));
+        let tokens: Vec<uuid::Uuid> = batch.iter().map(|finish| finish.claim.claim_token.0).collect();
         let provider_ids: Vec<Option<&str>> = batch.iter().map(provider_id).collect();
         // A success needs no more words than its id; the time is the database's.
         let outcomes: Vec<Option<Value>> = batch.iter().map(outcome).collect();
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&workspaces, &deliveries, &tokens, &provider_ids, &outcomes];
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
+            [&workspaces, &deliveries, &tokens, &provider_ids, &outcomes, &accounts, &lanes];
         let rows = self.all(As::Dispatcher, Again::Safe, COMMIT, &params).await?;
         let finished = rows.iter().map(finished).collect::<Result<_>>()?;
         self.ring();

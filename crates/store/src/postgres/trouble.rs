@@ -174,7 +174,7 @@ fn thing(name: Option<&str>) -> &'static str {
 
 /// `what: problem`, as the functions word it.
 fn invalid(message: &str) -> StoreError {
-    let known = ["enqueue", "claim", "renew", "record_part", "reserve", "error"];
+    let known = ["enqueue", "claim", "commit", "renew", "record_part", "reserve", "error"];
     let split = message.split_once(": ");
     match split.and_then(|(what, problem)| Some((known.iter().find(|known| **known == what)?, problem))) {
         Some((what, problem)) => StoreError::invalid(what, problem),

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use domain::delivery::Action;
+use domain::delivery::{Action, Counters};
 use domain::ids::{
     AccountId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId,
 };
@@ -168,6 +168,7 @@ impl Rows {
     }
 
     fn row(&self, row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
+        let claim_seq = row.get(13)?;
         Ok(ReadyRow {
             priority: row.get(0)?,
             position: row.get(1)?,
@@ -187,8 +188,9 @@ impl Rows {
                 action: rows::word(row, 11, Action::parse)?,
                 target_delivery: row.get::<_, Option<i64>>(12)?.map(DeliveryId),
                 claim_token: ClaimToken(uuid::Uuid::nil()),
-                claim_seq: row.get(13)?,
-                counters: rows::counters(row, 14)?,
+                claim_seq,
+                // What was never claimed has nothing to count.
+                counters: if claim_seq == 0 { Counters::default() } else { rows::counters(row, 14)? },
                 slot_at: Timestamp::NEVER,
                 lease_until: Timestamp::NEVER,
                 parts: rows::parts_of(row, 21)?,

@@ -36,12 +36,12 @@ pub(super) fn too_late(
     finish: &Finish,
     token: Token,
 ) -> Result<Finished> {
-    let key = (finish.delivery_id.0, finish.workspace_id.0, token);
+    let key = (finish.claim.delivery_id.0, finish.claim.workspace_id.0, token);
     let ended = tx.first(SELECT_ATTEMPT, key, |row| Ok((row.get::<_, i32>(0)?, row.get::<_, String>(1)?)))?;
     let Some((attempt, outcome)) = ended else {
         return Ok(Finished::LostClaim);
     };
-    let late = tx.first(SELECT_LATE, (finish.delivery_id.0, finish.workspace_id.0), late)?;
+    let late = tx.first(SELECT_LATE, (finish.claim.delivery_id.0, finish.claim.workspace_id.0), late)?;
     let Some(late) = late else {
         return Ok(Finished::LostClaim);
     };
@@ -57,10 +57,10 @@ pub(super) fn too_late(
     event(
         tx,
         NewEvent {
-            workspace_id: finish.workspace_id.0,
+            workspace_id: finish.claim.workspace_id.0,
             name: "late_success",
             message_id: Some(late.message_id),
-            delivery_id: Some(finish.delivery_id.0),
+            delivery_id: Some(finish.claim.delivery_id.0),
             channel_id: late.channel_id,
             detail: json!({"adopted": adopted, "provider_message_id": sent.provider_message_id}),
             ..NewEvent::default()
@@ -98,7 +98,7 @@ fn late(row: &rusqlite::Row<'_>) -> rusqlite::Result<Late> {
 }
 
 fn adopt(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, late: &Late, sent: &Sent) -> Result<()> {
-    let (id, now) = (finish.delivery_id.0, tx.now.0);
+    let (id, now) = (finish.claim.delivery_id.0, tx.now.0);
     // The adoption's own token: nobody else can hold it.
     let token = uuid::Uuid::from_u128(
         u128::from(id.unsigned_abs()) << 64 | u128::from(late.claim_seq.unsigned_abs() + 1),
@@ -112,7 +112,7 @@ fn adopt(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, late: &Late, sen
         rusqlite::params![
             id,
             late.attempt + 1,
-            finish.workspace_id.0,
+            finish.claim.workspace_id.0,
             token,
             late.claim_seq + 1,
             "adopted",

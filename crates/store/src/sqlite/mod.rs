@@ -24,6 +24,7 @@ pub mod migrate;
 mod read;
 mod recover;
 mod rows;
+mod sent;
 mod settle;
 mod sources;
 mod workspaces;

@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::{claim, commit, enqueue, front, heads, migrate, settle};
+use super::{claim, commit, enqueue, front, heads, migrate, sent, settle};
 use crate::address::SqlitePath;
 
 /// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows, and its first lane is full.
@@ -103,12 +103,13 @@ fn hot_statements_search_by_index_and_never_sort() {
         heads::IDLE_ACCOUNT_OF_LANE,
         heads::MOVE_LANE,
         heads::REFRESH_ACCOUNT,
-        commit::SELECT_CLAIM,
+        sent::SELECT_CLAIMS,
+        sent::DELETE_CLAIMS,
         settle::SELECT_HELD,
         commit::SELECT_PARTS,
         commit::REQUESTED,
         commit::RENEW,
-        commit::END_SENT,
+        sent::END_SENT,
         settle::END_SENDING,
         enqueue::FIND_BY_ORIGIN,
         enqueue::FIND_BY_KEY,

@@ -31,6 +31,8 @@ contract! {
     parts_survive_a_retry,
     a_part_needs_the_claim,
     a_mixed_batch_settles_each_on_its_own,
+    successes_leave_what_lies_between_them_in_flight,
+    a_claim_named_with_another_lane_is_refused,
     timestamps_and_attempts_tell_the_whole_story,
 }
 
@@ -398,6 +400,48 @@ async fn a_mixed_batch_settles_each_on_its_own(w: &World) {
             done(Status::Retry)
         ]
     );
+}
+
+async fn successes_leave_what_lies_between_them_in_flight(w: &World) {
+    let account = w.account_with(AccountSettings { max_parallel: 5, ..Default::default() }).await;
+    let channel = w.channel_with(account, ChannelSettings { max_parallel: 5, ..Default::default() }).await;
+    for n in 0..6 {
+        w.post(&format!("Пост {n}"), &[channel]).await;
+    }
+    let claims = w.claim(10).await;
+    assert_eq!(claims.len(), 5);
+    let every_second: Vec<&Claim> = claims.iter().step_by(2).collect();
+    // The middle one is said twice: the first ending counts.
+    let said = [every_second[2], every_second[0], every_second[1], every_second[1]];
+    let batch = said.iter().map(|claim| finish(claim, sent(claim))).collect();
+    let done = Finished::Done(Status::Sent);
+    assert_eq!(w.store.commit(batch).await.unwrap(), [done, done, done, Finished::Repeated(Status::Sent)]);
+    w.check().await;
+    for between in [&claims[1], &claims[3]] {
+        assert_eq!(w.status(between.delivery_id).await, Status::Sending);
+    }
+    assert_eq!(w.claim(10).await.len(), 1, "three places are free, and one row waits");
+    for between in [&claims[1], &claims[3]] {
+        assert_eq!(w.sent(between).await, done);
+    }
+    w.check().await;
+}
+
+async fn a_claim_named_with_another_lane_is_refused(w: &World) {
+    let claim = one(w, ChannelSettings::default()).await;
+    let before = w.delivery(claim.delivery_id).await;
+    w.post("Найдена кошка", &w.channels(1).await).await;
+    let other = w.claim_one().await;
+    let lost = Claim { lane_id: other.lane_id, account_id: other.account_id, ..claim.clone() };
+    for ending in [sent(&lost), FinishKind::Release] {
+        let batch = vec![finish(&other, sent(&other)), finish(&lost, ending)];
+        let error = w.store.commit(batch).await.unwrap_err();
+        let told = format!("commit: delivery {}: it belongs to another lane", claim.delivery_id);
+        assert_eq!(error.to_string(), told);
+    }
+    assert_eq!(w.delivery(claim.delivery_id).await, before);
+    assert_eq!(w.status(other.delivery_id).await, Status::Sending, "the batch as a whole changed nothing");
+    assert_eq!(w.sent(&claim).await, Finished::Done(Status::Sent));
 }
 
 async fn timestamps_and_attempts_tell_the_whole_story(w: &World) {

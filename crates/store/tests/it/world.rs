@@ -250,13 +250,7 @@ pub fn message(text: &str, channels: &[ChannelId]) -> NewMessage {
 }
 
 pub fn finish(claim: &Claim, ending: FinishKind) -> Finish {
-    Finish {
-        workspace_id: claim.workspace_id,
-        delivery_id: claim.delivery_id,
-        claim_token: claim.claim_token,
-        ending,
-        chance: Chance::NONE,
-    }
+    Finish { claim: claim.reference(), ending, chance: Chance::NONE }
 }
 
 pub fn sent(claim: &Claim) -> FinishKind {
