@@ -21,6 +21,15 @@ impl Pace {
         now.max(self.next_slot - self.tolerance())
     }
 
+    /// How many slots there are from `now` until then, that instant included.
+    pub fn available(&self, now: Timestamp, until: Timestamp) -> usize {
+        if self.interval <= Span::ZERO {
+            return usize::MAX;
+        }
+        let whole = (until - self.next_slot.max(now)).micros().div_euclid(self.interval.micros());
+        usize::try_from(whole.saturating_add(i64::from(self.burst.max(1)))).unwrap_or(0)
+    }
+
     /// Takes the slot at `slot`, which must not be before `earliest`.
     pub fn take(&mut self, slot: Timestamp) {
         self.next_slot = self.next_slot.max(slot) + self.interval;
@@ -76,6 +85,22 @@ mod tests {
     fn a_burst_is_paid_back() {
         let mut pace = Pace { interval: Span(100), burst: 3, next_slot: Timestamp(0) };
         assert_eq!(slots(&mut pace, 1_000, 5), [1_000, 1_000, 1_000, 1_100, 1_200]);
+    }
+
+    #[test]
+    fn as_many_slots_are_available_as_can_be_taken_until_then() {
+        for burst in [1, 3] {
+            for next_slot in [0, 950, 1_000, 1_270, 1_600, 9_000] {
+                let pace = Pace { interval: Span(100), burst, next_slot: Timestamp(next_slot) };
+                for until in [1_000, 1_050, 1_250, 1_300] {
+                    let taken =
+                        slots(&mut pace.clone(), 1_000, 50).iter().filter(|slot| **slot <= until).count();
+                    assert_eq!(pace.available(Timestamp(1_000), Timestamp(until)), taken, "{pace:?} {until}");
+                }
+            }
+        }
+        let unlimited = Pace { interval: Span::ZERO, burst: 1, next_slot: Timestamp(9_000) };
+        assert_eq!(unlimited.available(Timestamp(1_000), Timestamp(1_000)), usize::MAX);
     }
 
     #[test]

@@ -20,13 +20,13 @@ use tokio::time::Instant;
 
 use super::book::{Address, Place};
 use super::breaker::refusal;
-use super::gait::{Departure, SLOT_MISSED, Ticket, Way};
+use super::gait::{Departure, LATE_MAX, Ticket, Way};
 use super::media::AccountMedia;
 use super::unmarked::Entered;
 use super::{Dispatcher, published};
 
-/// A request that wakes up later than this after its departure was fixed is given a new one.
-const SLIPPED: Span = Span::from_millis(5);
+/// Requests whose marks fall into the same stretch of time are marked together.
+const MARKED_TOGETHER: Span = Span::from_millis(20);
 /// Slots one part may miss before the claim is handed back.
 const SLOTS_MISSED_MAX: u32 = 3;
 /// How long a wait goes on before the clock is looked at again.
@@ -347,7 +347,7 @@ impl Dispatcher {
         for _ in 0..SLOTS_MISSED_MAX {
             let ticket = self.gaits.hold(claim.account_id, slot, claim.delivery_id);
             let ahead = if progress.marked { Span::ZERO } else { self.recorder.mark_takes() };
-            self.wait_for(slot - ahead, progress.lease_until).await?;
+            self.wait_for(together(slot - ahead), progress.lease_until).await?;
             self.pass_gate(claim, work, progress, carries_media).await?;
             self.wait_for(slot, progress.lease_until).await?;
             if self.departed(ticket, way, progress.lease_until).await? {
@@ -374,8 +374,8 @@ impl Dispatcher {
                 return Ok(false);
             };
             self.wait_for(at, lease_until).await?;
-            // Everybody who slept through the same stall wakes up at once.
-            if self.time.now() - at <= SLIPPED {
+            // Who slept through a stall is asked again, and its slot is gone.
+            if self.time.now() - at <= LATE_MAX {
                 return Ok(true);
             }
         }
@@ -410,7 +410,7 @@ impl Dispatcher {
             let slot = self.desk.reserve(claim.workspace_id, claim.account_id, None).await;
             let slot = slot.map_err(unreadable)?;
             self.wait_for(slot, claim.lease_until).await?;
-            if self.time.now() - slot <= SLOT_MISSED {
+            if self.time.now() - slot <= LATE_MAX {
                 return Ok(());
             }
             self.meters.count("rupor_slots_missed_total", "");
@@ -552,6 +552,11 @@ fn published_already(target: Delivery) -> Step<Delivery> {
             Err(Failure::new(Category::Transient, Scope::Delivery, CODE_NOT_READY, why).into())
         }
     }
+}
+
+/// The beginning of the stretch that this instant lies in.
+fn together(at: Timestamp) -> Timestamp {
+    Timestamp(at.0 - at.0.rem_euclid(MARKED_TOGETHER.0))
 }
 
 /// The same for every attempt of a part.

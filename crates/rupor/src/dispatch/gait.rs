@@ -1,9 +1,8 @@
-//! Departures: a node that was held up does not make up for it in one go.
+//! Departures: a slot is good for its instant and hardly longer.
 //!
-//! Slots lie one interval apart, but what counts for a platform is when requests really leave. After a stall many slots
-//! are due at once, and sending them together would break the very limit they stand for. So requests leave at the
-//! distance of their slots, hardly less: a delay moves everything behind it, and is worked off slowly. That holds across
-//! the slots of other nodes too: being late does no harm as long as all are equally late, catching up in one go does.
+//! Slots lie one interval apart over all nodes, but what counts for a platform is when requests really leave. Who was
+//! held up and leaves late stands among the requests of other nodes, and too many come within one second. So a slot
+//! that was missed by more than a little is gone, and another one is reserved: what a stall costs is its own length.
 //! Slots of one account are alike: whoever is ready first uses the earliest, so that nobody waits for a straggler.
 //! It knows neither ledger nor platform, and time is an argument.
 
@@ -13,15 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use domain::ids::{AccountId, DeliveryId, LaneId};
 use domain::time::{Span, Timestamp};
 
-/// A slot whose request was not ready by then is reserved again.
-pub const SLOT_MISSED: Span = Span::from_millis(50);
-/// A request that is ready leaves no later than this after its slot, delays before it included.
-const LATE_MAX: Span = Span::from_millis(100);
-/// How much closer than their slots two requests may follow each other, in per mille: a delay of 50 ms is worked off
-/// in ten seconds. Less than the share of a limit that is left unused, so that arrivals may jitter too.
+/// A request leaves no later than this after its slot. Of a thousand a second so many may then come too late to be told
+/// from those of the next second: less than the share of a limit that is left unused, so that arrivals may jitter too.
+pub const LATE_MAX: Span = Span::from_millis(15);
+/// How much closer than their slots two requests to one chat may follow each other, in per mille.
 const CATCH_UP_PER_MILLE: i64 = 5;
-/// Limits count what comes within a second; after as much rest an old delay means nothing.
-const REST: Span = Span::from_secs(1);
 /// A departure further ahead was written by a clock that has gone back since.
 const FAR_AHEAD: Span = Span::from_secs(5);
 /// Chats that are remembered; beyond it the oldest are forgotten.
@@ -32,17 +27,10 @@ pub struct Gaits(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    accounts: HashMap<AccountId, Gait>,
+    /// Slots that are held and not used yet.
+    slots: HashMap<AccountId, BTreeSet<(Timestamp, DeliveryId)>>,
     /// When something last left for a chat with a pace of its own.
     lanes: HashMap<LaneId, Timestamp>,
-}
-
-#[derive(Debug, Default)]
-struct Gait {
-    /// Slots that are held and not used yet.
-    slots: BTreeSet<(Timestamp, DeliveryId)>,
-    /// The slot that was used last, and when its request left.
-    last: Option<(Timestamp, Timestamp)>,
 }
 
 /// One slot that somebody holds; without him it is gone.
@@ -77,7 +65,7 @@ pub struct Way {
 impl Gaits {
     /// Known from here on, so that whoever is ready earlier can use it.
     pub fn hold(&self, account: AccountId, slot: Timestamp, delivery: DeliveryId) -> Ticket<'_> {
-        self.state().accounts.entry(account).or_default().slots.insert((slot, delivery));
+        self.state().slots.entry(account).or_default().insert((slot, delivery));
         Ticket { gaits: self, account, slot, delivery, fixed: None }
     }
 
@@ -90,10 +78,10 @@ impl Ticket<'_> {
     /// The slot has come and the request is ready: when it may leave. Asked again, the departure before is void.
     pub fn depart(&mut self, way: Way, now: Timestamp) -> Departure {
         let mut state = self.gaits.state();
-        let State { accounts, lanes } = &mut *state;
-        let missed_after = if self.fixed.is_some() { LATE_MAX } else { SLOT_MISSED };
+        let State { slots, lanes } = &mut *state;
+        let slots = slots.entry(self.account).or_default();
         if let Some((lane, at, before)) = self.fixed.take() {
-            accounts.entry(self.account).or_default().slots.insert((self.slot, self.delivery));
+            slots.insert((self.slot, self.delivery));
             if lanes.get(&lane) == Some(&at) {
                 match before {
                     Some(before) => lanes.insert(lane, before),
@@ -101,26 +89,25 @@ impl Ticket<'_> {
                 };
             }
         }
-        if now - self.slot > missed_after {
-            return Departure::Missed;
+        while slots.first().is_some_and(|(slot, _)| is_gone(*slot, way, now)) {
+            slots.pop_first();
         }
+        let slot = match slots.first() {
+            Some(&(slot, _)) if !is_gone(self.slot, way, now) => slot,
+            _ => return Departure::Missed,
+        };
         let chat_free = match lanes.get(&way.lane) {
             Some(&left) if way.chat_interval > Span::ZERO && left - now < FAR_AHEAD => {
                 left + nearly(way.chat_interval)
             }
             _ => now,
         };
-        let gait = accounts.entry(self.account).or_default();
-        let Some((slot, free)) = gait.next(way.account_interval, self.slot, now, missed_after) else {
-            return Departure::Missed;
-        };
-        // A chat that has to wait holds up nobody else.
-        let at = free.max(chat_free);
-        if at - slot > LATE_MAX {
+        let at = now.max(self.slot).max(slot).max(chat_free);
+        let in_time = if way.account_interval > Span::ZERO { slot } else { now.max(slot) };
+        if at - in_time > LATE_MAX {
             return Departure::Missed;
         }
-        gait.slots.pop_first();
-        gait.last = Some((slot, free));
+        slots.pop_first();
         let mut before = None;
         if way.chat_interval > Span::ZERO {
             before = lanes.insert(way.lane, at);
@@ -131,36 +118,15 @@ impl Ticket<'_> {
     }
 }
 
-impl Gait {
-    /// The slot to use, and when the account lets its request go.
-    fn next(
-        &mut self,
-        interval: Span,
-        own: Timestamp,
-        now: Timestamp,
-        missed_after: Span,
-    ) -> Option<(Timestamp, Timestamp)> {
-        while self.slots.first().is_some_and(|(slot, _)| now - *slot > missed_after) {
-            self.slots.pop_first();
-        }
-        let &(slot, _) = self.slots.first()?;
-        let free = match self.last {
-            Some((before, left))
-                if interval > Span::ZERO && left - now < FAR_AHEAD && slot - before <= REST =>
-            {
-                left + nearly((slot - before).max(Span::ZERO))
-            }
-            _ => now,
-        };
-        Some((slot, free.max(now).max(own).max(slot)))
-    }
+/// Where the account has no pace its slots are never too late.
+fn is_gone(slot: Timestamp, way: Way, now: Timestamp) -> bool {
+    way.account_interval > Span::ZERO && now - slot > LATE_MAX
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        let mut state = self.gaits.state();
-        if let Some(gait) = state.accounts.get_mut(&self.account) {
-            gait.slots.remove(&(self.slot, self.delivery));
+        if let Some(slots) = self.gaits.state().slots.get_mut(&self.account) {
+            slots.remove(&(self.slot, self.delivery));
         }
     }
 }
@@ -192,7 +158,7 @@ mod tests {
         Timestamp(at * 1_000)
     }
 
-    /// Takes these slots at these times; when each request left, in microseconds.
+    /// Takes these slots at these times; when each request left, in milliseconds.
     fn departures(gaits: &Gaits, held: &[i64], ready: &[(usize, i64)]) -> Vec<Option<i64>> {
         let mut tickets: Vec<Ticket<'_>> = held
             .iter()
@@ -200,7 +166,7 @@ mod tests {
             .map(|(n, slot)| gaits.hold(ACCOUNT, ms(*slot), DeliveryId(n as i64)))
             .collect();
         let mut depart = |&(n, at): &(usize, i64)| match tickets[n].depart(FREE, ms(at)) {
-            Departure::At(at) => Some(at.0),
+            Departure::At(at) => Some(at.0 / 1_000),
             Departure::Missed => None,
         };
         ready.iter().map(&mut depart).collect()
@@ -209,67 +175,57 @@ mod tests {
     #[test]
     fn what_is_in_time_leaves_at_its_slot() {
         let left = departures(&Gaits::default(), &[100, 200, 300], &[(0, 100), (1, 200), (2, 300)]);
-        assert_eq!(left, [Some(100_000), Some(200_000), Some(300_000)]);
+        assert_eq!(left, [Some(100), Some(200), Some(300)]);
     }
 
     #[test]
-    fn after_a_stall_the_distance_of_the_slots_is_kept() {
-        let left =
-            departures(&Gaits::default(), &[100, 110, 120, 130], &[(0, 140), (1, 140), (2, 140), (3, 140)]);
-        assert_eq!(left, [Some(140_000), Some(149_950), Some(159_900), Some(169_850)]);
+    fn a_stall_costs_the_slots_it_lasted_and_no_other() {
+        let slots = [100, 110, 120, 130, 140, 150, 160];
+        let ready: Vec<(usize, i64)> = (0..7).map(|n| (n, slots[n].max(140))).collect();
+        let left = departures(&Gaits::default(), &slots, &ready);
+        assert_eq!(left, [None, None, None, Some(140), Some(140), Some(150), Some(160)]);
     }
 
     #[test]
-    fn a_delay_is_worked_off_slowly() {
+    fn in_any_second_hardly_more_leave_than_the_slots_of_a_second() {
         let gaits = Gaits::default();
-        let slots: Vec<i64> = (0..2_000).map(|n| 100 + n * 10).collect();
-        let ready: Vec<(usize, i64)> = (0..2_000).map(|n| (n, slots[n].max(140))).collect();
-        let left = departures(&gaits, &slots, &ready);
-        let late = |n: usize| left[n].map(|at| at - slots[n] * 1_000);
-        assert_eq!(late(0), Some(40_000));
-        assert_eq!((late(400), late(800), late(1_999)), (Some(20_000), Some(0), Some(0)));
-    }
-
-    #[test]
-    fn in_any_second_no_more_leave_than_the_slots_of_a_second_and_a_little() {
-        let gaits = Gaits::default();
-        let slots: Vec<i64> = (0..300).map(|n| n * 10).collect();
-        // Stalls of up to 45 ms, one after another.
-        let ready: Vec<(usize, i64)> = (0..300).map(|n| (n, slots[n] + (n as i64 * 7) % 45)).collect();
+        let slots: Vec<i64> = (0..3_000).collect();
+        // Two nodes that are held up, each in its own rhythm: the one by up to 40 ms, the other by up to 25.
+        let late = |n: i64| if n / 60 % 2 == 0 { n % 40 } else { n % 25 };
+        let ready: Vec<(usize, i64)> = (0..3_000).map(|n| (n as usize, n + late(n))).collect();
         let left: Vec<i64> = departures(&gaits, &slots, &ready).into_iter().flatten().collect();
-        assert_eq!(left.len(), 300);
         for from in &left {
-            let n = left.iter().filter(|at| (*from..from + 1_000_000).contains(at)).count();
-            assert!(n <= 101, "{n} in the second from {from}");
+            let n = left.iter().filter(|at| (*from..from + 1_000).contains(at)).count();
+            assert!(n <= 1_015, "{n} in the second from {from}");
         }
     }
 
     #[test]
     fn whoever_is_ready_first_uses_the_earliest_slot() {
         let gaits = Gaits::default();
-        let left = departures(&gaits, &[100, 110, 120], &[(2, 125), (0, 125), (1, 125)]);
-        assert_eq!(left, [Some(125_000), Some(134_950), Some(144_900)]);
+        let left = departures(&gaits, &[100, 105, 110], &[(2, 112), (1, 113), (0, 114)]);
+        assert_eq!(left, [Some(112), Some(113), Some(114)]);
     }
 
     #[test]
     fn nobody_leaves_before_a_slot_of_his_own() {
-        let left = departures(&Gaits::default(), &[100, 140], &[(1, 120)]);
-        assert_eq!(left, [Some(140_000)]);
+        let left = departures(&Gaits::default(), &[100, 112], &[(1, 105)]);
+        assert_eq!(left, [Some(112)]);
     }
 
     #[test]
     fn a_slot_that_is_long_gone_is_missed_and_holds_up_nobody() {
         let left = departures(&Gaits::default(), &[100, 180], &[(0, 190), (1, 190)]);
-        assert_eq!(left, [None, Some(190_000)]);
+        assert_eq!(left, [None, Some(190)]);
         let left = departures(&Gaits::default(), &[100, 180], &[(1, 190), (0, 190)]);
-        assert_eq!(left, [Some(190_000), None]);
+        assert_eq!(left, [Some(190), None]);
     }
 
     #[test]
     fn a_slot_nobody_holds_any_more_is_not_waited_for() {
         let gaits = Gaits::default();
         drop(gaits.hold(ACCOUNT, ms(100), DeliveryId(7)));
-        assert_eq!(departures(&gaits, &[130], &[(0, 130)]), [Some(130_000)]);
+        assert_eq!(departures(&gaits, &[130], &[(0, 130)]), [Some(130)]);
     }
 
     #[test]
@@ -277,8 +233,8 @@ mod tests {
         let gaits = Gaits::default();
         let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
-        assert_eq!(leave(100, 140), Departure::At(ms(140)));
-        assert_eq!(leave(1_100, 1_100), Departure::At(ms(1_135)));
+        assert_eq!(leave(100, 114), Departure::At(ms(114)));
+        assert_eq!(leave(1_100, 1_100), Departure::At(ms(1_109)));
         assert_eq!(leave(1_900, 1_900), Departure::Missed);
     }
 
@@ -288,22 +244,9 @@ mod tests {
         let slow = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let leave = |way, slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(slow, 100, 100), Departure::At(ms(100)));
-        assert_eq!(leave(FREE, 1_040, 1_040), Departure::At(ms(1_040)));
-        assert_eq!(leave(slow, 1_050, 1_050), Departure::At(ms(1_095)));
-        assert_eq!(leave(FREE, 1_060, 1_060), Departure::At(ms(1_060)));
-    }
-
-    #[test]
-    fn a_delay_outlives_the_slots_of_another_node() {
-        let left =
-            departures(&Gaits::default(), &[100, 110, 300, 310], &[(0, 140), (1, 140), (2, 300), (3, 310)]);
-        assert_eq!(left, [Some(140_000), Some(149_950), Some(339_000), Some(348_950)]);
-    }
-
-    #[test]
-    fn after_a_second_of_rest_a_delay_is_forgotten() {
-        let left = departures(&Gaits::default(), &[100, 1_200], &[(0, 140), (1, 1_200)]);
-        assert_eq!(left, [Some(140_000), Some(1_200_000)]);
+        assert_eq!(leave(FREE, 1_080, 1_080), Departure::At(ms(1_080)));
+        assert_eq!(leave(slow, 1_085, 1_085), Departure::At(ms(1_095)));
+        assert_eq!(leave(FREE, 1_090, 1_090), Departure::At(ms(1_090)));
     }
 
     #[test]
@@ -312,17 +255,18 @@ mod tests {
         let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
         let mut ticket = gaits.hold(ACCOUNT, ms(100), DeliveryId(1));
         assert_eq!(ticket.depart(way, ms(100)), Departure::At(ms(100)));
-        assert_eq!(ticket.depart(way, ms(160)), Departure::At(ms(160)));
-        assert_eq!(ticket.depart(way, ms(210)), Departure::Missed);
+        assert_eq!(ticket.depart(way, ms(112)), Departure::At(ms(112)));
+        assert_eq!(ticket.depart(way, ms(160)), Departure::Missed);
     }
 
     #[test]
-    fn where_nothing_paces_nobody_waits() {
+    fn where_the_account_has_no_pace_nobody_is_late() {
         let gaits = Gaits::default();
-        let way = Way { account_interval: Span::ZERO, ..FREE };
+        let way = Way { account_interval: Span::ZERO, lane: LaneId(5), chat_interval: Span::from_secs(1) };
         let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(100, 140), Departure::At(ms(140)));
-        assert_eq!(leave(110, 140), Departure::At(ms(140)));
+        assert_eq!(leave(110, 160), Departure::Missed, "the chat has its own distance all the same");
+        assert_eq!(leave(1_100, 1_140), Departure::At(ms(1_140)));
     }
 
     #[test]

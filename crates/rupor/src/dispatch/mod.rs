@@ -56,6 +56,11 @@ const FEW: usize = 8;
 /// … but after this.
 const MOMENT: Duration = Duration::from_millis(5);
 
+/// Places that become free one by one are worth a claim only after this, when the ledger has said what comes next …
+const FREED_WAIT: Duration = Duration::from_millis(50);
+/// … or when so many became free.
+const FREED_MANY: usize = 64;
+
 /// Slots are claimed again when this much of the look-ahead is left: a claim that brings many costs as much as one that
 /// brings few.
 const AHEAD_LEFT: Span = Span(CLAIM_AHEAD_MAX.0 * 3 / 4);
@@ -204,13 +209,15 @@ impl Dispatcher {
             }
             let limit = free.min(CLAIM_BATCH_MAX);
             let next = self.claim(limit).await;
-            let wait = match next {
+            let (wait, patience) = match next {
                 // As much as was asked for: there may be more.
                 Some((taken, _)) if taken == limit => continue,
-                Some((taken, next_at)) => self.wait_of(taken, next_at),
-                None => self.settings.idle_poll,
+                Some((taken, next_at @ Some(_))) => (self.wait_of(taken, next_at), FREED_WAIT),
+                // Whatever waits, waits for what is out.
+                Some((taken, None)) => (self.wait_of(taken, None), Duration::ZERO),
+                None => (self.settings.idle_poll, Duration::ZERO),
             };
-            self.wait_for_work(wait, wake_up.as_mut()).await;
+            self.wait_for_work(wait, patience, wake_up.as_mut()).await;
         }
     }
 
@@ -281,7 +288,7 @@ impl Dispatcher {
                 return;
             };
             let finish = Finish { claim: claim.reference(), ending, chance: dispatcher.dice.chance() };
-            let end = End { finish, account_id: claim.account_id, channel_id: claim.channel_id, permit };
+            let end = End { finish, channel_id: claim.channel_id, permit };
             dispatcher.recorder.end(end);
         });
     }
@@ -305,7 +312,12 @@ impl Dispatcher {
         }
     }
 
-    async fn wait_for_work(&self, at_most: Duration, wake_up: Option<&mut store::WakeUp>) {
+    async fn wait_for_work(
+        &self,
+        at_most: Duration,
+        patience: Duration,
+        wake_up: Option<&mut store::WakeUp>,
+    ) {
         let span = Span(i64::try_from(at_most.as_micros()).unwrap_or(i64::MAX));
         let woken = async {
             match wake_up {
@@ -316,8 +328,20 @@ impl Dispatcher {
         tokio::select! {
             biased;
             () = self.stop.asked() => {}
-            () = self.freed.notified() => {}
+            () = self.enough_freed(patience) => {}
             () = woken => {}
+        }
+    }
+
+    /// Returns when a place is free again: at once if there are many, otherwise after a while in which more may come.
+    async fn enough_freed(&self, patience: Duration) {
+        let (before, until) = (self.places.available_permits(), Instant::now() + patience);
+        self.freed.notified().await;
+        while Instant::now() < until && self.places.available_permits() < before + FREED_MANY {
+            tokio::select! {
+                () = self.freed.notified() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
         }
     }
 

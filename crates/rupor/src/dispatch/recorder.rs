@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use domain::ids::{AccountId, ChannelId};
+use domain::ids::ChannelId;
 use domain::time::Span;
 use store::{ClaimRef, Finish, FinishKind, Finished, PartProgress, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -37,7 +37,6 @@ struct Mark {
 #[derive(Debug)]
 pub struct End {
     pub finish: Finish,
-    pub account_id: AccountId,
     pub channel_id: Option<ChannelId>,
     /// Given back when the end is written: what is not written down still counts as out.
     pub permit: OwnedSemaphorePermit,
@@ -181,7 +180,7 @@ fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
         Finished::LostClaim => "lost_claim",
     };
     meters.count("rupor_outcomes_total", outcome);
-    let (delivery, account) = (end.finish.claim.delivery_id.0, end.account_id.0);
+    let (delivery, account) = (end.finish.claim.delivery_id.0, end.finish.claim.account_id.0);
     let channel = end.channel_id.map(|id| id.0);
     match &end.finish.ending {
         FinishKind::Outcome(domain::outcome::Outcome::Failed(failure))

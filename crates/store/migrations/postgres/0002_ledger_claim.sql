@@ -223,7 +223,7 @@ END $$;
 
 -- The due lanes of these accounts, and how many rows each may give; by ord, turn, lane_next and lane_id they stand in the
 -- order they are served.
-CREATE FUNCTION rupor_due_lanes(accounts bigint[], shares integer[], at timestamptz)
+CREATE FUNCTION rupor_due_lanes(accounts bigint[], shares integer[], at timestamptz, until timestamptz)
 RETURNS TABLE (
     ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamptz,
     tolerance interval, cooldown_until timestamptz,
@@ -237,7 +237,10 @@ LANGUAGE sql STABLE AS $$
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
      CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
      CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
-     CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*)))::integer AS n
+     -- lanes beyond the last slot would be looked at for nothing
+     CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*), CASE WHEN g.interval_us > 0 THEN
+                                    (rupor_micros(until) - rupor_micros(greatest(g.next_slot, at))) / g.interval_us + g.burst
+                                END))::integer AS n
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room
      CROSS JOIN LATERAL (
@@ -283,7 +286,7 @@ BEGIN
                            f.lane_interval > 0 OR f.mixed OR f.group_slot > at AS odd,
                            greatest(0, least(f.lane_room, f.account_room + f.lane_room - sum(f.lane_room) OVER (
                                PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id ROWS UNBOUNDED PRECEDING))) AS room
-                      FROM rupor_due_lanes(accounts, shares, at) AS f) AS a
+                      FROM rupor_due_lanes(accounts, shares, at, at) AS f) AS a
              ORDER BY a.ord, a.turn, a.lane_next, a.lane_id) AS s;
     IF t.odd THEN
         RETURN t;
@@ -351,7 +354,7 @@ BEGIN
     FOR o IN
         -- A lane without rows comes as one row without a delivery, so that its head is set right.
         SELECT l.*, r.*
-          FROM rupor_due_lanes(accounts, shares, at) AS l
+          FROM rupor_due_lanes(accounts, shares, at, until) AS l
           LEFT JOIN LATERAL (SELECT q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect,
                                     q.retried, row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS nth
                                FROM ready AS q

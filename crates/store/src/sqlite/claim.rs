@@ -221,14 +221,17 @@ fn serve_account(
     if share == 0 || batch.closed {
         return Ok(());
     }
-    let cooldown_until = group(tx, batch, account.group_id)?.cooldown_until;
+    let until = tx.now + batch.request.ahead;
+    let Group { pace, cooldown_until } = *group(tx, batch, account.group_id)?;
     if cooldown_until > tx.now {
         // Its head did not know: another account of the group earned the cooldown.
         tx.execute(PUT_OFF_ACCOUNT, (account.account_id, cooldown_until.0))?;
         return Ok(());
     }
     let in_flight: i64 = tx.first(ACCOUNT_IN_FLIGHT, [account.account_id], |row| row.get(0))?.unwrap_or(0);
-    let mut left = share.min(usize::try_from(account.max_parallel - in_flight).unwrap_or(0));
+    let room = usize::try_from(account.max_parallel - in_flight).unwrap_or(0);
+    // Lanes beyond the last slot would be looked at for nothing.
+    let mut left = share.min(room).min(pace.available(tx.now, until));
     let before = batch.claims.len();
     let mut urgent_run = account.urgent_run;
     let lanes = due_lanes(tx, account, left + LANES_PASSED_OVER)?;
