@@ -3346,7 +3346,7 @@ BEGIN
     ELSIF ending = 'lost' THEN
         -- Nothing was sent, but the row may be what kills.
         s.lost_claims := s.lost_claims + 1;
-        IF s.lost_claims >= 3 THEN
+        IF s.lost_claims >= 6 THEN
             s.status := 'dead'; s.reason := 'poison';
         ELSE
             s.reason := 'lease_expired'; s.run_at := at;

@@ -19,8 +19,9 @@ pub const NOT_READY_WAIT: Span = Span::from_secs(2);
 pub const NOT_READY_WAIT_MAX: Span = Span::from_secs(30);
 /// Uncharged waits for an upload: 2 + 4 + 8 + 16 + 19 × 30 s is ten minutes.
 pub const NOT_READY_WAITS_MAX: i32 = 23;
-/// Claims lost without a request before a delivery is poison.
-pub const LOST_CLAIMS_MAX: i32 = 3;
+/// Claims lost without a request before a delivery is poison: all but the first alone, so that neither a neighbour nor
+/// a host that keeps throwing the process down condemns it.
+pub const LOST_CLAIMS_MAX: i32 = 6;
 /// A suspect waits this long for a moment in which its claimer has nothing else that could kill it.
 pub const SUSPECT_PATIENCE: Span = Span::from_secs(10);
 /// Unknown outcomes that `resend_once` and `reconcile` survive.

@@ -159,7 +159,7 @@ fn an_expired_lease_is_unknown_only_if_a_request_was_recorded() {
 }
 
 #[test]
-fn the_third_lost_claim_is_poison() {
+fn the_last_claim_that_may_be_lost_makes_it_poison() {
     let mut at = standing(AmbiguityPolicy::Resend);
     at.counters.lost_claims = LOST_CLAIMS_MAX - 1;
     let settled = check(&at, Ending::LeaseExpired { requested: false });

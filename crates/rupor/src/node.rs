@@ -4,7 +4,7 @@
 //! command line and of signals; who starts a node also tells it to stop. Start with `start`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -134,22 +134,26 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
     }
     // Of nodes that start together on nothing, one makes the key; the others find it a moment later.
     let mut tries = if settings.key_path.exists() { 1 } else { KEY_TRIES };
-    let asked = tokio::time::Instant::now();
     loop {
         tries = tries.saturating_sub(1);
-        let opened = match Keyring::at(&settings.key_path) {
-            Ok(keyring) => Store::open(address, keyring, Clock::system()).await,
-            Err(error) => Err(error),
-        };
-        match opened {
+        match open_when_free(address, &settings.key_path).await {
             Err(StoreError::Key(_)) if tries > 0 && settings.key_path.exists() => {
                 tokio::time::sleep(TRY_AGAIN).await;
             }
-            // The lock of a process that has just ended goes a moment after it: a restart is not refused for that.
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// The lock of a holder that has just ended goes a moment after it: who comes next is not refused for that.
+pub async fn open_when_free(address: &Address, key_path: &Path) -> store::Result<Store> {
+    let asked = tokio::time::Instant::now();
+    loop {
+        match Store::open(address, Keyring::at(key_path)?, Clock::system()).await {
             Err(StoreError::InUse { .. }) if asked.elapsed() < LOCK_WAIT => {
                 tokio::time::sleep(TRY_AGAIN).await;
             }
-            opened => return Ok(opened?),
+            opened => return opened,
         }
     }
 }

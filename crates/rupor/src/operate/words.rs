@@ -253,7 +253,7 @@ fn why_failed(delivery: &Delivery) -> (String, String) {
             "post the message to another channel",
         ),
         Some("poison") => own(
-            "the process died or lost its claim three times before it could send this; the post may be what kills it",
+            "the process died or lost its claim six times before it could send this; the post may be what kills it",
             "look into the log of the node around these times",
         ),
         Some("outcome_unknown") => (

@@ -110,9 +110,9 @@ async fn jump(world: Arc<World>) {
     }
 }
 
-/// Waits until nothing is pending or out, or until it has taken far too long.
+/// Waits until nothing is pending or out, or until it has taken longer than V21 allows any run.
 async fn wait_until_drained(world: &World) -> store::Result<()> {
-    let patience = Duration::from_secs(900);
+    let patience = Duration::from_secs(3_600);
     let started = world.elapsed();
     while world.elapsed() - started < patience {
         let mut open = 0;

@@ -10,9 +10,7 @@ use domain::delivery::Priority;
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
 use domain::message::Message;
 use serde_json::{Value, json};
-use store::{
-    AccountSettings, ChannelSettings, Clock, Counts, DedupMode, NewAccount, NewChannel, NewMessage, Store,
-};
+use store::{AccountSettings, ChannelSettings, Counts, DedupMode, NewAccount, NewChannel, NewMessage, Store};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
@@ -22,6 +20,7 @@ use crate::addresses::{ApiBases, TIER_PAID};
 use crate::cli::database::Database;
 use crate::dispatch::ports::{Dice, Platforms};
 use crate::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
+use crate::node;
 
 /// The sandbox as a child process; ends with it.
 #[derive(Debug)]
@@ -130,7 +129,7 @@ impl Rig {
     pub async fn new(database: &Database, limits: &str) -> anyhow::Result<Rig> {
         let address = database.address()?;
         Store::migrate(&address).await?;
-        let store = Store::open(&address, database.keyring(&address)?, Clock::system()).await?;
+        let store = node::open_when_free(&address, &database.key_path(&address)).await?;
         let run = uuid::Uuid::new_v4().simple().to_string();
         let workspace = store.create_workspace(&format!("bench {run}")).await?;
         Ok(Rig { store, workspace, emulator: Emulator::start(limits).await?, run })

@@ -1,5 +1,7 @@
 //! V5 to V8, V19: one holder at a time, behind the fence, every claim counted and told.
 
+use domain::limits::LOST_CLAIMS_MAX;
+
 use super::{Harm, Judge};
 use crate::sim::log::{AttemptLog, DeliveryLog, Heard};
 
@@ -170,10 +172,10 @@ fn ended_by_removal(row: &DeliveryLog) -> bool {
 fn poison(judge: &mut Judge<'_>) {
     let mut found = Vec::new();
     for row in judge.deliveries() {
-        if row.lost_claims > 3 {
+        if row.lost_claims > LOST_CLAIMS_MAX {
             found.push((row.id, format!("{} claims were lost", row.lost_claims)));
         }
-        if row.reason == "poison" && row.lost_claims != 3 {
+        if row.reason == "poison" && row.lost_claims != LOST_CLAIMS_MAX {
             found.push((row.id, format!("poison after {} lost claims", row.lost_claims)));
         }
         if !judge.options.poison {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use domain::limits::LOST_CLAIMS_MAX;
+
 use super::{Harm, Judge};
 use crate::sim::log::{Answer, AttemptLog, DeliveryLog, Micros, Request, RequestKind, RunLog, SendLog, Verb};
 use crate::sim::world::START;
@@ -272,13 +274,13 @@ fn no_storms(judge: &mut Judge<'_>) {
     }
 }
 
-/// V21: once the troubles are over, everything ends within a bound. Poison goes on killing in the calm, three times a
-/// row, and each time its account has one place less until the lease ends.
+/// V21: once the troubles are over, everything ends within a bound. Poison goes on killing in the calm until it is
+/// found out, and each time its account has one place less until the lease ends.
 fn ended_in_time(judge: &mut Judge<'_>) {
     let options = judge.options;
     let killers = judge.deliveries().filter(|row| row.reason == "poison").count() as Micros;
     let bound = 180_000_000
-        + 3 * killers * options.lease.as_micros() as Micros
+        + Micros::from(LOST_CLAIMS_MAX) * killers * options.lease.as_micros() as Micros
         + options.platform.flood_max.as_micros() as Micros
         + 4 * options.lease.as_micros() as Micros
         + 5_000_000 * options.messages as Micros;
