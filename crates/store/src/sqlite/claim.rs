@@ -5,6 +5,7 @@
 //! (exclusive, leased, slotted, attempt counted) is true when its transaction commits.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use domain::ids::ClaimToken;
 use domain::limits::{
@@ -13,9 +14,11 @@ use domain::limits::{
 use domain::pacing::Pace;
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
+use rusqlite::types::ValueRef;
 
 use super::front::{ReadyRow, Rows};
-use super::heads::{Served, Touched, move_lane};
+use super::heads::{CountChange, Served, Touched, move_lane};
+use super::insert::Insert;
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
@@ -46,20 +49,21 @@ SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
  LIMIT ?4";
 pub(super) const LANE_IN_FLIGHT: &str =
     "SELECT count(*) FROM inflight WHERE account_id = ?1 AND lane_id = ?2";
-/// Both arrows of a claim, queued|retry → claimed → sending, for the whole batch in one statement.
+/// Both arrows of a claim, queued|retry → claimed → sending, for all that go in the same slot.
 pub(super) const MARK_SENDING: &str = "
 UPDATE deliveries
-   SET (claim_token, lease_until, slot_at) =
-           (SELECT i.claim_token, i.lease_until, i.slot_at FROM inflight AS i
-             WHERE i.account_id = deliveries.account_id AND i.lane_id = deliveries.lane_id
-               AND i.delivery_id = deliveries.delivery_id),
-       status = 'sending', reason = NULL, claim_seq = claim_seq + 1, attempt = attempt + 1,
-       run_at = NULL, position = NULL, claimed_at = ?2, sending_at = ?2
- WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'retry')";
-const INSERT_INFLIGHT: &str = "
-INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt, run_id,
-                      claimed_at, slot_at, lease_until)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+   SET status = 'sending', reason = NULL, claim_token = token_of(?5, delivery_id), lease_until = ?4, slot_at = ?3,
+       claim_seq = claim_seq + 1, attempt = attempt + 1, run_at = NULL, position = NULL, claimed_at = ?2, sending_at = ?2
+ WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND (status = 'queued' OR status = 'retry')";
+/// The run and the time of the claim are the same in every row.
+static INSERT_INFLIGHT: LazyLock<Insert> = LazyLock::new(|| {
+    Insert::new(
+        "inflight (run_id, claimed_at, delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
+                   slot_at, lease_until)",
+        2,
+        9,
+    )
+});
 /// Asked for suspects alone; what one claimer holds is bounded.
 const UNMARKED: &str = "SELECT 1 FROM inflight WHERE run_id = ?1 AND requested_at IS NULL LIMIT 1";
 const SET_ACCOUNT_SERVED: &str =
@@ -111,6 +115,11 @@ pub(super) struct Lane {
 struct Batch<'a> {
     request: &'a ClaimRequest,
     claims: Vec<Claim>,
+    /// What their tokens begin with.
+    head: Option<i64>,
+    /// How many of them are in flight by now, and the lanes whose heads still point to rows that were taken.
+    held: usize,
+    served: Vec<(i64, CountChange, Option<Served>)>,
     groups: HashMap<i64, Group>,
     touched: Touched,
     /// A suspect row was taken: it goes alone.
@@ -127,6 +136,9 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
     let mut batch = Batch {
         request,
         claims: Vec::new(),
+        head: None,
+        held: 0,
+        served: Vec::new(),
         groups: HashMap::new(),
         touched: Touched::default(),
         closed: false,
@@ -134,7 +146,7 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
     if !held && request.limit > 0 {
         serve(tx, &mut batch)?;
     }
-    mark_sending(tx, &batch.claims)?;
+    mark_sending(tx, &batch)?;
     for (group_id, group) in &batch.groups {
         // Where nothing paces, there is no slot to remember.
         if group.pace.interval > Span::ZERO {
@@ -166,9 +178,20 @@ fn serve(tx: &Tx<'_>, batch: &mut Batch<'_>) -> Result<()> {
         let n_accounts = per_workspace.get(&account.workspace_id).copied().unwrap_or(1);
         serve_account(tx, batch, account, workspace_share.div_ceil(n_accounts), Split::Fair)?;
     }
+    end_round(tx, batch)?;
     for account in &accounts {
         let left = batch.request.limit - batch.claims.len();
         serve_account(tx, batch, account, left, Split::Greedy)?;
+    }
+    end_round(tx, batch)
+}
+
+/// Puts what was taken in flight and points the heads anew: the second round must not look at lanes that are full.
+fn end_round(tx: &Tx<'_>, batch: &mut Batch<'_>) -> Result<()> {
+    hold(tx, &batch.request.run_id, &batch.claims[batch.held..])?;
+    batch.held = batch.claims.len();
+    for (lane_id, counts, served) in batch.served.drain(..) {
+        move_lane(tx, lane_id, counts, served)?;
     }
     Ok(())
 }
@@ -309,16 +332,14 @@ fn serve_lane(
         pace.take(slot);
         group(tx, batch, account.group_id)?.pace.take(slot);
         rows.taken(&row);
-        batch.claims.push(claimed(tx, batch.request, row, slot));
+        take(tx, batch, row, slot);
     }
     rows.flush(tx)?;
-    let taken = &batch.claims[first..];
-    hold(tx, &batch.request.run_id, taken)?;
+    let taken = batch.claims.len() - first;
     let served = Served { next_slot: pace.next_slot, urgent_run: rows.urgent_run };
-    // At once and not at the end: the second round must not look at lanes that are full by now.
-    move_lane(tx, lane.lane_id, rows.counts, (!taken.is_empty()).then_some(served))?;
+    batch.served.push((lane.lane_id, rows.counts, (taken > 0).then_some(served)));
     batch.touched.account(account.account_id);
-    Ok(taken.len())
+    Ok(taken)
 }
 
 /// Whether a suspect would stand beside rows of the same claimer of which no request has left yet: were one of them
@@ -360,58 +381,73 @@ fn group<'b>(tx: &Tx<'_>, batch: &'b mut Batch<'_>, group_id: i64) -> Result<&'b
     }
 }
 
-/// The row as a claim: attempt and sequence counted, leased, slotted, and with a token of its own.
-fn claimed(tx: &Tx<'_>, request: &ClaimRequest, row: ReadyRow, slot: Timestamp) -> Claim {
+/// The row becomes a claim: attempt and sequence counted, leased, slotted, and with a token of its own.
+fn take(tx: &Tx<'_>, batch: &mut Batch<'_>, row: ReadyRow, slot: Timestamp) {
     let mut claim = row.claim;
     claim.claim_seq += 1;
     claim.counters.attempt += 1;
     claim.slot_at = slot;
-    claim.lease_until = slot.max(tx.now) + request.lease;
-    claim.claim_token = token(&request.run_id, claim.delivery_id.0, claim.claim_seq);
-    claim
+    claim.lease_until = lease_until(tx, batch.request, slot);
+    let head = *batch.head.get_or_insert_with(|| head(&batch.request.run_id, &claim));
+    claim.claim_token = token(head, claim.delivery_id.0);
+    batch.claims.push(claim);
+}
+
+fn lease_until(tx: &Tx<'_>, request: &ClaimRequest, slot: Timestamp) -> Timestamp {
+    slot.max(tx.now) + request.lease
 }
 
 fn hold(tx: &Tx<'_>, run_id: &str, claims: &[Claim]) -> Result<()> {
-    for claim in claims {
-        tx.execute(
-            INSERT_INFLIGHT,
-            (
-                claim.delivery_id.0,
-                claim.workspace_id.0,
-                claim.account_id.0,
-                claim.lane_id.0,
-                claim.claim_token.0.into_bytes(),
-                claim.claim_seq,
-                claim.counters.attempt,
-                run_id,
-                tx.now.0,
-                claim.slot_at.0,
-                claim.lease_until.0,
-            ),
-        )?;
-    }
-    Ok(())
+    // In the order of the tree, which then grows at one place at a time.
+    let mut sorted: Vec<&Claim> = claims.iter().collect();
+    sorted.sort_unstable_by_key(|claim| (claim.account_id, claim.lane_id, claim.delivery_id));
+    let shared = [ValueRef::from(run_id), ValueRef::Integer(tx.now.0)];
+    tx.insert_rows(&INSERT_INFLIGHT, shared, &sorted, |claim| {
+        [
+            ValueRef::Integer(claim.delivery_id.0),
+            ValueRef::Integer(claim.workspace_id.0),
+            ValueRef::Integer(claim.account_id.0),
+            ValueRef::Integer(claim.lane_id.0),
+            ValueRef::Blob(claim.claim_token.0.as_bytes()),
+            ValueRef::Integer(claim.claim_seq),
+            ValueRef::Integer(claim.counters.attempt.into()),
+            ValueRef::Integer(claim.slot_at.0),
+            ValueRef::Integer(claim.lease_until.0),
+        ]
+    })
 }
 
-fn mark_sending(tx: &Tx<'_>, claims: &[Claim]) -> Result<()> {
-    if claims.is_empty() {
-        return Ok(());
+fn mark_sending(tx: &Tx<'_>, batch: &Batch<'_>) -> Result<()> {
+    let mut slots: BTreeMap<Timestamp, Vec<i64>> = BTreeMap::new();
+    for claim in &batch.claims {
+        slots.entry(claim.slot_at).or_default().push(claim.delivery_id.0);
     }
-    let ids = rows::id_list(claims.iter().map(|claim| claim.delivery_id.0));
-    let marked = tx.execute(MARK_SENDING, (ids, tx.now.0))?;
-    if marked != claims.len() {
-        let missing = claims.len() - marked;
+    let mut marked = 0;
+    for (slot, ids) in slots {
+        let until = lease_until(tx, batch.request, slot).0;
+        marked += tx.execute(MARK_SENDING, (rows::id_list(ids), tx.now.0, slot.0, until, batch.head))?;
+    }
+    if marked != batch.claims.len() {
+        let missing = batch.claims.len() - marked;
         return Err(StoreError::Database(format!("{missing} deliveries are ready but not waiting")));
     }
     Ok(())
 }
 
 /// Different for every claim that ever was: the run is new at every start, the sequence never goes back.
-fn token(run_id: &str, delivery_id: i64, claim_seq: i64) -> ClaimToken {
+fn head(run_id: &str, first: &Claim) -> i64 {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(run_id.as_bytes()).update(&delivery_id.to_le_bytes()).update(&claim_seq.to_le_bytes());
-    let hash = hasher.finalize();
+    hasher.update(run_id.as_bytes());
+    hasher.update(&first.delivery_id.0.to_le_bytes()).update(&first.claim_seq.to_le_bytes());
+    let mut bytes = [0; 8];
+    hasher.finalize_xof().fill(&mut bytes);
+    i64::from_le_bytes(bytes)
+}
+
+/// The token of one row: the head is that of its claim.
+pub(super) fn token(head: i64, delivery_id: i64) -> ClaimToken {
     let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    bytes[..8].copy_from_slice(&head.to_be_bytes());
+    bytes[8..].copy_from_slice(&delivery_id.to_be_bytes());
     ClaimToken(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }

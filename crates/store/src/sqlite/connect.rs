@@ -1,10 +1,16 @@
 //! Connections: how they are opened, and what their errors mean.
 
+use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use serde::de::DeserializeOwned;
 
+use super::claim;
 use crate::address::SqlitePath;
 use crate::error::{Result, StoreError};
 
@@ -40,6 +46,7 @@ pub(super) fn connect(path: &SqlitePath) -> Result<Connection> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     keep_plans(&connection).map_err(|error| failure(path, error))?;
     connection.execute_batch(WRITER_PRAGMAS).map_err(|error| failure(path, error))?;
+    add_functions(&connection).map_err(|error| failure(path, error))?;
     Ok(connection)
 }
 
@@ -54,6 +61,28 @@ pub(super) fn connect_reader(path: &SqlitePath) -> Result<Option<Connection>> {
     keep_plans(&connection).map_err(|error| failure(path, error))?;
     connection.execute_batch(READER_PRAGMAS).map_err(|error| failure(path, error))?;
     Ok(Some(connection))
+}
+
+/// What statements ask us for while they run over a batch.
+fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
+    let flags =
+        FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_DIRECTONLY;
+    connection.create_scalar_function("token_of", 2, flags, |call| {
+        Ok(claim::token(call.get(0)?, call.get(1)?).0.into_bytes())
+    })?;
+    // Two lists that belong together, read once for a statement and not once for a row.
+    connection.create_scalar_function("entry_of", 3, flags, |call| {
+        let ids: Arc<Vec<i64>> = call.get_or_create_aux(0, list)?;
+        let entries: Arc<Vec<Option<String>>> = call.get_or_create_aux(1, list)?;
+        let n = ids.binary_search(&call.get(2)?).ok();
+        Ok(n.and_then(|n| entries.get(n)).cloned().flatten())
+    })
+}
+
+fn list<T: DeserializeOwned>(
+    text: ValueRef<'_>,
+) -> std::result::Result<Vec<T>, Box<dyn Error + Send + Sync>> {
+    Ok(serde_json::from_str(text.as_str()?)?)
 }
 
 /// A statement keeps its plan whatever is bound to it: otherwise some are planned anew at every call.

@@ -24,10 +24,8 @@ macro_rules! next_rows {
     ($condition:literal) => {
         concat!(
             "
-SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.retry_at IS NULL,
-       d.channel_id, d.recipient_id, d.message_id, d.revision, d.action,
-       d.target_delivery, d.claim_seq, d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns,
-       d.lost_claims, d.flood_since, d.parts, d.idempotency_key
+SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.channel_id, d.recipient_id,
+       d.message_id, d.revision, d.action, d.target_delivery, d.status = 'queued', d.claim_seq, d.parts, d.idempotency_key
   FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
  WHERE r.lane_id = ?1",
             $condition,
@@ -37,6 +35,11 @@ SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect,
         )
     };
 }
+/// Asked of what was claimed before; the rest has nothing to count.
+const COUNTERS: &str = "
+SELECT attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, flood_since
+  FROM deliveries
+ WHERE delivery_id = ?1";
 pub(super) const NEXT_ROWS: &str = next_rows!("");
 pub(super) const NEXT_BULK_ROWS: &str = next_rows!(" AND r.priority = 1");
 pub(super) const DELETE_READY: &str =
@@ -98,10 +101,15 @@ impl Rows {
     /// The next row if it is due; rows that are too old end on the way.
     pub(super) fn next(&mut self, tx: &Tx<'_>) -> Result<Option<ReadyRow>> {
         loop {
-            let Some(row) = self.first(tx)?.filter(|row| row.run_at <= tx.now) else {
+            let Some(mut row) = self.first(tx)?.filter(|row| row.run_at <= tx.now) else {
                 return Ok(None);
             };
             if row.expires_at.is_none_or(|at| at > tx.now.0) {
+                if row.claim.claim_seq > 0 {
+                    let counters = |row: &Row<'_>| rows::counters(row, 0);
+                    let found = tx.first(COUNTERS, [row.claim.delivery_id.0], counters)?;
+                    row.claim.counters = found.unwrap_or_default();
+                }
                 return Ok(Some(row));
             }
             self.expire(tx, &row)?;
@@ -168,33 +176,31 @@ impl Rows {
     }
 
     fn row(&self, row: &Row<'_>) -> rusqlite::Result<ReadyRow> {
-        let claim_seq = row.get(13)?;
         Ok(ReadyRow {
             priority: row.get(0)?,
             position: row.get(1)?,
             run_at: Timestamp(row.get(3)?),
             expires_at: row.get(4)?,
             suspect: row.get(5)?,
-            was_queued: row.get(6)?,
+            was_queued: row.get(12)?,
             claim: Claim {
                 delivery_id: DeliveryId(row.get(2)?),
                 workspace_id: self.workspace_id,
                 lane_id: self.lane_id,
                 account_id: self.account_id,
-                channel_id: row.get::<_, Option<i64>>(7)?.map(ChannelId),
-                recipient_id: row.get::<_, Option<i64>>(8)?.map(RecipientId),
-                message_id: MessageId(row.get(9)?),
-                revision: row.get(10)?,
-                action: rows::word(row, 11, Action::parse)?,
-                target_delivery: row.get::<_, Option<i64>>(12)?.map(DeliveryId),
+                channel_id: row.get::<_, Option<i64>>(6)?.map(ChannelId),
+                recipient_id: row.get::<_, Option<i64>>(7)?.map(RecipientId),
+                message_id: MessageId(row.get(8)?),
+                revision: row.get(9)?,
+                action: rows::word(row, 10, Action::parse)?,
+                target_delivery: row.get::<_, Option<i64>>(11)?.map(DeliveryId),
                 claim_token: ClaimToken(uuid::Uuid::nil()),
-                claim_seq,
-                // What was never claimed has nothing to count.
-                counters: if claim_seq == 0 { Counters::default() } else { rows::counters(row, 14)? },
+                claim_seq: row.get(13)?,
+                counters: Counters::default(),
                 slot_at: Timestamp::NEVER,
                 lease_until: Timestamp::NEVER,
-                parts: rows::parts_of(row, 21)?,
-                idempotency_key: row.get(22)?,
+                parts: rows::parts_of(row, 14)?,
+                idempotency_key: row.get(15)?,
             },
         })
     }

@@ -16,6 +16,7 @@ pub(crate) mod copy;
 mod enqueue;
 mod front;
 mod heads;
+mod insert;
 mod intake;
 mod late;
 mod maintain;
@@ -251,6 +252,21 @@ impl<'a> Tx<'a> {
         row: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
         self.with(sql, |statement| statement.query_map(params, row).and_then(Iterator::collect))
+    }
+
+    fn each(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        mut row: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<()> {
+        self.with(sql, |statement| {
+            let mut rows = statement.query(params)?;
+            while let Some(found) = rows.next()? {
+                row(found)?;
+            }
+            Ok(())
+        })
     }
 
     fn first<T>(

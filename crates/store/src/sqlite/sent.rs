@@ -1,12 +1,15 @@
 //! The short way of a success: it moves nothing but its own lane, so all of a batch are looked up, ended and told
 //! together, lane by lane and in the order of their ids.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use domain::outcome::{Outcome, Sent};
+use rusqlite::types::ValueRef;
 
 use super::commit::{DELETE_INFLIGHT, Token};
+use super::insert::Insert;
 use super::{Tx, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{ClaimRef, Finish, FinishKind};
@@ -19,32 +22,35 @@ SELECT delivery_id, workspace_id, claim_token, lease_until, claim_seq, attempt, 
  WHERE account_id = ?1 AND lane_id = ?2 AND delivery_id BETWEEN ?3 AND ?4";
 pub(super) const DELETE_CLAIMS: &str = "
 DELETE FROM inflight WHERE account_id = ?1 AND lane_id = ?2 AND delivery_id BETWEEN ?3 AND ?4";
-const INSERT_SENT: &str = "
-INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
-                      requested_at, finished_at, outcome, provider_message_id)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'sent', ?11)";
-/// All successes of a batch, ?1 being their ids; what the platforms called them stands in their attempts.
+/// The end is the same in every row.
+static INSERT_SENT: LazyLock<Insert> = LazyLock::new(|| {
+    Insert::new(
+        "attempts (finished_at, outcome, delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at,
+                   slot_at, requested_at, provider_message_id)",
+        2,
+        10,
+    )
+});
+/// All successes of a batch: ?1 their ids, ascending, and ?3 what the platforms called them.
 pub(super) const END_SENT: &str = "
 UPDATE deliveries
    SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL, sent_at = ?2, ended_at = ?2,
-       provider_message_id = coalesce(
-           (SELECT a.provider_message_id FROM attempts AS a
-             WHERE a.delivery_id = deliveries.delivery_id AND a.attempt = deliveries.attempt),
-           provider_message_id)
+       provider_message_id = coalesce(entry_of(?1, ?3, delivery_id), provider_message_id)
  WHERE delivery_id IN (SELECT value FROM json_each(?1)) AND status = 'sending'";
 
 /// The successes of one commit.
 #[derive(Default)]
 pub(super) struct Successes {
     /// Claims as they were found, by delivery.
-    claims: HashMap<i64, HeldClaim>,
+    claims: Vec<HeldClaim>,
     /// Where they were found.
     lanes: BTreeMap<(i64, i64), Stretch>,
-    /// Those that passed the fence and are still to be written.
-    accepted: Vec<i64>,
+    /// How many of them passed the fence and are still to be written.
+    accepted: usize,
 }
 
 struct HeldClaim {
+    delivery_id: i64,
     workspace_id: i64,
     account_id: i64,
     lane_id: i64,
@@ -56,8 +62,16 @@ struct HeldClaim {
     claimed_at: i64,
     slot_at: i64,
     requested_at: Option<i64>,
-    accepted: bool,
+    stage: Stage,
     provider_message_id: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Found,
+    Accepted,
+    /// Written, or left to be settled one by one.
+    Gone,
 }
 
 /// The stretch of a lane's claims that the batch speaks of.
@@ -80,15 +94,17 @@ impl Successes {
                 (stretch.from, stretch.to) = (stretch.from.min(id), stretch.to.max(id));
             }
         }
-        let mut claims = HashMap::with_capacity(batch.len());
+        let mut claims = Vec::with_capacity(batch.len());
         let mut run: Rc<str> = "".into();
         for (&(account_id, lane_id), stretch) in &mut lanes {
-            let found = tx.all(SELECT_CLAIMS, (account_id, lane_id, stretch.from, stretch.to), |row| {
+            let before = claims.len();
+            tx.each(SELECT_CLAIMS, (account_id, lane_id, stretch.from, stretch.to), |row| {
                 let run_id = row.get_ref(6)?.as_str()?;
                 if *run != *run_id {
                     run = run_id.into();
                 }
-                let claim = HeldClaim {
+                claims.push(HeldClaim {
+                    delivery_id: row.get(0)?,
                     workspace_id: row.get(1)?,
                     account_id,
                     lane_id,
@@ -100,103 +116,112 @@ impl Successes {
                     claimed_at: row.get(7)?,
                     slot_at: row.get(8)?,
                     requested_at: row.get(9)?,
-                    accepted: false,
+                    stage: Stage::Found,
                     provider_message_id: None,
-                };
-                Ok((row.get::<_, i64>(0)?, claim))
+                });
+                Ok(())
             })?;
-            stretch.found = found.len();
-            claims.extend(found);
+            stretch.found = claims.len() - before;
         }
-        Ok(Successes { claims, lanes, accepted: Vec::with_capacity(batch.len()) })
+        // By id a tree is filled at its end, and a page is found where the last one was.
+        claims.sort_unstable_by_key(|claim| claim.delivery_id);
+        Ok(Successes { claims, lanes, accepted: 0 })
     }
 
     /// Passes the fence; false: the claim is not theirs any more.
     pub(super) fn accept(&mut self, tx: &Tx<'_>, theirs: &ClaimRef, sent: &Sent) -> bool {
-        let id = theirs.delivery_id.0;
-        let Some(claim) = self.claims.get_mut(&id) else {
+        let Some(claim) = self.claim(theirs.delivery_id.0) else {
             return false;
         };
         let ours = claim.claim_token == theirs.claim_token.0.into_bytes()
             && claim.workspace_id == theirs.workspace_id.0
             && claim.lease_until > tx.now.0;
-        if !ours || claim.accepted {
+        if !ours || claim.stage != Stage::Found {
             return false;
         }
-        claim.accepted = true;
+        claim.stage = Stage::Accepted;
         claim.provider_message_id.clone_from(&sent.provider_message_id);
-        if let Some(stretch) = self.lanes.get_mut(&(claim.account_id, claim.lane_id)) {
+        let lane = (claim.account_id, claim.lane_id);
+        if let Some(stretch) = self.lanes.get_mut(&lane) {
             stretch.accepted += 1;
         }
-        self.accepted.push(id);
+        self.accepted += 1;
         true
+    }
+
+    fn claim(&mut self, delivery_id: i64) -> Option<&mut HeldClaim> {
+        let n = self.claims.binary_search_by_key(&delivery_id, |claim| claim.delivery_id).ok()?;
+        self.claims.get_mut(n)
     }
 
     /// Another ending of the same delivery follows: it must find what came before.
     pub(super) fn settle(&mut self, tx: &Tx<'_>, delivery_id: i64) -> Result<()> {
-        if self.claims.get(&delivery_id).is_some_and(|claim| claim.accepted) {
+        if self.claim(delivery_id).is_some_and(|claim| claim.stage == Stage::Accepted) {
             self.write(tx)?;
         }
-        self.claims.remove(&delivery_id);
+        if let Some(claim) = self.claim(delivery_id) {
+            claim.stage = Stage::Gone;
+        }
         Ok(())
     }
 
     pub(super) fn write(&mut self, tx: &Tx<'_>) -> Result<()> {
-        if self.accepted.is_empty() {
+        if self.accepted == 0 {
             return Ok(());
         }
-        // A tree is filled at its end then, and a page is found where the last one was.
-        self.accepted.sort_unstable();
-        self.free(tx)?;
-        for id in &self.accepted {
-            let c = &self.claims[id];
-            tx.execute(
-                INSERT_SENT,
-                rusqlite::params![
-                    id,
-                    c.attempt,
-                    c.workspace_id,
-                    c.claim_token,
-                    c.claim_seq,
-                    c.run_id,
-                    c.claimed_at,
-                    c.slot_at,
-                    c.requested_at,
-                    tx.now.0,
-                    c.provider_message_id
-                ],
-            )?;
-        }
-        let n = tx.execute(END_SENT, (rows::id_list(self.accepted.iter().copied()), tx.now.0))?;
-        if n != self.accepted.len() {
-            let missing = self.accepted.len() - n;
+        let accepted: Vec<&HeldClaim> = self.claims.iter().filter(|c| c.stage == Stage::Accepted).collect();
+        self.free(tx, &accepted)?;
+        let shared = [ValueRef::Integer(tx.now.0), ValueRef::from("sent")];
+        tx.insert_rows(&INSERT_SENT, shared, &accepted, |c| {
+            [
+                ValueRef::Integer(c.delivery_id),
+                ValueRef::Integer(c.attempt.into()),
+                ValueRef::Integer(c.workspace_id),
+                ValueRef::Blob(&c.claim_token),
+                ValueRef::Integer(c.claim_seq),
+                ValueRef::from(&*c.run_id),
+                ValueRef::Integer(c.claimed_at),
+                ValueRef::Integer(c.slot_at),
+                c.requested_at.map_or(ValueRef::Null, ValueRef::Integer),
+                c.provider_message_id.as_deref().map_or(ValueRef::Null, ValueRef::from),
+            ]
+        })?;
+        let ids = rows::id_list(accepted.iter().map(|c| c.delivery_id));
+        let names: Vec<Option<&str>> = accepted.iter().map(|c| c.provider_message_id.as_deref()).collect();
+        let n = tx.execute(END_SENT, (ids, tx.now.0, serde_json::json!(names).to_string()))?;
+        if n != accepted.len() {
+            let missing = accepted.len() - n;
             return Err(StoreError::Database(format!("{missing} deliveries are in flight but not sending")));
         }
-        self.accepted.clear();
-        Ok(())
-    }
-
-    /// Takes the claims out of flight: a lane's stretch in one go where nothing else lies in it.
-    fn free(&mut self, tx: &Tx<'_>) -> Result<()> {
-        let mut n = 0;
-        for (&(account_id, lane_id), stretch) in &self.lanes {
-            if stretch.accepted > 0 && stretch.accepted == stretch.found {
-                n += tx.execute(DELETE_CLAIMS, (account_id, lane_id, stretch.from, stretch.to))?;
-            }
-        }
-        for id in &self.accepted {
-            let c = &self.claims[id];
-            let whole = self.lanes.get(&(c.account_id, c.lane_id)).is_some_and(|s| s.accepted == s.found);
-            if !whole {
-                n += tx.execute(DELETE_INFLIGHT, (c.account_id, c.lane_id, id, c.claim_token))?;
-            }
+        for claim in self.claims.iter_mut().filter(|claim| claim.stage == Stage::Accepted) {
+            claim.stage = Stage::Gone;
         }
         // What comes later in this batch goes one by one.
         for stretch in self.lanes.values_mut() {
             (stretch.accepted, stretch.found) = (0, usize::MAX);
         }
-        if n != self.accepted.len() {
-            let problem = format!("{} claims were accepted and {n} were in flight", self.accepted.len());
+        self.accepted = 0;
+        Ok(())
+    }
+
+    /// Takes the claims out of flight: a lane's stretch in one go where nothing else lies in it.
+    fn free(&self, tx: &Tx<'_>, accepted: &[&HeldClaim]) -> Result<()> {
+        let mut n = 0;
+        let mut single = false;
+        for (&(account_id, lane_id), stretch) in &self.lanes {
+            if stretch.accepted > 0 && stretch.accepted == stretch.found {
+                n += tx.execute(DELETE_CLAIMS, (account_id, lane_id, stretch.from, stretch.to))?;
+            }
+            single |= stretch.accepted > 0 && stretch.accepted != stretch.found;
+        }
+        for c in accepted.iter().filter(|_| single) {
+            let whole = self.lanes.get(&(c.account_id, c.lane_id)).is_some_and(|s| s.accepted == s.found);
+            if !whole {
+                n += tx.execute(DELETE_INFLIGHT, (c.account_id, c.lane_id, c.delivery_id, c.claim_token))?;
+            }
+        }
+        if n != accepted.len() {
+            let problem = format!("{} claims were accepted and {n} were in flight", accepted.len());
             return Err(StoreError::Database(problem));
         }
         Ok(())
