@@ -135,7 +135,7 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
     let held = tx.first(HELD, [], |row| row.get::<_, bool>(0))?.unwrap_or(false);
     let mut batch = Batch {
         request,
-        claims: Vec::new(),
+        claims: Vec::with_capacity(request.limit),
         head: None,
         held: 0,
         served: Vec::new(),

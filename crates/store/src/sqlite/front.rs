@@ -130,7 +130,12 @@ impl Rows {
         }
         if self.fetched.is_empty() {
             self.flush(tx)?;
-            self.fetched = tx.all(NEXT_ROWS, (self.lane_id.0, self.room as i64), |row| self.row(row))?.into();
+            let mut fetched = VecDeque::with_capacity(self.room);
+            tx.each(NEXT_ROWS, (self.lane_id.0, self.room as i64), |row| {
+                fetched.push_back(self.row(row)?);
+                Ok(())
+            })?;
+            self.fetched = fetched;
         }
         Ok(self.fetched.pop_front())
     }

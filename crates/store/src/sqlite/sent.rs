@@ -188,7 +188,8 @@ impl Successes {
         })?;
         let ids = rows::id_list(accepted.iter().map(|c| c.delivery_id));
         let names: Vec<Option<&str>> = accepted.iter().map(|c| c.provider_message_id.as_deref()).collect();
-        let n = tx.execute(END_SENT, (ids, tx.now.0, serde_json::json!(names).to_string()))?;
+        let names = serde_json::to_string(&names).unwrap_or_default();
+        let n = tx.execute(END_SENT, (ids, tx.now.0, names))?;
         if n != accepted.len() {
             let missing = accepted.len() - n;
             return Err(StoreError::Database(format!("{missing} deliveries are in flight but not sending")));
