@@ -50,7 +50,10 @@ CREATE TYPE rupor_moves AS (
     failed bigint[],
     dead bigint[],
     slot_at timestamp with time zone[],
-    run integer[]
+    run integer[],
+    in_flight bigint[],
+    first_priority integer[],
+    first_run_at timestamp with time zone[]
 );
 
 CREATE TYPE rupor_settlement AS (
@@ -2251,10 +2254,10 @@ DECLARE
 BEGIN
     t.old := '{}'; t.closed := false;
     SELECT array_agg(s.lane_id), array_agg(s.account_id), array_agg(s.turn), array_agg(s.lane_run),
-           array_agg(greatest(0, least(s.room, budget - s.before))), bool_or(s.odd)
-      INTO m.lane_id, t.account_id, t.turn, runs, rooms, t.odd
+           array_agg(greatest(0, least(s.room, budget - s.before))), array_agg(s.lane_held), bool_or(s.odd)
+      INTO m.lane_id, t.account_id, t.turn, runs, rooms, m.in_flight, t.odd
       FROM (SELECT a.*, sum(a.room) OVER (ORDER BY a.ord, a.turn, a.lane_next, a.lane_id ROWS UNBOUNDED PRECEDING) - a.room AS before
-              FROM (SELECT f.ord, f.turn, f.lane_next, f.lane_id, f.account_id, f.lane_run,
+              FROM (SELECT f.ord, f.turn, f.lane_next, f.lane_id, f.account_id, f.lane_run, f.lane_held,
                            f.lane_interval > 0 OR f.mixed OR f.group_slot > at AS odd,
                            greatest(0, least(f.lane_room, f.account_room + f.lane_room - sum(f.lane_room) OVER (
                                PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id ROWS UNBOUNDED PRECEDING))) AS room
@@ -2263,18 +2266,21 @@ BEGIN
     IF t.odd THEN
         RETURN t;
     END IF;
+    -- One row more than the lane gives: what is not taken begins its queue afterwards.
     WITH front AS MATERIALIZED (
-        SELECT l.nth, l.run, r.place, r.delivery_id, r.retried, r.priority, r.run_at <= at AS due,
-               r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id) AS odd
-          FROM unnest(m.lane_id, rooms, runs) WITH ORDINALITY AS l (lane_id, room, run, nth)
-          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*
+        SELECT l.nth, l.run, l.held, r.place, r.delivery_id, r.retried, r.priority, r.run_at, r.rank,
+               r.rank <= l.room AND r.run_at <= at AS due,
+               r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)) AS odd
+          FROM unnest(m.lane_id, rooms, runs, m.in_flight) WITH ORDINALITY AS l (lane_id, room, run, held, nth)
+          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*,
+                                    row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS rank
                                FROM ready AS q
                               WHERE q.lane_id = l.lane_id
                               ORDER BY q.priority, q.position, q.delivery_id
-                              LIMIT l.room) AS r ON true
+                              LIMIT l.room + 1) AS r ON true
     )
-    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run
-      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run
+    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run, c.in_flight, c.first_priority, c.first_run_at
+      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run, m.in_flight, m.first_priority, m.first_run_at
       FROM (SELECT array_agg(f.delivery_id) FILTER (WHERE f.due) AS id, array_agg(f.place) FILTER (WHERE f.due) AS place,
                    coalesce(bool_or(f.odd), false) AS odd
               FROM front AS f) AS f
@@ -2282,9 +2288,14 @@ BEGIN
                         array_agg(l.n ORDER BY l.nth) AS sending,
                         array_agg(CASE WHEN l.n > 0 THEN at END ORDER BY l.nth) AS slot_at,
                         array_agg(CASE WHEN l.n = 0 THEN NULL WHEN l.priority = 0 THEN l.run + l.n ELSE 0 END::integer
-                                  ORDER BY l.nth) AS run
+                                  ORDER BY l.nth) AS run,
+                        array_agg(l.held + l.n ORDER BY l.nth) AS in_flight,
+                        array_agg(l.left_priority[1] ORDER BY l.nth) AS first_priority,
+                        array_agg(l.left_run_at[1] ORDER BY l.nth) AS first_run_at
                    FROM (SELECT f.nth, count(*) FILTER (WHERE f.due) AS n, count(*) FILTER (WHERE f.due AND f.retried) AS retries,
-                                min(f.priority) AS priority, min(f.run) AS run
+                                min(f.priority) AS priority, min(f.run) AS run, min(f.held) AS held,
+                                array_agg(f.priority ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_priority,
+                                array_agg(f.run_at ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_run_at
                            FROM front AS f
                           GROUP BY f.nth) AS l) AS c;
     t.moves := m;
@@ -2588,13 +2599,13 @@ END $function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_due_lanes(accounts bigint[], shares integer[], at timestamp with time zone, until timestamp with time zone)
- RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean)
+ RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean, lane_held bigint)
  LANGUAGE sql
  STABLE
 AS $function$
     SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
            rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
-           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed, l.held
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
      CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
      CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
@@ -2605,12 +2616,10 @@ AS $function$
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room
      CROSS JOIN LATERAL (
-           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed,
+           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed, i.held,
                   -- after nine urgent rows in a row one bulk lane comes first
                   CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
-                  greatest(0, least(d.max_parallel - (SELECT count(*) FROM inflight AS i
-                                                       WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
-                                    ceil(room.n::numeric / count(*) OVER ())))::integer AS room
+                  greatest(0, least(d.max_parallel - i.held, ceil(room.n::numeric / count(*) OVER ())))::integer AS room
              FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
                            EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
                       FROM lane_heads AS u
@@ -2624,7 +2633,9 @@ AS $function$
                       FROM lane_heads AS b
                      WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
                      ORDER BY b.next_at, b.lane_id
-                     LIMIT room.n + 8)) AS d) AS l
+                     LIMIT room.n + 8)) AS d
+            CROSS JOIN LATERAL (SELECT count(*) AS held FROM inflight AS f
+                                 WHERE f.account_id = h.account_id AND f.lane_id = d.lane_id) AS i) AS l
 $function$
 ;
 
@@ -3164,21 +3175,25 @@ BEGIN
       FROM (SELECT w.*, s.served_at, s.next_slot,
                    coalesce(first.priority, 0) AS head_priority,
                    CASE WHEN l.open AND first.run_at IS NOT NULL
-                         AND (SELECT count(*) FROM inflight AS i
-                               WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id) < l.max_parallel
+                         AND coalesce(w.in_flight, (SELECT count(*) FROM inflight AS i
+                                                     WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id)) < l.max_parallel
                         THEN greatest(first.run_at, l.blocked_until, l.closed_until, s.next_slot, s.served_at)
                         ELSE 'infinity' END AS next_at
-              FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run)
-                   AS w (lane_id, queued, retry, sending, sent, deduped, failed, dead, slot_at, run)
+              FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run,
+                          m.in_flight, m.first_priority, m.first_run_at)
+                   AS w (lane_id, queued, retry, sending, sent, deduped, failed, dead, slot_at, run,
+                         in_flight, first_priority, first_run_at)
               JOIN lane_heads AS l ON l.lane_id = w.lane_id
              -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
              CROSS JOIN LATERAL (SELECT CASE WHEN w.slot_at IS NULL THEN l.served_at ELSE at END AS served_at,
                                         coalesce(w.slot_at + rupor_span(l.interval_us), l.next_slot) AS next_slot) AS s
               LEFT JOIN LATERAL (SELECT r.priority, r.run_at
                                    FROM ready AS r
-                                  WHERE r.lane_id = l.lane_id
+                                  WHERE r.lane_id = l.lane_id AND w.in_flight IS NULL
                                   ORDER BY r.priority, r.position, r.delivery_id
-                                  LIMIT 1) AS first ON true
+                                  LIMIT 1) AS found ON true
+             CROSS JOIN LATERAL (SELECT coalesce(w.first_priority, found.priority) AS priority,
+                                        coalesce(w.first_run_at, found.run_at) AS run_at) AS first
             OFFSET 0) AS n
      WHERE h.lane_id = n.lane_id
        -- what was only looked at, and stands as it stood, is not written

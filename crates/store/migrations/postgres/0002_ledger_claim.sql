@@ -228,12 +228,12 @@ RETURNS TABLE (
     ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamptz,
     tolerance interval, cooldown_until timestamptz,
     turn integer, lane_next timestamptz, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamptz,
-    lane_run integer, mixed boolean
+    lane_run integer, mixed boolean, lane_held bigint
 )
 LANGUAGE sql STABLE AS $$
     SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
            rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
-           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed, l.held
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
      CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
      CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
@@ -244,12 +244,10 @@ LANGUAGE sql STABLE AS $$
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room
      CROSS JOIN LATERAL (
-           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed,
+           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed, i.held,
                   -- after nine urgent rows in a row one bulk lane comes first
                   CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
-                  greatest(0, least(d.max_parallel - (SELECT count(*) FROM inflight AS i
-                                                       WHERE i.account_id = h.account_id AND i.lane_id = d.lane_id),
-                                    ceil(room.n::numeric / count(*) OVER ())))::integer AS room
+                  greatest(0, least(d.max_parallel - i.held, ceil(room.n::numeric / count(*) OVER ())))::integer AS room
              FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
                            EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
                       FROM lane_heads AS u
@@ -263,7 +261,9 @@ LANGUAGE sql STABLE AS $$
                       FROM lane_heads AS b
                      WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
                      ORDER BY b.next_at, b.lane_id
-                     LIMIT room.n + 8)) AS d) AS l
+                     LIMIT room.n + 8)) AS d
+            CROSS JOIN LATERAL (SELECT count(*) AS held FROM inflight AS f
+                                 WHERE f.account_id = h.account_id AND f.lane_id = d.lane_id) AS i) AS l
 $$;
 
 -- The ordinary round of accounts without a rate, all at once: how many rows each lane gives is said before any row is
@@ -279,10 +279,10 @@ DECLARE
 BEGIN
     t.old := '{}'; t.closed := false;
     SELECT array_agg(s.lane_id), array_agg(s.account_id), array_agg(s.turn), array_agg(s.lane_run),
-           array_agg(greatest(0, least(s.room, budget - s.before))), bool_or(s.odd)
-      INTO m.lane_id, t.account_id, t.turn, runs, rooms, t.odd
+           array_agg(greatest(0, least(s.room, budget - s.before))), array_agg(s.lane_held), bool_or(s.odd)
+      INTO m.lane_id, t.account_id, t.turn, runs, rooms, m.in_flight, t.odd
       FROM (SELECT a.*, sum(a.room) OVER (ORDER BY a.ord, a.turn, a.lane_next, a.lane_id ROWS UNBOUNDED PRECEDING) - a.room AS before
-              FROM (SELECT f.ord, f.turn, f.lane_next, f.lane_id, f.account_id, f.lane_run,
+              FROM (SELECT f.ord, f.turn, f.lane_next, f.lane_id, f.account_id, f.lane_run, f.lane_held,
                            f.lane_interval > 0 OR f.mixed OR f.group_slot > at AS odd,
                            greatest(0, least(f.lane_room, f.account_room + f.lane_room - sum(f.lane_room) OVER (
                                PARTITION BY f.ord ORDER BY f.turn, f.lane_next, f.lane_id ROWS UNBOUNDED PRECEDING))) AS room
@@ -291,18 +291,21 @@ BEGIN
     IF t.odd THEN
         RETURN t;
     END IF;
+    -- One row more than the lane gives: what is not taken begins its queue afterwards.
     WITH front AS MATERIALIZED (
-        SELECT l.nth, l.run, r.place, r.delivery_id, r.retried, r.priority, r.run_at <= at AS due,
-               r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id) AS odd
-          FROM unnest(m.lane_id, rooms, runs) WITH ORDINALITY AS l (lane_id, room, run, nth)
-          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*
+        SELECT l.nth, l.run, l.held, r.place, r.delivery_id, r.retried, r.priority, r.run_at, r.rank,
+               r.rank <= l.room AND r.run_at <= at AS due,
+               r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)) AS odd
+          FROM unnest(m.lane_id, rooms, runs, m.in_flight) WITH ORDINALITY AS l (lane_id, room, run, held, nth)
+          LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*,
+                                    row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS rank
                                FROM ready AS q
                               WHERE q.lane_id = l.lane_id
                               ORDER BY q.priority, q.position, q.delivery_id
-                              LIMIT l.room) AS r ON true
+                              LIMIT l.room + 1) AS r ON true
     )
-    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run
-      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run
+    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run, c.in_flight, c.first_priority, c.first_run_at
+      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run, m.in_flight, m.first_priority, m.first_run_at
       FROM (SELECT array_agg(f.delivery_id) FILTER (WHERE f.due) AS id, array_agg(f.place) FILTER (WHERE f.due) AS place,
                    coalesce(bool_or(f.odd), false) AS odd
               FROM front AS f) AS f
@@ -310,9 +313,14 @@ BEGIN
                         array_agg(l.n ORDER BY l.nth) AS sending,
                         array_agg(CASE WHEN l.n > 0 THEN at END ORDER BY l.nth) AS slot_at,
                         array_agg(CASE WHEN l.n = 0 THEN NULL WHEN l.priority = 0 THEN l.run + l.n ELSE 0 END::integer
-                                  ORDER BY l.nth) AS run
+                                  ORDER BY l.nth) AS run,
+                        array_agg(l.held + l.n ORDER BY l.nth) AS in_flight,
+                        array_agg(l.left_priority[1] ORDER BY l.nth) AS first_priority,
+                        array_agg(l.left_run_at[1] ORDER BY l.nth) AS first_run_at
                    FROM (SELECT f.nth, count(*) FILTER (WHERE f.due) AS n, count(*) FILTER (WHERE f.due AND f.retried) AS retries,
-                                min(f.priority) AS priority, min(f.run) AS run
+                                min(f.priority) AS priority, min(f.run) AS run, min(f.held) AS held,
+                                array_agg(f.priority ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_priority,
+                                array_agg(f.run_at ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_run_at
                            FROM front AS f
                           GROUP BY f.nth) AS l) AS c;
     t.moves := m;

@@ -62,7 +62,11 @@ CREATE TYPE rupor_moves AS (
     failed   bigint[],
     dead     bigint[],
     slot_at  timestamptz[],     -- the last slot it was given: it was served
-    run      integer[]          -- its urgent run afterwards
+    run      integer[],         -- its urgent run afterwards
+    -- told by whoever knows it, else looked up: what is in flight now, and the row that is first now if there is one
+    in_flight      bigint[],
+    first_priority integer[],
+    first_run_at   timestamptz[]
 );
 
 -- Writes the moves and, in the same stroke, when each lane's first row may go by everything that can hold it back.
@@ -84,21 +88,25 @@ BEGIN
       FROM (SELECT w.*, s.served_at, s.next_slot,
                    coalesce(first.priority, 0) AS head_priority,
                    CASE WHEN l.open AND first.run_at IS NOT NULL
-                         AND (SELECT count(*) FROM inflight AS i
-                               WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id) < l.max_parallel
+                         AND coalesce(w.in_flight, (SELECT count(*) FROM inflight AS i
+                                                     WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id)) < l.max_parallel
                         THEN greatest(first.run_at, l.blocked_until, l.closed_until, s.next_slot, s.served_at)
                         ELSE 'infinity' END AS next_at
-              FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run)
-                   AS w (lane_id, queued, retry, sending, sent, deduped, failed, dead, slot_at, run)
+              FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run,
+                          m.in_flight, m.first_priority, m.first_run_at)
+                   AS w (lane_id, queued, retry, sending, sent, deduped, failed, dead, slot_at, run,
+                         in_flight, first_priority, first_run_at)
               JOIN lane_heads AS l ON l.lane_id = w.lane_id
              -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
              CROSS JOIN LATERAL (SELECT CASE WHEN w.slot_at IS NULL THEN l.served_at ELSE at END AS served_at,
                                         coalesce(w.slot_at + rupor_span(l.interval_us), l.next_slot) AS next_slot) AS s
               LEFT JOIN LATERAL (SELECT r.priority, r.run_at
                                    FROM ready AS r
-                                  WHERE r.lane_id = l.lane_id
+                                  WHERE r.lane_id = l.lane_id AND w.in_flight IS NULL
                                   ORDER BY r.priority, r.position, r.delivery_id
-                                  LIMIT 1) AS first ON true
+                                  LIMIT 1) AS found ON true
+             CROSS JOIN LATERAL (SELECT coalesce(w.first_priority, found.priority) AS priority,
+                                        coalesce(w.first_run_at, found.run_at) AS run_at) AS first
             OFFSET 0) AS n
      WHERE h.lane_id = n.lane_id
        -- what was only looked at, and stands as it stood, is not written
