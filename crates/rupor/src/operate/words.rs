@@ -252,9 +252,12 @@ fn why_failed(delivery: &Delivery) -> (String, String) {
             "the channel was taken out of the configuration while this waited",
             "post the message to another channel",
         ),
-        Some("poison") => own(
-            "the process died or lost its claim six times before it could send this; the post may be what kills it",
-            "look into the log of the node around these times",
+        Some("poison") => (
+            format!(
+                "the process died or lost its claim {} times before it could send this; the post may be what kills it",
+                delivery.counters.lost_claims
+            ),
+            "look into the log of the node around these times".to_owned(),
         ),
         Some("outcome_unknown") => (
             format!("{}; nobody knows whether readers see it", found.sentence),

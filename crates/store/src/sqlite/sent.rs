@@ -208,16 +208,12 @@ impl Successes {
     /// Takes the claims out of flight: a lane's stretch in one go where nothing else lies in it.
     fn free(&self, tx: &Tx<'_>, accepted: &[&HeldClaim]) -> Result<()> {
         let mut n = 0;
-        let mut single = false;
-        for (&(account_id, lane_id), stretch) in &self.lanes {
-            if stretch.accepted > 0 && stretch.accepted == stretch.found {
+        for (&(account_id, lane_id), stretch) in self.lanes.iter().filter(|(_, s)| s.accepted > 0) {
+            if stretch.accepted == stretch.found {
                 n += tx.execute(DELETE_CLAIMS, (account_id, lane_id, stretch.from, stretch.to))?;
+                continue;
             }
-            single |= stretch.accepted > 0 && stretch.accepted != stretch.found;
-        }
-        for c in accepted.iter().filter(|_| single) {
-            let whole = self.lanes.get(&(c.account_id, c.lane_id)).is_some_and(|s| s.accepted == s.found);
-            if !whole {
+            for c in accepted.iter().filter(|c| c.lane_id == lane_id) {
                 n += tx.execute(DELETE_INFLIGHT, (c.account_id, c.lane_id, c.delivery_id, c.claim_token))?;
             }
         }

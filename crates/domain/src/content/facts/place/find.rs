@@ -1,5 +1,6 @@
 //! Candidates: marker words, capitals after prepositions, addresses and landmarks.
 
+use super::words::{ends_like_adjective, geographic, is_prepositional_start};
 use super::{
     AFTER_PREPOSITION, BARE_ADDRESS, Candidate, DISTRICT, Finder, HOUSE, LANDMARK, LONE_CAPITAL, NAME_TOKENS,
     NAMED_LANDMARK, SETTLEMENT, STREET, is,
@@ -554,57 +555,4 @@ impl Finder<'_, '_> {
             rule: "place.capital",
         })
     }
-}
-
-/// Nouns that finish a name begun by an adjective.
-fn geographic(word: &str) -> bool {
-    [
-        "гор",
-        "озер",
-        "полян",
-        "рощ",
-        "слобод",
-        "ключ",
-        "бор",
-        "лог",
-        "пруд",
-        "реч",
-        "рек",
-        "остров",
-        "мыс",
-        "ручь",
-        "балк",
-        "луг",
-        "пол",
-        "сторон",
-        "берег",
-        "пустош",
-        "дол",
-        "мост",
-        "холм",
-        "высот",
-        "бугор",
-        "бугр",
-        "горк",
-        "дач",
-        "угл",
-        "уголок",
-        "гай",
-        "хутор",
-    ]
-    .iter()
-    .any(|stem| word.starts_with(stem) && word.chars().count() <= stem.chars().count() + 4)
-}
-
-fn is_prepositional_start(word: &str) -> bool {
-    matches!(word, "на" | "в" | "по")
-}
-
-pub(super) fn ends_like_adjective(word: &str) -> bool {
-    [
-        "ая", "яя", "ой", "ей", "ого", "его", "ом", "ем", "ую", "юю", "ый", "ий", "ое", "ее", "ым", "им",
-        "ых", "их", "ые", "ие", "ому",
-    ]
-    .iter()
-    .any(|ending| word.ends_with(ending))
 }

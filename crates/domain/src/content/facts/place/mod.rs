@@ -4,10 +4,11 @@
 
 mod find;
 mod shown;
+mod words;
 
 pub use shown::shown_place;
 
-use find::ends_like_adjective;
+use words::ends_like_adjective;
 
 use super::city;
 use super::read::Spans;
