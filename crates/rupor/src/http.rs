@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 
 use crate::api::{self, ApiError};
 use crate::board;
-use crate::dispatch::Meters;
+use engine::dispatch::Meters;
 
 /// Characters of the token that opens the board and the metrics beyond loopback.
 const TOKEN_MIN: usize = 32;

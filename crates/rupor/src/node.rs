@@ -4,7 +4,7 @@
 //! command line and of signals; who starts a node also tells it to stop. Start with `start`.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,17 +12,19 @@ use std::time::Duration;
 use anyhow::Context;
 use domain::time::Span;
 use platforms::platform::Network;
-use store::{Address, Clock, Keyring, Store, StoreError};
+use store::{Address, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::addresses::ApiBases;
 use crate::config::Config;
 use crate::config::plan::{self, Absent};
-use crate::dispatch::ports::{Dice, Platforms};
-use crate::dispatch::{self, Meters, Ports};
-use crate::epoch::Note;
-use crate::{http, monitor, operate, sources};
+use engine::addresses::ApiBases;
+use engine::dispatch::ports::{Dice, Platforms};
+use engine::dispatch::{self, Meters, Ports};
+use engine::epoch::Note;
+use engine::{monitor, sources};
+
+use crate::{http, operate};
 
 /// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
 const EPOCH_EVERY: Duration = Duration::from_secs(30);
@@ -30,8 +32,6 @@ const EPOCH_EVERY: Duration = Duration::from_secs(30);
 /// How often a node looks for the key that another one is just making, and how long it waits between two looks.
 const KEY_TRIES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(50);
-/// How long a node that starts waits for the file of one that is ending.
-const LOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// Everything a node is told at its start.
 #[derive(Debug)]
@@ -136,24 +136,11 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
     let mut tries = if settings.key_path.exists() { 1 } else { KEY_TRIES };
     loop {
         tries = tries.saturating_sub(1);
-        match open_when_free(address, &settings.key_path).await {
+        match engine::opening::open_when_free(address, &settings.key_path).await {
             Err(StoreError::Key(_)) if tries > 0 && settings.key_path.exists() => {
                 tokio::time::sleep(TRY_AGAIN).await;
             }
             opened => return Ok(opened?),
-        }
-    }
-}
-
-/// The lock of a holder that has just ended goes a moment after it: who comes next is not refused for that.
-pub async fn open_when_free(address: &Address, key_path: &Path) -> store::Result<Store> {
-    let asked = tokio::time::Instant::now();
-    loop {
-        match Store::open(address, Keyring::at(key_path)?, Clock::system()).await {
-            Err(StoreError::InUse { .. }) if asked.elapsed() < LOCK_WAIT => {
-                tokio::time::sleep(TRY_AGAIN).await;
-            }
-            opened => return opened,
         }
     }
 }

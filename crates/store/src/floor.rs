@@ -1,4 +1,4 @@
-//! The floor under `rupor bench queue`: the same rows through bare batched SQL, without a single rule.
+//! The floor under `rupor-bench queue`: the same rows through bare batched SQL, without a single rule.
 //!
 //! One wide table with the columns of `deliveries` and nothing but them: no check, no trigger, no reference. An index to
 //! fetch by; claim and finish write the columns that ours write; the same batch size, one connection and the same

@@ -12,6 +12,7 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use domain::ids::{AccountId, WorkspaceId};
 use secrecy::{ExposeSecret, SecretBox, SecretString};
 
+use crate::address::{Address, SqlitePath};
 use crate::error::{KeyError, Result, StoreError};
 
 const KEY_BYTES: usize = 32;
@@ -26,6 +27,14 @@ pub struct Keyring {
 }
 
 impl Keyring {
+    /// Where the key lies when nobody says otherwise: beside the file, else in the working folder.
+    pub fn usual_path(address: &Address) -> PathBuf {
+        match address {
+            Address::Sqlite(SqlitePath::File(file)) => file.with_extension("key"),
+            _ => PathBuf::from("rupor.key"),
+        }
+    }
+
     /// Reads the key file, or draws a new key that is written when the database first needs it.
     pub fn at(path: &Path) -> Result<Keyring> {
         match std::fs::read_to_string(path) {

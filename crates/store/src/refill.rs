@@ -1,4 +1,4 @@
-//! The floor under `rupor bench ingest`: the rows that an intake left behind, inserted once more and bare.
+//! The floor under `rupor-bench ingest`: the rows that an intake left behind, inserted once more and bare.
 //!
 //! The same rows into the same tables with the same indexes, checks and references, in a scratch database of the same
 //! kind beside the first: batches of rows ready made, as many commits as the intake had, the same durability. No rule

@@ -22,9 +22,9 @@ use store::{Endpoint, Receipt, Store};
 use super::pace::Pace;
 use super::read::{self, Post};
 use super::{ApiError, bearer};
-use crate::addresses::ApiBases;
 use crate::http::Site;
-use crate::ingest::{self as intake, Preset, RawPicture, RawPost, SourceSettings};
+use engine::addresses::ApiBases;
+use engine::ingest::{self as intake, Preset, RawPicture, RawPost, SourceSettings};
 
 /// Calls a second, and bytes of one, unless the endpoint says otherwise.
 const RATE: f64 = 5.0;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ApiError;
-use crate::ingest::{PICTURES_MAX, TEXT_MAX};
+use engine::ingest::{PICTURES_MAX, TEXT_MAX};
 
 /// Posts of one call.
 pub const POSTS_MAX: usize = 100;

@@ -5,12 +5,12 @@ use domain::time::Span;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, block_on};
-use crate::config::span;
 use crate::operate::facts::{Facts, gather};
 use crate::operate::status::{rate, state, status, table};
 use crate::operate::verb::find_channel;
 use crate::operate::words::{how_long, quoted};
 use crate::operate::{Verb, words};
+use engine::span;
 
 /// Look at channels, stop and start them, try them out
 #[derive(Debug, Args)]

@@ -6,10 +6,10 @@ use clap::Args;
 use platforms::platform::Network;
 
 use super::desk::{Desk, block_on};
-use crate::addresses::ApiBases;
 use crate::config::{self, Config, ConfigError, environment};
 use crate::operate::check::{self, Finding, Subject};
 use crate::operate::verb::find_workspace;
+use engine::addresses::ApiBases;
 
 /// Check configuration, database, clock, tokens and the rights in every channel
 ///

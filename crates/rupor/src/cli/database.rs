@@ -38,9 +38,5 @@ impl Database {
 
 /// The named file, else beside the database, else in the working folder.
 pub fn key_path(named: Option<&Path>, address: &Address) -> PathBuf {
-    match (named, address) {
-        (Some(path), _) => path.to_owned(),
-        (None, Address::Sqlite(store::address::SqlitePath::File(file))) => file.with_extension("key"),
-        (None, _) => PathBuf::from("rupor.key"),
-    }
+    named.map_or_else(|| Keyring::usual_path(address), Path::to_owned)
 }

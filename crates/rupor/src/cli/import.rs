@@ -9,9 +9,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::desk::{Desk, block_on};
-use crate::ingest::Preset;
 use crate::operate::Verb;
-use crate::sources::ImportStep;
+use engine::ingest::Preset;
+use engine::sources::ImportStep;
 
 /// Take in posts from a JSONL file, one post a line
 ///

@@ -5,7 +5,6 @@ mod account;
 mod analyse;
 mod apply;
 mod backup;
-mod bench;
 mod channel;
 mod check;
 mod database;
@@ -45,7 +44,6 @@ enum Command {
     Migrate(migrate::Migrate),
     Db(db::Db),
     Backup(backup::Backup),
-    Bench(bench::Bench),
     Apply(apply::Apply),
     Post(post::Post),
     Import(import::Import),
@@ -80,7 +78,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Migrate(args) => migrate::run(args),
         Command::Db(args) => db::run(args),
         Command::Backup(args) => backup::run(args),
-        Command::Bench(args) => bench::run(args),
         Command::Apply(args) => apply::run(args),
         Command::Post(args) => post::run(args),
         Command::Import(args) => import::run(args),

@@ -11,8 +11,8 @@ use domain::message::is_web_address;
 use serde_json::Value;
 
 use super::desk::{Desk, block_on};
-use crate::ingest::{PICTURES_MAX, TEXT_MAX};
 use crate::operate::Verb;
+use engine::ingest::{PICTURES_MAX, TEXT_MAX};
 
 /// Post something yourself: to the channels you name, or to those whose routes want it
 #[derive(Debug, Args)]

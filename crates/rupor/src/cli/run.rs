@@ -10,9 +10,11 @@ use domain::limits::LEASE;
 use domain::time::Span;
 
 use super::database::Database;
-use crate::addresses::ApiBases;
 use crate::config::plan::Absent;
-use crate::config::{self, environment, span};
+use engine::addresses::ApiBases;
+use engine::span;
+
+use crate::config::{self, environment};
 use crate::node;
 
 /// Runs a node: reads walls and feeds, sends what is queued, until it is told to stop

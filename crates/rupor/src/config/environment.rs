@@ -5,13 +5,14 @@ use domain::limits::{account_rate, chat_rate, effective_rate};
 use domain::time::Span;
 use serde_json::json;
 
+use engine::span;
+
 use super::meaning::{DEFAULT_WORKSPACE, ambiguity, chat_kind, preset};
 use super::{
     Account, Channel, Config, ConfigError, PlatformLimits, Problem, Secret, Source, Variables, Workspace,
-    span,
 };
-use crate::addresses::ChannelExtras;
-use crate::ingest::{Preset, SourceSettings};
+use engine::addresses::ChannelExtras;
+use engine::ingest::{Preset, SourceSettings};
 
 /// `RUPOR_PLATFORM_LIMITS`: on, or off for rehearsals.
 pub fn platform_limits(variables: Variables<'_>) -> Result<PlatformLimits, Problem> {
@@ -211,7 +212,7 @@ impl Reader<'_> {
     /// The platform says whether token and target have the form it wants.
     fn check(&mut self, out: &Outlet, account: &Account, channel: &Channel) {
         let bases = Default::default();
-        if let Err(error) = crate::addresses::account(&account.as_row(), account.token.reveal(), &bases) {
+        if let Err(error) = engine::addresses::account(&account.as_row(), account.token.reveal(), &bases) {
             let name = format!("{}_TOKEN", out.prefix);
             self.problem(&name, format!("{}; copy it again from where it was issued", error.root_cause()));
         } else if let Err(error) = channel.rehearse(account) {
@@ -321,7 +322,7 @@ impl Reader<'_> {
 
     fn parse_mode(&mut self) -> String {
         let text = self.get("TG_PARSE_MODE").unwrap_or_else(|| "HTML".into());
-        if let Err(error) = crate::addresses::parse_mode(&text) {
+        if let Err(error) = engine::addresses::parse_mode(&text) {
             self.problem("TG_PARSE_MODE", error.to_string());
         }
         text

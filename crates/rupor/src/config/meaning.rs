@@ -7,13 +7,15 @@ use domain::limits::{account_rate, chat_rate, effective_rate};
 use serde_json::{Value, json};
 use toml::Spanned;
 
+use engine::span;
+
 use super::written::{self, Named, SecretWritten, SourceKind};
 use super::{
     Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, Variables,
-    Workspace, environment, span,
+    Workspace, environment,
 };
-use crate::addresses::{self, AccountExtras, ChannelExtras};
-use crate::ingest::{Preset, SourceSettings};
+use engine::addresses::{self, AccountExtras, ChannelExtras};
+use engine::ingest::{Preset, SourceSettings};
 
 /// The workspace of those who need only one.
 pub const DEFAULT_WORKSPACE: &str = "default";

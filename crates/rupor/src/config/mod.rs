@@ -8,7 +8,6 @@ pub mod environment;
 mod meaning;
 pub mod plan;
 pub mod quiet;
-pub mod span;
 mod written;
 
 #[cfg(test)]

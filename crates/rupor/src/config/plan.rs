@@ -538,5 +538,5 @@ fn shown(value: &Value) -> String {
 }
 
 fn shown_span(value: &Value) -> String {
-    value.as_i64().map_or_else(|| shown(value), |us| super::span::show(domain::time::Span(us)))
+    value.as_i64().map_or_else(|| shown(value), |us| engine::span::show(domain::time::Span(us)))
 }

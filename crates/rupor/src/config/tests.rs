@@ -49,7 +49,7 @@ fn the_example_loads_and_means_what_it_says() {
     assert_eq!(lost.settings.time_zone.as_deref(), Some("Europe/Moscow"));
     let sources: Vec<&str> = pets.sources.iter().map(|source| source.name.as_str()).collect();
     assert_eq!(sources, ["city/lostpets_example", "city/-7654321", "shelter"]);
-    let read = crate::ingest::SourceSettings::of(&pets.sources[0].settings).unwrap();
+    let read = engine::ingest::SourceSettings::of(&pets.sources[0].settings).unwrap();
     assert_eq!((read.city.as_deref(), read.utc_offset_minutes), (Some("Пермь"), 300));
     let news = &config.workspaces[1].channels[0].settings;
     assert_eq!((news.dedup, news.route.as_deref()), (store::DedupMode::Content, Some("{}")));

@@ -10,8 +10,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::{quiet, span};
-use crate::ingest::Preset;
+use engine::span;
+
+use super::quiet;
+use engine::ingest::Preset;
 
 /// Names of things keep the place where they were written.
 pub type Named<T> = BTreeMap<Spanned<String>, T>;
@@ -241,7 +243,7 @@ checked! {
         Err(_) => Err(format!("time zone {text:?} is not known; write a name such as Europe/Moscow or UTC")),
     };
     /// How the words are marked up.
-    ParseMode(String) from String = |text| match crate::addresses::parse_mode(&text) {
+    ParseMode(String) from String = |text| match engine::addresses::parse_mode(&text) {
         Ok(_) => Ok(text),
         Err(error) => Err(error.to_string()),
     };
@@ -251,7 +253,7 @@ checked! {
         Err(error) => Err(error.to_string()),
     };
     /// One of the registered platforms.
-    PlatformName(String) from String = |text| match crate::addresses::platform(&text) {
+    PlatformName(String) from String = |text| match engine::addresses::platform(&text) {
         Ok(_) => Ok(text),
         Err(error) => Err(error.to_string()),
     };

@@ -23,10 +23,10 @@ use sandbox::{Name, Sandbox};
 use serde_json::{Value, json};
 use store::{Address, DeliveryFilter, StoredMessage};
 
-use crate::addresses::ApiBases;
 use crate::config::plan::Absent;
 use crate::operate::{Verb, perform, verb};
 use crate::{config, node};
+use engine::addresses::ApiBases;
 
 pub use live::go_on;
 pub use once::{judge_all, play};

@@ -9,7 +9,7 @@ use domain::time::Timestamp;
 use store::Store;
 
 use super::Site;
-use crate::dispatch::escaped;
+use engine::dispatch::escaped;
 
 pub async fn metrics(State(site): State<Site>) -> Response {
     match lanes(&site.node.store).await {

@@ -12,8 +12,8 @@ use serde::Serialize;
 use store::{Account, Channel, Clock, Store};
 
 use super::words::{cause, counted};
-use crate::addresses::{self, ApiBases};
 use crate::config::{self, Config, Secret};
+use engine::addresses::{self, ApiBases};
 
 /// How far the clocks of machine and database may be apart; leases and slots are counted in seconds.
 const CLOCK_MILLIS_MAX: i64 = 2_000;

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoredMessage};
 
-use crate::addresses::ApiBases;
 use crate::config::Config;
 use crate::config::plan::{self, Absent};
-use crate::ingest::{Desk, Preset, RawPost, SourceSettings, keep_bytes, take_in};
-use crate::sources;
+use engine::addresses::ApiBases;
+use engine::ingest::{Desk, Preset, RawPost, SourceSettings, keep_bytes, take_in};
+use engine::sources;
 
 /// Deliveries one bulk verb touches at most; more is another call.
 pub const BULK_MAX: usize = 10_000;

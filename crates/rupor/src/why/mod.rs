@@ -17,9 +17,9 @@ use domain::route::{Route, Subject};
 use serde::Serialize;
 use store::{Case, Channel, Delivery, DeliveryFilter, Source, Store, StoreError, StoredMessage};
 
-use crate::ingest::SourceSettings;
 use crate::operate::facts::{DeliveryFacts, Facts, delivery as delivery_facts};
 use crate::operate::words::Explanation;
+use engine::ingest::SourceSettings;
 
 /// Deliveries of one message that are told; a message rarely has more than it has channels.
 const DELIVERIES_MAX: usize = 1_000;
@@ -212,12 +212,12 @@ fn preset_rule(source: Option<&Source>, kind: &str) -> Rule {
     let preset =
         source.and_then(|source| SourceSettings::of(&source.settings).ok()).unwrap_or_default().preset;
     let passes = match preset {
-        crate::ingest::Preset::Pets => kind == "lost",
-        crate::ingest::Preset::Mirror => true,
+        engine::ingest::Preset::Pets => kind == "lost",
+        engine::ingest::Preset::Mirror => true,
     };
     let wants = match preset {
-        crate::ingest::Preset::Pets => "the kind lost and nothing else",
-        crate::ingest::Preset::Mirror => "everything",
+        engine::ingest::Preset::Pets => "the kind lost and nothing else",
+        engine::ingest::Preset::Mirror => "everything",
     };
     let because =
         format!("the channel has no route of its own, and the preset {} wants {wants}", preset.name());

@@ -11,9 +11,9 @@ use serde_json::Value;
 use store::{ChannelSettings, DedupMode, NewSource};
 
 use super::{find, gather, wall_post, words};
-use crate::ingest::{Desk, RawPost, SourceSettings, take_in};
 use crate::operate::facts;
 use crate::operate::tests::World;
+use engine::ingest::{Desk, RawPost, SourceSettings, take_in};
 
 const LOST: &str = "Пропала собака! Убежала такса Буся, рыжая, в красном ошейнике, улица Садовая. \
                     Телефон 8 975 000-00-11";

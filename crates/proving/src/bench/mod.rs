@@ -1,7 +1,8 @@
-//! `rupor bench`: figures of this machine, as ratios wherever a ratio is possible.
+//! Figures of this machine, as ratios wherever a ratio is possible.
 
 mod cases;
 mod content;
+mod database;
 mod dispatch;
 mod fairness;
 mod ingest;
@@ -13,20 +14,11 @@ mod sim;
 
 use std::io::Write;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::Value;
 
-/// Measure this machine and print one object of figures
-///
-/// Machines differ and are noisy: compare the ratios, not the absolute numbers.
-#[derive(Debug, Args)]
-pub struct Bench {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Debug, Subcommand)]
-enum What {
+pub enum What {
     Content(content::Content),
     Queue(queue::Queue),
     Ingest(ingest::Ingest),
@@ -37,8 +29,8 @@ enum What {
     Saboteurs(saboteurs::Saboteurs),
 }
 
-pub fn run(args: &Bench) -> anyhow::Result<()> {
-    match &args.what {
+pub fn run(what: &What) -> anyhow::Result<()> {
+    match what {
         What::Content(args) => content::run(args),
         What::Queue(args) => queue::run(args),
         What::Ingest(args) => ingest::run(args),

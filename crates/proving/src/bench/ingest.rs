@@ -1,4 +1,4 @@
-//! `rupor bench ingest`: posts with facts, cases and deliveries to many channels, beside the bare insert of the same rows.
+//! `rupor-bench ingest`: posts with facts, cases and deliveries to many channels, beside the bare insert of the same rows.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use store::*;
 
-use crate::cli::database::Database;
-use crate::ingest::{Desk, POSTS_PER_TRANSACTION, Preset, RawPost, SourceSettings, take_in};
+use super::database::Database;
+use engine::ingest::{Desk, POSTS_PER_TRANSACTION, Preset, RawPost, SourceSettings, take_in};
 
 /// Measure the intake of posts against the bare insert of the same rows, in the same run
 ///

@@ -4,7 +4,7 @@ use super::many::{TWICE_EVERY, hunt, run_many};
 use super::saboteur::Saboteur;
 use super::{Tracing, run_seed};
 
-/// Seeds of the short run; `rupor bench sim` runs more.
+/// Seeds of the short run; `rupor-bench sim` runs more.
 const SEEDS: u64 = 500;
 /// Seeds one planted bug may live through.
 const HUNT_MAX: u64 = 60;
@@ -18,7 +18,7 @@ fn five_hundred_seeds_lose_nothing_and_see_everything() {
             violation.history.iter().for_each(|line| println!("    {line}"));
         }
     }
-    assert_eq!(summary.n_broken, 0, "`rupor bench sim --seed SEED --trace` tells the story");
+    assert_eq!(summary.n_broken, 0, "`rupor-bench sim --seed SEED --trace` tells the story");
     assert_eq!(summary.unequal, Vec::<u64>::new(), "a seed must give the same trace again");
     assert_eq!(summary.run_twice, SEEDS / TWICE_EVERY);
     assert_eq!(summary.sometimes.never(), Vec::<&str>::new(), "a run that never saw these proves nothing");

@@ -1,4 +1,4 @@
-//! `rupor bench sim`: the dispatcher through seeded disasters, judged by a checker that knows only the logs.
+//! `rupor-bench sim`: the dispatcher through seeded disasters, judged by a checker that knows only the logs.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub struct Sim {
     /// With --seed: print everything that happened
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// With --seed: plant this bug; `rupor bench saboteurs` lists them
+    /// With --seed: plant this bug; `rupor-bench saboteurs` lists them
     #[arg(long, value_name = "NAME", requires = "seed")]
     saboteur: Option<String>,
     /// Print one JSON object
@@ -50,7 +50,7 @@ fn one(args: &Sim, seed: u64) -> anyhow::Result<()> {
         None => None,
         Some(name) => match Saboteur::named(name) {
             Some(saboteur) => Some(saboteur),
-            None => bail!("saboteur {name:?} is not known; `rupor bench saboteurs` lists them"),
+            None => bail!("saboteur {name:?} is not known; `rupor-bench saboteurs` lists them"),
         },
     };
     let tracing = if args.trace { Tracing::Lines } else { Tracing::HashOnly };

@@ -1,4 +1,4 @@
-//! `rupor bench pacing`: how much of the allowed rate is used, and how often the platform still says no.
+//! `rupor-bench pacing`: how much of the allowed rate is used, and how often the platform still says no.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use clap::Args;
 use domain::limits::{account_rate, chat_rate, effective_rate};
 use serde_json::{Value, json};
 
+use super::database::Database;
 use super::rig::Rig;
-use crate::addresses::TIER_PAID;
-use crate::cli::database::Database;
+use engine::addresses::TIER_PAID;
 
 /// Measure the share of the allowed rate that is used, against the sandbox's real limits
 #[derive(Debug, Args)]

@@ -16,11 +16,11 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::watch;
 
-use crate::addresses::{ApiBases, TIER_PAID};
-use crate::cli::database::Database;
-use crate::dispatch::ports::{Dice, Platforms};
-use crate::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
-use crate::node;
+use super::database::Database;
+use engine::addresses::{ApiBases, TIER_PAID};
+use engine::dispatch::ports::{Dice, Platforms};
+use engine::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
+use engine::opening::open_when_free;
 
 /// The sandbox as a child process; ends with it.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Rig {
     pub async fn new(database: &Database, limits: &str) -> anyhow::Result<Rig> {
         let address = database.address()?;
         Store::migrate(&address).await?;
-        let store = node::open_when_free(&address, &database.key_path(&address)).await?;
+        let store = open_when_free(&address, &database.key_path(&address)).await?;
         let run = uuid::Uuid::new_v4().simple().to_string();
         let workspace = store.create_workspace(&format!("bench {run}")).await?;
         Ok(Rig { store, workspace, emulator: Emulator::start(limits).await?, run })

@@ -1,4 +1,4 @@
-//! `rupor bench dispatch`: from enqueue over HTTP to the sandbox to the committed outcome.
+//! `rupor-bench dispatch`: from enqueue over HTTP to the sandbox to the committed outcome.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use clap::Args;
 use domain::ids::ChannelId;
 use serde_json::{Value, json};
 
+use super::database::Database;
 use super::rig::{Rig, now_ms, quantile, usage};
-use crate::cli::database::Database;
 
 /// Measure deliveries a second end to end: enqueue, HTTP to the sandbox, committed
 ///

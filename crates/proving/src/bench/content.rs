@@ -1,4 +1,4 @@
-//! `rupor bench content`: posts a second on one core for normalise, facts and fingerprint, and what a case lookup costs.
+//! `rupor-bench content`: posts a second on one core for normalise, facts and fingerprint, and what a case lookup costs.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::cases;
 
 /// The development corpus: invented posts in the style of the walls that Rupor reads.
-const CORPUS: &str = include_str!("../../../../domain/testdata/pets-dev.jsonl");
+const CORPUS: &str = include_str!("../../../domain/testdata/pets-dev.jsonl");
 
 /// Reads the development corpus over and over on one core
 #[derive(Debug, Args)]

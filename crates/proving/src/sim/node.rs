@@ -14,9 +14,9 @@ use super::ledger::SimLedger;
 use super::log::{Micros, RunLog, StopLog};
 use super::platform::SimOutlet;
 use super::world::{World, lock};
-use crate::addresses::ApiBases;
-use crate::dispatch::ports::Dice;
-use crate::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
+use engine::addresses::ApiBases;
+use engine::dispatch::ports::Dice;
+use engine::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
 
 /// One life of a node.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::node::Run;
 use super::saboteur::Saboteur;
 use super::world::{World, lock};
-use crate::dispatch::ports::Ledger;
+use engine::dispatch::ports::Ledger;
 
 /// A call this slow may cost a lease.
 const SLOW: Duration = Duration::from_millis(1_000);

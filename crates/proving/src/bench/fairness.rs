@@ -1,4 +1,4 @@
-//! `rupor bench fairness`: what a hanging, flooding or overloaded account costs twenty small ones.
+//! `rupor-bench fairness`: what a hanging, flooding or overloaded account costs twenty small ones.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use clap::Args;
 use domain::ids::ChannelId;
 use serde_json::{Value, json};
 
+use super::database::Database;
 use super::rig::{Rig, now_ms, quantile};
-use crate::cli::database::Database;
 
 /// Measure small accounts alone and beside a hanging, a flooding and an overloaded one
 #[derive(Debug, Args)]

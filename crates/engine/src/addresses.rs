@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::span;
+use crate::span;
 
 /// Other addresses of the APIs for all accounts of a platform that do not name their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

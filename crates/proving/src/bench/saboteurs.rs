@@ -1,4 +1,4 @@
-//! `rupor bench saboteurs`: plants one known bug after the other and waits for the checker to speak.
+//! `rupor-bench saboteurs`: plants one known bug after the other and waits for the checker to speak.
 
 use std::io::Write;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! `rupor bench queue`: what the promises of the queue cost above bare SQL, and that a long backlog costs nothing.
+//! `rupor-bench queue`: what the promises of the queue cost above bare SQL, and that a long backlog costs nothing.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use store::*;
 
-use crate::cli::database::Database;
+use super::database::Database;
 
 /// Measure enqueue, claim and commit against bare SQL in the same run
 ///

@@ -1,4 +1,4 @@
-//! The case part of `rupor bench content`: what one lookup costs with few and with many known cases.
+//! The case part of `rupor-bench content`: what one lookup costs with few and with many known cases.
 //! The posts are invented by number; nothing is read or written.
 
 use std::io::Write;

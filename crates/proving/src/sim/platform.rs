@@ -14,8 +14,8 @@ use super::log::{Answer, Request, RequestKind, SendLog};
 use super::node::Run;
 use super::saboteur::Saboteur;
 use super::world::World;
-use crate::dispatch::Address;
-use crate::dispatch::ports::Outlet;
+use engine::dispatch::Address;
+use engine::dispatch::ports::Outlet;
 
 #[derive(Debug)]
 pub struct SimOutlet {

@@ -1,0 +1,17 @@
+//! WHAT MOVES: the loops of a node. Each is a folder, none calls another; they meet only in the store.
+//!
+//! ```text
+//! sources ─► ingest ─► store ─► dispatch ─► platforms          monitor: what stands still, what grew old
+//! ```
+//!
+//! Nothing here knows a configuration file, a command line or an HTTP server: who starts a loop gives it values.
+//! Start reading at `dispatch`, then `ingest` and `sources`.
+
+pub mod addresses;
+pub mod dispatch;
+pub mod epoch;
+pub mod ingest;
+pub mod monitor;
+pub mod opening;
+pub mod sources;
+pub mod span;

@@ -1,0 +1,33 @@
+//! `--db`: where a benchmark works.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use store::{Address, Keyring};
+
+#[derive(Debug, Args)]
+pub struct Database {
+    /// Database address: sqlite:FILE or postgres://USER@HOST/DATABASE
+    #[arg(
+        long = "db",
+        value_name = "ADDRESS",
+        env = "RUPOR_DB",
+        hide_env_values = true,
+        default_value = "sqlite:rupor.db"
+    )]
+    address: String,
+}
+
+impl Database {
+    pub fn address(&self) -> anyhow::Result<Address> {
+        Ok(Address::parse(&self.address)?)
+    }
+
+    pub fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
+        Ok(Keyring::at(&self.key_path(address))?)
+    }
+
+    pub fn key_path(&self, address: &Address) -> PathBuf {
+        Keyring::usual_path(address)
+    }
+}
