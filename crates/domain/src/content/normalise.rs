@@ -4,6 +4,8 @@
 //! Russian words, `ё`→`е`, key-cap digits made plain, emoji reduced to one marker, mentions reduced to their
 //! label, white space unified. Case is kept: names need it. Linear in the text; must not know any word.
 
+use std::iter::once;
+
 use unicode_normalization::UnicodeNormalization;
 
 use super::letters::is_letter;
@@ -87,6 +89,25 @@ struct Writer<'a> {
     last_break: LastBreak,
     /// Labels of open mentions: where they began and what they name.
     open_mention: Option<(usize, VkAccount)>,
+    /// The closing bracket and the line break that come next: a label ends on the line that it began on.
+    closing: Ahead,
+    line_end: Ahead,
+}
+
+/// Where the next character of a sort stands; looked for again only when the reading has passed it.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// `None` before the first look, the length of the text when there is none.
+    found: Option<usize>,
+}
+
+impl Ahead {
+    fn from(&mut self, text: &str, at: usize, sort: impl Fn(char) -> bool) -> usize {
+        match self.found {
+            Some(found) if found >= at => found,
+            _ => *self.found.insert(text[at..].find(sort).map_or(text.len(), |offset| at + offset)),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +141,8 @@ impl<'a> Writer<'a> {
             mixed_seen: false,
             last_break: LastBreak::Line,
             open_mention: None,
+            closing: Ahead::default(),
+            line_end: Ahead::default(),
         }
     }
 
@@ -127,8 +150,9 @@ impl<'a> Writer<'a> {
         let original = self.original;
         let mut at = 0;
         while let Some(character) = original[at..].chars().next() {
-            if character == '['
+            if compatible(character) == '['
                 && let Some((label, account)) = mention_at(&original[at..])
+                && self.closes(at + label)
             {
                 self.close_word(self.out.text.len());
                 self.close_mention();
@@ -137,11 +161,11 @@ impl<'a> Writer<'a> {
                 self.open_mention = Some((self.out.text.len(), account));
                 continue;
             }
-            if character == ']' && self.open_mention.is_some() {
+            if compatible(character) == ']' && self.open_mention.is_some() {
                 self.close_word(self.out.text.len());
                 self.close_mention();
-                self.part(at, 1);
-                at += 1;
+                self.part(at, character.len_utf8());
+                at += character.len_utf8();
                 continue;
             }
             let plain = self.plain_run(at);
@@ -155,6 +179,12 @@ impl<'a> Writer<'a> {
         }
         self.close_word(self.out.text.len());
         self.close_mention();
+    }
+
+    /// Without its closing bracket on the same line a mention is only text.
+    fn closes(&mut self, label: usize) -> bool {
+        let closing = self.closing.from(self.original, label, |character| compatible(character) == ']');
+        closing < self.original.len() && closing < self.line_end.from(self.original, label, is_line_break)
     }
 
     /// Copies a stretch in which nothing needs repair: the short way for nearly all text. Gives its length.
@@ -246,7 +276,7 @@ impl<'a> Writer<'a> {
         if is_invisible(character) || is_mark(character) {
             return;
         }
-        if matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}' | '\u{85}' | '\u{b}' | '\u{c}') {
+        if is_line_break(character) {
             return self.line_break(at, length);
         }
         if character.is_whitespace() || character.is_control() {
@@ -417,14 +447,32 @@ fn append_run(runs: &mut Vec<Run>, run: Run) {
 }
 
 /// `[id1|`, `[club1|`, `[public1|`, `[event1|`: the length up to the label, and who is meant.
+/// It reads what would be written, so that a text read again holds no mention that was missed at first.
 fn mention_at(text: &str) -> Option<(usize, VkAccount)> {
-    let window = text.char_indices().take(40).find(|(_, character)| *character == '|')?;
-    let inside = &text[1..window.0];
-    let account = account_of(inside)?;
-    // Without its closing bracket it is only text; labels are short, so the look ahead is too.
-    let label = &text[window.0 + 1..];
-    let closes = label.char_indices().take(120).any(|(_, character)| character == ']');
-    closes.then_some((window.0 + 1, account))
+    let mut inside = String::new();
+    for (at, character) in text.char_indices().skip(1) {
+        if is_invisible(character) || is_mark(character) {
+            continue;
+        }
+        let plain = if character.is_ascii() { character } else { once(character).nfc().next()? };
+        match compatible(plain) {
+            '|' => return account_of(&inside).map(|account| (at + character.len_utf8(), account)),
+            letter if inside.len() < ACCOUNT_MAX && is_of_account(letter) => inside.push(letter),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Longer than any name or number of an account.
+const ACCOUNT_MAX: usize = 40;
+
+fn is_of_account(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.')
+}
+
+fn is_line_break(character: char) -> bool {
+    matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}' | '\u{85}' | '\u{b}' | '\u{c}')
 }
 
 /// `id1`, `club1`, `public1`, `event1` or a screen name.
@@ -437,7 +485,7 @@ pub fn account_of(word: &str) -> Option<VkAccount> {
         return Some(VkAccount::Community(id));
     }
     let named = (3..=32).contains(&word.len())
-        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.')
+        && word.chars().all(is_of_account)
         && word.bytes().any(|byte| byte.is_ascii_alphabetic());
     named.then(|| VkAccount::Name(word.to_ascii_lowercase()))
 }
@@ -449,7 +497,7 @@ fn compatible(character: char) -> char {
         '\u{1d7ce}'..='\u{1d7ff}' => {
             char::from_u32((character as u32 - 0x1d7ce) % 10 + u32::from(b'0')).unwrap_or(character)
         }
-        '\u{1d400}'..='\u{1d6a3}' => std::iter::once(character).nfkc().next().unwrap_or(character),
+        '\u{1d400}'..='\u{1d6a3}' => once(character).nfkc().next().unwrap_or(character),
         '\u{2212}' | '\u{2010}'..='\u{2012}' | '➖' => '-',
         _ => character,
     }

@@ -123,6 +123,19 @@ proptest! {
         prop_assert_eq!(&once.text, &twice.text);
     }
 
+    /// Mentions whose brackets, account or label shrink while they are read.
+    #[test]
+    fn normalise_is_idempotent_for_mentions_that_shrink(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "[", "]", "|", "id1", "club2", "［", "］", "｜", "\u{200b}", "\u{301}", "i", "d", "1", "K\u{fe00}", " ", "\n",
+            "\u{2028}", "🙏", "a", "Имя", "A", "Пpо", "         ", "\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}",
+        ]), 0..40),
+    ) {
+        let once = normalise(TextRef::Own, &parts.concat());
+        let twice = normalise(TextRef::Own, &once.text);
+        prop_assert_eq!(&once.text, &twice.text);
+    }
+
     #[test]
     fn every_border_of_normalised_text_leads_back_to_a_border(text in any::<String>()) {
         let normal = normalise(TextRef::Own, &text);
@@ -140,6 +153,25 @@ proptest! {
     }
 }
 
+/// A label behind more than a hundred invisible characters was text at first and a mention when read again.
+#[test]
+fn a_mention_whose_text_shrinks_is_read_the_same_twice() {
+    let invisible = "\u{200b}".repeat(150);
+    for text in [
+        format!("[id1|Имя{invisible}] пропал кот"),
+        format!("[id1|{}Имя] пропал кот", " ".repeat(150)),
+        format!("[i{invisible}d1|Имя] пропал кот"),
+        "［id1｜Имя］ пропал кот".to_owned(),
+        "[\u{301}id1|Имя]\u{301} пропал кот".to_owned(),
+    ] {
+        let once = normalise(TextRef::Own, &text);
+        assert_eq!(once.text.trim_start(), "Имя пропал кот", "{text:?}");
+        assert_eq!(once.text, normalise(TextRef::Own, &once.text).text, "{text:?}");
+    }
+    let open = "[id1|Имя\nпропал кот [рыжий]";
+    assert_eq!(normalise(TextRef::Own, open).text, open, "a label does not run over its line");
+}
+
 #[test]
 fn huge_and_odd_posts_are_read() {
     for text in [
@@ -147,6 +179,8 @@ fn huge_and_odd_posts_are_read() {
         format!("и{}", "\u{301}".repeat(100_000)),
         "8 943 120 45 67 ".repeat(7_000),
         "[id1|".repeat(20_000),
+        "[id1|".repeat(20_000) + "]",
+        "[\u{200b}".repeat(20_000),
         "#пропал".repeat(15_000),
         "А".repeat(100_000),
         "Пермь, ".repeat(15_000),
