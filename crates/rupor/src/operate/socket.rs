@@ -3,8 +3,10 @@
 //! Who may open it is decided by the file system: the socket has mode 0600. A verb may carry tokens, so nothing of
 //! what crosses is logged.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -21,11 +23,15 @@ use tokio::time::timeout;
 use super::verb::{Verb, perform};
 
 /// Bytes of one verb or answer; a large configuration has a few hundred kilobytes.
-const LINE_BYTES_MAX: u64 = 16 << 20;
-/// Verbs at the same time.
-const VISITORS_MAX: usize = 8;
+const LINE_BYTES_MAX: u64 = 4 << 20;
+/// Visitors who have not yet said what they want. One more, and the one who has been silent longest goes.
+const SILENT_MAX: usize = 32;
+/// Verbs that are performed at the same time; the next ones wait their turn.
+const VERBS_MAX: usize = 8;
 /// How long a visitor may take to say what they want.
 const READ_MAX: Duration = Duration::from_secs(10);
+/// How long a visitor may take to hear the answer.
+const WRITE_MAX: Duration = Duration::from_secs(10);
 /// How long the node may take to do it.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 
@@ -84,22 +90,28 @@ pub fn serve(store: Store, path: &Path) -> anyhow::Result<Serving> {
     Ok(Serving { path: path.to_owned(), task })
 }
 
+/// Everybody is let in at once and heard in a task of their own, so that nobody's silence is anybody's wait.
 async fn receive(listener: UnixListener, store: Store) {
-    let seats = Arc::new(Semaphore::new(VISITORS_MAX));
+    let verbs = Arc::new(Semaphore::new(VERBS_MAX));
     let mut visitors = tokio::task::JoinSet::new();
+    let mut silent = VecDeque::new();
     loop {
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
-            return;
-        };
         while visitors.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let store = store.clone();
+                let patience = Patience::default();
+                silent.retain(Patience::is_waiting);
+                if silent.len() >= SILENT_MAX
+                    && let Some(longest) = silent.pop_front()
+                {
+                    longest.end();
+                }
+                silent.push_back(patience.clone());
+                let (store, verbs) = (store.clone(), Arc::clone(&verbs));
                 visitors.spawn(async move {
-                    if let Err(error) = visit(stream, &store).await {
+                    if let Err(error) = visit(stream, &store, &patience, &verbs).await {
                         tracing::debug!(error = format!("{error:#}"), "an operator's connection broke off");
                     }
-                    drop(seat);
                 });
             }
             Err(error) => {
@@ -111,19 +123,51 @@ async fn receive(listener: UnixListener, store: Store) {
     }
 }
 
-async fn visit(mut stream: UnixStream, store: &Store) -> anyhow::Result<()> {
+/// How long the node goes on listening to one visitor: until they have spoken, or it needs the place.
+#[derive(Debug, Clone, Default)]
+struct Patience(Arc<tokio::sync::Notify>, Arc<AtomicBool>);
+
+impl Patience {
+    fn is_waiting(&self) -> bool {
+        !self.1.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.0.notify_one();
+    }
+
+    /// The line, if it comes in time; an empty one from somebody who only looked whether the node is there.
+    async fn hear(&self, reader: &mut (impl AsyncBufReadExt + Unpin)) -> anyhow::Result<String> {
+        let mut line = String::new();
+        let heard = tokio::select! {
+            read = timeout(READ_MAX, reader.read_line(&mut line)) => read.context("nothing was said"),
+            () = self.0.notified() => Err(anyhow::anyhow!("others came and spoke first")),
+        };
+        self.1.store(true, Ordering::Relaxed);
+        heard??;
+        Ok(line)
+    }
+}
+
+async fn visit(
+    mut stream: UnixStream,
+    store: &Store,
+    patience: &Patience,
+    verbs: &Semaphore,
+) -> anyhow::Result<()> {
     let (reader, mut writer) = stream.split();
-    let mut line = String::new();
-    let mut reader = BufReader::new(reader.take(LINE_BYTES_MAX));
-    if timeout(READ_MAX, reader.read_line(&mut line)).await?? == 0 {
-        // Somebody only looked whether the node is there.
+    let line = patience.hear(&mut BufReader::new(reader.take(LINE_BYTES_MAX))).await?;
+    if line.is_empty() {
         return Ok(());
     }
-    let result = match serde_json::from_str::<Verb>(&line) {
-        Ok(verb) => perform(store, verb).await,
-        Err(error) => Err(anyhow::anyhow!(
-            "the node does not understand this command: {error}; is it of the same version?"
-        )),
+    let result = {
+        let _turn = verbs.acquire().await?;
+        match serde_json::from_str::<Verb>(&line) {
+            Ok(verb) => perform(store, verb).await,
+            Err(error) => Err(anyhow::anyhow!(
+                "the node does not understand this command: {error}; is it of the same version?"
+            )),
+        }
     };
     let answer = match result {
         Ok(value) => Answer { value: Some(value), error: None },
@@ -131,7 +175,7 @@ async fn visit(mut stream: UnixStream, store: &Store) -> anyhow::Result<()> {
     };
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
-    writer.write_all(text.as_bytes()).await?;
+    timeout(WRITE_MAX, writer.write_all(text.as_bytes())).await??;
     Ok(writer.shutdown().await?)
 }
 

@@ -274,6 +274,30 @@ async fn a_test_post_is_queued_to_one_channel() {
 }
 
 #[tokio::test]
+async fn silent_visitors_do_not_delay_a_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("rupor.db").display());
+    let world = World::at(&address).await;
+    world.channel("dogs").await;
+    let path = socket::socket_path(&Address::parse(&address).unwrap()).unwrap();
+    let _serving = socket::serve(world.store.clone(), &path).unwrap();
+    let mut silent = Vec::new();
+    for n in 0..200 {
+        let mut visitor = tokio::net::UnixStream::connect(&path).await.unwrap();
+        if n % 2 == 0 {
+            // Half a verb is no verb.
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut visitor, b"{\"verb\":").await;
+        }
+        silent.push(visitor);
+    }
+    let verb = Verb::Hold { workspace: None, why: "тревога".into() };
+    // Far less than the time a silent visitor may stay, far more than a verb takes.
+    let said = tokio::time::timeout(std::time::Duration::from_secs(8), socket::send(&path, &verb)).await;
+    said.expect("the verb waited for the silent").unwrap().unwrap();
+    assert_eq!(world.store.held().await.unwrap().as_deref(), Some("тревога"));
+}
+
+#[tokio::test]
 async fn a_verb_crosses_the_socket_of_the_running_node() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("sqlite:{}", folder.path().join("r.db").display());
