@@ -38,3 +38,5 @@ pub mod retry;
 
 pub mod content;
 pub mod route;
+
+pub mod shown;

@@ -1,6 +1,7 @@
 //! `rupor account`: look at accounts, stop and start them.
 
 use clap::{Args, Subcommand};
+use domain::shown::line;
 
 use super::desk::{Desk, block_on};
 use crate::operate::Verb;
@@ -58,7 +59,7 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
     let now = store.now().await?;
     let accounts = store.accounts(ws).await?;
     desk.print(&accounts, || {
-        let line = |account: &store::Account| {
+        let row = |account: &store::Account| {
             let state = match account {
                 account if account.paused => "paused".to_owned(),
                 account if account.cooldown_until > now => {
@@ -78,7 +79,7 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
         };
         table(
             &["id", "account", "platform", "kind", "rate", "state", "why"],
-            accounts.iter().map(line).collect(),
+            accounts.iter().map(row).collect(),
         )
     })
 }
@@ -90,7 +91,11 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
     let done = desk.perform(verb).await?;
     desk.print(&done, || {
         let name = done["account"].as_str().unwrap_or_default();
-        format!("account {name} is paused; what waits is kept\n$ rupor account resume {}", quoted(name))
+        format!(
+            "account {} is paused; what waits is kept\n$ rupor account resume {}",
+            line(name),
+            quoted(name)
+        )
     })
 }
 
@@ -98,5 +103,5 @@ async fn go_on(named: &Named) -> anyhow::Result<()> {
     let desk = &named.desk;
     let workspace = desk.workspace(&desk.look().await?.store).await?;
     let done = desk.perform(Verb::ResumeAccount { workspace, account: named.account.clone() }).await?;
-    desk.print(&done, || format!("account {} goes on", done["account"].as_str().unwrap_or_default()))
+    desk.print(&done, || format!("account {} goes on", line(done["account"].as_str().unwrap_or_default())))
 }

@@ -10,6 +10,7 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Context, bail};
 use clap::Args;
 use domain::content::{self, Analysis, CaseDecision, Casework, Evidence, Facts, Home, Post, TextRef};
+use domain::shown;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -74,9 +75,8 @@ fn one_text(command: &Analyse, text: &str, out: &mut impl Write) -> anyhow::Resu
     let post = Post { text: text.to_owned(), date: command.date, ..Post::default() };
     let analysis = content::analyse(&post);
     if command.json {
-        serde_json::to_writer(&mut *out, &analysis.facts).context("writing the facts")?;
-        writeln!(out)?;
-        return Ok(());
+        let facts = serde_json::to_string(&analysis.facts).context("writing the facts")?;
+        return Ok(writeln!(out, "{}", shown::page(&facts))?);
     }
     show(&analysis, command.date != 0, out)
 }
@@ -123,7 +123,8 @@ fn read_posts(mut reader: impl BufRead, file: &Path) -> anyhow::Result<(Vec<Post
             Ok(post) => posts.push(post),
             Err(error) => {
                 bad += 1;
-                eprintln!("rupor: {} line {number}: not a post: {error}", file.display());
+                let problem = error.to_string();
+                eprintln!("rupor: {} line {number}: not a post: {}", file.display(), shown::line(&problem));
             }
         }
     }
@@ -175,8 +176,8 @@ fn write_line(
         case: decision.map(|decision| decision.case.as_str()),
         evidence: evidence(&facts, decision),
     };
-    serde_json::to_writer(&mut *out, &line).context("writing a line")?;
-    writeln!(out).context("writing a line")
+    let line = serde_json::to_string(&line).context("writing a line")?;
+    writeln!(out, "{}", shown::page(&line)).context("writing a line")
 }
 
 fn evidence(facts: &Facts, decision: Option<&CaseDecision>) -> Value {
@@ -206,10 +207,11 @@ const RULE: Style = Style::new().dimmed();
 fn show(analysis: &Analysis, dated: bool, out: &mut impl Write) -> anyhow::Result<()> {
     let facts = &analysis.facts;
     let mut row = |name: &str, value: &str, evidence: &[Evidence]| -> io::Result<()> {
-        write!(out, "{NAME}{name:<10}{NAME:#} {VALUE}{value}{VALUE:#}")?;
+        write!(out, "{NAME}{name:<10}{NAME:#} {VALUE}{}{VALUE:#}", shown::line(value))?;
         for item in evidence {
             let from = if matches!(item.span.text, TextRef::Copy(_)) { " (repost)" } else { "" };
             let words = one_line(&item.words);
+            let words = shown::line(&words);
             write!(out, "  {WORDS}«{words}»{WORDS:#}{from} {RULE}{}{RULE:#}", item.rule)?;
         }
         writeln!(out)

@@ -1,6 +1,7 @@
 //! `rupor channel`: look at channels, stop and start them, try them out.
 
 use clap::{Args, Subcommand};
+use domain::shown::line;
 use domain::time::Span;
 use serde_json::{Value, json};
 
@@ -133,8 +134,8 @@ async fn show(named: &Named) -> anyhow::Result<()> {
             set.map(|(key, value)| vec![key.clone(), shown(key, value)]).collect();
         format!(
             "{status}\n{} to {} · sent {}, repeats {}, failed {}, dead {}\n\n{}",
-            channel.name,
-            channel.target,
+            line(&channel.name),
+            line(&channel.target),
             lane.sent,
             lane.deduped,
             lane.failed_permanent,
@@ -166,7 +167,8 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
         let until =
             pause.length.map_or("until it is resumed".to_owned(), |span| format!("for {}", how_long(span)));
         format!(
-            "channel {name} is paused {until}; its queue is kept\n$ rupor channel resume {}",
+            "channel {} is paused {until}; its queue is kept\n$ rupor channel resume {}",
+            line(name),
             quoted(name)
         )
     })
@@ -182,7 +184,7 @@ async fn go_on(resume: &Resume) -> anyhow::Result<()> {
     let done = desk.perform(verb).await?;
     desk.print(&done, || {
         let name = done["channel"].as_str().unwrap_or_default();
-        let mut text = format!("channel {name} goes on");
+        let mut text = format!("channel {} goes on", line(name));
         match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
             (0, 0) => {}
             (0, n) => {
@@ -205,7 +207,8 @@ async fn disable(named: &Named) -> anyhow::Result<()> {
     desk.print(&done, || {
         let name = done["channel"].as_str().unwrap_or_default();
         format!(
-            "channel {name} takes no new posts; what waits is kept\n$ rupor channel enable {}",
+            "channel {} takes no new posts; what waits is kept\n$ rupor channel enable {}",
+            line(name),
             quoted(name)
         )
     })

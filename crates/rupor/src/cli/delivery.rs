@@ -4,6 +4,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use domain::delivery::Status;
 use domain::ids::{DeliveryId, MessageId};
+use domain::shown;
 use serde_json::json;
 use store::{Delivery as Row, DeliveryFilter};
 
@@ -153,7 +154,8 @@ fn past(known: &Facts, about: &facts::DeliveryFacts) -> String {
     let delivery = &about.delivery;
     let channel = delivery.channel_id.and_then(|id| known.channel(id));
     let place = channel.map_or("a channel that is gone".to_owned(), |channel| {
-        format!("channel {} ({} {})", channel.name, channel.platform, channel.target)
+        shown::line(&format!("channel {} ({} {})", channel.name, channel.platform, channel.target))
+            .into_owned()
     });
     let mut text = format!(
         "message {} to {place}, {} · queued {}\n",

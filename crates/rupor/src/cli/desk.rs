@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use domain::shown;
 use serde_json::Value;
 use store::{Address, Clock, Store};
 
@@ -122,10 +123,11 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     runtime.context("cannot start the runtime")?.block_on(work)
 }
 
-/// One text on standard output. A reader that went away (`| head`) is no failure.
+/// One text or JSON on standard output, with nothing in it that acts on a terminal. A reader that went away (`| head`)
+/// is no failure.
 pub fn say(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", shown::page(text)).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

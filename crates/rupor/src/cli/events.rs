@@ -94,7 +94,8 @@ fn print(args: &Events, event: &Event) -> anyhow::Result<()> {
     ];
     let subject: Vec<String> = subject.into_iter().flatten().collect();
     let detail = if event.detail.is_null() { String::new() } else { event.detail.to_string() };
-    say(format!("{}  {:<18} {}  {detail}", moment(event.at), event.name, subject.join(" ")).trim_end())
+    let line = format!("{}  {:<18} {}  {detail}", moment(event.at), event.name, subject.join(" "));
+    say(&domain::shown::line(line.trim_end()))
 }
 
 impl Events {

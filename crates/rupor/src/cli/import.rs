@@ -112,7 +112,7 @@ impl Done {
             "seen {} · stored {} · skipped {} · enqueued {}",
             self.seen, self.stored, self.skipped, self.enqueued
         )];
-        lines.extend(self.bad.iter().map(|bad| format!("  passed over: {bad}")));
+        lines.extend(self.bad.iter().map(|bad| format!("  passed over: {}", domain::shown::line(bad))));
         if self.bad_lines > self.bad.len() {
             lines.push(format!("  and {} more lines", self.bad_lines - self.bad.len()));
         }

@@ -20,7 +20,7 @@ pub fn run(args: &Migrate) -> anyhow::Result<()> {
     let address = args.database.address()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let (applied, roles_refused) = runtime.block_on(migrate(&address))?;
-    println!("{}", summary(&address, applied.len()));
+    println!("{}", domain::shown::line(&summary(&address, applied.len())));
     if let Some(problem) = roles_refused {
         println!("{}", roles_script(&problem));
     }

@@ -96,7 +96,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 /// Prints an error with its causes on one line, where a person will look for it.
 #[expect(clippy::print_stderr, reason = "this is the one place that reports to the terminal")]
 fn report(error: &anyhow::Error) {
-    eprintln!("rupor: {}", told(error));
+    eprintln!("rupor: {}", domain::shown::page(&told(error)));
 }
 
 /// An error with its causes. Some say their cause in their own words; it is not said again.

@@ -8,6 +8,7 @@ use clap::Args;
 use domain::content::Kind;
 use domain::content::picture::PICTURE_BYTES_MAX;
 use domain::message::is_web_address;
+use domain::shown::line;
 use serde_json::Value;
 
 use super::desk::{Desk, block_on};
@@ -115,10 +116,10 @@ fn told(done: &Value, node: Option<bool>) -> String {
             "deduped" => "not sent: the same was said there lately",
             status => status,
         };
-        lines.push(format!("  {channel}: {status} (delivery {})", delivery["delivery_id"]));
+        lines.push(format!("  {}: {status} (delivery {})", line(channel), delivery["delivery_id"]));
     }
     if let Some(why) = done["skipped"].as_str() {
-        lines.push(format!("  kept and not published: {why}"));
+        lines.push(format!("  kept and not published: {}", line(why)));
         lines.push("  name a channel with --channel, or say what it is with --kind".to_owned());
     }
     if node == Some(false) && done["enqueued"].as_i64() > Some(0) {

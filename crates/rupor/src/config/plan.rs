@@ -86,7 +86,8 @@ impl std::fmt::Display for Plan {
         for step in &self.steps {
             let detail = if step.detail.is_empty() { String::new() } else { format!(": {}", step.detail) };
             let place = format!("{}/{}", step.workspace, step.name);
-            writeln!(f, "{:<7} {:<9} {place}{detail}", step.verb.as_str(), step.what)?;
+            let line = format!("{:<7} {:<9} {place}{detail}", step.verb.as_str(), step.what);
+            writeln!(f, "{}", domain::shown::line(&line))?;
         }
         Ok(())
     }

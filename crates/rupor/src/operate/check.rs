@@ -5,6 +5,7 @@
 use anyhow::bail;
 use domain::ids::WorkspaceId;
 use domain::outcome::Failure;
+use domain::shown::line;
 use platforms::part::ChannelSettings;
 use platforms::platform::{ChannelProbe, Network, Probe};
 use platforms::vk::read::{Wall, wall_page};
@@ -247,9 +248,9 @@ pub fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let sign = if finding.ok { "ok  " } else { "FAIL" };
-        text += &format!("{sign} {}: {}\n", finding.what, finding.found);
+        text += &format!("{sign} {}: {}\n", line(&finding.what), line(&finding.found));
         if let Some(fix) = &finding.fix {
-            text += &format!("     fix: {fix}\n");
+            text += &format!("     fix: {}\n", line(fix));
         }
     }
     text

@@ -1,5 +1,8 @@
 //! One screen: the channels with what waits and how fast it goes, then the trouble in words. Pure.
 
+use std::borrow::Cow;
+
+use domain::shown;
 use domain::time::{Span, Timestamp};
 use serde::Serialize;
 use store::{Channel, DisabledBy};
@@ -96,7 +99,7 @@ impl std::fmt::Display for Status {
             Some(false) => " · no node running",
             None => "",
         };
-        writeln!(f, "workspace {} · {}{node}\n", self.workspace, moment(self.at))?;
+        writeln!(f, "workspace {} · {}{node}\n", shown::line(&self.workspace), moment(self.at))?;
         write!(f, "{}", table(&HEADINGS, self.channels.iter().map(cells).collect()))?;
         if self.channels.is_empty() {
             writeln!(f, "no channels yet: write rupor.toml and run `rupor apply`")?;
@@ -139,8 +142,13 @@ pub fn rate(rate: Option<f64>) -> String {
     }
 }
 
-/// Aligned columns without lines, so that they can be cut and searched.
-pub fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+/// Aligned columns without lines, so that they can be cut and searched. A cell stays on its line, whoever wrote it.
+pub fn table(headings: &[&str], mut rows: Vec<Vec<String>>) -> String {
+    for cell in rows.iter_mut().flatten() {
+        if let Cow::Owned(shown) = shown::line(cell) {
+            *cell = shown;
+        }
+    }
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain(headings.get(column).map(|heading| heading.len())).max().unwrap_or(0)

@@ -449,5 +449,9 @@ pub async fn find_account(
 }
 
 fn listed(names: &[&str]) -> String {
-    if names.is_empty() { "none; apply a configuration first".to_owned() } else { names.join(", ") }
+    if names.is_empty() {
+        "none; apply a configuration first".to_owned()
+    } else {
+        domain::shown::line(&names.join(", ")).into_owned()
+    }
 }

@@ -8,6 +8,7 @@ mod causes;
 use domain::delivery::{AmbiguityPolicy, Status};
 use domain::ids::DeliveryId;
 use domain::limits::{ATTEMPTS_MAX, CHANNEL_STREAK_MAX};
+use domain::shown::line;
 use domain::time::{Span, Timestamp};
 use serde::Serialize;
 use store::{Account, Channel, Delivery, DisabledBy, Event};
@@ -33,16 +34,16 @@ pub struct Explanation {
 
 impl std::fmt::Display for Explanation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "{}", self.headline)?;
+        writeln!(f, "{}", line(&self.headline))?;
         if !self.cause.is_empty() {
-            writeln!(f, "  cause: {}", self.cause)?;
+            writeln!(f, "  cause: {}", line(&self.cause))?;
         }
         if let Some(since) = self.since {
             writeln!(f, "  since: {} ({} ago)", moment(since), how_long(self.now - since))?;
         }
-        writeln!(f, "  next:  {}", self.next)?;
+        writeln!(f, "  next:  {}", line(&self.next))?;
         for (n, help) in self.help.iter().enumerate() {
-            writeln!(f, "  {} {help}", if n == 0 { "help: " } else { "      " })?;
+            writeln!(f, "  {} {}", if n == 0 { "help: " } else { "      " }, line(help))?;
         }
         Ok(())
     }
@@ -518,8 +519,9 @@ fn command(facts: &Facts, text: &str) -> String {
     }
 }
 
-/// A name as a shell takes it.
+/// A name as a shell takes it. One with characters that cannot be seen has to be given by its id instead.
 pub fn quoted(name: &str) -> String {
+    let name = &*line(name);
     let plain = |c: char| c.is_alphanumeric() || "-_./@:".contains(c);
     match !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
         true => name.to_owned(),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use domain::delivery::{Action, Status};
 use domain::ids::DeliveryId;
+use domain::shown;
 use domain::time::Timestamp;
 use serde_json::Value;
 use store::{Case, Channel, DedupMode, StoredMessage};
@@ -18,7 +19,9 @@ const QUOTES_MAX: usize = 3;
 /// The whole story.
 pub fn story(story: &Story) -> String {
     let message = &story.message;
-    let mut text = format!("{} is message {}, kind {}\n", name(message), message.message_id, message.kind);
+    let called = name(message);
+    let mut text =
+        format!("{} is message {}, kind {}\n", shown::line(&called), message.message_id, message.kind);
     section(&mut text, "seen", seen(story));
     section(&mut text, "recognised", recognised(&message.facts));
     section(&mut text, "case", case(story));
@@ -35,9 +38,9 @@ pub fn story(story: &Story) -> String {
 }
 
 fn section(text: &mut String, heading: &str, lines: Vec<String>) {
-    let _ = writeln!(text, "\n{heading}");
+    let _ = writeln!(text, "\n{}", shown::line(heading));
     for line in lines {
-        let _ = writeln!(text, "  {line}");
+        let _ = writeln!(text, "  {}", shown::line(&line));
     }
 }
 
