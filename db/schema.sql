@@ -625,6 +625,16 @@ CREATE TABLE recipients (
     CONSTRAINT recipients_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
 );
 
+CREATE TABLE schema_functions (
+    one integer NOT NULL,
+    checksum text NOT NULL,
+    functions text[] NOT NULL,
+    types text[] NOT NULL,
+    applied_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT schema_functions_pkey PRIMARY KEY (one),
+    CONSTRAINT schema_functions_one_check CHECK ((one = 1))
+);
+
 CREATE TABLE schema_migrations (
     version integer NOT NULL,
     name text NOT NULL,
@@ -785,7 +795,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.claim_deliveries(workspace_id bigint, run_id text, "limit" integer, ahead_ms integer DEFAULT 0, marks boolean DEFAULT false, lease_ms bigint DEFAULT 60000)
+CREATE OR REPLACE FUNCTION public.claim_deliveries(workspace_id bigint, run_id text, "limit" integer, ahead_ms integer DEFAULT 0, marks boolean DEFAULT false, lease_ms bigint DEFAULT (rupor_rule_lease_us() / 1000))
  RETURNS SETOF claimed_delivery
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -804,7 +814,7 @@ DECLARE
     lease        interval    := lease_ms * interval '1 millisecond';
     -- A token is new with every claim of a delivery: the claim by its first half, the delivery by the end.
     claim_head   CONSTANT text := left(gen_random_uuid()::text, 24);
-    accounts_max CONSTANT integer := 256;    -- CLAIM_ACCOUNTS_MAX
+    accounts_max CONSTANT integer := rupor_rule_claim_accounts_max();
     budget       integer := "limit";         -- rows this claim may still take
     took         integer := 0;               -- rows of the last round
     rounds_left  integer := 8;               -- of those that hand out the rest
@@ -1594,7 +1604,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.renew_leases(items jsonb, lease_ms bigint DEFAULT 60000)
+CREATE OR REPLACE FUNCTION public.renew_leases(items jsonb, lease_ms bigint DEFAULT (rupor_rule_lease_us() / 1000))
  RETURNS SETOF boolean
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1991,7 +2001,7 @@ CREATE OR REPLACE FUNCTION public.rupor_account_effect(held inflight, channel bi
  LANGUAGE plpgsql
 AS $function$
 DECLARE
-    reason text := left(concat(why, ': ', failure ->> 'message'), 500);
+    reason text := left(concat(why, ': ', failure ->> 'message'), rupor_rule_error_text_max()::integer);
 BEGIN
     IF s.account_effect = 'healthy' AND grp.trouble_streak <> 0 THEN
         UPDATE rate_groups AS g SET trouble_streak = 0 WHERE g.group_id = grp.group_id;
@@ -2056,8 +2066,9 @@ CREATE OR REPLACE FUNCTION public.rupor_backoff_us(charged integer, chance integ
  LANGUAGE sql
  IMMUTABLE
 AS $function$
-    SELECT d - d * 200 / 1000 + 2 * (d * 200 / 1000) * chance / 1000000
-      FROM (SELECT rupor_doubled(2000000, charged - 1, 600000000) AS d) AS delay
+    SELECT d - d * rupor_rule_backoff_jitter_per_mille() / 1000
+           + 2 * (d * rupor_rule_backoff_jitter_per_mille() / 1000) * chance / 1000000
+      FROM (SELECT rupor_doubled(rupor_rule_backoff_base_us(), charged - 1, rupor_rule_backoff_max_us()) AS d) AS delay
 $function$
 ;
 
@@ -2145,8 +2156,10 @@ CREATE OR REPLACE FUNCTION public.rupor_check_claim(run_id text, wanted integer,
 AS $function$
 DECLARE
     problem text := CASE
-        WHEN wanted IS NULL OR wanted NOT BETWEEN 0 AND 500 THEN format('%s rows at once, at most 500', wanted)
-        WHEN ahead_ms IS NULL OR ahead_ms NOT BETWEEN 0 AND 250 THEN format('%s ms ahead, at most 250', ahead_ms)
+        WHEN wanted IS NULL OR wanted NOT BETWEEN 0 AND rupor_rule_claim_batch_max()
+            THEN format('%s rows at once, at most %s', wanted, rupor_rule_claim_batch_max())
+        WHEN ahead_ms IS NULL OR ahead_ms NOT BETWEEN 0 AND rupor_rule_claim_ahead_max_us() / 1000
+            THEN format('%s ms ahead, at most %s', ahead_ms, rupor_rule_claim_ahead_max_us() / 1000)
         WHEN lease_ms IS NULL OR lease_ms <= 0 THEN 'the lease must be positive'
         WHEN run_id IS NULL OR octet_length(run_id) NOT BETWEEN 1 AND 200 THEN 'a run id has 1 to 200 bytes'
         END;
@@ -2168,8 +2181,9 @@ DECLARE
 BEGIN
     IF items IS NULL OR jsonb_typeof(items) <> 'array' THEN
         RAISE EXCEPTION 'enqueue: items must be a JSON array of messages' USING ERRCODE = 'RU004';
-    ELSIF jsonb_array_length(items) > 10000 THEN
-        RAISE EXCEPTION 'enqueue: % messages in one call, at most 10000; split the batch', jsonb_array_length(items)
+    ELSIF jsonb_array_length(items) > rupor_rule_enqueue_batch_max() THEN
+        RAISE EXCEPTION 'enqueue: % messages in one call, at most %; split the batch', jsonb_array_length(items),
+            rupor_rule_enqueue_batch_max()
             USING ERRCODE = 'RU004';
     END IF;
     SELECT i.value ->> 'source' AS source, i.value ->> 'origin_id' AS origin_id, p.problem INTO bad
@@ -2180,8 +2194,8 @@ BEGIN
                WHEN coalesce(i.value ->> 'source', '') = '' OR coalesce(i.value ->> 'origin_id', '') = ''
                  OR coalesce(i.value ->> 'content_hash', '') = '' THEN 'source, origin_id and content_hash must not be empty'
                WHEN NOT i.value ? 'payload' THEN 'payload is missing'
-               WHEN pg_column_size(i.value) > 262144 AND octet_length((i.value -> 'payload')::text) > 2097152
-                    THEN format('payload of %s bytes, at most 1048576', octet_length((i.value -> 'payload')::text))
+               WHEN pg_column_size(i.value) > 262144 AND octet_length((i.value -> 'payload')::text) > 2 * rupor_rule_payload_bytes_max()
+                    THEN format('payload of %s bytes, at most %s', octet_length((i.value -> 'payload')::text), rupor_rule_payload_bytes_max())
                WHEN jsonb_typeof(i.value -> 'channels') IS DISTINCT FROM 'array' THEN 'channels must be a list of ids'
                WHEN coalesce(i.value ->> 'priority', 'urgent') NOT IN ('urgent', 'bulk') THEN 'priority is urgent or bulk'
                END AS problem) AS p
@@ -2311,8 +2325,8 @@ DECLARE
     t            rupor_dealt;
     m            rupor_moves;
     visited      integer := 0;               -- lanes so far; the last of them is the one being dealt
-    urgent_max   CONSTANT integer := 9;      -- URGENT_RUN_MAX
-    patience     CONSTANT interval := '10 s'; -- SUSPECT_PATIENCE
+    urgent_max   CONSTANT integer := rupor_rule_urgent_run_max();
+    patience     CONSTANT interval := rupor_span(rupor_rule_suspect_patience_us());
     o            record;
     b            record;                     -- the lane's next bulk row
     account      bigint;
@@ -2617,8 +2631,8 @@ AS $function$
                           WHERE i.account_id = h.account_id) AS room
      CROSS JOIN LATERAL (
            SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed, i.held,
-                  -- after nine urgent rows in a row one bulk lane comes first
-                  CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= 9 THEN 0 ELSE 1 + d.head_priority END AS turn,
+                  -- after so many urgent rows in a row one bulk lane comes first
+                  CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= rupor_rule_urgent_run_max() THEN 0 ELSE 1 + d.head_priority END AS turn,
                   greatest(0, least(d.max_parallel - i.held, ceil(room.n::numeric / count(*) OVER ())))::integer AS room
              FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
                            EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
@@ -2878,8 +2892,8 @@ BEGIN
         RAISE EXCEPTION 'error: category is TRANSIENT or PERMANENT, scope delivery, channel or platform, certainty not_sent or unknown, retry_after_ms a number'
             USING ERRCODE = 'RU004';
     END IF;
-    IF char_length(e ->> 'message') > 500 THEN
-        e := e || jsonb_build_object('message', left(e ->> 'message', 500));
+    IF char_length(e ->> 'message') > rupor_rule_error_text_max() THEN
+        e := e || jsonb_build_object('message', left(e ->> 'message', rupor_rule_error_text_max()::integer));
     END IF;
     IF octet_length((e -> 'raw')::text) > 4000 THEN
         e := e || '{"raw": null}';
@@ -3346,7 +3360,7 @@ CREATE OR REPLACE FUNCTION public.rupor_settle(s rupor_settlement, policy text, 
  IMMUTABLE
 AS $function$
 DECLARE
-    wait_us  bigint := least(rupor_wait_us(failure), 86400000000);
+    wait_us  bigint := least(rupor_wait_us(failure), rupor_rule_retry_after_max_us());
     scope    text   := failure ->> 'scope';
     until    timestamptz;
     cooldown bigint;
@@ -3361,7 +3375,7 @@ BEGIN
     ELSIF ending = 'lost' THEN
         -- Nothing was sent, but the row may be what kills.
         s.lost_claims := s.lost_claims + 1;
-        IF s.lost_claims >= 6 THEN
+        IF s.lost_claims >= rupor_rule_lost_claims_max() THEN
             s.status := 'dead'; s.reason := 'poison';
         ELSE
             s.reason := 'lease_expired'; s.run_at := at;
@@ -3369,9 +3383,9 @@ BEGIN
     ELSIF ending = 'unknown' OR (failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown') THEN
         s.unknowns := s.unknowns + 1;
         s.charged := s.charged + 1;
-        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > 1) THEN
+        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > rupor_rule_unknowns_max()) THEN
             s.status := 'dead'; s.reason := 'outcome_unknown';
-        ELSIF s.charged >= 5 THEN
+        ELSIF s.charged >= rupor_rule_attempts_max() THEN
             s.status := 'dead'; s.reason := 'attempts_exhausted';
         ELSE
             s.reason := CASE ending WHEN 'unknown' THEN 'lease_expired' ELSE 'outcome_unknown' END;
@@ -3389,18 +3403,19 @@ BEGIN
             IF scope = 'channel' THEN
                 s.channel_effect := 'strike';
                 s.error_streak := error_streak + 1;
-                s.channel_until := at + rupor_span(rupor_doubled(600000000, error_streak, 86400000000));
-                s.disable := s.error_streak >= 3;
+                s.channel_until := at + rupor_span(rupor_doubled(rupor_rule_channel_pause_us(), error_streak, rupor_rule_retry_after_max_us()));
+                s.disable := s.error_streak >= rupor_rule_channel_streak_max();
             END IF;
         END IF;
     ELSIF scope = 'delivery' THEN
-        IF failure ->> 'code' = 'attachment.not.ready' AND s.not_ready_waits < 23 THEN
+        IF failure ->> 'code' = 'attachment.not.ready' AND s.not_ready_waits < rupor_rule_not_ready_waits_max() THEN
             s.not_ready_waits := s.not_ready_waits + 1;
             s.reason := 'not_ready';
-            s.run_at := at + rupor_span(greatest(rupor_doubled(2000000, s.not_ready_waits - 1, 30000000), wait_us));
+            s.run_at := at + rupor_span(greatest(wait_us, rupor_doubled(
+                rupor_rule_not_ready_wait_us(), s.not_ready_waits - 1, rupor_rule_not_ready_wait_max_us())));
         ELSE
             s.charged := s.charged + 1;
-            IF s.charged >= 5 THEN
+            IF s.charged >= rupor_rule_attempts_max() THEN
                 s.status := 'dead'; s.reason := 'attempts_exhausted';
             ELSE
                 s.reason := 'failed';
@@ -3411,7 +3426,7 @@ BEGIN
         until := at + rupor_span(wait_us);
         s.flood_waits := s.flood_waits + 1;
         s.flood_since := coalesce(s.flood_since, at);
-        IF s.flood_waits >= 50 OR at - s.flood_since >= interval '24 hours' THEN
+        IF s.flood_waits >= rupor_rule_flood_waits_max() OR at - s.flood_since >= rupor_span(rupor_rule_flood_total_max_us()) THEN
             s.status := 'dead'; s.reason := 'flood_cap';
         ELSE
             s.reason := 'flood'; s.run_at := until;
@@ -3426,14 +3441,14 @@ BEGIN
         END IF;
         RETURN s;
     ELSIF scope = 'channel' THEN
-        until := at + interval '30 seconds';
+        until := at + rupor_span(rupor_rule_channel_wait_us());
         s.reason := 'failed'; s.run_at := until;
         s.channel_effect := 'pause'; s.channel_until := until;
     ELSE
         s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'cooldown';
     END IF;
     IF s.account_effect = 'cooldown' THEN
-        cooldown := rupor_doubled(2000000, trouble_streak, 60000000);
+        cooldown := rupor_doubled(rupor_rule_account_cooldown_us(), trouble_streak, rupor_rule_account_cooldown_max_us());
         s.account_until := at + rupor_span(greatest(cooldown, wait_us));
     END IF;
     RETURN s;

@@ -59,6 +59,12 @@ pub enum SchemaError {
     Drift { version: i32, name: String },
     #[error("migration {version} {name} failed and was undone: {problem}")]
     Failed { version: i32, name: String, problem: String },
+    #[error(
+        "the functions in the database are those of another rupor; run `rupor migrate` with the one that shall run"
+    )]
+    Functions,
+    #[error("the functions could not be brought up to date, and those from before stand: {problem}")]
+    FunctionsFailed { problem: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

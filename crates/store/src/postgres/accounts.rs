@@ -1,6 +1,6 @@
 //! Accounts and the rate groups that their tokens share.
 //!
-//! Group and heads follow the account's row by trigger (0002_ledger_heads.sql).
+//! Group and heads follow the account's row by trigger (functions/accounts.sql).
 
 use domain::ids::{AccountId, LaneId, WorkspaceId};
 use domain::time::{Span, Timestamp};

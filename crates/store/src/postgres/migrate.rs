@@ -1,5 +1,7 @@
 //! The migration runner: each step is one transaction, so a crash leaves a whole number of steps behind.
 //!
+//! After the steps the functions are made those of today (functions.rs).
+//!
 //! Roles belong to the server, not to the database, and may need an administrator: they are set up after the steps
 //! by a script that may be run again, and where the user may not, the script is handed out instead.
 
@@ -7,21 +9,12 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient};
 
 use super::connect::{Pool, connect};
+use super::functions;
 use super::trouble::{Trouble, told};
 use crate::address::PostgresUrl;
 use crate::error::{Result, SchemaError, StoreError};
 use crate::migrations::{self, Applied, Migration};
 
-/// The tables of step 2 and the functions that belong to it.
-const LEDGER: &str = concat!(
-    include_str!("../../migrations/postgres/0002_ledger.sql"),
-    include_str!("../../migrations/postgres/0002_ledger_heads.sql"),
-    include_str!("../../migrations/postgres/0002_ledger_enqueue.sql"),
-    include_str!("../../migrations/postgres/0002_ledger_claim.sql"),
-    include_str!("../../migrations/postgres/0002_ledger_settle.sql"),
-    include_str!("../../migrations/postgres/0002_ledger_commit.sql"),
-    include_str!("../../migrations/postgres/0002_ledger_maintain.sql"),
-);
 /// For the administrator, if the migrating user may not make roles.
 pub const ROLES: &str = include_str!("../../migrations/postgres/roles.sql");
 
@@ -47,12 +40,9 @@ pub struct Migrated {
     pub roles_refused: Option<String>,
 }
 
-/// The whole text of a step.
+/// The text of a step.
 pub fn text(migration: &Migration) -> &'static str {
-    match migration.version {
-        2 => LEDGER,
-        _ => migration.postgres,
-    }
+    migration.postgres
 }
 
 pub async fn migrate(url: &PostgresUrl) -> Result<Vec<i32>> {
@@ -69,6 +59,7 @@ pub async fn migrate_all(url: &PostgresUrl) -> Result<Migrated> {
     while let Some(version) = step(&mut client, url).await? {
         versions.push(version);
     }
+    functions::apply(&mut client, url, LOCK, functions::text()).await?;
     Ok(Migrated { versions, roles_refused: roles(&mut client, url).await? })
 }
 
@@ -106,33 +97,46 @@ async fn roles(client: &mut Client, url: &PostgresUrl) -> Result<Option<String>>
 
 /// For `open`: the schema must be exactly the one we know.
 pub(super) async fn require_current(pool: &Pool) -> Result<()> {
-    let applied = async {
+    let found = async {
         let client = pool.client().await?;
-        let exists: bool = client.query_one(TABLE_EXISTS, &[]).await?.get(0);
-        let applied = if exists { read(&**client).await? } else { Vec::new() };
-        Ok::<_, Trouble>(applied)
+        Ok::<_, Trouble>(look(&**client).await?)
     };
-    let applied = applied.await.map_err(|trouble| trouble.into_error(pool.address()))?;
-    Ok(migrations::current(&applied, text)?)
+    let found = found.await.map_err(|trouble| trouble.into_error(pool.address()))?;
+    found.current()
 }
 
 /// The same, without a pool.
 pub(super) async fn require_current_at(url: &PostgresUrl) -> Result<()> {
-    Ok(migrations::current(&applied_at(url).await?, text)?)
+    found_at(url).await?.current()
 }
 
 /// No step was ever applied here.
 pub(super) async fn is_bare(url: &PostgresUrl) -> Result<bool> {
-    Ok(applied_at(url).await?.is_empty())
+    Ok(found_at(url).await?.steps.is_empty())
 }
 
-async fn applied_at(url: &PostgresUrl) -> Result<Vec<Applied>> {
+/// What stands in a database: its steps, and what is wrong with its functions.
+struct Found {
+    steps: Vec<Applied>,
+    functions: Option<SchemaError>,
+}
+
+impl Found {
+    fn current(self) -> Result<()> {
+        migrations::current(&self.steps, text)?;
+        self.functions.map_or(Ok(()), |problem| Err(problem.into()))
+    }
+}
+
+async fn found_at(url: &PostgresUrl) -> Result<Found> {
     let client = connect(url).await?;
-    let applied = async {
-        let exists: bool = client.query_one(TABLE_EXISTS, &[]).await?.get(0);
-        if exists { read(&client).await } else { Ok(Vec::new()) }
-    };
-    applied.await.map_err(|error| Trouble::from(error).into_error(&url.to_string()))
+    look(&client).await.map_err(|error| Trouble::from(error).into_error(&url.to_string()))
+}
+
+async fn look(client: &impl GenericClient) -> std::result::Result<Found, tokio_postgres::Error> {
+    let exists: bool = client.query_one(TABLE_EXISTS, &[]).await?.get(0);
+    let steps = if exists { read(client).await? } else { Vec::new() };
+    Ok(Found { steps, functions: functions::problem(client).await? })
 }
 
 async fn read(client: &impl GenericClient) -> std::result::Result<Vec<Applied>, tokio_postgres::Error> {

@@ -1,6 +1,6 @@
 //! The driver for many nodes: every verb of the queue is one call of an SQL function.
 //!
-//! The functions (migrations/postgres/0002_ledger_*.sql) hold the rules, so that any other client may call them too;
+//! The functions (functions/*.sql) hold the rules, so that any other client may call them too;
 //! this driver turns values into arguments and rows into values, sets the workspace and the role of every
 //! transaction, and knows which failures are worth another try. Time is the database's.
 
@@ -13,6 +13,7 @@ mod commit;
 mod connect;
 pub(crate) mod copy;
 mod enqueue;
+pub mod functions;
 mod intake;
 mod maintain;
 mod media;

@@ -319,7 +319,7 @@ impl Scratch {
 /// The migrated database that all test databases are copied from; made once per schema and server.
 async fn template(admin: &tokio_postgres::Client, server: &str) -> String {
     let steps: String = migrations::ALL.iter().map(postgres::migrate::text).collect();
-    let schema = [&steps, postgres::migrate::ROLES, TEST_CLOCK].concat();
+    let schema = [&steps, postgres::functions::text(), postgres::migrate::ROLES, TEST_CLOCK].concat();
     let name = format!("rupor_template_{}", &blake3::hash(schema.as_bytes()).to_hex()[..16]);
     admin.batch_execute("SELECT pg_advisory_lock(7227)").await.unwrap();
     let exists = admin.query("SELECT 1 FROM pg_database WHERE datname = $1", &[&name]).await.unwrap();

@@ -115,3 +115,89 @@ async fn a_migrator_that_is_killed_leaves_whole_steps_behind() {
     assert_eq!(Store::migrate(&empty.address).await.unwrap(), [3, 4]);
     empty.end().await;
 }
+
+#[tokio::test]
+async fn functions_are_made_anew_when_their_text_has_changed() {
+    let empty = Empty::new().await;
+    Store::migrate(&empty.address).await.unwrap();
+    let client = empty.client().await;
+    // As an older rupor would have left it: another text, a function that is no more, and one of somebody else.
+    client
+        .batch_execute(
+            "CREATE FUNCTION rupor_yesterday() RETURNS integer LANGUAGE sql AS 'SELECT 1';
+             CREATE FUNCTION of_somebody_else() RETURNS integer LANGUAGE sql AS 'SELECT 2';
+             CREATE OR REPLACE FUNCTION rupor_refuse_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+             UPDATE schema_functions SET checksum = 'вчера', functions = array_append(functions, 'rupor_yesterday()')",
+        )
+        .await
+        .unwrap();
+    assert!(empty.open().await.unwrap_err().contains("run `rupor migrate`"));
+    assert_eq!(Store::migrate(&empty.address).await.unwrap(), [0; 0]);
+    drop(empty.open().await.unwrap());
+    let there = client
+        .query_one(
+            "SELECT to_regprocedure('rupor_yesterday()') IS NULL, to_regprocedure('of_somebody_else()') IS NOT NULL,
+                    prosrc LIKE '%append only%' FROM pg_proc WHERE proname = 'rupor_refuse_change'",
+            &[],
+        )
+        .await
+        .unwrap();
+    assert_eq!((there.get(0), there.get(1), there.get(2)), (true, true, true));
+    // The roles still may call what was made anew.
+    let may =
+        "SELECT has_function_privilege('rupor_dispatcher', 'recover_leases(bigint, integer)', 'EXECUTE'),
+                      has_function_privilege('public', 'recover_leases(bigint, integer)', 'EXECUTE')";
+    let row = client.query_one(may, &[]).await.unwrap();
+    assert_eq!((row.get(0), row.get(1)), (true, false));
+    empty.end().await;
+}
+
+#[tokio::test]
+async fn functions_that_fail_leave_those_from_before() {
+    let empty = Empty::new().await;
+    Store::migrate(&empty.address).await.unwrap();
+    let client = empty.client().await;
+    client
+        .batch_execute(
+            "CREATE VIEW of_somebody_else AS SELECT rupor_micros(clock_timestamp());
+             UPDATE schema_functions SET checksum = 'вчера'",
+        )
+        .await
+        .unwrap();
+    let failed = Store::migrate(&empty.address).await.unwrap_err().to_string();
+    assert!(failed.contains("could not be brought up to date"), "{failed}");
+    assert!(failed.contains("of_somebody_else"), "{failed}");
+    let row = client.query_one("SELECT to_regprocedure('recover_leases(bigint, integer)') IS NOT NULL", &[]);
+    assert!(row.await.unwrap().get::<_, bool>(0));
+    empty.end().await;
+}
+
+/// `domain::limits` is the only place where the number stands.
+#[tokio::test]
+async fn a_limit_that_changes_in_domain_changes_in_sql() {
+    let from_domain = format!(
+        "rupor_rule_attempts_max() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT {}::bigint'",
+        domain::limits::ATTEMPTS_MAX
+    );
+    assert_eq!(postgres::functions::text().matches(&from_domain).count(), 1);
+    let scratch = Scratch::create().await;
+    let client = connect(&scratch.url()).await;
+    let dead_at = "SELECT min(n)::integer FROM generate_series(0, 20) AS n
+                    CROSS JOIN LATERAL rupor_settle(
+                        ROW(NULL, NULL, n, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::rupor_settlement,
+                        'resend', 1, 0, NULL, 'epoch', 0, 'failed',
+                        '{\"category\": \"TRANSIENT\", \"scope\": \"delivery\", \"code\": \"503\", \"certainty\": \"not_sent\"}',
+                        now(), 0) AS s
+                    WHERE s.status = 'dead'";
+    let before: i32 = client.query_one(dead_at, &[]).await.unwrap().get(0);
+    assert_eq!(before + 1, domain::limits::ATTEMPTS_MAX);
+    client
+        .batch_execute(
+            "CREATE OR REPLACE FUNCTION rupor_rule_attempts_max() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 9::bigint'",
+        )
+        .await
+        .unwrap();
+    let after: i32 = client.query_one(dead_at, &[]).await.unwrap().get(0);
+    assert_eq!(after + 1, 9);
+    scratch.drop_database().await;
+}

@@ -3,16 +3,6 @@
 -- Two phases. The long one inserts rows that nobody else can see yet and holds no head. The short one locks the
 -- heads, settles what met an earlier message, and moves the pointers; so a large batch never makes an account wait.
 
--- A time in JSON: microseconds since the epoch as a number, or anything PostgreSQL reads as a timestamp.
-CREATE FUNCTION rupor_time(value jsonb) RETURNS timestamptz
-LANGUAGE sql STABLE AS $$
-    SELECT CASE
-        WHEN value IS NULL OR value = 'null' THEN NULL
-        WHEN jsonb_typeof(value) = 'number' AND value::text::numeric >= 9223372036854775807 THEN 'infinity'
-        WHEN jsonb_typeof(value) = 'number' THEN 'epoch'::timestamptz + rupor_span(value::text::numeric::bigint)
-        ELSE (value #>> '{}')::timestamptz END
-$$;
-
 -- What can be refused without looking at the tables.
 CREATE FUNCTION rupor_check_items(items jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -23,8 +13,9 @@ DECLARE
 BEGIN
     IF items IS NULL OR jsonb_typeof(items) <> 'array' THEN
         RAISE EXCEPTION 'enqueue: items must be a JSON array of messages' USING ERRCODE = 'RU004';
-    ELSIF jsonb_array_length(items) > 10000 THEN
-        RAISE EXCEPTION 'enqueue: % messages in one call, at most 10000; split the batch', jsonb_array_length(items)
+    ELSIF jsonb_array_length(items) > rupor_rule_enqueue_batch_max() THEN
+        RAISE EXCEPTION 'enqueue: % messages in one call, at most %; split the batch', jsonb_array_length(items),
+            rupor_rule_enqueue_batch_max()
             USING ERRCODE = 'RU004';
     END IF;
     SELECT i.value ->> 'source' AS source, i.value ->> 'origin_id' AS origin_id, p.problem INTO bad
@@ -35,8 +26,8 @@ BEGIN
                WHEN coalesce(i.value ->> 'source', '') = '' OR coalesce(i.value ->> 'origin_id', '') = ''
                  OR coalesce(i.value ->> 'content_hash', '') = '' THEN 'source, origin_id and content_hash must not be empty'
                WHEN NOT i.value ? 'payload' THEN 'payload is missing'
-               WHEN pg_column_size(i.value) > 262144 AND octet_length((i.value -> 'payload')::text) > 2097152
-                    THEN format('payload of %s bytes, at most 1048576', octet_length((i.value -> 'payload')::text))
+               WHEN pg_column_size(i.value) > 262144 AND octet_length((i.value -> 'payload')::text) > 2 * rupor_rule_payload_bytes_max()
+                    THEN format('payload of %s bytes, at most %s', octet_length((i.value -> 'payload')::text), rupor_rule_payload_bytes_max())
                WHEN jsonb_typeof(i.value -> 'channels') IS DISTINCT FROM 'array' THEN 'channels must be a list of ids'
                WHEN coalesce(i.value ->> 'priority', 'urgent') NOT IN ('urgent', 'bulk') THEN 'priority is urgent or bulk'
                END AS problem) AS p
@@ -367,15 +358,6 @@ BEGIN
         RAISE EXCEPTION 'enqueue: a key became free while we looked' USING ERRCODE = 'serialization_failure';
     END IF;
     RETURN array(SELECT d.free OR d.taken FROM unnest(d_free, rupor_among(d_id, taken)) AS d (free, taken));
-END $$;
-
--- For each of `everybody`, in order: is it one of `chosen`? A hash join by force: the other functions forbid it.
-CREATE FUNCTION rupor_among(everybody bigint[], chosen bigint[]) RETURNS boolean[]
-LANGUAGE plpgsql STABLE SET jit = off SET enable_hashjoin = on SET enable_nestloop = off AS $$
-BEGIN
-    RETURN (SELECT array_agg(s.id IS NOT NULL ORDER BY e.ord)
-              FROM unnest(everybody) WITH ORDINALITY AS e (id, ord)
-              LEFT JOIN (SELECT DISTINCT u.id FROM unnest(chosen) AS u (id)) AS s ON s.id = e.id);
 END $$;
 
 -- Writes deliveries and their places in the queue: first those whose way is free, later the rest.

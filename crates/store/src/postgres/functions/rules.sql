@@ -1,4 +1,5 @@
--- What an ended send means: domain::settle, said in SQL. Pure; a test compares the two on random cases.
+-- What an ended send means: domain::settle and domain::retry, said in SQL. Pure; a test compares the two on random cases.
+-- No twin: SQLite asks domain itself. The numbers come from domain::limits (`rupor_rule_…`, see rules.rs).
 
 CREATE TYPE rupor_settlement AS (
     status          text,
@@ -24,11 +25,12 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT least(base::numeric * (1::bigint << least(greatest(times, 0), 30)), cap)::bigint
 $$;
 
--- 2 s × 2^(charged−1), at most ten minutes, ±20 %.
+-- The base × 2^(charged−1), at most the longest one, give or take the jitter.
 CREATE FUNCTION rupor_backoff_us(charged integer, chance integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT d - d * 200 / 1000 + 2 * (d * 200 / 1000) * chance / 1000000
-      FROM (SELECT rupor_doubled(2000000, charged - 1, 600000000) AS d) AS delay
+    SELECT d - d * rupor_rule_backoff_jitter_per_mille() / 1000
+           + 2 * (d * rupor_rule_backoff_jitter_per_mille() / 1000) * chance / 1000000
+      FROM (SELECT rupor_doubled(rupor_rule_backoff_base_us(), charged - 1, rupor_rule_backoff_max_us()) AS d) AS delay
 $$;
 
 -- The wait a platform asked for, in microseconds, as it stands in an error; NULL if it named none.
@@ -57,8 +59,8 @@ BEGIN
         RAISE EXCEPTION 'error: category is TRANSIENT or PERMANENT, scope delivery, channel or platform, certainty not_sent or unknown, retry_after_ms a number'
             USING ERRCODE = 'RU004';
     END IF;
-    IF char_length(e ->> 'message') > 500 THEN
-        e := e || jsonb_build_object('message', left(e ->> 'message', 500));
+    IF char_length(e ->> 'message') > rupor_rule_error_text_max() THEN
+        e := e || jsonb_build_object('message', left(e ->> 'message', rupor_rule_error_text_max()::integer));
     END IF;
     IF octet_length((e -> 'raw')::text) > 4000 THEN
         e := e || '{"raw": null}';
@@ -81,7 +83,7 @@ CREATE FUNCTION rupor_settle(
 ) RETURNS rupor_settlement
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    wait_us  bigint := least(rupor_wait_us(failure), 86400000000);
+    wait_us  bigint := least(rupor_wait_us(failure), rupor_rule_retry_after_max_us());
     scope    text   := failure ->> 'scope';
     until    timestamptz;
     cooldown bigint;
@@ -96,7 +98,7 @@ BEGIN
     ELSIF ending = 'lost' THEN
         -- Nothing was sent, but the row may be what kills.
         s.lost_claims := s.lost_claims + 1;
-        IF s.lost_claims >= 6 THEN
+        IF s.lost_claims >= rupor_rule_lost_claims_max() THEN
             s.status := 'dead'; s.reason := 'poison';
         ELSE
             s.reason := 'lease_expired'; s.run_at := at;
@@ -104,9 +106,9 @@ BEGIN
     ELSIF ending = 'unknown' OR (failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown') THEN
         s.unknowns := s.unknowns + 1;
         s.charged := s.charged + 1;
-        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > 1) THEN
+        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > rupor_rule_unknowns_max()) THEN
             s.status := 'dead'; s.reason := 'outcome_unknown';
-        ELSIF s.charged >= 5 THEN
+        ELSIF s.charged >= rupor_rule_attempts_max() THEN
             s.status := 'dead'; s.reason := 'attempts_exhausted';
         ELSE
             s.reason := CASE ending WHEN 'unknown' THEN 'lease_expired' ELSE 'outcome_unknown' END;
@@ -124,18 +126,19 @@ BEGIN
             IF scope = 'channel' THEN
                 s.channel_effect := 'strike';
                 s.error_streak := error_streak + 1;
-                s.channel_until := at + rupor_span(rupor_doubled(600000000, error_streak, 86400000000));
-                s.disable := s.error_streak >= 3;
+                s.channel_until := at + rupor_span(rupor_doubled(rupor_rule_channel_pause_us(), error_streak, rupor_rule_retry_after_max_us()));
+                s.disable := s.error_streak >= rupor_rule_channel_streak_max();
             END IF;
         END IF;
     ELSIF scope = 'delivery' THEN
-        IF failure ->> 'code' = 'attachment.not.ready' AND s.not_ready_waits < 23 THEN
+        IF failure ->> 'code' = 'attachment.not.ready' AND s.not_ready_waits < rupor_rule_not_ready_waits_max() THEN
             s.not_ready_waits := s.not_ready_waits + 1;
             s.reason := 'not_ready';
-            s.run_at := at + rupor_span(greatest(rupor_doubled(2000000, s.not_ready_waits - 1, 30000000), wait_us));
+            s.run_at := at + rupor_span(greatest(wait_us, rupor_doubled(
+                rupor_rule_not_ready_wait_us(), s.not_ready_waits - 1, rupor_rule_not_ready_wait_max_us())));
         ELSE
             s.charged := s.charged + 1;
-            IF s.charged >= 5 THEN
+            IF s.charged >= rupor_rule_attempts_max() THEN
                 s.status := 'dead'; s.reason := 'attempts_exhausted';
             ELSE
                 s.reason := 'failed';
@@ -146,7 +149,7 @@ BEGIN
         until := at + rupor_span(wait_us);
         s.flood_waits := s.flood_waits + 1;
         s.flood_since := coalesce(s.flood_since, at);
-        IF s.flood_waits >= 50 OR at - s.flood_since >= interval '24 hours' THEN
+        IF s.flood_waits >= rupor_rule_flood_waits_max() OR at - s.flood_since >= rupor_span(rupor_rule_flood_total_max_us()) THEN
             s.status := 'dead'; s.reason := 'flood_cap';
         ELSE
             s.reason := 'flood'; s.run_at := until;
@@ -161,14 +164,14 @@ BEGIN
         END IF;
         RETURN s;
     ELSIF scope = 'channel' THEN
-        until := at + interval '30 seconds';
+        until := at + rupor_span(rupor_rule_channel_wait_us());
         s.reason := 'failed'; s.run_at := until;
         s.channel_effect := 'pause'; s.channel_until := until;
     ELSE
         s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'cooldown';
     END IF;
     IF s.account_effect = 'cooldown' THEN
-        cooldown := rupor_doubled(2000000, trouble_streak, 60000000);
+        cooldown := rupor_doubled(rupor_rule_account_cooldown_us(), trouble_streak, rupor_rule_account_cooldown_max_us());
         s.account_until := at + rupor_span(greatest(cooldown, wait_us));
     END IF;
     RETURN s;

@@ -1,0 +1,112 @@
+-- The heads of lanes and accounts: the pointers that make a claim find work without searching.
+-- Unlike SQLite it moves all lanes of a transaction in one statement: each one costs as much as its rows.
+
+-- What a transaction did to lanes, each named once: how its counters change, and for a claim its slot and its run.
+-- NULL columns change nothing.
+CREATE TYPE rupor_moves AS (
+    lane_id  bigint[],
+    queued   bigint[],
+    retry    bigint[],
+    sending  bigint[],
+    sent     bigint[],
+    deduped  bigint[],
+    failed   bigint[],
+    dead     bigint[],
+    slot_at  timestamptz[],     -- the last slot it was given: it was served
+    run      integer[],         -- its urgent run afterwards
+    -- told by whoever knows it, else looked up: what is in flight now, and the row that is first now if there is one
+    in_flight      bigint[],
+    first_priority integer[],
+    first_run_at   timestamptz[]
+);
+
+-- Writes the moves and, in the same stroke, when each lane's first row may go by everything that can hold it back.
+-- The caller holds the accounts. Here too the settings pin the plan: a session that was the first to call this while it
+-- made an account, of nothing but empty tables, claims with the same plan. OFFSET 0 computes each head once.
+CREATE FUNCTION rupor_move_lanes(m rupor_moves, at timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+    UPDATE lane_heads AS h
+       SET next_at = n.next_at, head_priority = n.head_priority, served_at = n.served_at, next_slot = n.next_slot,
+           urgent_run = coalesce(n.run, h.urgent_run),
+           n_queued = h.n_queued + coalesce(n.queued, 0), n_retry = h.n_retry + coalesce(n.retry, 0),
+           n_sending = h.n_sending + coalesce(n.sending, 0), n_sent = h.n_sent + coalesce(n.sent, 0),
+           n_deduped = h.n_deduped + coalesce(n.deduped, 0), n_failed = h.n_failed + coalesce(n.failed, 0),
+           n_dead = h.n_dead + coalesce(n.dead, 0)
+      FROM (SELECT w.*, s.served_at, s.next_slot,
+                   coalesce(first.priority, 0) AS head_priority,
+                   CASE WHEN l.open AND first.run_at IS NOT NULL
+                         AND coalesce(w.in_flight, (SELECT count(*) FROM inflight AS i
+                                                     WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id)) < l.max_parallel
+                        THEN greatest(first.run_at, l.blocked_until, l.closed_until, s.next_slot, s.served_at)
+                        ELSE 'infinity' END AS next_at
+              FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run,
+                          m.in_flight, m.first_priority, m.first_run_at)
+                   AS w (lane_id, queued, retry, sending, sent, deduped, failed, dead, slot_at, run,
+                         in_flight, first_priority, first_run_at)
+              JOIN lane_heads AS l ON l.lane_id = w.lane_id
+             -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
+             CROSS JOIN LATERAL (SELECT CASE WHEN w.slot_at IS NULL THEN l.served_at ELSE at END AS served_at,
+                                        coalesce(w.slot_at + rupor_span(l.interval_us), l.next_slot) AS next_slot) AS s
+              LEFT JOIN LATERAL (SELECT r.priority, r.run_at
+                                   FROM ready AS r
+                                  WHERE r.lane_id = l.lane_id AND w.in_flight IS NULL
+                                  ORDER BY r.priority, r.position, r.delivery_id
+                                  LIMIT 1) AS found ON true
+             CROSS JOIN LATERAL (SELECT coalesce(w.first_priority, found.priority) AS priority,
+                                        coalesce(w.first_run_at, found.run_at) AS run_at) AS first
+            OFFSET 0) AS n
+     WHERE h.lane_id = n.lane_id
+       -- what was only looked at, and stands as it stood, is not written
+       AND (h.next_at <> n.next_at OR h.head_priority <> n.head_priority OR n.slot_at IS NOT NULL
+            OR coalesce(n.queued, 0) <> 0 OR coalesce(n.retry, 0) <> 0 OR coalesce(n.sending, 0) <> 0
+            OR coalesce(n.deduped, 0) <> 0);
+END $$;
+
+CREATE FUNCTION rupor_refresh_lanes(lane_ids bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    m rupor_moves;
+BEGIN
+    m.lane_id := lane_ids;
+    PERFORM rupor_move_lanes(m, NULL);
+END $$;
+
+-- When each account may next be served: its earliest lane, its budget, its parallelism. A claim that served it says so.
+CREATE FUNCTION rupor_move_accounts(account_ids bigint[], served boolean[], runs integer[], at timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+    UPDATE account_heads AS h
+       SET next_at = n.next_at, served_at = n.served_at, urgent_run = coalesce(n.run, h.urgent_run)
+      FROM (SELECT a.account_id, w.run, s.served_at,
+                   CASE WHEN a.open AND least(urgent.next_at, bulk.next_at) < 'infinity'
+                         AND (SELECT count(*) FROM inflight AS i WHERE i.account_id = a.account_id) < a.max_parallel
+                        THEN greatest(least(urgent.next_at, bulk.next_at), g.cooldown_until, s.served_at,
+                                      g.next_slot - rupor_span((g.burst - 1) * g.interval_us))
+                        ELSE 'infinity' END AS next_at
+              FROM unnest(account_ids, served, runs) AS w (account_id, served, run)
+              JOIN account_heads AS a ON a.account_id = w.account_id
+              JOIN rate_groups AS g ON g.group_id = a.group_id
+             CROSS JOIN LATERAL (SELECT CASE WHEN w.served THEN at ELSE a.served_at END AS served_at) AS s
+              LEFT JOIN LATERAL (SELECT l.next_at FROM lane_heads AS l
+                                  WHERE l.account_id = a.account_id AND l.head_priority = 0
+                                  ORDER BY l.next_at LIMIT 1) AS urgent ON true
+              LEFT JOIN LATERAL (SELECT l.next_at FROM lane_heads AS l
+                                  WHERE l.account_id = a.account_id AND l.head_priority = 1
+                                  ORDER BY l.next_at LIMIT 1) AS bulk ON true
+            OFFSET 0) AS n
+     WHERE h.account_id = n.account_id
+       AND (h.next_at <> n.next_at OR h.served_at <> n.served_at OR h.urgent_run <> n.run);
+END $$;
+
+CREATE FUNCTION rupor_refresh_accounts(account_ids bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM rupor_move_accounts(account_ids, NULL, NULL, NULL);
+END $$;

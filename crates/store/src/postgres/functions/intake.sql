@@ -1,0 +1,92 @@
+-- What a known post changes: its revision, its follow-ups, the channels that hear it now.
+-- Unlike SQLite the rest of an intake (which case, which post) is told by Rust in the same transaction (intake.rs).
+
+-- A message whose source changed it: a new revision with the new words. What still waits takes it.
+CREATE FUNCTION revise_message(workspace_id bigint, message_id bigint, item jsonb) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_at integer;
+BEGIN
+    PERFORM rupor_guard(revise_message.workspace_id);
+    UPDATE messages AS m
+       SET payload = coalesce(item -> 'payload', m.payload),
+           content_hash = coalesce(item ->> 'content_hash', m.content_hash),
+           fingerprint = CASE WHEN item ? 'content_hash' THEN item ->> 'fingerprint' ELSE m.fingerprint END,
+           kind = coalesce(item ->> 'kind', m.kind),
+           facts = coalesce(item -> 'facts', m.facts),
+           tags = coalesce(item -> 'tags', m.tags),
+           origin = coalesce(item -> 'origin', m.origin),
+           case_id = coalesce((item ->> 'case_id')::bigint, m.case_id),
+           skipped = CASE WHEN item ? 'content_hash' THEN item ->> 'skipped' ELSE m.skipped END,
+           revision = m.revision + 1, seen_count = m.seen_count + (item ? 'content_hash')::integer,
+           last_seen_at = rupor_now(), gone_at = NULL
+     WHERE m.workspace_id = revise_message.workspace_id AND m.message_id = revise_message.message_id
+    RETURNING m.revision INTO now_at;
+    UPDATE deliveries AS d
+       SET revision = now_at
+     WHERE d.message_id = revise_message.message_id AND d.status IN ('queued', 'retry');
+    RETURN now_at;
+END $$;
+
+-- Deliveries that follow what was said: an edit of it, or an answer to it. They repeat nothing, so no key is taken.
+-- Items: {"message_id", "channel_id", "revision", "action", "target_delivery"}; ids in order, null where there was one.
+CREATE FUNCTION follow_up(workspace_id bigint, items jsonb) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    ws     CONSTANT bigint := follow_up.workspace_id;
+    at     timestamptz := rupor_now();
+    item   jsonb;
+    head   record;
+    made   bigint;
+    answer bigint[] := '{}';
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM rupor_lock_accounts(array(
+        SELECT DISTINCT h.account_id
+          FROM jsonb_array_elements(items) AS i
+          JOIN lane_heads AS h ON h.channel_id = (i ->> 'channel_id')::bigint));
+    FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord) ORDER BY i.ord LOOP
+        SELECT h.lane_id, h.account_id, h.max_parallel = 1 AS ordered INTO head
+          FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+         WHERE c.workspace_id = ws AND c.channel_id = (item ->> 'channel_id')::bigint AND c.removed_at IS NULL;
+        made := NULL;
+        IF head.lane_id IS NOT NULL THEN
+            made := nextval('deliveries_delivery_id_seq');
+            INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, revision, action,
+                                    target_delivery, status, run_at, position, idempotency_key, queued_at)
+            VALUES (made, ws, head.lane_id, head.account_id, (item ->> 'channel_id')::bigint, (item ->> 'message_id')::bigint,
+                    (item ->> 'revision')::integer, item ->> 'action', (item ->> 'target_delivery')::bigint, 'queued', at,
+                    CASE WHEN head.ordered THEN made ELSE rupor_micros(at) END, concat('d', made), at)
+            ON CONFLICT DO NOTHING
+            RETURNING delivery_id INTO made;
+        END IF;
+        IF made IS NOT NULL THEN
+            INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+            SELECT d.lane_id, d.priority, d.position, d.delivery_id, ws, d.run_at FROM deliveries AS d WHERE d.delivery_id = made;
+            UPDATE lane_heads AS h SET n_queued = h.n_queued + 1 WHERE h.lane_id = head.lane_id;
+            PERFORM rupor_refresh_lanes(ARRAY[head.lane_id]);
+            PERFORM rupor_refresh_accounts(ARRAY[head.account_id]);
+        END IF;
+        answer := answer || made;
+    END LOOP;
+    RETURN answer;
+END $$;
+
+-- A known message to channels that did not have it yet: its new words made it theirs.
+CREATE FUNCTION deliver_message(workspace_id bigint, message_id bigint, item jsonb) RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = public, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    items CONSTANT jsonb := jsonb_build_array(item);
+BEGIN
+    PERFORM rupor_guard(deliver_message.workspace_id);
+    PERFORM rupor_require_cases(deliver_message.workspace_id, items);
+    RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true],
+                         false) -> 0;
+END $$;
