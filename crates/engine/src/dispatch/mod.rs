@@ -16,10 +16,14 @@ mod deliver;
 mod desk;
 mod gait;
 mod media;
+#[cfg(test)]
+mod media_tests;
 mod messages;
 mod meters;
 pub mod ports;
 mod published;
+mod purse;
+mod questions;
 mod recorder;
 mod stop;
 #[cfg(test)]
@@ -106,6 +110,7 @@ pub struct Dispatcher {
     messages: messages::Messages,
     gaits: gait::Gaits,
     desk: desk::Desk,
+    doors: purse::Doors,
     time: time::Timebase,
     held: AtomicBool,
     recorder: Recorder,
@@ -140,6 +145,7 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         messages: messages::Messages::new(Arc::clone(&ports.ledger)),
         gaits: gait::Gaits::default(),
         desk: desk::Desk::new(Arc::clone(&ports.ledger)),
+        doors: purse::Doors::default(),
         time: time::Timebase::new(now),
         held: AtomicBool::new(false),
         recorder,

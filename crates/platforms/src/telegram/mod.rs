@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use domain::message::Message;
 use domain::outcome::{Failure, Outcome};
+use domain::time::Span;
 use futures_util::future::BoxFuture;
 
 use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
@@ -54,6 +55,11 @@ impl Platform for Telegram {
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError> {
         render::render(action, message, settings)
+    }
+
+    fn handle_lasts(&self) -> Option<Span> {
+        // A file_id is good for good, for the bot that got it.
+        None
     }
 
     fn send<'a>(

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use domain::message::Message;
 use domain::outcome::{Failure, Outcome};
+use domain::time::Span;
 use futures_util::future::BoxFuture;
 
 use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
@@ -56,6 +57,10 @@ impl Platform for Vk {
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError> {
         render::render(action, message, settings)
+    }
+
+    fn handle_lasts(&self) -> Option<Span> {
+        Some(config::HANDLE_LASTS)
     }
 
     fn send<'a>(
