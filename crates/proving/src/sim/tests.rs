@@ -24,6 +24,17 @@ fn five_hundred_seeds_lose_nothing_and_see_everything() {
     assert_eq!(summary.sometimes.never(), Vec::<&str>::new(), "a run that never saw these proves nothing");
 }
 
+/// Seeds that once showed a broken promise; `./explore` adds what it finds.
+const REGRESSIONS: &str = include_str!("regressions.txt");
+
+#[test]
+fn what_was_found_once_stays_mended() {
+    for seed in REGRESSIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let outcome = run_seed(seed.parse().expect("a seed"), None, Tracing::HashOnly).unwrap();
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
+    }
+}
+
 #[test]
 fn every_planted_bug_is_caught() {
     let escaped: Vec<&str> = Saboteur::ALL

@@ -159,15 +159,20 @@ fn sequences() -> u32 {
     std::env::var("RUPOR_SEQUENCES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }
 
+/// Sequences that once broke a database, one `SEED CASE` a line; `./explore` adds what it finds.
+const REGRESSIONS: &str = include_str!("model-regressions.txt");
+
+fn regressions() -> impl Iterator<Item = (u64, u32)> {
+    let words = |line: &'static str| line.split_once(' ').expect("a seed and a case");
+    let lines = REGRESSIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(words).map(|(seed, case)| (seed.parse().expect("a seed"), case.trim().parse().expect("a case")))
+}
+
 /// The seed is fixed, so that a failure today is a failure tomorrow.
 fn agree(world: impl Fn(&tokio::runtime::Runtime) -> World, cases: u32, worker: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let seed: u64 = std::env::var("RUPOR_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&(seed * 1_000 + worker).to_le_bytes());
-    let mut runner =
-        TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let strategy = (0..12_usize, proptest::collection::vec(operation(), OPERATIONS));
+    let seed = seed * 1_000 + worker;
     let base = world(&runtime);
     let mut n_workspaces = 0;
     let mut run = |variant: usize, operations: &[Operation]| {
@@ -177,15 +182,26 @@ fn agree(world: impl Fn(&tokio::runtime::Runtime) -> World, cases: u32, worker: 
             Model::new(&world, variant).await.run(&world, operations).await
         })
     };
-    for case in 0..cases {
-        let (variant, operations) = strategy.new_tree(&mut runner).unwrap().current();
+    for (seed, case) in regressions().chain((0..cases).map(|case| (seed, case))) {
+        let (variant, operations) = sequence(seed, case);
         if let Err(problem) = run(variant, &operations) {
             let fewer = fewest(operations, |operations| run(variant, operations).is_err());
             let again = run(variant, &fewer).err().unwrap_or(problem);
-            panic!("case {case}, variant {variant}: {again}\n{fewer:#?}");
+            panic!("regression: {seed} {case}\nvariant {variant}: {again}\n{fewer:#?}");
         }
     }
     runtime.block_on(base.drop_database());
+}
+
+/// Every case has a seed of its own, so that one alone can be run again.
+fn sequence(seed: u64, case: u32) -> (usize, Vec<Operation>) {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..12].copy_from_slice(&case.to_le_bytes());
+    let mut runner =
+        TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let strategy = (0..12_usize, proptest::collection::vec(operation(), OPERATIONS));
+    strategy.new_tree(&mut runner).unwrap().current()
 }
 
 /// Leaves out operations for as long as it still fails.
