@@ -27,9 +27,9 @@ fn hook(name: &str, body: &[u8]) {
         confirmation: Some("code".to_owned()),
         group_id: None,
     };
-    let right = platform.hook(&settings, &HookCall { secret: Some(SECRET), body });
+    let right = platform.receiver().unwrap().hook(&settings, &HookCall { secret: Some(SECRET), body });
     right.iter().flat_map(|hooked| &hooked.events).for_each(check);
-    let wrong = platform.hook(&settings, &HookCall { secret: Some("hook-secreT"), body });
+    let wrong = platform.receiver().unwrap().hook(&settings, &HookCall { secret: Some("hook-secreT"), body });
     // VK carries its secret inside, so there only the right one in the body is let in.
     assert!(wrong.is_err() || name == "vk" && String::from_utf8_lossy(body).contains(SECRET), "{wrong:?}");
 }

@@ -2,8 +2,9 @@
 //!
 //! The first two bytes choose platform and settings, the rest is text, title, place and template, parted by NUL.
 
+use domain::chat::{ChatKind, Overflow};
 use domain::message::{Button, Media, MediaKind, Message, Origin, Press};
-use platforms::part::{Action, ChannelSettings, ChatKind, Overflow, ParseMode, Part, Published, Render};
+use platforms::part::{Action, ChannelSettings, ParseMode, Part, Published, Render};
 
 /// Panics when a part breaks a limit; that is what the fuzzer looks for.
 pub fn run(bytes: &[u8]) {

@@ -26,6 +26,7 @@
 pub mod ids;
 pub mod time;
 
+pub mod chat;
 pub mod message;
 
 pub mod delivery;

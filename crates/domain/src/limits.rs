@@ -62,30 +62,6 @@ pub const DEDUP_TTL: Span = Span::from_hours(168);
 /// … and this long with the preset pets.
 pub const DEDUP_TTL_PETS: Span = Span::from_hours(72);
 
-/// What a second allows: how many requests a platform takes from one account: platform, kind or tier (empty: any), requests.
-/// Telegram: docs/platforms/telegram, rate limits (`paid` is the paid broadcast). VK by kind of token. MAX per bot.
-const ACCOUNT_RATES: &[(&str, &str, f64)] = &[
-    ("telegram", "paid", 1_000.0),
-    ("telegram", "", 30.0),
-    ("vk", "community", 20.0),
-    ("vk", "", 3.0),
-    ("max", "", 30.0),
-];
-
-/// The same for one chat: platform, kind of chat (empty: any), messages. A Telegram group takes 20 a minute.
-const CHAT_RATES: &[(&str, &str, f64)] =
-    &[("telegram", "group", 20.0 / 60.0), ("telegram", "", 1.0), ("max", "", 2.0)];
-
-/// Requests a second that the platform allows this account; `None`: nothing is known of it.
-pub fn account_rate(platform: &str, kind: &str, tier: &str) -> Option<f64> {
-    rate(ACCOUNT_RATES, platform, &[kind, tier])
-}
-
-/// Messages a second that the platform allows in a chat of this kind.
-pub fn chat_rate(platform: &str, chat_kind: &str) -> Option<f64> {
-    rate(CHAT_RATES, platform, &[chat_kind])
-}
-
 /// How much of what a platform allows is used, as a share. Platforms count arrivals in a sliding second, and the way
 /// there is not always equally long: without a margin every other request would come a moment too early.
 pub const LIMIT_USED: f64 = 0.98;
@@ -98,33 +74,17 @@ pub fn effective_rate(setting: Option<f64>, limit: Option<f64>) -> Option<f64> {
     }
 }
 
-fn rate(table: &[(&str, &str, f64)], platform: &str, words: &[&str]) -> Option<f64> {
-    let fits = |row: &&(&str, &str, f64)| row.0 == platform && (row.1.is_empty() || words.contains(&row.1));
-    table.iter().find(fits).map(|row| row.2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_slower_of_setting_and_limit_counts() {
-        let group = chat_rate("telegram", "group");
+        let group = Some(20.0 / 60.0);
         assert_eq!(effective_rate(Some(1.0), group), Some(20.0 / 60.0 * 0.98));
         assert_eq!(effective_rate(Some(0.1), group), Some(0.1));
-        assert_eq!(effective_rate(None, chat_rate("max", "private")), Some(1.96));
-        assert_eq!(effective_rate(Some(5.0), chat_rate("vk", "channel")), Some(5.0));
+        assert_eq!(effective_rate(None, Some(2.0)), Some(1.96));
+        assert_eq!(effective_rate(Some(5.0), None), Some(5.0));
         assert_eq!(effective_rate(None, None), None);
-    }
-
-    #[test]
-    fn an_account_is_limited_by_its_platform_kind_and_tier() {
-        assert_eq!(account_rate("telegram", "bot", "standard"), Some(30.0));
-        assert_eq!(account_rate("telegram", "bot", "paid"), Some(1_000.0));
-        assert_eq!(account_rate("vk", "community", "standard"), Some(20.0));
-        assert_eq!(account_rate("vk", "user", "standard"), Some(3.0));
-        assert_eq!(account_rate("vk", "service", "standard"), Some(3.0));
-        assert_eq!(account_rate("max", "bot", "standard"), Some(30.0));
-        assert_eq!(account_rate("fax", "bot", "standard"), None);
     }
 }

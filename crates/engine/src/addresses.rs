@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use platforms::part::{AccountKind, ChatKind, Overflow, ParseMode};
+use platforms::part::{AccountKind, ParseMode};
 use platforms::platform::{AccountSettings, Deadlines};
 use platforms::registry;
 use platforms::secret::Token;
@@ -132,18 +132,11 @@ pub fn channel(
     let parse_mode = row.settings.parse_mode.as_deref().map(parse_mode).transpose().with_context(named)?;
     Ok(platforms::part::ChannelSettings {
         target: row.target.clone(),
-        chat_kind: match row.settings.chat_kind {
-            store::ChatKind::Private => ChatKind::Private,
-            store::ChatKind::Group => ChatKind::Group,
-            store::ChatKind::Channel => ChatKind::Channel,
-        },
+        chat_kind: row.settings.chat_kind,
         account_kind: account_kind(account)?,
         parse_mode,
         body_max: usize::try_from(row.settings.body_max).unwrap_or(platforms::part::BODY_MAX),
-        overflow: match row.settings.overflow {
-            store::Overflow::Cut => Overflow::Cut,
-            store::Overflow::Split => Overflow::Split,
-        },
+        overflow: row.settings.overflow,
         max_media: usize::try_from(row.settings.max_media).unwrap_or(platforms::part::MAX_MEDIA),
         attach_media: extras.attach_media,
         template: row.settings.template.clone(),
@@ -154,6 +147,11 @@ pub fn channel(
         from_group: extras.from_group,
         protect: extras.protect,
     })
+}
+
+/// Where readers of a channel find a message, if its platform has addresses for messages.
+pub fn link(channel: &store::Channel, ids: &str) -> Option<String> {
+    registry::platform(&channel.platform)?.link(&channel.target, ids)
 }
 
 /// How long the requests of a channel may take.

@@ -6,6 +6,7 @@
 pub mod part;
 pub mod render;
 
+pub mod facts;
 pub mod platform;
 pub mod registry;
 

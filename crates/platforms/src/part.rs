@@ -3,6 +3,7 @@
 //! A part is neutral where the platforms agree and says nothing of wire fields. Lengths, counts, escaping and
 //! targets are already right: `send` checks nothing again. Who makes parts: `{platform}/render.rs`.
 
+use domain::chat::{ChatKind, Overflow};
 use domain::message::{Media, MediaKind, Message};
 use domain::outcome::{Category, Failure, Scope};
 use serde::{Deserialize, Serialize};
@@ -287,15 +288,6 @@ pub const MAX_MEDIA: usize = 10;
 /// Requests of one delivery; more is a mistake of the settings, not a post.
 pub const PARTS_MAX: usize = 100;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ChatKind {
-    Private,
-    Group,
-    #[default]
-    Channel,
-}
-
 /// Whose token sends; only VK cares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -316,15 +308,6 @@ pub enum ParseMode {
     Markdown,
     #[serde(rename = "none", alias = "plain")]
     Plain,
-}
-
-/// What happens to a body that is too long.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Overflow {
-    #[default]
-    Cut,
-    Split,
 }
 
 /// Why a message cannot be said on a channel. Each arm is something the platform would refuse too.

@@ -1,4 +1,4 @@
-//! What every platform can do, in one trait, and the values that go in and out.
+//! What every platform can do, in two traits (speaking, hearing), and the values that go in and out.
 //!
 //! This is the open set of the product: a fourth platform is one folder that implements `Platform` and one line in
 //! `registry`. Nothing here knows a wire field. Implementations never sleep and never try again.
@@ -7,15 +7,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use domain::chat::ChatKind;
 use domain::message::Message;
-use domain::outcome::{Certainty, Failure, Outcome, Sent};
-use domain::time::Span;
+use domain::outcome::{Failure, Outcome, Sent};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Host, Url};
 
 use crate::egress::Egress;
+use crate::facts::Facts;
 use crate::incoming::{Batch, HookCall, HookError, HookSettings, Hooked};
 use crate::media::{MediaHandle, MediaSource};
 use crate::part::{AccountKind, Action, ChannelSettings, Part, RenderError, Rendered};
@@ -23,16 +24,31 @@ use crate::secret::{REDACTED, Redactor, Token};
 use crate::transport::{Route, Transport};
 use crate::verdict::{Verdict, permanent};
 
-/// A platform: how to say things there, and how to hear what is said.
+/// A platform: how to say things there.
 pub trait Platform: fmt::Debug + Send + Sync {
-    /// The name in configuration and tables.
-    fn name(&self) -> &'static str;
+    /// What is known of it without asking.
+    fn facts(&self) -> &'static Facts;
 
-    /// The public address of the API.
-    fn api_base(&self) -> &'static str;
+    /// The name in configuration and tables.
+    fn name(&self) -> &'static str {
+        self.facts().name
+    }
 
     /// Whether a token can be one of this platform at all.
     fn accepts_token(&self, token: &str) -> bool;
+
+    /// What a target tells about its chat.
+    fn chat_kind(&self, target: &str) -> ChatKind;
+
+    /// Where readers find a published message, for platforms whose addresses follow from ids.
+    fn post_link(&self, _target: &str, _id: &str) -> Option<String> {
+        None
+    }
+
+    /// The same for what a delivery remembers: an album is found at its first message.
+    fn link(&self, target: &str, ids: &str) -> Option<String> {
+        self.post_link(target, ids.split(',').next().unwrap_or(ids).trim())
+    }
 
     /// Message and channel to ordered parts. Pure.
     fn render(
@@ -41,9 +57,6 @@ pub trait Platform: fmt::Debug + Send + Sync {
         message: &Message,
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError>;
-
-    /// How long a handle of media may be used again; `None`: for good.
-    fn handle_lasts(&self) -> Option<Span>;
 
     /// Sends one part once: also edits, deletions and pins are parts.
     fn send<'a>(
@@ -69,6 +82,14 @@ pub trait Platform: fmt::Debug + Send + Sync {
         channel: Option<&'a ChannelSettings>,
     ) -> BoxFuture<'a, Probe>;
 
+    /// How it hears people; `None`: it only speaks.
+    fn receiver(&self) -> Option<&dyn Receiver> {
+        None
+    }
+}
+
+/// How a platform hears what people do there.
+pub trait Receiver: fmt::Debug + Send + Sync {
     /// Asks for what users did since the cursor, waiting up to `wait` for something to happen.
     fn poll<'a>(
         &'a self,
@@ -191,7 +212,7 @@ impl Account {
         if token.expose().is_empty() || !platform.accepts_token(token.expose()) {
             return Err(AccountError::Token(name));
         }
-        let api_base = settings.api_base.as_deref().unwrap_or(platform.api_base());
+        let api_base = settings.api_base.as_deref().unwrap_or(platform.facts().api_base);
         let api_base = Url::parse(api_base).map_err(|_| AccountError::ApiBase(name))?;
         check_base(name, &api_base)?;
         let route = Route::new(settings.proxy, settings.extra_roots);
@@ -264,34 +285,7 @@ pub struct Sending<'a> {
     /// What the earlier parts of this delivery created, by part.
     pub earlier: &'a [Vec<String>],
     pub media: &'a dyn MediaSource,
-    /// Pays for every call to the API before it is made.
-    pub budget: &'a dyn Budget,
     pub deadlines: Deadlines,
-}
-
-/// What a call to a platform's API is for. Uploads to a host that the platform names are no calls to its API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fare {
-    /// A step on the way to a post: nobody sees it, and it may stand back for what readers wait for.
-    Upload,
-    /// The request that the part is about.
-    Visible,
-}
-
-/// Who keeps the pace of an account. A platform never sleeps: it asks here, and the caller waits for the slot.
-pub trait Budget: Send + Sync {
-    /// Returns when the call may leave. A failure ends the sending before it: nothing was sent.
-    fn pay(&self, fare: Fare) -> BoxFuture<'_, Result<(), Failure>>;
-}
-
-/// A budget without limits: for calls that are paid for already, and for tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unlimited;
-
-impl Budget for Unlimited {
-    fn pay(&self, _: Fare) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async { Ok(()) })
-    }
 }
 
 impl fmt::Debug for Sending<'_> {
@@ -310,21 +304,19 @@ pub struct Report {
     pub handles: Vec<(usize, MediaHandle)>,
     /// What had to be left out, for the audit.
     pub notes: Vec<String>,
-    /// The platform refused it because of a handle that it was given: without kept handles it may pass.
-    pub stale_handle: bool,
 }
 
 impl Report {
     pub(crate) fn failed(account: &Account, failure: Failure) -> Report {
         let outcome = Outcome::Failed(account.redact(failure));
-        Report { outcome, ids: Vec::new(), handles: Vec::new(), notes: Vec::new(), stale_handle: false }
+        Report { outcome, ids: Vec::new(), handles: Vec::new(), notes: Vec::new() }
     }
 
     /// Something is visible; the first id stands for all of it.
     pub(crate) fn sent(ids: Vec<String>) -> Report {
         let raw = if ids.len() > 1 { serde_json::json!({ "ids": ids }) } else { Value::Null };
         let outcome = Outcome::Sent(Sent { provider_message_id: ids.first().cloned(), raw });
-        Report { outcome, ids, handles: Vec::new(), notes: Vec::new(), stale_handle: false }
+        Report { outcome, ids, handles: Vec::new(), notes: Vec::new() }
     }
 
     /// From a verdict and the way to read ids out of a result.
@@ -348,14 +340,6 @@ impl Report {
         if let Outcome::Sent(sent) = &mut self.outcome {
             sent.provider_message_id = id.cloned();
             self.ids.clear();
-        }
-        self
-    }
-
-    /// Whether kept handles are to blame, when some were used.
-    pub(crate) fn blame_handles(mut self, used: bool, blames: impl FnOnce(&Failure) -> bool) -> Report {
-        if let Outcome::Failed(failure) = &self.outcome {
-            self.stale_handle = used && failure.certainty == Certainty::NotSent && blames(failure);
         }
         self
     }

@@ -120,7 +120,8 @@ async fn send_under(world: &World, ear: &Ear, name: Name, fault: &serde_json::Va
         world.sandbox.core().faults.clear();
         return;
     }
-    let polled = side.platform.poll(&world.network, &side.account, None, Duration::ZERO).await;
+    let polled =
+        side.platform.receiver().unwrap().poll(&world.network, &side.account, None, Duration::ZERO).await;
     let probe = side.platform.probe(&world.network, &side.account, Some(&side.settings)).await;
     ear.hear(&format!("{polled:?} {probe:?} {:?}", world.network));
     world.sandbox.core().faults.clear();

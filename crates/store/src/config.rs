@@ -1,5 +1,6 @@
 //! Config is rows: workspaces, endpoints, accounts, channels and limits, as callers give and get them.
 
+use domain::chat::{ChatKind, Overflow};
 use domain::delivery::AmbiguityPolicy;
 use domain::ids::{AccountId, ChannelId, EndpointId, WorkspaceId};
 use domain::time::{Span, Timestamp};
@@ -246,16 +247,8 @@ macro_rules! words {
 }
 
 words! {
-    /// What kind of chat a target is; the platform's speed limit depends on it.
-    ChatKind { Private = "private", Group = "group", Channel = "channel" }
-}
-words! {
     /// What counts as the same thing in a channel.
     DedupMode { Content = "content", Fingerprint = "fingerprint", Case = "case", Off = "off" }
-}
-words! {
-    /// What happens to a text that is too long.
-    Overflow { Cut = "cut", Split = "split" }
 }
 words! {
     /// An operator's no keeps new posts out; an automatic one keeps them waiting.

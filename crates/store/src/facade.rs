@@ -387,17 +387,6 @@ impl Store {
         each!(self, db => db.put_media_handles(workspace, account, handles))
     }
 
-    /// The platform refuses the handle: it has expired, whatever was believed.
-    pub async fn forget_media_handle(
-        &self,
-        workspace: WorkspaceId,
-        account: AccountId,
-        sha256: &str,
-        kind: &str,
-    ) -> Result<()> {
-        each!(self, db => db.forget_media_handle(workspace, account, sha256, kind))
-    }
-
     /// Throws out bytes that no message shows and nobody used for so long, of every workspace, at most `limit`.
     pub async fn collect_media(&self, unused_for: Span, limit: usize) -> Result<CollectedMedia> {
         each!(self, db => db.collect_media(unused_for, limit))

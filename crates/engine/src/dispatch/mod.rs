@@ -16,14 +16,10 @@ mod deliver;
 mod desk;
 mod gait;
 mod media;
-#[cfg(test)]
-mod media_tests;
 mod messages;
 mod meters;
 pub mod ports;
 mod published;
-mod purse;
-mod questions;
 mod recorder;
 mod stop;
 #[cfg(test)]
@@ -110,7 +106,6 @@ pub struct Dispatcher {
     messages: messages::Messages,
     gaits: gait::Gaits,
     desk: desk::Desk,
-    doors: purse::Doors,
     time: time::Timebase,
     held: AtomicBool,
     recorder: Recorder,
@@ -145,7 +140,6 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         messages: messages::Messages::new(Arc::clone(&ports.ledger)),
         gaits: gait::Gaits::default(),
         desk: desk::Desk::new(Arc::clone(&ports.ledger)),
-        doors: purse::Doors::default(),
         time: time::Timebase::new(now),
         held: AtomicBool::new(false),
         recorder,

@@ -16,17 +16,17 @@ use store::{
 use tokio::sync::watch;
 
 use super::ports::{Dice, Platforms};
-use super::{Meters, Ports, Settings};
+use super::{EmptyShelf, Meters, Ports, Settings};
 use crate::addresses::ApiBases;
 
-pub(super) struct World {
-    pub(super) store: Store,
-    pub(super) workspace: WorkspaceId,
-    pub(super) sandbox: Sandbox,
+struct World {
+    store: Store,
+    workspace: WorkspaceId,
+    sandbox: Sandbox,
 }
 
 impl World {
-    pub(super) async fn new() -> World {
+    async fn new() -> World {
         let address = Address::parse("sqlite::memory:").unwrap();
         let store = Store::open(&address, Keyring::ephemeral([7; 32]), Clock::system()).await.unwrap();
         let workspace = store.create_workspace("Приют").await.unwrap();
@@ -34,7 +34,7 @@ impl World {
         World { store, workspace, sandbox: Sandbox::start(options).await.unwrap() }
     }
 
-    pub(super) async fn account(&self, platform: Name, settings: AccountSettings) -> AccountId {
+    async fn account(&self, platform: Name, settings: AccountSettings) -> AccountId {
         let new = NewAccount {
             platform: platform.as_str().into(),
             name: format!("бот {}", platform.as_str()),
@@ -44,12 +44,7 @@ impl World {
         self.store.create_account(self.workspace, new).await.unwrap()
     }
 
-    pub(super) async fn channel(
-        &self,
-        account_id: AccountId,
-        target: &str,
-        settings: ChannelSettings,
-    ) -> ChannelId {
+    async fn channel(&self, account_id: AccountId, target: &str, settings: ChannelSettings) -> ChannelId {
         let new =
             NewChannel { account_id, name: format!("канал {target}"), target: target.into(), settings };
         self.store.create_channel(self.workspace, new).await.unwrap()
@@ -60,12 +55,7 @@ impl World {
         self.channel(account, "-1001234567890", ChannelSettings::default()).await
     }
 
-    pub(super) async fn post(
-        &self,
-        origin: &str,
-        message: &Message,
-        channels: &[ChannelId],
-    ) -> Vec<DeliveryId> {
+    async fn post(&self, origin: &str, message: &Message, channels: &[ChannelId]) -> Vec<DeliveryId> {
         let new = NewMessage {
             source: "test".into(),
             origin_id: origin.into(),
@@ -89,13 +79,13 @@ impl World {
         enqueued[0].deliveries.iter().map(|delivery| delivery.delivery_id).collect()
     }
 
-    pub(super) fn node(&self) -> Node {
+    fn node(&self) -> Node {
         let (stop, stopped) = watch::channel(false);
         let meters = Arc::new(Meters::default());
         let ports = Ports {
             ledger: Arc::new(self.store.clone()),
             outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
-            shelf: Arc::new(self.store.clone()),
+            shelf: Arc::new(EmptyShelf),
             dice: Dice::seeded(1),
             bases: ApiBases::default(),
             meters: Arc::clone(&meters),
@@ -106,12 +96,12 @@ impl World {
         Node { task: tokio::spawn(super::run(settings, ports, stopped)), stop, meters }
     }
 
-    pub(super) async fn delivery(&self, id: DeliveryId) -> Delivery {
+    async fn delivery(&self, id: DeliveryId) -> Delivery {
         self.store.delivery(self.workspace, id).await.unwrap()
     }
 
     /// Waits until the delivery is as wanted. The limit is far beyond what is needed; nothing depends on it.
-    pub(super) async fn until(&self, id: DeliveryId, wanted: impl Fn(&Delivery) -> bool) -> Delivery {
+    async fn until(&self, id: DeliveryId, wanted: impl Fn(&Delivery) -> bool) -> Delivery {
         let reached = async {
             loop {
                 let delivery = self.delivery(id).await;
@@ -127,7 +117,7 @@ impl World {
         }
     }
 
-    pub(super) async fn until_ended(&self, ids: &[DeliveryId]) -> Vec<Delivery> {
+    async fn until_ended(&self, ids: &[DeliveryId]) -> Vec<Delivery> {
         let mut ended = Vec::new();
         for id in ids {
             ended.push(self.until(*id, |delivery| delivery.status.is_terminal()).await);
@@ -142,14 +132,14 @@ impl World {
     }
 }
 
-pub(super) struct Node {
+struct Node {
     task: tokio::task::JoinHandle<store::Result<bool>>,
     stop: watch::Sender<bool>,
-    pub(super) meters: Arc<Meters>,
+    meters: Arc<Meters>,
 }
 
 impl Node {
-    pub(super) async fn stop(self) -> bool {
+    async fn stop(self) -> bool {
         self.stop.send_replace(true);
         self.task.await.unwrap().unwrap()
     }
@@ -292,8 +282,11 @@ async fn a_hanging_account_costs_the_others_nothing() {
 async fn a_broken_delivery_continues_with_the_part_that_is_missing() {
     let w = World::new().await;
     let account = w.account(Name::Telegram, AccountSettings::default()).await;
-    let settings =
-        ChannelSettings { overflow: store::Overflow::Split, body_max: 20_000, ..ChannelSettings::default() };
+    let settings = ChannelSettings {
+        overflow: domain::chat::Overflow::Split,
+        body_max: 20_000,
+        ..ChannelSettings::default()
+    };
     let channel = w.channel(account, "-1001234567890", settings).await;
     let text: String = (0..1_200).map(|n| format!("слово{n} ")).collect();
     let ids = w.post("1", &Message::text(text), &[channel]).await;

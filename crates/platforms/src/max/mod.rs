@@ -6,17 +6,18 @@
 
 use std::time::Duration;
 
+use domain::chat::ChatKind;
 use domain::message::Message;
 use domain::outcome::{Failure, Outcome};
-use domain::time::Span;
 use futures_util::future::BoxFuture;
 
+use crate::facts::Facts;
 use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
 use crate::part::{Action, ChannelSettings, RenderError, Rendered};
-use crate::platform::{Account, Network, Platform, Probe, Question, Reconciled, Report, Sending};
+use crate::platform::{Account, Network, Platform, Probe, Question, Receiver, Reconciled, Report, Sending};
 
-pub mod config;
 pub mod errors;
+pub mod facts;
 mod probe;
 pub mod receive;
 mod reconcile;
@@ -38,16 +39,16 @@ pub const NAME: &str = "max";
 pub struct Max;
 
 impl Platform for Max {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn api_base(&self) -> &'static str {
-        config::API_BASE
+    fn facts(&self) -> &'static Facts {
+        &facts::FACTS
     }
 
     fn accepts_token(&self, token: &str) -> bool {
-        config::accepts_token(token)
+        facts::accepts_token(token)
+    }
+
+    fn chat_kind(&self, target: &str) -> ChatKind {
+        facts::chat_kind(target)
     }
 
     fn render(
@@ -57,10 +58,6 @@ impl Platform for Max {
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError> {
         render::render(action, message, settings)
-    }
-
-    fn handle_lasts(&self) -> Option<Span> {
-        Some(config::HANDLE_LASTS)
     }
 
     fn send<'a>(
@@ -90,6 +87,12 @@ impl Platform for Max {
         Box::pin(self.look(network, account, channel))
     }
 
+    fn receiver(&self) -> Option<&dyn Receiver> {
+        Some(self)
+    }
+}
+
+impl Receiver for Max {
     fn poll<'a>(
         &'a self,
         network: &'a Network,
@@ -101,7 +104,7 @@ impl Platform for Max {
     }
 
     fn hook_header(&self) -> Option<&'static str> {
-        Some(config::HOOK_HEADER)
+        Some(facts::HOOK_HEADER)
     }
 
     fn hook(&self, settings: &HookSettings, call: &HookCall<'_>) -> Result<Hooked, HookError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Max;
-use super::config::LIMITS;
+use super::facts::LIMITS;
 use super::send::ask_for;
 use super::wire::Call;
 use crate::part::{ChannelSettings, Target};

@@ -3,15 +3,14 @@
 use domain::message::{Media, MediaKind, Message};
 
 use super::markdown::{self, Markdown};
-use crate::part::{
-    Action, ChannelSettings, ChatKind, MediaItem, ParseMode, Published, RenderError, Rendered, Target,
-};
+use crate::part::{Action, ChannelSettings, MediaItem, ParseMode, Published, RenderError, Rendered, Target};
 use crate::render::buttons::{self, Rules};
 use crate::render::fit::{Limit, Ruler, Unit};
 use crate::render::markup::{Dialect, Html, Plain, Run, spell_out_links, write};
 use crate::render::media;
 use crate::render::publish::{self, Draft, Edit};
 use crate::render::{check_settings, compose, messages};
+use domain::chat::ChatKind;
 
 const PLATFORM: &str = "max";
 
@@ -28,7 +27,7 @@ const AUDIO_MEGABYTES_MAX: u64 = 256;
 const AUDIO_SECONDS_MAX: u32 = 60 * 60;
 const FILE_MEGABYTES_MAX: u64 = 4000;
 
-const BUTTONS: Rules = Rules {
+pub(super) const BUTTONS: Rules = Rules {
     platform: PLATFORM,
     buttons_max: 210,
     rows_max: 30,

@@ -1,5 +1,6 @@
 //! What MAX gets, part by part.
 
+use domain::chat::{ChatKind, Overflow};
 use domain::message::{Media, MediaKind, Message};
 use expect_test::{Expect, expect};
 

@@ -30,8 +30,9 @@ mod template_tests;
 
 use domain::message::Message;
 
-use crate::part::{ChannelSettings, Overflow, PARTS_MAX, RenderError};
+use crate::part::{ChannelSettings, PARTS_MAX, RenderError};
 use clean::{BODY_MARK, is_blank};
+use domain::chat::Overflow;
 use fit::{DoesNotFit, Ruler};
 use markup::{Role, Run};
 use media::Picked;

@@ -1,5 +1,6 @@
 //! What holds for any message on any platform.
 
+use domain::chat::{ChatKind, Overflow};
 use domain::message::{Button, Media, MediaKind, Message, Origin, Press};
 use proptest::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;

@@ -1,12 +1,13 @@
 //! Requests made of fitted words, media and buttons: new ones, and those that change what is published.
 
 use crate::part::{
-    ChannelSettings, DeletePart, EditPart, Fitted, Keyboard, MediaItem, MediaPart, Overflow, PARTS_MAX, Part,
-    PinPart, Published, RenderError, SendOptions, Shape, Target, TextPart,
+    ChannelSettings, DeletePart, EditPart, Fitted, Keyboard, MediaItem, MediaPart, PARTS_MAX, Part, PinPart,
+    Published, RenderError, SendOptions, Shape, Target, TextPart,
 };
 use crate::render::fit::{self, Ruler};
 use crate::render::markup::{Role, Run, write};
 use crate::render::{cut, messages};
+use domain::chat::Overflow;
 
 /// How the first part of a delivery is sent.
 pub fn options(settings: &ChannelSettings, reply_to: Option<String>) -> SendOptions {

@@ -5,17 +5,18 @@
 
 use std::time::Duration;
 
+use domain::chat::ChatKind;
 use domain::message::Message;
 use domain::outcome::{Failure, Outcome};
-use domain::time::Span;
 use futures_util::future::BoxFuture;
 
+use crate::facts::Facts;
 use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
 use crate::part::{Action, ChannelSettings, RenderError, Rendered};
-use crate::platform::{Account, Network, Platform, Probe, Question, Reconciled, Report, Sending};
+use crate::platform::{Account, Network, Platform, Probe, Question, Receiver, Reconciled, Report, Sending};
 
-pub mod config;
 pub mod errors;
+pub mod facts;
 mod probe;
 pub mod receive;
 pub mod render;
@@ -36,16 +37,20 @@ pub const NAME: &str = "telegram";
 pub struct Telegram;
 
 impl Platform for Telegram {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn api_base(&self) -> &'static str {
-        config::API_BASE
+    fn facts(&self) -> &'static Facts {
+        &facts::FACTS
     }
 
     fn accepts_token(&self, token: &str) -> bool {
-        config::accepts_token(token)
+        facts::accepts_token(token)
+    }
+
+    fn chat_kind(&self, target: &str) -> ChatKind {
+        facts::chat_kind(target)
+    }
+
+    fn post_link(&self, target: &str, id: &str) -> Option<String> {
+        facts::link(target, id)
     }
 
     fn render(
@@ -55,11 +60,6 @@ impl Platform for Telegram {
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError> {
         render::render(action, message, settings)
-    }
-
-    fn handle_lasts(&self) -> Option<Span> {
-        // A file_id is good for good, for the bot that got it.
-        None
     }
 
     fn send<'a>(
@@ -84,6 +84,12 @@ impl Platform for Telegram {
         Box::pin(self.look(network, account, channel))
     }
 
+    fn receiver(&self) -> Option<&dyn Receiver> {
+        Some(self)
+    }
+}
+
+impl Receiver for Telegram {
     fn poll<'a>(
         &'a self,
         network: &'a Network,
@@ -95,7 +101,7 @@ impl Platform for Telegram {
     }
 
     fn hook_header(&self) -> Option<&'static str> {
-        Some(config::HOOK_HEADER)
+        Some(facts::HOOK_HEADER)
     }
 
     fn hook(&self, settings: &HookSettings, call: &HookCall<'_>) -> Result<Hooked, HookError> {

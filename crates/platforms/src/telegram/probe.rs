@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Telegram;
-use super::config::LIMITS;
+use super::facts::LIMITS;
 use super::send::ask;
 use crate::part::ChannelSettings;
 use crate::platform::{Account, ChannelProbe, Identity, Network, Probe, connection_words};

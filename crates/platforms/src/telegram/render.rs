@@ -4,8 +4,7 @@ use domain::message::{Media, MediaKind, Message};
 
 use super::markdown::MarkdownV2;
 use crate::part::{
-    Action, ChannelSettings, Keyboard, MediaItem, Overflow, ParseMode, Published, RenderError, Rendered,
-    Shape, Target,
+    Action, ChannelSettings, Keyboard, MediaItem, ParseMode, Published, RenderError, Rendered, Shape, Target,
 };
 use crate::render::buttons::{self, Rules};
 use crate::render::clean::is_blank;
@@ -14,6 +13,7 @@ use crate::render::markup::{Dialect, Html, Plain, Role, Run, spell_out_links, wr
 use crate::render::media;
 use crate::render::publish::{self, Draft, Edit};
 use crate::render::{check_settings, compose, messages, words};
+use domain::chat::Overflow;
 
 const PLATFORM: &str = "telegram";
 
@@ -35,7 +35,7 @@ const ID_MAX: i64 = 1 << 52;
 /// The general topic of a forum is named by leaving it out.
 const GENERAL_TOPIC: i64 = 1;
 
-const BUTTONS: Rules = Rules {
+pub(super) const BUTTONS: Rules = Rules {
     platform: PLATFORM,
     buttons_max: 100,
     rows_max: 100,

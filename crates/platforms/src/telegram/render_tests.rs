@@ -1,5 +1,6 @@
 //! What Telegram gets, part by part.
 
+use domain::chat::Overflow;
 use domain::message::{Media, MediaKind, Message};
 use expect_test::{Expect, expect};
 

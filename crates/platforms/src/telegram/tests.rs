@@ -6,6 +6,7 @@ use super::*;
 use crate::incoming::{Callback as Pressed, Contact, Event, Said};
 use crate::media::{File, MediaHandle, Supply};
 use crate::part::{Fitted, MediaItem, MediaPart, SendOptions, Target, TextPart};
+use crate::platform::Receiver;
 use crate::secret::Token;
 use crate::transport::{Field, Payload};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::outcome::Failure;
 use serde_json::Value;
 
-use super::config::limits;
+use super::facts::limits;
 use super::send::ask;
 use super::wire::Call;
 use super::{NAME, Vk};

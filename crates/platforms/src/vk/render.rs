@@ -5,8 +5,8 @@
 use domain::message::{Media, MediaKind, Message, Press};
 
 use crate::part::{
-    AccountKind, Action, ChannelSettings, ChatKind, Fitted, Keyboard, MediaItem, ParseMode, Published,
-    RenderError, Rendered, SendOptions, Target,
+    AccountKind, Action, ChannelSettings, Fitted, Keyboard, MediaItem, ParseMode, Published, RenderError,
+    Rendered, SendOptions, Target,
 };
 use crate::render::buttons::{self, Rules};
 use crate::render::clean;
@@ -16,6 +16,7 @@ use crate::render::media;
 use crate::render::mentions::disarm;
 use crate::render::publish::{self, Draft, Edit};
 use crate::render::{add_line, check_settings, compose, messages};
+use domain::chat::ChatKind;
 
 const PLATFORM: &str = "vk";
 
@@ -38,7 +39,7 @@ const DOCUMENT_MEGABYTES_MAX: u64 = 200;
 const DOCUMENT_ENDINGS_REFUSED: [&str; 6] = ["mp3", "exe", "bat", "cmd", "com", "msi"];
 
 /// An inline keyboard of a message.
-const BUTTONS: Rules = Rules {
+pub(super) const BUTTONS: Rules = Rules {
     platform: PLATFORM,
     buttons_max: 10,
     rows_max: 6,

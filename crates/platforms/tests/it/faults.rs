@@ -162,7 +162,7 @@ async fn every_fault_has_its_verdict_on_max() {
 async fn a_post_of_unknown_outcome_is_shown_once_because_its_key_is_the_same() {
     let world = World::start().await;
     let wall = world.side(Name::Vk);
-    let dialogue = world.side(Name::Vk).in_chat("11", platforms::part::ChatKind::Private);
+    let dialogue = world.side(Name::Vk).in_chat("11", domain::chat::ChatKind::Private);
     for side in [wall, dialogue] {
         world.arm(&json!({"platform": "vk", "kind": "accept_then_reset", "times": 1}));
         let part = side.render(&Action::Send, &Message::text("Пропала собака")).remove(0);

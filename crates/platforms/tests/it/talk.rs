@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use domain::chat::ChatKind;
 use domain::message::{Button, Message, Press};
 use domain::outcome::{Category, Outcome, Scope};
 use platforms::incoming::Event;
-use platforms::part::{Action, ChatKind, Published};
+use platforms::part::{Action, Published};
 use platforms::platform::{Question, Reconciled};
 use platforms::vk::read::{Named, Wall, resolve_screen_name, wall_page};
 use sandbox::Name;
@@ -145,7 +146,12 @@ async fn check_poll(name: Name) {
     let world = World::start().await;
     let side = world.side(name).in_chat("5", ChatKind::Private);
     let poll = async |cursor: Option<&str>| {
-        side.platform.poll(&world.network, &side.account, cursor, Duration::ZERO).await.unwrap()
+        side.platform
+            .receiver()
+            .unwrap()
+            .poll(&world.network, &side.account, cursor, Duration::ZERO)
+            .await
+            .unwrap()
     };
     let empty = poll(None).await;
     assert_eq!(empty.events.len(), 0, "{name:?}");
@@ -181,8 +187,14 @@ async fn check_press(name: Name) {
     let side = world.side(name).in_chat("5", ChatKind::Private);
     let button = Button { text: "Видел".into(), press: Press::Callback("seen:1".into()) };
     let message = Message { buttons: vec![vec![button]], ..Message::text("Видели собаку?") };
-    let cursor =
-        side.platform.poll(&world.network, &side.account, None, Duration::ZERO).await.unwrap().cursor;
+    let cursor = side
+        .platform
+        .receiver()
+        .unwrap()
+        .poll(&world.network, &side.account, None, Duration::ZERO)
+        .await
+        .unwrap()
+        .cursor;
     let reports = side.publish(&Action::Send, &message, "k", &Store::default()).await;
     assert_eq!(short(&reports[0]), "sent", "{name:?}: {reports:?}");
     let id = &reports[0].ids[0];
@@ -197,16 +209,25 @@ async fn check_press(name: Name) {
         }
     };
     world.sandbox.inject(name, &press).unwrap_or_else(|refusal| panic!("{name:?}: {}", refusal.message));
-    let batch =
-        side.platform.poll(&world.network, &side.account, cursor.as_deref(), Duration::ZERO).await.unwrap();
+    let batch = side
+        .platform
+        .receiver()
+        .unwrap()
+        .poll(&world.network, &side.account, cursor.as_deref(), Duration::ZERO)
+        .await
+        .unwrap();
     let callback = batch.events.iter().find_map(|event| match &event.event {
         Event::Callback(callback) => Some(callback),
         _ => None,
     });
     let callback = callback.unwrap_or_else(|| panic!("{name:?}: {batch:?}"));
     assert_eq!((callback.payload.as_str(), callback.from.as_str()), ("seen:1", "5"), "{name:?}");
-    let answered =
-        side.platform.answer_callback(&world.network, &side.account, callback, Some("спасибо")).await;
+    let answered = side
+        .platform
+        .receiver()
+        .unwrap()
+        .answer_callback(&world.network, &side.account, callback, Some("спасибо"))
+        .await;
     assert!(matches!(answered, Outcome::Sent(_)), "{name:?}: {answered:?}");
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use domain::limits::{account_rate, chat_rate, effective_rate};
+use domain::chat::ChatKind;
+use domain::limits::effective_rate;
+use platforms::registry;
 use serde_json::{Value, json};
 
 use super::database::Database;
@@ -56,9 +58,10 @@ async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
         rig.emulator.control("POST", "/_/accounts", Some(&paid)).await?;
     }
     let tier = if rate > 30 { TIER_PAID } else { "standard" };
-    let paced = effective_rate(Some(f64::from(rate)), account_rate("telegram", "bot", tier));
+    let telegram = registry::platform("telegram").expect("it is in the registry").facts();
+    let paced = effective_rate(Some(f64::from(rate)), telegram.account_rate("bot", tier));
     let account = rig.account(0, paced, 512).await?;
-    let chat = effective_rate(Some(1.0), chat_rate("telegram", "channel"));
+    let chat = effective_rate(Some(1.0), telegram.chat_rate(ChatKind::Channel));
     // A chat takes one a second: enough of them that the account is the limit, and each gets less than its share.
     let n_channels = (rate * 2) as usize;
     let mut channels = Vec::new();
@@ -77,13 +80,8 @@ async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
         missed += node.meters.get("rupor_slots_missed_total", "");
         node.stop().await?;
     }
-    let sent: Vec<Value> = rig
-        .emulator
-        .rows("telegram")
-        .await?
-        .into_iter()
-        .filter(|row| row["method"] == "sendMessage")
-        .collect();
+    let sent: Vec<Value> =
+        rig.emulator.rows().await?.into_iter().filter(|row| row["method"] == "sendMessage").collect();
     let times: Vec<i64> =
         sent.iter().filter(|row| row["accepted"] == true).filter_map(|row| row["at"].as_i64()).collect();
     // From the second second on: the first one is the start.

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use domain::delivery::Priority;
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
-use domain::limits::{account_rate, effective_rate};
 use domain::message::Message;
 use serde_json::{Value, json};
 use store::{AccountSettings, ChannelSettings, Counts, DedupMode, NewAccount, NewChannel, NewMessage, Store};
@@ -20,7 +19,7 @@ use tokio::sync::watch;
 use super::database::Database;
 use engine::addresses::{ApiBases, TIER_PAID};
 use engine::dispatch::ports::{Dice, Platforms};
-use engine::dispatch::{self, Meters, Ports, Settings};
+use engine::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
 use engine::opening::open_when_free;
 
 /// The sandbox as a child process; ends with it.
@@ -95,11 +94,11 @@ impl Emulator {
             .collect())
     }
 
-    pub async fn rows(&self, platform: &str) -> anyhow::Result<Vec<Value>> {
+    pub async fn rows(&self) -> anyhow::Result<Vec<Value>> {
         let mut ledger = self.control("GET", "/_/ledger", None).await?;
-        match ledger[platform].take() {
+        match ledger["telegram"].take() {
             Value::Array(rows) => Ok(rows),
-            _ => bail!("the ledger has no {platform}"),
+            _ => bail!("the ledger has no telegram"),
         }
     }
 }
@@ -136,21 +135,6 @@ impl Rig {
         Ok(Rig { store, workspace, emulator: Emulator::start(limits).await?, run })
     }
 
-    /// An account of any platform with the pace that its platform allows.
-    pub async fn account_on(&self, platform: &str, kind: &str) -> anyhow::Result<AccountId> {
-        let settings = AccountSettings {
-            kind: kind.into(),
-            rate: effective_rate(None, account_rate(platform, kind, "standard")),
-            burst: 1,
-            max_parallel: 64,
-            api_base: Some(format!("{}/{platform}", self.emulator.origin)),
-            ..AccountSettings::default()
-        };
-        let token = self.token(0).into();
-        let new = NewAccount { platform: platform.into(), name: platform.into(), token, settings };
-        Ok(self.store.create_account(self.workspace, new).await?)
-    }
-
     /// A Telegram bot; its token tells it from those of other runs.
     pub async fn account(&self, n: usize, rate: Option<f64>, max_parallel: i32) -> anyhow::Result<AccountId> {
         let settings = AccountSettings {
@@ -179,33 +163,19 @@ impl Rig {
     ) -> anyhow::Result<ChannelId> {
         let settings =
             ChannelSettings { rate, max_parallel, dedup: DedupMode::Off, ..ChannelSettings::default() };
-        self.channel_at(account_id, &format!("-100{:010}", 1_000_000 + n), settings).await
-    }
-
-    pub async fn channel_at(
-        &self,
-        account_id: AccountId,
-        target: &str,
-        settings: ChannelSettings,
-    ) -> anyhow::Result<ChannelId> {
-        let new =
-            NewChannel { account_id, name: format!("channel {target}"), target: target.into(), settings };
+        let target = format!("-100{:010}", 1_000_000 + n);
+        let new = NewChannel { account_id, name: format!("channel {n}"), target, settings };
         Ok(self.store.create_channel(self.workspace, new).await?)
     }
 
     /// One message for each of these channels, each with a text of its own.
     pub async fn enqueue(&self, texts: Vec<(String, ChannelId)>) -> anyhow::Result<()> {
-        self.enqueue_messages(texts.into_iter().map(|(text, to)| (Message::text(text), to)).collect()).await
-    }
-
-    /// The same with whole messages; their texts tell them apart.
-    pub async fn enqueue_messages(&self, messages: Vec<(Message, ChannelId)>) -> anyhow::Result<()> {
-        let batch = messages.into_iter().map(|(message, channel)| NewMessage {
+        let batch = texts.into_iter().map(|(text, channel)| NewMessage {
             source: "bench".into(),
-            origin_id: message.text.clone(),
+            origin_id: text.clone(),
             idempotency_key: None,
-            payload: serde_json::to_value(&message).unwrap_or_default(),
-            content_hash: message.text,
+            payload: serde_json::to_value(Message::text(text.clone())).unwrap_or_default(),
+            content_hash: text,
             hash_version: 1,
             fingerprint: None,
             kind: "other".into(),
@@ -229,7 +199,7 @@ impl Rig {
         let ports = Ports {
             ledger: Arc::new(self.store.clone()),
             outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
-            shelf: Arc::new(self.store.clone()),
+            shelf: Arc::new(EmptyShelf),
             dice: Dice::seeded(n as u64),
             bases: ApiBases::default(),
             meters: Arc::clone(&meters),

@@ -150,7 +150,7 @@ impl World {
                 Some(Saboteur::HoldNotHeld) if policy == Hold => ResendOnce,
                 _ => policy,
             },
-            overflow: if split { store::Overflow::Split } else { store::Overflow::Cut },
+            overflow: if split { domain::chat::Overflow::Split } else { domain::chat::Overflow::Cut },
             settings: json!({
                 "timeout": seconds(self.options.request_deadline()),
                 "upload_timeout": seconds(self.options.upload_deadline()),

@@ -199,28 +199,10 @@ fn a_delivery(seen: &Seen, delivery: &Delivery) -> Value {
     })
 }
 
-/// Where readers see it, for the platforms whose addresses follow from ids.
+/// Where readers see it.
 fn link(channel: &Channel, delivery: &Delivery) -> Option<String> {
     let id = delivery.provider_message_id.as_deref().filter(|_| delivery.status == Status::Sent)?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(id) {
-        return None;
-    }
-    match channel.platform.as_str() {
-        "telegram" => {
-            if let Some(inner) = channel.target.strip_prefix("-100").filter(|inner| is_number(inner)) {
-                return Some(format!("https://t.me/c/{inner}/{id}"));
-            }
-            let name = channel.target.strip_prefix('@')?;
-            let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            plain.then(|| format!("https://t.me/{name}/{id}"))
-        }
-        "vk" => {
-            let wall = channel.target.as_str();
-            is_number(wall.trim_start_matches('-')).then(|| format!("https://vk.com/wall{wall}_{id}"))
-        }
-        _ => None,
-    }
+    engine::addresses::link(channel, id)
 }
 
 /// `+79010000011` as `…11`: enough to tell two numbers apart on a shared screen.

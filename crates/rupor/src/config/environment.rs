@@ -1,13 +1,16 @@
 //! The quick start: one workspace from the variables of DESIGN §11, so that a one-channel set-up needs no file.
 //! A bad value names its variable and the fix.
 
-use domain::limits::{account_rate, chat_rate, effective_rate};
+use domain::limits::effective_rate;
 use domain::time::Span;
 use serde_json::json;
 
 use engine::span;
+use platforms::facts::{QuickRead, QuickStart};
+use platforms::platform::Platform;
+use platforms::registry;
 
-use super::meaning::{DEFAULT_WORKSPACE, ambiguity, chat_kind, preset};
+use super::meaning::{DEFAULT_WORKSPACE, known_platform, preset};
 use super::{
     Account, Channel, Config, ConfigError, PlatformLimits, Problem, Secret, Source, Variables, Workspace,
 };
@@ -28,8 +31,10 @@ pub fn platform_limits(variables: Variables<'_>) -> Result<PlatformLimits, Probl
 
 /// Whether any variable of the quick start asks for something to be sent.
 pub fn is_used(variables: Variables<'_>) -> bool {
-    ["TG_ENABLED", "VK_OUT_ENABLED", "MAX_ENABLED", "VK_GROUPS"].iter().any(|name| {
-        variables(name).is_some_and(|value| !matches!(value.trim(), "" | "0" | "false" | "no" | "off"))
+    let switches = outlets().map(|out| format!("{}_ENABLED", out.start.prefix));
+    let walls = readers().map(|(_, read)| read.walls.to_owned());
+    switches.chain(walls).any(|name| {
+        variables(&name).is_some_and(|value| !matches!(value.trim(), "" | "0" | "false" | "no" | "off"))
     })
 }
 
@@ -47,9 +52,11 @@ pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
         sources: Vec::new(),
         endpoints: Vec::new(),
     };
-    reader.walls(&mut workspace, limits);
-    for out in OUTLETS {
-        reader.outlet(&mut workspace, out, &dedup, limits);
+    for (platform, read) in readers() {
+        reader.walls(&mut workspace, platform, read, limits);
+    }
+    for out in outlets() {
+        reader.outlet(&mut workspace, &out, &dedup, limits);
     }
     reader.done(Config { workspaces: vec![workspace] })
 }
@@ -58,45 +65,24 @@ const TIMEOUT: Span = Span::from_secs(10);
 const RATE: f64 = 1.0;
 const MAX_MEDIA: i32 = 10;
 
-/// One way out: its variables have one prefix.
+/// One way out: a platform and the variables that begin with its prefix.
 struct Outlet {
-    prefix: &'static str,
-    /// The account and the channel are both called so.
-    name: &'static str,
-    platform: &'static str,
-    target: &'static str,
-    /// What the target looks like, for refusals.
-    target_form: &'static str,
-    /// A variable that may lend its token.
-    token_fallback: Option<&'static str>,
+    platform: &'static dyn Platform,
+    start: &'static QuickStart,
 }
 
-const OUTLETS: &[Outlet] = &[
-    Outlet {
-        prefix: "TG",
-        name: "telegram",
-        platform: "telegram",
-        target: "TG_CHAT",
-        target_form: "the numeric id of the chat, such as -1001234567890",
-        token_fallback: None,
-    },
-    Outlet {
-        prefix: "VK_OUT",
-        name: "vk_out",
-        platform: "vk",
-        target: "VK_OUT_OWNER_ID",
-        target_form: "the numeric id of the wall, negative for groups, such as -123456",
-        token_fallback: Some("VK_TOKEN"),
-    },
-    Outlet {
-        prefix: "MAX",
-        name: "max",
-        platform: "max",
-        target: "MAX_CHAT",
-        target_form: "the numeric id of the chat",
-        token_fallback: None,
-    },
-];
+fn outlets() -> impl Iterator<Item = Outlet> {
+    registry::PLATFORMS.iter().filter_map(|platform| {
+        Some(Outlet { platform: *platform, start: platform.facts().quick_start.as_ref()? })
+    })
+}
+
+/// Platforms whose walls can be read.
+fn readers() -> impl Iterator<Item = (&'static str, &'static QuickRead)> {
+    registry::PLATFORMS
+        .iter()
+        .filter_map(|platform| Some((platform.name(), platform.facts().quick_read.as_ref()?)))
+}
 
 struct Dedup {
     enabled: bool,
@@ -124,14 +110,14 @@ impl Reader<'_> {
     }
 
     /// The walls to read, and the account that reads them.
-    fn walls(&mut self, workspace: &mut Workspace, limits: PlatformLimits) {
-        let Some(groups) = self.get("VK_GROUPS") else {
+    fn walls(&mut self, workspace: &mut Workspace, platform: &str, read: &QuickRead, limits: PlatformLimits) {
+        let Some(groups) = self.get(read.walls) else {
             return;
         };
-        let Some(token) = self.get("VK_TOKEN") else {
+        let Some(token) = self.get(read.token) else {
             self.problem(
-                "VK_TOKEN",
-                "is not set, but VK_GROUPS names walls to read; set it to a service or user token",
+                read.token,
+                format!("is not set, but {} names walls to read; set it to {}", read.walls, read.token_form),
             );
             return;
         };
@@ -139,21 +125,20 @@ impl Reader<'_> {
             strict_no_phone: self.flag("DEDUP_STRICT_NO_PHONE", false),
             ..SourceSettings::default()
         };
-        // A service token and a user's may read the same and as fast; asking as a service works for both.
-        workspace.accounts.push(account("vk", "vk", "service", token, limits));
+        workspace.accounts.push(account(platform, platform, read.kind, token, limits));
         for group in groups.split(',').map(str::trim).filter(|group| !group.is_empty()) {
             if !group.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
                 self.problem(
-                    "VK_GROUPS",
+                    read.walls,
                     format!("{group:?} is no id or screen name; write a comma list such as -123456,lostpets"),
                 );
                 continue;
             }
             workspace.sources.push(Source {
-                name: format!("vk/{group}"),
-                kind: "vk".into(),
+                name: format!("{platform}/{group}"),
+                kind: platform.into(),
                 address: group.to_owned(),
-                account: Some("vk".into()),
+                account: Some(platform.into()),
                 enabled: true,
                 settings: json!(settings),
             });
@@ -161,7 +146,7 @@ impl Reader<'_> {
     }
 
     fn outlet(&mut self, workspace: &mut Workspace, out: &Outlet, dedup: &Dedup, limits: PlatformLimits) {
-        let named = |suffix: &str| format!("{}_{suffix}", out.prefix);
+        let named = |suffix: &str| format!("{}_{suffix}", out.start.prefix);
         if !self.flag(&named("ENABLED"), false) {
             return;
         }
@@ -172,32 +157,32 @@ impl Reader<'_> {
             return;
         };
         let account =
-            account(out.name, out.platform, if out.platform == "vk" { "user" } else { "bot" }, token, limits);
-        let kind = chat_kind(out.platform, &target);
+            account(out.start.name, out.platform.name(), out.platform.facts().usual_kind, token, limits);
+        let kind = out.platform.chat_kind(&target);
         let rate = Some(self.rate(&named("RATE_PER_SEC")));
         let extras = ChannelExtras {
-            from_group: out.platform != "vk" || self.flag(&named("FROM_GROUP"), true),
-            attach_media: out.platform != "vk" || self.flag(&named("ATTACH_MEDIA"), true),
+            from_group: !out.start.is_wall || self.flag(&named("FROM_GROUP"), true),
+            attach_media: !out.start.is_wall || self.flag(&named("ATTACH_MEDIA"), true),
             timeout: Some(span::show(self.time(&named("HTTP_TIMEOUT"), TIMEOUT))),
             ..ChannelExtras::default()
         };
         let settings = store::ChannelSettings {
             chat_kind: kind,
             rate: match limits {
-                PlatformLimits::On => effective_rate(rate, chat_rate(out.platform, kind.as_str())),
+                PlatformLimits::On => effective_rate(rate, out.platform.facts().chat_rate(kind)),
                 PlatformLimits::Off => rate,
             },
-            ambiguity: ambiguity(out.platform),
+            ambiguity: out.platform.facts().ambiguity,
             dedup: if dedup.enabled { store::DedupMode::Case } else { store::DedupMode::Off },
             dedup_ttl: dedup.window,
-            parse_mode: if out.platform == "telegram" { Some(self.parse_mode()) } else { None },
+            parse_mode: out.start.parse_mode.map(|usual| self.parse_mode(&named("PARSE_MODE"), usual)),
             max_media: self.count(&named("MAX_MEDIA"), MAX_MEDIA),
             settings: json!(extras),
             ..preset(Preset::Pets)
         };
         let channel = Channel {
-            name: out.name.into(),
-            account: out.name.into(),
+            name: out.start.name.into(),
+            account: out.start.name.into(),
             target,
             settings,
             // A variable says whether it is wanted, so a start puts it back on; a pause is an operator's and stays.
@@ -213,22 +198,22 @@ impl Reader<'_> {
     fn check(&mut self, out: &Outlet, account: &Account, channel: &Channel) {
         let bases = Default::default();
         if let Err(error) = engine::addresses::account(&account.as_row(), account.token.reveal(), &bases) {
-            let name = format!("{}_TOKEN", out.prefix);
+            let name = format!("{}_TOKEN", out.start.prefix);
             self.problem(&name, format!("{}; copy it again from where it was issued", error.root_cause()));
         } else if let Err(error) = channel.rehearse(account) {
-            self.problem(out.target, format!("{error:#}"));
+            self.problem(out.start.target, format!("{error:#}"));
         }
     }
 
     fn outlet_token(&mut self, out: &Outlet) -> Option<String> {
-        let name = format!("{}_TOKEN", out.prefix);
-        let token = self.get(&name).or_else(|| out.token_fallback.and_then(|other| self.get(other)));
+        let name = format!("{}_TOKEN", out.start.prefix);
+        let token = self.get(&name).or_else(|| out.start.token_fallback.and_then(|other| self.get(other)));
         if token.is_none() {
             self.problem(
                 &name,
                 format!(
                     "is not set, but {}_ENABLED is true; set it to the token, or switch that off",
-                    out.prefix
+                    out.start.prefix
                 ),
             );
         }
@@ -236,18 +221,24 @@ impl Reader<'_> {
     }
 
     fn outlet_target(&mut self, out: &Outlet) -> Option<String> {
-        match self.get(out.target) {
+        match self.get(out.start.target) {
             Some(text) => match text.parse::<i64>() {
                 Ok(id) => Some(id.to_string()),
                 Err(_) => {
-                    self.problem(out.target, format!("{text:?} is not a number; write {}", out.target_form));
+                    self.problem(
+                        out.start.target,
+                        format!("{text:?} is not a number; write {}", out.start.target_form),
+                    );
                     None
                 }
             },
             None => {
                 self.problem(
-                    out.target,
-                    format!("is not set, but {}_ENABLED is true; write {}", out.prefix, out.target_form),
+                    out.start.target,
+                    format!(
+                        "is not set, but {}_ENABLED is true; write {}",
+                        out.start.prefix, out.start.target_form
+                    ),
                 );
                 None
             }
@@ -320,10 +311,10 @@ impl Reader<'_> {
         }
     }
 
-    fn parse_mode(&mut self) -> String {
-        let text = self.get("TG_PARSE_MODE").unwrap_or_else(|| "HTML".into());
+    fn parse_mode(&mut self, name: &str, usual: &str) -> String {
+        let text = self.get(name).unwrap_or_else(|| usual.into());
         if let Err(error) = engine::addresses::parse_mode(&text) {
-            self.problem("TG_PARSE_MODE", error.to_string());
+            self.problem(name, error.to_string());
         }
         text
     }
@@ -333,7 +324,7 @@ fn account(name: &str, platform: &str, kind: &str, token: String, limits: Platfo
     let settings = store::AccountSettings {
         kind: kind.into(),
         rate: match limits {
-            PlatformLimits::On => account_rate(platform, kind, "standard"),
+            PlatformLimits::On => known_platform(platform).facts().account_rate(kind, "standard"),
             PlatformLimits::Off => None,
         },
         settings: json!({}),

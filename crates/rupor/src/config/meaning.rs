@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use domain::limits::{account_rate, chat_rate, effective_rate};
+use domain::limits::effective_rate;
+use platforms::platform::Platform;
 use serde_json::{Value, json};
 use toml::Spanned;
 
@@ -125,7 +126,8 @@ impl Reader<'_> {
 
     fn account(&mut self, name: Spanned<String>, written: written::Account) -> Account {
         let platform = written.platform.0;
-        let kind = written.kind.map_or(if platform == "vk" { "user" } else { "bot" }, |kind| kind.as_str());
+        let facts = known_platform(&platform).facts();
+        let kind = written.kind.map_or(facts.usual_kind, |kind| kind.as_str());
         let tier = written.tier.map_or("standard", |tier| tier.as_str());
         let usual = store::AccountSettings::default();
         let extras = AccountExtras { group_id: written.group_id };
@@ -136,7 +138,7 @@ impl Reader<'_> {
             settings: store::AccountSettings {
                 kind: kind.to_owned(),
                 tier: tier.to_owned(),
-                rate: self.limited(written.rate.map(|rate| rate.0), account_rate(&platform, kind, tier)),
+                rate: self.limited(written.rate.map(|rate| rate.0), facts.account_rate(kind, tier)),
                 burst: written.burst.map_or(usual.burst, |n| n.0),
                 max_parallel: written.max_parallel.map_or(usual.max_parallel, |n| n.0),
                 retry_parallel: written.retry_parallel.map_or(usual.retry_parallel, |n| n.0),
@@ -188,14 +190,15 @@ impl Reader<'_> {
         defaults: &Defaults,
     ) -> store::ChannelSettings {
         let preset = preset(written.preset.unwrap_or(defaults.preset));
-        let chat_kind = written.chat_kind.unwrap_or_else(|| chat_kind(&account.platform, &written.target.0));
+        let platform = known_platform(&account.platform);
+        let chat_kind = written.chat_kind.unwrap_or_else(|| platform.chat_kind(&written.target.0));
         let rate = written.rate.as_ref().map(|rate| rate.0);
         let route = written.route.as_ref().map_or(preset.route.clone(), |route| Some(route.0.to_string()));
         store::ChannelSettings {
             chat_kind,
-            rate: self.limited(rate, chat_rate(&account.platform, chat_kind.as_str())),
+            rate: self.limited(rate, platform.facts().chat_rate(chat_kind)),
             max_parallel: written.max_parallel.as_ref().map_or(preset.max_parallel, |n| n.0),
-            ambiguity: written.ambiguity.unwrap_or_else(|| ambiguity(&account.platform)),
+            ambiguity: written.ambiguity.unwrap_or(platform.facts().ambiguity),
             dedup: written.dedup.unwrap_or(preset.dedup),
             dedup_ttl: written.dedup_ttl.as_ref().map_or(preset.dedup_ttl, |time| time.0),
             max_age: written.max_age.as_ref().map(|time| time.0),
@@ -365,24 +368,9 @@ pub fn preset(name: Preset) -> store::ChannelSettings {
     }
 }
 
-/// What to do about unknown outcomes, as each platform makes it safe (DESIGN §8).
-pub fn ambiguity(platform: &str) -> domain::delivery::AmbiguityPolicy {
-    use domain::delivery::AmbiguityPolicy;
-    match platform {
-        "vk" => AmbiguityPolicy::Resend,
-        "max" => AmbiguityPolicy::Reconcile,
-        _ => AmbiguityPolicy::ResendOnce,
-    }
-}
-
-/// What an id tells about its chat: Telegram's channels stand below −10¹², groups are negative, people positive.
-pub fn chat_kind(platform: &str, target: &str) -> store::ChatKind {
-    match (platform, target.parse::<i64>()) {
-        ("telegram", Ok(id)) if id > 0 => store::ChatKind::Private,
-        ("telegram", Ok(id)) if id > -1_000_000_000_000 => store::ChatKind::Group,
-        (_, Err(_)) if target.starts_with("user:") => store::ChatKind::Private,
-        _ => store::ChatKind::Channel,
-    }
+/// A platform whose name was checked when it was read.
+pub fn known_platform(name: &str) -> &'static dyn Platform {
+    platforms::registry::platform(name).expect("an account of an unknown platform is refused when it is read")
 }
 
 fn channel_extras(written: &written::Channel) -> ChannelExtras {

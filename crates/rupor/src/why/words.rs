@@ -236,29 +236,10 @@ fn again(heard: &Heard, told: &Told) -> Option<DeliveryId> {
 /// Where readers find it.
 fn published(channel: Option<&Channel>, told: &Told) -> Option<String> {
     let id = told.about.delivery.provider_message_id.as_deref()?;
-    Some(match channel.and_then(|channel| link(channel, id)) {
+    Some(match channel.and_then(|channel| engine::addresses::link(channel, id)) {
         Some(link) => format!("published as message {id}: {link}"),
         None => format!("published as message {id}"),
     })
-}
-
-/// The address of a message, where the platform has one.
-fn link(channel: &Channel, id: &str) -> Option<String> {
-    let id = id.split(',').next().unwrap_or(id).trim();
-    match (channel.platform.as_str(), channel.target.as_str()) {
-        ("telegram", target) => {
-            let chat = match (target.strip_prefix("-100"), target.strip_prefix('@')) {
-                (Some(number), _) => format!("c/{number}"),
-                (_, Some(name)) => name.to_owned(),
-                _ => return None,
-            };
-            Some(format!("https://t.me/{chat}/{id}"))
-        }
-        ("vk", target) if id.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Some(format!("https://vk.com/wall{target}_{id}"))
-        }
-        _ => None,
-    }
 }
 
 /// What a repeat would have repeated.
@@ -279,7 +260,11 @@ fn repeat(channel: &Channel, told: &Told) -> Vec<String> {
             || format!("{} since {}", before.delivery.status, moment(before.delivery.queued_at)),
             |at| format!("sent {}", moment(at)),
         );
-        let at = before.delivery.provider_message_id.as_deref().and_then(|id| link(channel, id));
+        let at = before
+            .delivery
+            .provider_message_id
+            .as_deref()
+            .and_then(|id| engine::addresses::link(channel, id));
         let at = at.map_or(String::new(), |link| format!(", {link}"));
         lines.push(format!(
             "said before: delivery {} of {}, {when}{at}",

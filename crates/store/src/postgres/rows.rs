@@ -1,6 +1,7 @@
 //! Rows into values: the column lists and how to read them, in one place.
 
 use bytes::BytesMut;
+use domain::chat::{ChatKind, Overflow};
 use domain::delivery::{Action, AmbiguityPolicy, Counters, Priority, Status};
 use domain::ids::{
     AccountId, CampaignId, ChannelId, ClaimToken, DeliveryId, EndpointId, LaneId, MessageId, RecipientId,

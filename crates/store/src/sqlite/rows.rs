@@ -1,5 +1,6 @@
 //! Rows into values: the column lists and how to read them, in one place.
 
+use domain::chat::{ChatKind, Overflow};
 use domain::delivery::{Action, AmbiguityPolicy, Counters, Priority, Status};
 use domain::ids::{
     AccountId, CampaignId, ChannelId, DeliveryId, EndpointId, LaneId, MessageId, RecipientId, WorkspaceId,

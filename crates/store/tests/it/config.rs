@@ -1,5 +1,6 @@
 //! Config is rows: created, changed, listed, refused.
 
+use domain::chat::{ChatKind, Overflow};
 use domain::time::{Span, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;

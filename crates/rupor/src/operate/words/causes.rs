@@ -1,5 +1,7 @@
 //! What the codes of failures mean to a person, and what a person can do about it.
 
+use platforms::facts::Remedy;
+
 /// A code in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
@@ -19,7 +21,7 @@ const NETWORK: &str = "check the network, the proxy and the address of the API: 
 const SERVER: &str = "nothing to do if it passes; if it lasts, look whether the platform has an outage, or run `$ rupor check`";
 const SETTINGS: &str = "correct the channel in the configuration, then `$ rupor apply`";
 
-/// Codes, what happened, what helps.
+/// Codes that platforms share: what happened, what helps. Their own are in their facts.
 const CAUSES: &[(&[&str], &str, &str)] = &[
     (&["kicked"], "the bot was removed from the chat by an administrator there", ADD_BOT),
     (&["not_a_member"], "the bot is not a member of the chat", ADD_BOT),
@@ -33,14 +35,10 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
     (&["chat_migrated"], "the group became a supergroup and has another id now", TARGET),
     (&["chat_not_found", "chat.not.found"], "there is no such chat, or the bot cannot see it", TARGET),
     (&["never_started"], "the reader has never started the bot", "the reader has to write to the bot first"),
-    (
-        &["no_rights", "chat.denied", "403", "vk:15", "vk:214", "vk:7"],
-        "the account may not post there",
-        RIGHTS,
-    ),
+    (&["no_rights", "chat.denied", "403"], "the account may not post there", RIGHTS),
     (&["topic_gone"], "the forum topic is closed or gone", SETTINGS),
     (
-        &["401", "404", "verify.token", "vk:5", "vk:27", "vk:28", "vk:1117", "logged_out"],
+        &["401", "404", "verify.token", "logged_out"],
         "the platform does not accept the token: it was revoked, or is not the right one",
         NEW_TOKEN,
     ),
@@ -49,18 +47,7 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
         "the platform has frozen the account",
         "find out why at the platform's support, then resume",
     ),
-    (
-        &["vk:14"],
-        "VK wants a captcha solved",
-        "log in as the owner of the token in a browser and solve it, then resume",
-    ),
-    (
-        &["vk:17"],
-        "VK wants the owner of the token to confirm who they are",
-        "log in as the owner of the token in a browser and confirm, then resume",
-    ),
-    (&["429", "too.many.requests", "vk:6", "vk:9"], "the platform asks to slow down (flood limit)", WAIT),
-    (&["vk:29", "vk:219", "vk:224"], "the platform's quota of the day is used up", WAIT),
+    (&["429", "too.many.requests"], "the platform asks to slow down (flood limit)", WAIT),
     (&["timeout"], "the server took the request and did not answer in time", SERVER),
     (&["reset", "closed", "broken"], "the connection broke before the answer was here", SERVER),
     (&["not_http", "wrong_shape", "garbage"], "what answered did not speak as the platform does", NETWORK),
@@ -69,7 +56,7 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
     (
         &["tls", "unknown_issuer"],
         "the certificate of the platform's server is not trusted",
-        "for MAX, give the Russian root certificate in `extra_roots`; else check proxy and clock: `$ rupor check`",
+        "if the platform has a root certificate of its own, give it in `extra_roots`; else check proxy and clock: `$ rupor check`",
     ),
     (
         &["route"],
@@ -102,9 +89,11 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
 
 /// What a code means; the platform's own words count where we have none.
 pub fn cause(code: &str, message: &str) -> Cause {
-    let found = CAUSES.iter().find(|(codes, _, _)| codes.contains(&code));
+    let shared = CAUSES.iter().find(|(codes, _, _)| codes.contains(&code));
+    let own = || platforms::facts::cause(code).map(|cause| (cause.sentence, words_of(cause.remedy)));
+    let found = shared.map(|(_, words, remedy)| (*words, *remedy)).or_else(own);
     let (words, remedy) = match (found, code) {
-        (Some((_, words, remedy)), _) => ((*words).to_owned(), *remedy),
+        (Some((words, remedy)), _) => (words.to_owned(), remedy),
         (None, "") => (fallback(message, "no reason was recorded"), ""),
         (None, code) if code.len() == 3 && code.starts_with('5') => {
             ("the platform's server failed".to_owned(), SERVER)
@@ -118,6 +107,20 @@ pub fn cause(code: &str, message: &str) -> Cause {
         (false, false) => format!("{words} ({code}: {message})"),
     };
     Cause { sentence, remedy: remedy.to_owned() }
+}
+
+fn words_of(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::NewToken => NEW_TOKEN,
+        Remedy::AddBot => ADD_BOT,
+        Remedy::Rights => RIGHTS,
+        Remedy::Target => TARGET,
+        Remedy::Wait => WAIT,
+        Remedy::Network => NETWORK,
+        Remedy::Server => SERVER,
+        Remedy::Settings => SETTINGS,
+        Remedy::Words(words) => words,
+    }
 }
 
 fn unknown(code: &str, message: &str) -> String {

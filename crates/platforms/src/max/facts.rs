@@ -1,0 +1,50 @@
+//! What MAX is like: its address, the shape of its tokens, its limits.
+
+use domain::chat::ChatKind;
+use domain::delivery::AmbiguityPolicy;
+
+use crate::facts::{Facts, QuickStart};
+
+use super::render::BUTTONS;
+
+pub static FACTS: Facts = Facts {
+    name: super::NAME,
+    title: "MAX",
+    api_base: API_BASE,
+    usual_kind: "bot",
+    // docs/platforms/max, rate limits.
+    account_rates: &[("", 30.0)],
+    chat_rates: &[(None, 2.0)],
+    // A chat can be read back before anything is said again.
+    ambiguity: AmbiguityPolicy::Reconcile,
+    buttons: BUTTONS,
+    causes: &[],
+    quick_start: Some(QuickStart {
+        prefix: "MAX",
+        name: "max",
+        target: "MAX_CHAT",
+        target_form: "the numeric id of the chat",
+        token_fallback: None,
+        parse_mode: None,
+        is_wall: false,
+    }),
+    quick_read: None,
+};
+
+pub fn chat_kind(target: &str) -> ChatKind {
+    if target.starts_with("user:") { ChatKind::Private } else { ChatKind::Channel }
+}
+
+/// The public API. Its certificate is signed by the Russian Trusted Root CA: give its path in `extra_roots`.
+pub const API_BASE: &str = "https://platform-api2.max.ru";
+
+/// What `rupor check` says about limits (docs/platforms/max, rate limits).
+pub const LIMITS: &str = "30 requests a second in all, 2 messages a second per chat";
+
+/// The header of webhook calls that carries the secret.
+pub const HOOK_HEADER: &str = "x-max-bot-api-secret";
+
+/// The token goes into a header as it is, without `Bearer`.
+pub fn accepts_token(token: &str) -> bool {
+    token.len() <= 1_024 && token.bytes().all(|b| b.is_ascii_graphic())
+}
