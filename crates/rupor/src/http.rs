@@ -1,23 +1,25 @@
 //! What a running node answers over HTTP: one list of routes, who may use each, and what guards all of them.
 //!
 //! `/v1` is how programs hand posts in, `/` is the board that only shows, the rest is health and metrics.
-//! Whoever listens beyond loopback needs a token, so that nobody puts a board on the internet by accident; on loopback
-//! the `Host` must be a local one, so that a page elsewhere cannot reach it by a name of its own (DNS rebinding).
+//! `door` says who may come in, `brake` slows down who guesses, `serve` and `patience` keep seats free for the others.
 
+mod brake;
+mod door;
 mod metrics;
+mod patience;
 mod serve;
 
 #[cfg(test)]
 pub mod tests;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use anyhow::bail;
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -28,12 +30,11 @@ use crate::api::{self, ApiError};
 use crate::board;
 use engine::dispatch::Meters;
 
-/// Characters of the token that opens the board and the metrics beyond loopback.
-const TOKEN_MIN: usize = 32;
-/// The variable it stands in.
-const TOKEN_VARIABLE: &str = "RUPOR_HTTP_TOKEN";
-/// Names besides the local ones that a proxy in front may pass on.
-const HOSTS_VARIABLE: &str = "RUPOR_HTTP_HOSTS";
+pub use brake::Brake;
+pub use door::{Client, Door};
+
+/// How long a request may take in all, unless a test is less patient.
+const REQUEST_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -43,107 +44,14 @@ pub struct Node {
     pub ready: Arc<AtomicBool>,
 }
 
-/// Who may come in.
-#[derive(Debug, Clone)]
-pub struct Door {
-    /// Only these hosts are answered; empty: any.
-    hosts: Vec<String>,
-    /// The hash of the token that viewers need; `None`: everybody on this machine may look.
-    token: Option<blake3::Hash>,
-}
-
-impl Door {
-    /// The same with the variables of this process.
-    pub fn from_env(at: IpAddr) -> anyhow::Result<Door> {
-        let variable = |name: &str| std::env::var(name).ok();
-        Door::new(at, variable(TOKEN_VARIABLE), variable(HOSTS_VARIABLE))
-    }
-
-    /// What the address that is listened on asks for.
-    pub fn new(at: IpAddr, token: Option<String>, hosts: Option<String>) -> anyhow::Result<Door> {
-        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
-        match &token {
-            None if !at.is_loopback() => bail!(
-                "--listen {at}: other machines could read the board; set {TOKEN_VARIABLE} to {TOKEN_MIN} random \
-                 characters or more (`openssl rand -hex 32`), or listen on 127.0.0.1"
-            ),
-            Some(token) if token.len() < TOKEN_MIN => bail!(
-                "{TOKEN_VARIABLE} is shorter than {TOKEN_MIN} characters; draw one with `openssl rand -hex 32`"
-            ),
-            _ => {}
-        }
-        let named = hosts.unwrap_or_default();
-        let named = named.split(',').map(|host| host.trim().to_lowercase()).filter(|host| !host.is_empty());
-        let local = at.is_loopback().then(|| "localhost".to_owned());
-        let hosts = if at.is_loopback() { local.into_iter().chain(named).collect() } else { Vec::new() };
-        Ok(Door { hosts, token: token.map(|token| blake3::hash(token.as_bytes())) })
-    }
-
-    fn admits_host(&self, headers: &HeaderMap) -> bool {
-        if self.hosts.is_empty() {
-            return true;
-        }
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let name = host_name(host).to_lowercase();
-        let local = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        local || self.hosts.contains(&name)
-    }
-
-    /// Digests are compared, so that the time it takes tells nothing.
-    fn admits_viewer(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = self.token else {
-            return true;
-        };
-        let given = api::bearer(headers).or_else(|| basic_password(headers));
-        given.is_some_and(|given| blake3::hash(given.as_bytes()) == token)
-    }
-}
-
-/// `localhost:7878`, `[::1]:7878` without the port.
-fn host_name(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    }
-}
-
-/// The password of HTTP Basic, which browsers ask for; the name does not matter.
-fn basic_password(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, encoded) = value.split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let text = String::from_utf8(base64(encoded.trim())?).ok()?;
-    Some(text.split_once(':')?.1.to_owned())
-}
-
-/// Standard base64 with or without padding.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        (bits, held) = (bits << 6 | u32::from(value), held + 6);
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held & 0xff) as u8);
-        }
-    }
-    Some(bytes)
-}
-
 /// Everything a handler may need.
 #[derive(Debug, Clone)]
 pub struct Site {
     pub node: Node,
     pub door: Arc<Door>,
+    pub brake: Arc<Brake>,
+    /// From the head of a request to the head of its answer, waiting for a turn included.
+    pub request_time: Duration,
     pub api: Arc<api::Desk>,
     pub board: Arc<board::Board>,
 }
@@ -184,13 +92,15 @@ pub fn ways() -> Vec<Way> {
 
 /// Answers on a listener until it is dropped.
 pub async fn serve(listener: TcpListener, node: Node, door: Door) {
-    serve::serve(listener, router(node, door), serve::HEAD_TIME).await;
+    let site = Site::new(node, door, REQUEST_TIME);
+    let (door, brake, store) = (Arc::clone(&site.door), Arc::clone(&site.brake), site.node.store.clone());
+    tokio::select! {
+        () = serve::serve(listener, router(site), door, serve::Times::default()) => {}
+        () = brake::tell(&brake, &store) => {}
+    }
 }
 
-fn router(node: Node, door: Door) -> Router {
-    let api = Arc::new(api::Desk::new(node.store.clone()));
-    let board = Arc::new(board::Board::new(node.store.clone()));
-    let site = Site { node, door: Arc::new(door), api, board };
+fn router(site: Site) -> Router {
     let (mut viewers, mut open) = (Router::new(), Router::new());
     for way in ways() {
         match way.guard {
@@ -205,14 +115,61 @@ fn router(node: Node, door: Door) -> Router {
         .with_state(site)
 }
 
-async fn viewers_only(State(site): State<Site>, request: Request, next: Next) -> Response {
-    if site.door.admits_viewer(request.headers()) {
-        return next.run(request).await;
+async fn viewers_only(State(site): State<Site>, client: Client, request: Request, next: Next) -> Response {
+    match site.admit_viewer(client, request.headers()).await {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
     }
-    let mut refused = ApiError::unauthorized("this page needs the token of the node").into_response();
-    let ask = HeaderValue::from_static("Basic realm=\"rupor\", charset=\"UTF-8\"");
-    refused.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
-    refused
+}
+
+impl Site {
+    fn new(node: Node, door: Door, request_time: Duration) -> Site {
+        let api = Arc::new(api::Desk::new(node.store.clone()));
+        let board = Arc::new(board::Board::new(node.store.clone()));
+        Site { node, door: Arc::new(door), brake: Arc::default(), request_time, api, board }
+    }
+
+    async fn admit_viewer(&self, client: Client, headers: &HeaderMap) -> Result<(), ApiError> {
+        if door::is_from_elsewhere(headers) {
+            return Err(ApiError::from_elsewhere());
+        }
+        if !self.door.has_token() {
+            return if client.far { Err(ApiError::token_needed()) } else { Ok(()) };
+        }
+        let refused = || ApiError::unauthorized("this page needs the token of the node").asking_browsers();
+        // Nothing given is no guess: a browser asks once before it asks its user.
+        let given = door::given_token(headers).ok_or_else(refused)?;
+        let opens = async || Ok(self.door.opens(&given).then_some(()));
+        self.judge(client, "the board", opens).await?.ok_or_else(refused)
+    }
+
+    /// Looks at a secret when it is its turn; what does not open is counted.
+    pub async fn judge<T>(
+        &self,
+        client: Client,
+        door: &'static str,
+        look: impl AsyncFnOnce() -> Result<Option<T>, ApiError>,
+    ) -> Result<Option<T>, ApiError> {
+        let turn = self.brake.turn(client, door).await;
+        turn.map_err(|wait| ApiError::too_often(wait.as_secs().saturating_add(1)))?;
+        let found = look().await?;
+        if found.is_some() {
+            self.brake.right(client, door);
+        } else {
+            self.node.meters.count("rupor_refused_secrets_total", door);
+            self.brake.wrong(client, door);
+        }
+        Ok(found)
+    }
+}
+
+impl FromRequestParts<Site> for Client {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Site) -> Result<Client, ApiError> {
+        // `guard_all` has put it there.
+        parts.extensions.get().copied().ok_or_else(ApiError::not_found)
+    }
 }
 
 /// The policy of every answer: nothing from elsewhere, nothing framed, nothing kept.
@@ -229,17 +186,35 @@ const HEADERS: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
 ];
 
-async fn guard_all(State(site): State<Site>, request: Request, next: Next) -> Response {
-    let mut answer = if site.door.admits_host(request.headers()) {
-        next.run(request).await
-    } else {
-        ApiError::foreign_host().into_response()
+async fn guard_all(State(site): State<Site>, mut request: Request, next: Next) -> Response {
+    let mut answer = match site.door_opens(&mut request) {
+        Err(refused) => refused.into_response(),
+        Ok(()) => match tokio::time::timeout(site.request_time, next.run(request)).await {
+            Ok(answer) => answer,
+            Err(_) => ApiError::takes_too_long().into_response(),
+        },
     };
     for (name, value) in HEADERS {
         // A page that is stricter or knows its own scripts has said so already.
         answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     answer
+}
+
+impl Site {
+    /// Whether a request can be understood in one way only, and means this node. Notes who asks.
+    fn door_opens(&self, request: &mut Request) -> Result<(), ApiError> {
+        if let Some(problem) = door::ambiguity(request.uri(), request.headers()) {
+            return Err(ApiError::malformed(problem));
+        }
+        if !self.door.admits_host(request.headers()) {
+            return Err(ApiError::foreign_host());
+        }
+        let peer = request.extensions().get().copied().ok_or_else(ApiError::not_found)?;
+        let client = self.door.client(peer, request.version(), request.headers());
+        request.extensions_mut().insert(client);
+        Ok(())
+    }
 }
 
 async fn ready(State(site): State<Site>) -> Response {

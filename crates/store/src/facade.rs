@@ -426,6 +426,11 @@ impl Store {
         each!(self, db => db.reject_ingress(workspace, endpoint, why))
     }
 
+    /// Leaves an `ingress_rejected` event about visitors of no endpoint, and an `alert` if somebody must look.
+    pub async fn turn_away(&self, workspace: WorkspaceId, detail: Value, alert: Option<&str>) -> Result<()> {
+        each!(self, db => db.turn_away(workspace, detail, alert))
+    }
+
     pub async fn forget_receipts(&self, older_than: Span) -> Result<u64> {
         each!(self, db => db.forget_receipts(older_than))
     }

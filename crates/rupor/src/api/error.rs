@@ -12,15 +12,40 @@ pub struct ApiError {
     message: String,
     retry_after_s: Option<u64>,
     allow: Option<&'static str>,
+    ask: Option<&'static str>,
 }
 
 impl ApiError {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, code, message: message.into(), retry_after_s: None, allow: None }
+        ApiError { status, code, message: message.into(), retry_after_s: None, allow: None, ask: None }
     }
 
     pub fn unauthorized(message: &str) -> ApiError {
-        ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+        let error = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
+        ApiError { ask: Some("Bearer realm=\"rupor\""), ..error }
+    }
+
+    /// With the words on which a browser asks its user.
+    pub fn asking_browsers(self) -> ApiError {
+        ApiError { ask: Some("Basic realm=\"rupor\", charset=\"UTF-8\""), ..self }
+    }
+
+    /// Without a token only this machine may look, and somebody passed this request on.
+    pub fn token_needed() -> ApiError {
+        let message = "this request came through a proxy or from another machine, and the node has no token; \
+                       start it with RUPOR_HTTP_TOKEN (`openssl rand -hex 32`)";
+        ApiError::new(StatusCode::FORBIDDEN, "token_needed", message)
+    }
+
+    pub fn from_elsewhere() -> ApiError {
+        let message = "a page of another site asked; open the board in a tab of its own";
+        ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", message)
+    }
+
+    pub fn takes_too_long() -> ApiError {
+        let message = "this takes too long; nothing was acknowledged, the same call may be made again";
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "takes_too_long", message);
+        ApiError { retry_after_s: Some(5), ..error }
     }
 
     pub fn not_found() -> ApiError {
@@ -86,6 +111,9 @@ impl IntoResponse for ApiError {
         }
         if let Some(allow) = self.allow {
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(ask) = self.ask {
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(ask));
         }
         answer
     }

@@ -22,7 +22,7 @@ use store::{Endpoint, Receipt, Store};
 use super::pace::Pace;
 use super::read::{self, Post};
 use super::{ApiError, bearer};
-use crate::http::Site;
+use crate::http::{Client, Site};
 use engine::addresses::ApiBases;
 use engine::ingest::{self as intake, Preset, RawPicture, RawPost, SourceSettings};
 
@@ -51,9 +51,17 @@ impl Desk {
     }
 }
 
-pub async fn ingest(State(site): State<Site>, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
+pub async fn ingest(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
     let desk = &site.api;
-    let endpoint = desk.endpoint(&headers).await?;
+    let refused = || ApiError::unauthorized("give the secret of an endpoint as Authorization: Bearer …");
+    let secret = SecretString::from(bearer(&headers).ok_or_else(refused)?);
+    let endpoint = site.judge(client, "/v1/ingest", async || desk.endpoint(&secret).await).await?;
+    let endpoint = endpoint.ok_or_else(refused)?;
     let rate =
         endpoint.settings["rate"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(RATE);
     desk.pace
@@ -70,12 +78,10 @@ pub async fn ingest(State(site): State<Site>, headers: HeaderMap, body: Body) ->
 
 impl Desk {
     /// Unknown, shut and wrong kind sound alike: a guess must not tell which.
-    async fn endpoint(&self, headers: &HeaderMap) -> Result<Endpoint, ApiError> {
-        let refused = || ApiError::unauthorized("give the secret of an endpoint as Authorization: Bearer …");
-        let secret = SecretString::from(bearer(headers).ok_or_else(refused)?);
-        let found =
-            self.store.endpoint_by_secret(&secret).await.map_err(|error| ApiError::inside(&error.into()))?;
-        found.filter(|endpoint| endpoint.enabled && endpoint.kind == "push").ok_or_else(refused)
+    async fn endpoint(&self, secret: &SecretString) -> Result<Option<Endpoint>, ApiError> {
+        let found = self.store.endpoint_by_secret(secret).await;
+        let found = found.map_err(|error| ApiError::inside(&error.into()))?;
+        Ok(found.filter(|endpoint| endpoint.enabled && endpoint.kind == "push"))
     }
 
     async fn take_in(

@@ -6,6 +6,7 @@ mod error;
 mod ingest;
 mod pace;
 mod read;
+mod strict;
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 
 use domain::message::is_web_address;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::ApiError;
+use super::{ApiError, strict};
 use engine::ingest::{PICTURES_MAX, TEXT_MAX};
 
 /// Posts of one call.
@@ -42,8 +41,8 @@ struct Batch {
 /// One post, or `{"posts": […]}`.
 pub fn posts(body: &[u8], now_s: i64) -> Result<Vec<Post>, ApiError> {
     // Nesting is bounded by the parser itself.
-    let value: Value = serde_json::from_slice(body)
-        .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
+    let value =
+        strict::value(body).map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
     if !value.is_object() {
         return Err(ApiError::malformed("the body must be one post or {\"posts\": […]}"));
     }

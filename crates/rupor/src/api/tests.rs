@@ -74,6 +74,8 @@ async fn bad_calls_hear_what_is_wrong_and_change_nothing() {
         (post(json!({"text": 5})), 400, "malformed", "expected a string"),
         (post(json!([1])), 400, "malformed", "one post"),
         ("{\"text\": \"a\"".to_owned(), 400, "malformed", "not JSON"),
+        (r#"{"text": "a", "text": "b"}"#.to_owned(), 400, "malformed", "\"text\" stands twice"),
+        (r#"{"posts": [{"text": "a", "t\u0065xt": "b"}]}"#.to_owned(), 400, "malformed", "stands twice"),
         (deep, 400, "malformed", "recursion limit"),
         (digits, 400, "malformed", ""),
         (post(json!({})), 422, "bad_post", "nothing to say"),

@@ -3,6 +3,7 @@
 //! The page is one file without a build step; `/board/state` is what it shows as JSON, `/board/events` the same again
 //! whenever something changed. However many look, a workspace is read at most once a second.
 
+mod seats;
 mod shape;
 
 #[cfg(test)]
@@ -20,11 +21,13 @@ use axum::response::{Html, IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
 use store::{Case, Delivery, Source, Store, StoredMessage};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 
 use crate::api::ApiError;
-use crate::http::Site;
+use crate::http::{Client, Site};
 use crate::operate::facts::{Facts, gather};
+
+use seats::{Seat, Seats};
 
 /// Posts on the page.
 const POSTS_MAX: usize = 50;
@@ -34,8 +37,6 @@ const DELIVERIES_MAX: usize = 2_000;
 const FRESH: Duration = Duration::from_secs(1);
 /// How often a page hears that nothing but the clock has moved.
 const BEAT: Duration = Duration::from_secs(10);
-/// Open pages at the same time.
-const VIEWERS_MAX: usize = 64;
 
 const PAGE: &str = include_str!("index.html");
 
@@ -44,7 +45,7 @@ pub struct Board {
     store: Store,
     /// The last state of each workspace that somebody looks at.
     states: Mutex<HashMap<String, (Instant, Arc<str>)>>,
-    seats: Arc<Semaphore>,
+    seats: Arc<Seats>,
 }
 
 /// Everything the page is made of, as it is stored.
@@ -60,7 +61,7 @@ struct Seen {
 
 impl Board {
     pub fn new(store: Store) -> Board {
-        Board { store, states: Mutex::default(), seats: Arc::new(Semaphore::new(VIEWERS_MAX)) }
+        Board { store, states: Mutex::default(), seats: Arc::default() }
     }
 
     /// The state as JSON, read now or a moment ago. `None`: there is no such workspace.
@@ -133,15 +134,16 @@ pub async fn state(State(site): State<Site>, Query(wanted): Query<Wanted>) -> Re
 }
 
 /// The state now, and again whenever it changed.
-pub async fn events(State(site): State<Site>, Query(wanted): Query<Wanted>) -> Result<Response, ApiError> {
-    let seat = Arc::clone(&site.board.seats).try_acquire_owned();
-    let seat = seat.map_err(|_| {
-        ApiError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too_many_viewers",
-            "too many pages are open; close some",
-        )
-    })?;
+pub async fn events(
+    State(site): State<Site>,
+    client: Client,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, ApiError> {
+    let too_many = || {
+        let message = "too many pages are open; close some";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_viewers", message)
+    };
+    let seat = site.board.seats.take(client.household()).ok_or_else(too_many)?;
     let first = site.board.state(wanted.workspace.as_deref()).await.map_err(|error| unreadable(&error))?;
     if first.is_none() {
         return Err(ApiError::not_found());
@@ -151,10 +153,14 @@ pub async fn events(State(site): State<Site>, Query(wanted): Query<Wanted>) -> R
         wanted: wanted.workspace,
         last: None,
         told_at: Instant::now(),
-        _seat: seat,
+        seat,
     };
     let events = stream::unfold(watch, |mut watch| async {
-        let state = watch.changed().await;
+        let left = watch.seat.left();
+        let state = tokio::select! {
+            () = left.notified() => return None,
+            state = watch.changed() => state,
+        };
         Some((Ok::<_, Infallible>(Event::default().data(&*state)), watch))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
@@ -166,7 +172,7 @@ struct Watch {
     wanted: Option<String>,
     last: Option<Arc<str>>,
     told_at: Instant,
-    _seat: OwnedSemaphorePermit,
+    seat: Seat,
 }
 
 impl Watch {

@@ -19,6 +19,7 @@ pub struct Server {
     pub at: SocketAddr,
     pub store: Store,
     pub ws: WorkspaceId,
+    brake: Arc<Brake>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -52,6 +53,11 @@ impl Answer {
 
 impl Server {
     pub async fn start(token: Option<&str>) -> Server {
+        Server::hurried(token, REQUEST_TIME).await
+    }
+
+    /// With less time for a request.
+    async fn hurried(token: Option<&str>, request_time: Duration) -> Server {
         let address = Address::parse("sqlite::memory:").unwrap();
         let store = Store::open(&address, Keyring::ephemeral([7; 32]), Clock::system()).await.unwrap();
         let ws = store.create_workspace("Приют").await.unwrap();
@@ -59,9 +65,12 @@ impl Server {
             Node { store: store.clone(), meters: Arc::default(), ready: Arc::new(AtomicBool::new(true)) };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let door = Door::new(at.ip(), token.map(str::to_owned), Some("board.example".into())).unwrap();
-        let task = tokio::spawn(super::serve(listener, node, door));
-        let server = Server { at, store, ws, task };
+        let hosts = token.map(|_| "board.example".to_owned());
+        let written = door::Written { token: token.map(str::to_owned), hosts, proxies: None };
+        let site = Site::new(node, Door::new(at.ip(), &written).unwrap(), request_time);
+        let (brake, door) = (Arc::clone(&site.brake), Arc::clone(&site.door));
+        let task = tokio::spawn(serve::serve(listener, router(site), door, serve::Times::default()));
+        let server = Server { at, store, ws, brake, task };
         server.channel(ws, "канал", "-1001234567890").await;
         server.endpoint(ws, "сайт", "push", SECRET, json!({"rate": 1000})).await;
         server
@@ -88,7 +97,18 @@ impl Server {
 
     /// Sends bytes and reads to the end.
     pub async fn send(&self, request: &[u8]) -> Answer {
-        let mut stream = tokio::net::TcpStream::connect(self.at).await.unwrap();
+        self.send_from("127.0.0.1", request).await
+    }
+
+    /// Connects as another machine would: every 127.0.0.x is an address of its own.
+    async fn connect_from(&self, address: &str) -> tokio::net::TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
+        socket.connect(self.at).await.unwrap()
+    }
+
+    async fn send_from(&self, address: &str, request: &[u8]) -> Answer {
+        let mut stream = self.connect_from(address).await;
         // A server that answers early may close before it has read everything.
         let _ = stream.write_all(request).await;
         let mut bytes = Vec::new();
@@ -135,6 +155,9 @@ async fn every_route_but_the_open_ones_needs_its_key() {
             Guard::Viewer | Guard::Endpoint => {
                 assert_eq!((without.status, wrong.status), (401, 401), "{}", way.path);
                 assert_eq!(without.code(), "unauthorized", "{}", way.path);
+                for refused in [&without, &wrong] {
+                    assert!(refused.head.contains("www-authenticate: "), "{}: {}", way.path, refused.head);
+                }
             }
         }
     }
@@ -166,7 +189,8 @@ fn basic_of_another() -> String {
 
 #[tokio::test]
 async fn a_page_elsewhere_cannot_reach_the_board_by_a_name_of_its_own() {
-    let server = Server::start(None).await;
+    let server = Server::start(Some(TOKEN)).await;
+    let bearer = format!("Bearer {TOKEN}");
     for (host, status) in [
         ("evil.example", 421),
         ("evil.example:7878", 421),
@@ -178,7 +202,8 @@ async fn a_page_elsewhere_cannot_reach_the_board_by_a_name_of_its_own() {
         ("[::1]:7878", 200),
         ("board.example", 200),
     ] {
-        let answer = server.ask("GET", "/board/state", &[("Host", host)], "").await;
+        let headers = [("Host", host), ("Authorization", bearer.as_str())];
+        let answer = server.ask("GET", "/board/state", &headers, "").await;
         assert_eq!(answer.status, status, "{host:?}");
     }
 }
@@ -210,17 +235,6 @@ async fn nothing_but_reading_is_answered_and_every_answer_is_guarded() {
     assert_eq!(server.messages().await, 0);
 }
 
-#[test]
-fn beyond_loopback_a_long_token_is_needed() {
-    let open: IpAddr = "0.0.0.0".parse().unwrap();
-    let problem = Door::new(open, None, None).unwrap_err().to_string();
-    assert!(problem.contains("RUPOR_HTTP_TOKEN") && problem.contains("openssl rand"), "{problem}");
-    let problem = Door::new(open, Some("short".into()), None).unwrap_err().to_string();
-    assert!(problem.contains("shorter than 32"), "{problem}");
-    assert!(Door::new(open, Some(TOKEN.into()), None).is_ok());
-    assert!(Door::new("127.0.0.1".parse().unwrap(), None, None).is_ok());
-}
-
 #[tokio::test]
 async fn the_document_lists_the_routes_of_v1() {
     let server = Server::start(None).await;
@@ -250,17 +264,201 @@ async fn too_many_headers_and_too_long_ones_are_refused() {
     }
 }
 
-#[tokio::test]
-async fn a_visitor_who_never_says_what_they_want_is_shown_out() {
+async fn serve_plainly(app: Router, times: serve::Times) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
+    let door = Arc::new(Door::new(at.ip(), &door::Written::default()).unwrap());
+    (at, tokio::spawn(serve::serve(listener, app, door, times)))
+}
+
+#[tokio::test]
+async fn a_visitor_who_never_says_what_they_want_is_shown_out() {
     let app = Router::new().route("/", get(async || "ok"));
-    let task = tokio::spawn(super::serve::serve(listener, app, std::time::Duration::from_millis(50)));
-    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: local").await.unwrap();
-    let mut rest = Vec::new();
-    // Ends only because the server closes it.
-    let _ = stream.read_to_end(&mut rest).await;
-    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+    let times = serve::Times { head: Duration::from_millis(50), ..serve::Times::default() };
+    let (at, task) = serve_plainly(app, times).await;
+    for said in ["", "GET / HTTP/1.1\r\nHost: local"] {
+        let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        // Ends only because the server closes it.
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+    }
     task.abort();
+}
+
+#[tokio::test]
+async fn a_visitor_who_does_not_take_the_answer_is_shown_out() {
+    /// The answer while it is being sent.
+    struct Sending(tokio::sync::mpsc::UnboundedSender<()>);
+    impl Drop for Sending {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+    let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
+    let endless = async move || {
+        let piece = |sending| async move { Some((Ok::<_, std::io::Error>(vec![b'x'; 1 << 16]), sending)) };
+        axum::body::Body::from_stream(futures_util::stream::unfold(Sending(ended), piece))
+    };
+    let times = serve::Times { write: Duration::from_millis(50), ..serve::Times::default() };
+    let (at, task) = serve_plainly(Router::new().route("/", get(endless)), times).await;
+    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut first = [0; 16];
+    stream.read_exact(&mut first).await.unwrap();
+    has_ended.recv().await.unwrap();
+    task.abort();
+}
+
+#[tokio::test]
+async fn a_board_without_a_token_is_shut_for_whatever_a_proxy_passes_on() {
+    let server = Server::start(None).await;
+    for header in [
+        ("X-Forwarded-For", "203.0.113.9"),
+        ("x-forwarded-host", "board.example"),
+        ("X-Forwarded-Proto", "https"),
+        ("Forwarded", "for=127.0.0.1"),
+        ("Via", "1.1 proxy"),
+        ("X-Real-IP", "127.0.0.1"),
+        ("CF-Connecting-IP", "203.0.113.9"),
+    ] {
+        for path in ["/", "/board/state", "/board/events", "/metrics"] {
+            let answer = server.ask("GET", path, &[header], "").await;
+            assert_eq!((answer.status, answer.code().as_str()), (403, "token_needed"), "{header:?} {path}");
+            assert!(answer.message().contains("RUPOR_HTTP_TOKEN"), "{}", answer.message());
+        }
+        assert_eq!(server.ask("GET", "/healthz", &[header], "").await.status, 200);
+    }
+    let old = format!("GET /board/state HTTP/1.0\r\nHost: {}\r\n\r\n", server.at);
+    assert_eq!(server.send(old.as_bytes()).await.status, 403, "a proxy that names nobody");
+    let with = Server::start(Some(TOKEN)).await;
+    let headers = [("Authorization", &*format!("Bearer {TOKEN}")), ("X-Forwarded-For", "203.0.113.9")];
+    assert_eq!(with.ask("GET", "/board/state", &headers, "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_cannot_ask_in_a_viewers_name() {
+    let server = Server::start(None).await;
+    let own = format!("http://{}", server.at);
+    for (headers, status) in [
+        (vec![("Origin", "http://evil.example")], 403),
+        (vec![("Origin", "null")], 403),
+        (vec![("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors")], 403),
+        (vec![("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")], 200),
+        (vec![("Origin", own.as_str()), ("Sec-Fetch-Site", "same-origin")], 200),
+    ] {
+        assert_eq!(server.ask("GET", "/board/state", &headers, "").await.status, status, "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_can_be_read_in_two_ways_is_refused() {
+    let server = Server::start(None).await;
+    for head in [
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n",
+        "GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n",
+    ] {
+        let answer = server.send(format!("{head}Connection: close\r\n\r\n").as_bytes()).await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, "malformed"), "{head}");
+    }
+}
+
+/// One connection made 5 483 guesses a second, and nothing told of it.
+#[tokio::test]
+async fn guessing_secrets_is_slowed_down_told_and_alerted_and_costs_nobody_else() {
+    let server = Server::start(Some(TOKEN)).await;
+    let guess = |n: u64| {
+        let head = format!("POST /v1/ingest HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", server.at);
+        format!("{head}Authorization: Bearer wrong-{n}\r\nContent-Length: 0\r\n\r\n")
+    };
+    // Eleven mistakes are looked at; some more wait for their turn; then nobody joins the line.
+    for n in 0..11 {
+        assert_eq!(server.send(guess(n).as_bytes()).await.status, 401);
+    }
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let mut stream = server.connect_from("127.0.0.1").await;
+        stream.write_all(guess(100).as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        tokio::select! {
+            read = stream.read_exact(&mut answer) => { read.unwrap(); }
+            () = tokio::time::sleep(Duration::from_millis(20)) => waiting.push(stream),
+        }
+        match String::from_utf8_lossy(&answer) {
+            said if said.ends_with("401") || said.starts_with('\0') => {}
+            said => break said.into_owned(),
+        }
+        assert!(waiting.len() < 40, "the line has no end");
+    };
+    assert_eq!(refused, "HTTP/1.1 429");
+    let right = json!({"text": "раз"}).to_string();
+    let right = format!(
+        "POST /v1/ingest HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {SECRET}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{right}",
+        server.at,
+        right.len()
+    );
+    assert_eq!(server.send_from("127.0.0.2", right.as_bytes()).await.status, 202, "another household");
+    let asked = server.ask("GET", "/metrics", &[("Authorization", &format!("Bearer {TOKEN}"))], "").await;
+    assert!(asked.body.contains("rupor_refused_secrets_total{kind=\"/v1/ingest\"} 1"), "{}", asked.body);
+    for _ in 0..100 {
+        server.brake.wrong(Client { address: "127.0.0.1".parse().unwrap(), far: false }, "/v1/ingest");
+    }
+    brake::tell_once(&server.brake, &server.store, std::time::Instant::now()).await;
+    let events = server.store.recent_events(server.ws, 10).await.unwrap();
+    let find =
+        |name: &str| events.iter().find(|event| event.name == name).unwrap_or_else(|| panic!("{events:?}"));
+    let told = &find("ingress_rejected").detail;
+    assert_eq!((&told["why"], &told["door"]), (&json!("wrong secret"), &json!("/v1/ingest")));
+    assert!(
+        told["times"].as_u64().unwrap() >= 111 && told["from"][0].as_str().unwrap().starts_with("127.0.0.1")
+    );
+    assert!(find("alert").detail["text"].as_str().unwrap().contains("guesses secrets"), "{events:?}");
+    assert!(!format!("{events:?}").contains("wrong-"), "what was guessed may be nearly right");
+}
+
+#[tokio::test]
+async fn one_household_cannot_take_every_seat() {
+    let server = Server::start(None).await;
+    let mut greedy = Vec::new();
+    for _ in 0..80 {
+        greedy.push(server.connect_from("127.0.0.1").await);
+    }
+    let ask = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.at);
+    assert_eq!(server.send_from("127.0.0.1", ask.as_bytes()).await.status, 503);
+    assert_eq!(server.send_from("127.0.0.2", ask.as_bytes()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_viewer_with_many_pages_open_leaves_pages_for_the_others() {
+    let server = Server::start(None).await;
+    let ask = format!("GET /board/events HTTP/1.1\r\nHost: {}\r\n\r\n", server.at);
+    let mut open = Vec::new();
+    let mut status_from = async |address| {
+        let mut stream = server.connect_from(address).await;
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        open.push(stream);
+        String::from_utf8_lossy(&answer[9..]).into_owned()
+    };
+    for n in 0..8 {
+        assert_eq!(status_from("127.0.0.1").await, "200", "page {n}");
+    }
+    assert_eq!(status_from("127.0.0.1").await, "503");
+    assert_eq!(status_from("127.0.0.2").await, "200");
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_ended() {
+    let server = Server::hurried(None, Duration::from_millis(50)).await;
+    let head =
+        format!("POST /v1/ingest HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {SECRET}\r\n", server.at);
+    let never =
+        format!("{head}Content-Type: application/json\r\nConnection: close\r\nContent-Length: 99\r\n\r\n{{");
+    let answer = server.send(never.as_bytes()).await;
+    assert_eq!((answer.status, answer.code().as_str()), (503, "takes_too_long"), "{answer:?}");
 }

@@ -55,11 +55,17 @@ VALUES ($1, $2, $3, $4, $5, rupor_now())
 ON CONFLICT DO NOTHING";
 const REJECTED: &str = "
 INSERT INTO events (workspace_id, at, name, detail) VALUES ($1, rupor_now(), 'ingress_rejected', $2)";
+const TURNED_AWAY: &str = "
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), said.name, said.detail
+FROM (VALUES ('ingress_rejected', $2::jsonb), ('alert', $3::jsonb)) AS said (name, detail)
+WHERE said.detail IS NOT NULL";
 const FORGET_RECEIPTS: &str = "SELECT forget_receipts(rupor_span($1))";
 
 pub(super) const STATEMENTS: &[&str] = &[
     PUT_MEDIA,
     REJECTED,
+    TURNED_AWAY,
     SELECT_MEDIA,
     SELECT_BY_SOURCE,
     SELECT_BYTES,
@@ -190,6 +196,12 @@ impl Postgres {
     ) -> Result<()> {
         let detail = json!({"endpoint": endpoint.0, "why": why});
         self.all(As::App(workspace), Again::Never, REJECTED, &[&workspace.0, &detail]).await?;
+        Ok(())
+    }
+
+    pub async fn turn_away(&self, workspace: WorkspaceId, detail: Value, alert: Option<&str>) -> Result<()> {
+        let alert = alert.map(|text| json!({"text": text, "why": "guessing"}));
+        self.all(As::App(workspace), Again::Never, TURNED_AWAY, &[&workspace.0, &detail, &alert]).await?;
         Ok(())
     }
 

@@ -224,6 +224,22 @@ impl Sqlite {
         .await
     }
 
+    pub async fn turn_away(&self, workspace: WorkspaceId, detail: Value, alert: Option<&str>) -> Result<()> {
+        let alert = alert.map(|text| json!({"text": text, "why": "guessing"}));
+        self.write(Urgency::Maintenance, move |tx| {
+            let events = [("ingress_rejected", Some(detail.clone())), ("alert", alert.clone())];
+            for (name, detail) in events {
+                let Some(detail) = detail else { continue };
+                heads::event(
+                    tx,
+                    NewEvent { workspace_id: workspace.0, name, detail, ..NewEvent::default() },
+                )?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     pub async fn forget_receipts(&self, older_than: Span) -> Result<u64> {
         self.write(Urgency::Maintenance, move |tx| {
             Ok(tx.execute(DELETE_RECEIPTS, [(tx.now - older_than).0])? as u64)

@@ -132,4 +132,13 @@ async fn what_a_door_turns_away_leaves_an_event(w: &World) {
     let event = w.store.recent_events(w.ws, 1).await.unwrap().remove(0);
     assert_eq!(event.name, "ingress_rejected");
     assert_eq!(event.detail, json!({"endpoint": 7, "why": "the key was used for another request"}));
+    let detail = json!({"why": "wrong secret", "times": 3});
+    w.store.turn_away(w.ws, detail.clone(), None).await.unwrap();
+    w.store.turn_away(w.ws, detail.clone(), Some("somebody guesses")).await.unwrap();
+    let told = w.store.recent_events(w.ws, 3).await.unwrap();
+    let mut told: Vec<_> = told.into_iter().map(|event| (event.name, event.detail)).collect();
+    told.sort_by(|a, b| a.0.cmp(&b.0));
+    let rejected = || ("ingress_rejected".to_owned(), detail.clone());
+    let alert = ("alert".to_owned(), json!({"text": "somebody guesses", "why": "guessing"}));
+    assert_eq!(told, [alert, rejected(), rejected()]);
 }
