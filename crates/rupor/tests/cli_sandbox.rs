@@ -35,7 +35,7 @@ fn started(arguments: &[&str]) -> Running {
 
 fn get(address: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).expect("connects");
-    write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("writes");
+    write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("writes");
     let mut answer = String::new();
     socket.read_to_string(&mut answer).expect("reads");
     answer
@@ -46,6 +46,13 @@ fn the_sandbox_says_where_it_listens_and_serves_page_and_platforms() {
     let running = started(&["--listen", "127.0.0.1:0", "--any-token"]);
     assert!(get(&running.address, "/").contains("<title>Rupor sandbox</title>"));
     assert!(get(&running.address, "/telegram/bot1:x/getMe").contains("\"is_bot\":true"));
+}
+
+#[test]
+fn a_sandbox_that_others_could_reach_does_not_start_by_accident() {
+    let refused = rupor(&["--listen", "0.0.0.0:0"]).output().expect("runs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("add --expose if that is meant"), "{said}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ async fn worker(address: std::net::SocketAddr, number: usize, n_messages: usize)
         let text = format!("<b>Пропала собака</b>, <i>рыжая</i>, район вокзала &amp; парка, номер {i}");
         let body = json!({ "chat_id": chat, "text": text, "parse_mode": "HTML" }).to_string();
         let request = format!(
-            "POST /telegram/bot1:token/sendMessage HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /telegram/bot1:token/sendMessage HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         socket.write_all(request.as_bytes()).await?;

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dispatch::{App, HttpResponse, http_response};
 use crate::faults::{FIELDS, Fault, KINDS, Kind};
-use crate::ledger::RowId;
+use crate::guard::masked;
+use crate::ledger::{Row, RowId};
 use crate::page;
 use crate::pictures;
 use crate::platform::{Name, Platform, Target};
@@ -98,12 +99,15 @@ impl Call<'_> {
     }
 
     fn ledger(&self) -> Result<Response, Refusal> {
-        self.known_query(&["platform", "last"])?;
+        self.known_query(&["platform", "account", "last"])?;
         let last = self.query_number("last")?.unwrap_or(usize::MAX);
         let only = self.query_platform()?;
+        let account = self.query_text("account").map(masked);
+        let is_meant = |row: &Row| account.is_none() || row.account.as_deref().map(masked) == account;
         let mut books = Map::new();
         for name in Name::ALL.into_iter().filter(|name| only.is_none_or(|only| only == *name)) {
-            let rows = self.app.core.ledger.rows(name);
+            let mut rows = self.app.core.ledger.rows(name);
+            rows.retain(is_meant);
             let rows = &rows[rows.len().saturating_sub(last)..];
             books.insert(name.as_str().to_owned(), json!(rows));
         }

@@ -25,6 +25,8 @@ pub struct Core {
     pub seed: u64,
     /// `http://127.0.0.1:7900`, without a slash at the end.
     pub origin: String,
+    /// Whether it may be asked from beyond loopback.
+    pub exposed: bool,
     pub ledger: Ledger,
     pub chats: Chats,
     pub media: MediaStore,
@@ -42,6 +44,7 @@ impl Core {
             clock: options.clock.clone(),
             seed: options.seed,
             origin,
+            exposed: options.exposed,
             ledger: Ledger::new(options.ledger_max),
             chats: Chats::new(options.messages_max),
             media: MediaStore::new(options.media_bytes_max),

@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use crate::control;
 use crate::core::SharedCore;
 use crate::faults::{Fault, Kind, Phase};
+use crate::guard;
 use crate::ledger::RowId;
 use crate::max::Max;
 use crate::platform::{Name, Platform, Target};
@@ -49,8 +50,15 @@ pub async fn serve(
     request: http::Request<HttpBody>,
 ) -> Result<HttpResponse, Cut> {
     let (parts, body) = request.into_parts();
+    if let Err(refused) = guard::check(&parts, app.core.exposed) {
+        return Ok(http_response(refused));
+    }
     let (name, rest) = match route(parts.uri.path()) {
-        Route::Control => return Ok(control::serve(&app, &parts, body).await),
+        Route::Control => {
+            let mut answer = control::serve(&app, &parts, body).await;
+            guard::seal(&mut answer);
+            return Ok(answer);
+        }
         Route::Platform(name, rest) => (name, rest),
     };
     let head = Head {

@@ -176,6 +176,7 @@ pub struct Fault {
     pub platform: Name,
     pub method: Option<String>,
     pub chat: Value,
+    #[serde(serialize_with = "crate::guard::serialize_masked_if_any")]
     pub account: Option<String>,
     #[serde(serialize_with = "kind_name")]
     pub kind: Kind,

@@ -17,7 +17,8 @@ use crate::reply::Effect;
 pub struct Row {
     /// Milliseconds since the epoch.
     pub at: i64,
-    /// The token as it was sent.
+    /// The token as it was sent; masked wherever the row is shown.
+    #[serde(serialize_with = "crate::guard::serialize_masked_if_any")]
     pub account: Option<String>,
     pub method: String,
     /// A number where the platform's id is one, else a string.

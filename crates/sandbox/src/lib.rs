@@ -60,6 +60,7 @@ pub mod updates;
 
 mod control;
 mod dispatch;
+mod guard;
 mod page;
 mod server;
 mod wire;
@@ -84,6 +85,8 @@ use crate::reply::Refusal;
 pub struct Options {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Listens beyond loopback too: everybody who can reach it sees and changes everything.
+    pub exposed: bool,
     /// Decides chance (faults with a probability), pictures and made-up ids.
     pub seed: u64,
     /// Every token is a full-rights one and any numeric chat exists on first use.
@@ -102,6 +105,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            exposed: false,
             seed: 1,
             any_token: false,
             limits: LimitsMode::Off,
@@ -118,6 +122,8 @@ impl Default for Options {
 pub enum StartError {
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
+    #[error("{address} is not on loopback: everybody who can reach it could read and change everything")]
+    Exposed { address: SocketAddr },
     #[error("cannot make the webhook client: {0}")]
     Client(#[from] reqwest::Error),
 }
@@ -133,6 +139,9 @@ pub struct Sandbox {
 impl Sandbox {
     /// Binds the address and serves until dropped.
     pub async fn start(options: Options) -> Result<Sandbox, StartError> {
+        if !options.exposed && !options.listen.ip().is_loopback() {
+            return Err(StartError::Exposed { address: options.listen });
+        }
         let listen = |error| StartError::Listen { address: options.listen, error };
         let listener = TcpListener::bind(options.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;

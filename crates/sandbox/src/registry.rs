@@ -22,6 +22,7 @@ pub const CHAT_FIELDS: &[&str] = &["platform", "id", "type", "title", "username"
 #[derive(Clone, Debug, Serialize)]
 pub struct Account {
     pub platform: Name,
+    #[serde(serialize_with = "crate::guard::serialize_masked")]
     pub token: String,
     /// Bot id, community id or user id.
     pub id: String,

@@ -138,7 +138,7 @@ async def main():
         message = await talk(bot)
         await troubles(bot)
         await poll(bot, message)
-    rows = [row for row in control("/_/ledger")["telegram"] if row["account"] == TOKEN]
+    rows = [row for row in control("/_/ledger")["telegram"] if row["account"] == TOKEN.split(":")[0]]
     methods = {row["method"] for row in rows if row["accepted"]}
     assert len(methods) >= 15, methods
     print(f"aiogram: {len(rows)} calls, {len(methods)} methods")

@@ -121,7 +121,7 @@ impl World {
         let mut stream = tokio::net::TcpStream::connect(self.sandbox.address()).await.unwrap();
         let body = body.to_string();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: sandbox\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         );

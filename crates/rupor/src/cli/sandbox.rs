@@ -21,6 +21,9 @@ pub struct SandboxArgs {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7900")]
     listen: SocketAddr,
+    /// Listen beyond loopback too: everybody who can reach it sees and changes everything
+    #[arg(long)]
+    expose: bool,
     /// Seed of chance: faults with a probability, sample pictures, made-up ids
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -63,6 +66,7 @@ async fn serve(args: &SandboxArgs) -> anyhow::Result<()> {
 fn options(args: &SandboxArgs) -> Options {
     Options {
         listen: args.listen,
+        exposed: args.expose,
         seed: args.seed,
         any_token: args.any_token,
         limits: match args.limits {
@@ -83,6 +87,9 @@ fn explained(error: StartError) -> anyhow::Error {
             anyhow::anyhow!(
                 "{address} is in use: another sandbox may be running; choose another with --listen, or port 0 for a free one"
             )
+        }
+        StartError::Exposed { .. } => {
+            anyhow::anyhow!("{error}; add --expose if that is meant, or listen on 127.0.0.1")
         }
         _ => error.into(),
     }

@@ -121,7 +121,7 @@ async fn kinds_of_other_platforms_are_refused_with_those_known_here() {
 async fn refuse_resets_before_any_of_the_body_came() {
     let sandbox = any_token().await;
     arm(&sandbox, "refuse", &json!({"method": "sendMessage"}));
-    let head = format!("POST {SEND} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n");
+    let head = format!("POST {SEND} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n");
     assert_eq!(raw(&sandbox, head.as_bytes()).await, (vec![], End::Reset));
     check_not_accepted(&sandbox, "refuse");
 }
@@ -141,7 +141,8 @@ async fn reset_before_read_leaves_the_rest_of_the_body_unread() {
     let sandbox = any_token().await;
     arm(&sandbox, "reset_before_read", &json!({}));
     // The body never becomes whole, so only a server that does not wait for it can reset.
-    let part = format!("POST {SEND} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{{\"chat_id\"");
+    let part =
+        format!("POST {SEND} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{{\"chat_id\"");
     assert_eq!(raw(&sandbox, part.as_bytes()).await, (vec![], End::Reset));
     check_not_accepted(&sandbox, "reset_before_read");
     assert_eq!(only_row(&sandbox).text, None);

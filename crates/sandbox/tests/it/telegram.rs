@@ -41,7 +41,7 @@ async fn multipart(sandbox: &Sandbox, method: &str, parts: &[Part<'_>]) -> Answe
     body.extend_from_slice(b"--BORDER--\r\n");
     let length = body.len();
     let head = format!(
-        "POST /telegram/bot1:token/{method} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        "POST /telegram/bot1:token/{method} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: multipart/form-data; boundary=BORDER\r\ncontent-length: {length}\r\n\r\n"
     );
     let (answer, _) = raw(sandbox, &[head.as_bytes(), &body].concat()).await;
@@ -79,7 +79,7 @@ async fn a_message_is_answered_shown_and_written_down() {
     );
     assert_eq!(
         (row["account"].as_str(), row["method"].as_str(), row["chat"].as_i64(), row["visible_id"].as_i64()),
-        (Some("1:token"), Some("sendMessage"), Some(CHANNEL), Some(1))
+        (Some("1"), Some("sendMessage"), Some(CHANNEL), Some(1))
     );
     assert_eq!((ledger["vk"].clone(), ledger["max"].clone()), (json!([]), json!([])));
 }
@@ -89,7 +89,7 @@ async fn every_way_of_writing_arguments_is_read() {
     let sandbox = any_token().await;
     let form = b"chat_id=5&text=%D1%8F+%26&disable_notification=yes";
     let head = format!(
-        "POST /telegram/bot1:token/SENDMESSAGE HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\
+        "POST /telegram/bot1:token/SENDMESSAGE HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\
          content-type: application/x-www-form-urlencoded\r\n\r\n",
         form.len()
     );
@@ -201,7 +201,7 @@ async fn a_broken_json_body_is_no_body() {
     let sandbox = any_token().await;
     let body = "{\"chat_id\": 5, ";
     let head = format!(
-        "POST /telegram/bot1:token/sendMessage HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\
+        "POST /telegram/bot1:token/sendMessage HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\
          content-type: application/json\r\n\r\n{body}",
         body.len()
     );
@@ -228,7 +228,7 @@ async fn tokens_and_sizes_are_checked() {
     assert_eq!(status("/telegram/file/bot1:token/photos/x.jpg").await, (404, "Not Found".into()));
     let unknown = api(&sandbox, "sendMessage", json!({"chat_id": 5, "text": "x"})).await;
     assert_eq!(unknown.json()["description"], "Bad Request: chat not found");
-    let large = b"POST /telegram/bot1:token/sendDocument HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 99999999\r\n\r\n";
+    let large = b"POST /telegram/bot1:token/sendDocument HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 99999999\r\n\r\n";
     let (answer, _) = raw(&sandbox, large).await;
     assert_eq!(
         (parsed(&answer).status, parsed(&answer).json()["description"].as_str()),

@@ -89,7 +89,7 @@ impl World {
         let body = encoded(parameters);
         let length = body.len();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-www-form-urlencoded\r\n\
              content-length: {length}\r\nconnection: close\r\n\r\n{body}"
         );
         parsed(&raw(&self.sandbox, request.as_bytes()).await.0)
@@ -98,7 +98,7 @@ impl World {
     /// Gets a path or one of our own addresses.
     async fn get(&self, url: &str) -> Answer {
         let path = url.strip_prefix(self.sandbox.origin()).unwrap_or(url);
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         parsed(&raw(&self.sandbox, request.as_bytes()).await.0)
     }
 
@@ -122,7 +122,7 @@ impl World {
         body.extend_from_slice(b"--B--\r\n");
         let length = body.len();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
              content-type: multipart/form-data; boundary=B\r\ncontent-length: {length}\r\n\r\n"
         );
         let (answer, _) = raw(&self.sandbox, &[head.as_bytes(), &body].concat()).await;

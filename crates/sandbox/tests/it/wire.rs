@@ -55,7 +55,7 @@ pub fn request(method: &str, path: &str, body: &Value) -> Vec<u8> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: sandbox\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          connection: close\r\n\r\n{body}"
     )
     .into_bytes()

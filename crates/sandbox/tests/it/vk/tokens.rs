@@ -57,7 +57,7 @@ async fn a_token_is_a_parameter_or_a_header() {
         "GET /method/users.get?v=5.199 HTTP/1.1\r\nauthorization: bearer user\r\n".to_owned(),
     ];
     for request in requests {
-        let whole = format!("{request}host: x\r\nconnection: close\r\n\r\n");
+        let whole = format!("{request}host: localhost\r\nconnection: close\r\n\r\n");
         let answer = parsed(&raw(&world.sandbox, whole.as_bytes()).await.0);
         assert_eq!(answer.json()["response"][0]["id"], USER, "{request}");
         assert_eq!(world.last_row().account.as_deref(), Some("user"));
@@ -162,7 +162,7 @@ async fn with_any_token_everything_is_allowed_everywhere() {
     let sandbox = any_token().await;
     let get = async |query: &str| {
         let request = format!(
-            "GET /vk/method/{query}&v=5.199&access_token=whoever HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+            "GET /vk/method/{query}&v=5.199&access_token=whoever HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
         );
         parsed(&raw(&sandbox, request.as_bytes()).await.0).json()
     };
