@@ -7,6 +7,8 @@ mod board;
 mod cli;
 mod config;
 mod demo;
+#[cfg(test)]
+mod fuzz;
 mod http;
 mod node;
 mod operate;

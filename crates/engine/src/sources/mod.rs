@@ -63,6 +63,11 @@ pub struct Polled {
     pub more: bool,
 }
 
+/// The bytes of a feed as posts, without asking anybody; `None`: it is no feed.
+pub fn read_feed(bytes: &[u8]) -> Option<Vec<crate::ingest::RawPost>> {
+    feed::parse("feed", "https://feed.example/", bytes).ok()
+}
+
 /// Why a poll brought nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum PollError {

@@ -17,6 +17,8 @@ use axum::routing::{MethodRouter, get, post};
 
 pub use error::ApiError;
 pub use ingest::Desk;
+#[cfg(test)]
+pub use read::posts;
 
 use crate::http::Site;
 
