@@ -9,6 +9,7 @@ fn facts() -> Facts {
     Facts {
         version: 1,
         kind: Fact::silent(Kind::Lost),
+        unsure: false,
         animal: Fact::silent(Animal::Dog),
         sex: Fact::silent(Sex::F),
         phones: vec![Fact::silent(Phone("+79010000001".to_owned()))],

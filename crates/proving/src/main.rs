@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod bench;
+mod judge;
 mod sim;
 
 /// Measure this machine and print one object of figures

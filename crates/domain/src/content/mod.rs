@@ -6,6 +6,7 @@
 
 pub mod cases;
 pub mod clean;
+pub mod evidence;
 pub mod facts;
 pub mod fingerprint;
 mod letters;
@@ -19,10 +20,11 @@ pub mod similarity;
 pub mod tags;
 pub mod tokens;
 
-pub use facts::read::{Analysis, analyse};
+pub use facts::read::{Analysis, analyse, analyse_with, is_plain, shown};
 pub use facts::{
     Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount, shown_place,
 };
+pub use lexicon::morph::ready;
 pub use post::{Cleaned, Copied, Home, Post};
 pub use seam::{CaseDecision, Casework, RelatedCase, Verdict, fill_from_case};
 

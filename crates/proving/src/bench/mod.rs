@@ -6,6 +6,7 @@ mod database;
 mod dispatch;
 mod fairness;
 mod ingest;
+mod judgement;
 mod pacing;
 mod queue;
 mod rig;
@@ -20,6 +21,8 @@ use serde_json::Value;
 #[derive(Debug, Subcommand)]
 pub enum What {
     Content(content::Content),
+    Judgement(judgement::Judgement),
+    Fit(judgement::Fit),
     Queue(queue::Queue),
     Ingest(ingest::Ingest),
     Dispatch(dispatch::Dispatch),
@@ -32,6 +35,8 @@ pub enum What {
 pub fn run(what: &What) -> anyhow::Result<()> {
     match what {
         What::Content(args) => content::run(args),
+        What::Judgement(args) => judgement::judge(args),
+        What::Fit(args) => judgement::fit(args),
         What::Queue(args) => queue::run(args),
         What::Ingest(args) => ingest::run(args),
         What::Dispatch(args) => dispatch::run(args),

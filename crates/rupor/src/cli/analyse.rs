@@ -62,6 +62,7 @@ struct Line<'a> {
 }
 
 pub fn run(command: &Analyse) -> anyhow::Result<()> {
+    content::ready().map_err(anyhow::Error::msg)?;
     let mut out = io::BufWriter::new(anstream::stdout());
     match (&command.text, &command.file) {
         (Some(text), _) => one_text(command, text, &mut out)?,

@@ -55,6 +55,7 @@ enum Loop {
 }
 
 pub fn run(args: &Run) -> anyhow::Result<()> {
+    domain::content::ready().map_err(anyhow::Error::msg)?;
     super::log::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(node(args));

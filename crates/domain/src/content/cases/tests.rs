@@ -259,6 +259,7 @@ fn plain(post_id: i64) -> Sketch {
     let facts = Facts {
         version: 1,
         kind: Fact::silent(Kind::Lost),
+        unsure: false,
         animal: Fact::silent(Animal::Cat),
         sex: Fact::silent(Sex::Unknown),
         phones: Vec::new(),

@@ -3,7 +3,7 @@
 
 use crate::content::lexicon::{Species, case, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
-use crate::content::{Animal, Colour, Fact, Kind, Sex};
+use crate::content::{Animal, Colour, Evidence, Fact, Kind, Sex};
 
 /// A noun for the animal.
 const NOUN: f32 = 4.0;
@@ -34,6 +34,24 @@ pub struct Subject {
     pub animal: Fact<Animal>,
     /// The strongest noun: its grammar tells which agreement counts.
     pub noun: Option<(usize, Species)>,
+    mentions: Vec<Mention>,
+    totals: [f32; 5],
+}
+
+impl Subject {
+    /// What the rules gave to a species.
+    pub fn total(&self, animal: Animal) -> f32 {
+        self.totals.get(animal as usize).copied().unwrap_or(0.0)
+    }
+
+    /// The same mentions, read as being about this animal.
+    pub fn about(self, reading: &Reading<'_>, value: Animal) -> Subject {
+        if value == self.animal.value {
+            return self;
+        }
+        let (evidence, noun) = told(reading, &self.mentions, value);
+        Subject { animal: Fact { value, evidence }, noun, ..self }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,15 +73,24 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
         totals[mention.species.animal as usize] += mention.weight;
     }
     cap_repeats(&mentions, &mut totals);
-    let noun = strongest(&mentions, |mention| mention.species.noun);
     let value = decide(&totals, &mentions, kind, plural_event(reading, event));
-    let mut evidence = Vec::new();
-    let shown = match value {
+    let (evidence, noun) = told(reading, &mentions, value);
+    Subject { animal: Fact { value, evidence }, noun, mentions, totals }
+}
+
+/// The words that show the animal, and its noun.
+fn told(
+    reading: &Reading<'_>,
+    mentions: &[Mention],
+    value: Animal,
+) -> (Vec<Evidence>, Option<(usize, Species)>) {
+    let shown: Vec<&Mention> = match value {
         Animal::Several => {
             mentions.iter().filter(|mention| mention.species.noun && mention.weight >= 2.0).take(3).collect()
         }
-        _ => strongest(&mentions, |mention| mention.species.animal == value).into_iter().collect::<Vec<_>>(),
+        _ => strongest(mentions, |mention| mention.species.animal == value).into_iter().collect(),
     };
+    let mut evidence = Vec::new();
     for mention in shown {
         let rule = match (mention.species.noun, mention.species.breed.is_some()) {
             (true, true) => "animal.breed",
@@ -73,8 +100,10 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
         };
         evidence.push(reading.evidence(rule, mention.index, mention.index));
     }
-    let noun = noun.filter(|mention| value == Animal::Several || mention.species.animal == value);
-    Subject { animal: Fact { value, evidence }, noun: noun.map(|mention| (mention.index, mention.species)) }
+    let noun = strongest(mentions, |mention| {
+        mention.species.noun && (value == Animal::Several || mention.species.animal == value)
+    });
+    (evidence, noun.map(|mention| (mention.index, mention.species)))
 }
 
 fn strongest(mentions: &[Mention], fits: impl Fn(&Mention) -> bool) -> Option<&Mention> {

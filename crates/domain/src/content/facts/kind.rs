@@ -110,28 +110,99 @@ impl Votes {
     }
 }
 
-pub fn kind(reading: &Reading<'_>, numbers: &Numbers) -> Verdict {
+/// The sums of the rules over the own text or over all texts, and the kind that they alone would make.
+#[derive(Debug, Default)]
+pub struct Sums {
+    votes: Votes,
+    words: usize,
+    pub kind: Kind,
+}
+
+impl Sums {
+    fn new(votes: Votes, words: usize, shape: &Shape) -> Sums {
+        let kind = settle(&votes, words, false, shape).0;
+        Sums { votes, words, kind }
+    }
+
+    pub fn of(&self, kind: Kind) -> f32 {
+        self.votes.of(kind)
+    }
+
+    /// The kinds as the named decisions see them, and the circumstances.
+    pub fn settled(&self) -> [(&'static str, f32); 14] {
+        let votes = &self.votes;
+        let held = votes.held >= 3.0;
+        [
+            ("reunited", reunited(votes)),
+            ("adoption", adoption(votes, self.words)),
+            ("fundraising", fundraising(votes)),
+            ("found", found(votes, held)),
+            ("sighting", sighting(votes, held)),
+            ("lost", lost(votes)),
+            ("news", news(votes, self.words)),
+            ("held", votes.held),
+            ("owner-called", votes.owner),
+            ("owner-sought", votes.seek),
+            ("still-missing", votes.still),
+            ("money", votes.money),
+            ("profile", votes.profile),
+            ("named", votes.named),
+        ]
+    }
+}
+
+/// What the rules alone make of a post.
+#[derive(Debug)]
+pub struct ByRules {
+    hits: Vec<Hit>,
+    pub own: Sums,
+    pub all: Sums,
+    pub own_words: usize,
+    pub all_words: usize,
+    pub kind: Kind,
+    /// The own text said little, so the reposted ones were asked.
+    asked_all: bool,
+    /// Nothing to read, or only a link: no weighing changes that.
+    pub plain: Option<Kind>,
+}
+
+impl ByRules {
+    /// Name, first and last token of every rule that fired.
+    pub fn hits(&self) -> impl Iterator<Item = (&'static str, usize, usize)> {
+        self.hits.iter().map(|hit| (RULES[hit.rule].name, hit.first, hit.last))
+    }
+}
+
+pub fn by_rules(reading: &Reading<'_>, numbers: &Numbers) -> ByRules {
     let own_words = words(reading, |text| text == 0);
     let all_words = words(reading, |_| true);
     let linked = reading.tokens.iter().any(|token| token.kind == TokenKind::Link || token.mention);
-    if all_words == 0 {
-        let kind = if linked { Kind::Link } else { Kind::Empty };
-        return Verdict { kind: Fact::silent(kind), event: Vec::new() };
-    }
     let hits = MATCHER.hits(reading);
     let shape = Shape::of(reading, numbers);
-    let own = votes(reading, numbers, &hits, |text| text == 0);
-    let mut decided = settle(&own, own_words, false, &shape);
-    let mut used_own = true;
-    if (decided.1 < OWN_DECIDES || decided.0 == Kind::Other) && all_words > own_words {
-        let all = votes(reading, numbers, &hits, |_| true);
-        decided = settle(&all, all_words, linked, &shape);
-        used_own = false;
+    let own = Sums::new(votes(reading, numbers, &hits, |text| text == 0), own_words, &shape);
+    let all =
+        if all_words > own_words { votes(reading, numbers, &hits, |_| true) } else { own.votes.clone() };
+    let all = Sums::new(all, all_words, &shape);
+    let mut decided = settle(&own.votes, own_words, false, &shape);
+    let asked_all = (decided.1 < OWN_DECIDES || decided.0 == Kind::Other) && all_words > own_words;
+    if asked_all {
+        decided = settle(&all.votes, all_words, linked, &shape);
     } else if decided.1 < DECISIVE {
-        decided = settle(&own, own_words, linked, &shape);
+        decided = settle(&own.votes, own_words, linked, &shape);
     }
-    let evidence = evidence(reading, &hits, decided.0, used_own);
-    Verdict { kind: Fact { value: decided.0, evidence }, event: events(reading, &hits, decided.0) }
+    let plain = match (all_words, linked) {
+        (0, true) => Some(Kind::Link),
+        (0, false) => Some(Kind::Empty),
+        _ => (decided.0 == Kind::Link).then_some(Kind::Link),
+    };
+    let kind = plain.unwrap_or(decided.0);
+    ByRules { hits, own, all, own_words, all_words, kind, asked_all, plain }
+}
+
+/// The kind with the words behind it.
+pub fn told(reading: &Reading<'_>, rules: &ByRules, kind: Kind) -> Verdict {
+    let evidence = evidence(reading, &rules.hits, kind, !rules.asked_all);
+    Verdict { kind: Fact { value: kind, evidence }, event: events(reading, &rules.hits, kind) }
 }
 
 fn words(reading: &Reading<'_>, of: impl Fn(u8) -> bool) -> usize {

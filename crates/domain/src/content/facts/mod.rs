@@ -10,6 +10,7 @@ mod phones;
 mod place;
 pub mod read;
 mod sex;
+pub mod shows;
 mod traits;
 mod when;
 
@@ -31,7 +32,7 @@ pub fn patterns() -> impl Iterator<Item = &'static str> {
 }
 
 /// What a post is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The owner looks for the pet.
@@ -51,6 +52,7 @@ pub enum Kind {
     Link,
     /// Nothing to read.
     Empty,
+    #[default]
     Other,
 }
 
@@ -261,6 +263,9 @@ pub struct Facts {
     /// `FACTS_VERSION` of the rules that found them.
     pub version: u16,
     pub kind: Fact<Kind>,
+    /// Another kind is nearly as likely.
+    #[serde(default)]
+    pub unsure: bool,
     pub animal: Fact<Animal>,
     pub sex: Fact<Sex>,
     /// Sorted by number, unique; contacts only, never cards.

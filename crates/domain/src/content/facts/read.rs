@@ -2,11 +2,14 @@
 
 use jiff::civil::Date;
 
+use super::shows::{self, Seen};
 use super::{accounts, animal, city, kind, names, phones, place, sex, traits, when};
 use crate::content::clean::clean;
+use crate::content::evidence::clauses::{Clauses, clauses};
+use crate::content::evidence::{Question, Trail, Weights, decide, weights};
 use crate::content::normalise::normalise;
 use crate::content::tokens::{Reading, TEXTS_MAX};
-use crate::content::{Cleaned, FACTS_VERSION, Facts, Post, TextRef};
+use crate::content::{Animal, Cleaned, FACTS_VERSION, Fact, Facts, Kind, Post, Sex, TextRef};
 
 /// Token ranges of telephone numbers.
 pub type Spans = [(usize, usize)];
@@ -22,41 +25,119 @@ pub struct Analysis {
 
 /// Everything that can be known from the post alone.
 pub fn analyse(post: &Post) -> Analysis {
-    let (originals, normals) = texts(post);
-    let dates = dates(post);
-    let reading = Reading::new(originals, normals);
-    let home = post.home.city.as_deref();
-    let numbers = phones::numbers(&reading);
-    let verdict = kind::kind(&reading, &numbers);
-    let kind = verdict.kind.value;
-    let subject = animal::subject(&reading, kind, &verdict.event);
-    let cities = city::mentions(&reading, home);
-    let named = names::names(&reading, kind, subject.noun, &cities, &numbers.spans);
-    let sex = sex::sex(&reading, kind, subject.animal.value, subject.noun, &named.genders);
-    let places = place::places(&reading, kind, &verdict.event, &cities, &named.taken, &numbers.spans);
-    let cleaned = clean(&reading, &numbers.spans);
-    let animal = subject.animal.value;
-    let facts = Facts {
-        version: FACTS_VERSION,
-        breed: traits::breed(&reading, subject.noun, animal),
-        age: traits::age(&reading),
-        colours: traits::colours(&reading, kind),
-        city: city::city(&reading, &cities),
-        place: places.best,
-        other_places: places.others,
-        when: when::when(&reading, kind, &verdict.event, &dates),
-        vk_accounts: accounts::accounts(&reading),
-        reward: traits::reward(&reading),
-        flags: traits::flags(&reading, animal),
-        home_city: post.home.city.clone(),
-        contact_names: named.contacts,
-        pet_names: named.pets,
-        phones: numbers.phones,
-        kind: verdict.kind,
-        animal: subject.animal,
-        sex,
-    };
-    Analysis { facts, cleaned, steps: reading.steps() }
+    analyse_with(post, weights())
+}
+
+/// The same with other weights: how they are judged on posts that they were not fitted on.
+pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
+    let first = First::of(post);
+    let [kind, animal, sex] = Question::ALL.map(|question| {
+        let trail = first.trail(question, Trail::default());
+        decide(question, weights.of(question), &trail, |_| false)
+    });
+    let unsure = first.rules.plain.is_none() && kind.margin < UNSURE;
+    let kind = first.rules.plain.unwrap_or_else(|| kind_named(kind.best));
+    let animal = Animal::ALL[animal.best];
+    let sex = if animal == Animal::Several { Sex::Unknown } else { SEXES[sex.best] };
+    first.facts(post, (kind, unsure), animal, sex)
+}
+
+/// The best kind must be this many points ahead to be sure.
+const UNSURE: f32 = 0.7;
+
+const SEXES: [Sex; 3] = [Sex::M, Sex::F, Sex::Unknown];
+
+fn kind_named(answer: usize) -> Kind {
+    let name = Question::Kind.answers()[answer];
+    Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
+}
+
+/// What a post shows for a question, with the names of the features: what weights are fitted on.
+pub fn shown(post: &Post, question: Question) -> Trail {
+    First::of(post).trail(question, Trail::with_names())
+}
+
+/// Whether the kind of a post is told by its form alone, so that no weight is asked.
+pub fn is_plain(post: &Post) -> bool {
+    First::of(post).rules.plain.is_some()
+}
+
+/// What the rules make of a post before anything is weighed.
+struct First<'a> {
+    reading: Reading<'a>,
+    numbers: phones::Numbers,
+    rules: kind::ByRules,
+    subject: animal::Subject,
+    cities: Vec<city::Mention>,
+    named: names::Named,
+    votes: sex::Votes,
+    clauses: Clauses,
+    labels: Vec<u64>,
+}
+
+impl<'a> First<'a> {
+    fn of(post: &'a Post) -> First<'a> {
+        let (originals, normals) = texts(post);
+        let reading = Reading::new(originals, normals);
+        let numbers = phones::numbers(&reading);
+        let rules = kind::by_rules(&reading, &numbers);
+        let event = kind::told(&reading, &rules, rules.kind).event;
+        let subject = animal::subject(&reading, rules.kind, &event);
+        let cities = city::mentions(&reading, post.home.city.as_deref());
+        let named = names::names(&reading, rules.kind, subject.noun, &cities, &numbers.spans);
+        let votes = sex::votes(&reading, rules.kind, subject.animal.value, subject.noun, &named.genders);
+        let (clauses, labels) = (clauses(&reading), shows::labels(&reading));
+        First { reading, numbers, rules, subject, cities, named, votes, clauses, labels }
+    }
+
+    fn trail(&self, question: Question, mut trail: Trail) -> Trail {
+        let seen = Seen { reading: &self.reading, clauses: &self.clauses, labels: &self.labels };
+        let animal = self.subject.animal.value;
+        match question {
+            Question::Kind => shows::kind(&seen, &self.rules, &self.numbers, &mut trail),
+            Question::Animal => shows::animal(&seen, self.rules.kind, &self.subject, &mut trail),
+            Question::Sex => shows::sex(&seen, self.rules.kind, animal, &self.votes, &mut trail),
+        }
+        trail.settle();
+        self.reading.count(trail.features.len());
+        trail
+    }
+
+    fn facts(self, post: &Post, (kind, unsure): (Kind, bool), animal: Animal, sex: Sex) -> Analysis {
+        let First { reading, numbers, rules, subject, cities, named, votes, .. } = self;
+        let verdict = kind::told(&reading, &rules, kind);
+        let noun = subject.noun;
+        let subject = subject.about(&reading, animal);
+        let named = if kind == rules.kind && subject.noun == noun {
+            named
+        } else {
+            names::names(&reading, kind, subject.noun, &cities, &numbers.spans)
+        };
+        let places = place::places(&reading, kind, &verdict.event, &cities, &named.taken, &numbers.spans);
+        let cleaned = clean(&reading, &numbers.spans);
+        let facts = Facts {
+            version: FACTS_VERSION,
+            breed: traits::breed(&reading, subject.noun, animal),
+            age: traits::age(&reading),
+            colours: traits::colours(&reading, kind),
+            city: city::city(&reading, &cities),
+            place: places.best,
+            other_places: places.others,
+            when: when::when(&reading, kind, &verdict.event, &dates(post)),
+            vk_accounts: accounts::accounts(&reading),
+            reward: traits::reward(&reading),
+            flags: traits::flags(&reading, animal),
+            home_city: post.home.city.clone(),
+            contact_names: named.contacts,
+            pet_names: named.pets,
+            phones: numbers.phones,
+            kind: verdict.kind,
+            unsure,
+            animal: subject.animal,
+            sex: Fact { value: sex, evidence: votes.evidence(&reading, sex) },
+        };
+        Analysis { facts, cleaned, steps: reading.steps() }
+    }
 }
 
 fn texts(post: &Post) -> (Vec<&str>, Vec<crate::content::normalise::Normal>) {

@@ -3,7 +3,7 @@
 
 use crate::content::lexicon::{Group, Species, case, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
-use crate::content::{Animal, Evidence, Fact, Kind, Sex};
+use crate::content::{Animal, Evidence, Kind, Sex};
 
 const EXPLICIT: f32 = 6.0;
 const NEUTERED: f32 = 5.0;
@@ -17,19 +17,42 @@ const FORCED: f32 = 0.0;
 const CLEAR: f32 = 1.6;
 const ENOUGH: f32 = 1.5;
 
+/// What the rules say of the sex.
 #[derive(Debug, Default)]
-struct Votes {
-    male: f32,
-    female: f32,
+pub struct Votes {
+    pub male: f32,
+    pub female: f32,
     best: [Option<(f32, &'static str, usize)>; 2],
-    explicit: [bool; 2],
+    pub explicit: [bool; 2],
     /// `два мальчика`, `две девочки`: counted, so there are several.
-    litter: [bool; 2],
+    pub litter: [bool; 2],
+    pub names: Vec<NameGender>,
     /// How often a rule has spoken for a sex: repeats add less and less.
     counted: Vec<(&'static str, usize, usize)>,
 }
 
 impl Votes {
+    /// What the votes alone would make of it.
+    pub fn rules(&self) -> Sex {
+        let has = |sex: Sex| self.names.iter().any(|name| name.sex == sex);
+        let mixed = has(Sex::M) && has(Sex::F) || self.litter[0] && self.litter[1];
+        let (more, less) = (self.male.max(self.female), self.male.min(self.female));
+        if mixed || more < ENOUGH || more < less * CLEAR {
+            return Sex::Unknown;
+        }
+        if self.male >= self.female { Sex::M } else { Sex::F }
+    }
+
+    /// The strongest word for a sex.
+    pub fn evidence(&self, reading: &Reading<'_>, sex: Sex) -> Vec<Evidence> {
+        let slot = match sex {
+            Sex::M => 0,
+            Sex::F => 1,
+            Sex::Unknown => return Vec::new(),
+        };
+        self.best[slot].iter().map(|(_, rule, index)| reading.evidence(rule, *index, *index)).collect()
+    }
+
     fn add(&mut self, sex: Sex, weight: f32, rule: &'static str, index: usize) {
         if weight <= 0.0 {
             return;
@@ -81,13 +104,13 @@ pub struct NameGender {
     pub known: bool,
 }
 
-pub fn sex(
+pub fn votes(
     reading: &Reading<'_>,
     kind: Kind,
     animal: Animal,
     noun: Option<(usize, Species)>,
     names: &[NameGender],
-) -> Fact<Sex> {
+) -> Votes {
     let group = |name: &str| lexicon().group(name);
     let groups = Groups {
         male: group("male"),
@@ -112,36 +135,8 @@ pub fn sex(
     for name in names {
         votes.add(name.sex, if name.known { NAME } else { NAME_GUESS }, "sex.name", name.index);
     }
-    decide(reading, animal, &votes, names)
-}
-
-fn decide(reading: &Reading<'_>, animal: Animal, votes: &Votes, names: &[NameGender]) -> Fact<Sex> {
-    if animal == Animal::Several {
-        return Fact::silent(Sex::Unknown);
-    }
-    let mixed = names.len() > 1
-        && names.iter().any(|name| name.sex == Sex::M)
-        && names.iter().any(|name| name.sex == Sex::F);
-    let mixed = mixed || votes.litter[0] && votes.litter[1];
-    if mixed
-        || (votes.explicit[0]
-            && votes.explicit[1]
-            && votes.male.max(votes.female) < CLEAR * votes.male.min(votes.female))
-    {
-        return Fact::silent(Sex::Unknown);
-    }
-    let (slot, more, less) = if votes.male >= votes.female {
-        (0, votes.male, votes.female)
-    } else {
-        (1, votes.female, votes.male)
-    };
-    if more < ENOUGH || more < less * CLEAR {
-        return Fact::silent(Sex::Unknown);
-    }
-    let value = if slot == 0 { Sex::M } else { Sex::F };
-    let evidence: Vec<Evidence> =
-        votes.best[slot].iter().map(|(_, rule, index)| reading.evidence(rule, *index, *index)).collect();
-    Fact { value, evidence }
+    votes.names = names.to_vec();
+    votes
 }
 
 fn is(token: &Token, group: Option<Group>) -> bool {

@@ -11,6 +11,7 @@ use super::{Animal, Colour, Sex};
 
 pub mod inflect;
 mod load;
+pub mod morph;
 mod typos;
 
 pub use inflect::case;

@@ -5,6 +5,7 @@ use crate::content::VkAccount;
 use crate::content::letters::{
     is_letter, is_letter_or_digit, is_lower, is_plain_lower, is_upper, push_lower,
 };
+use crate::content::lexicon::morph::{Morph, morph};
 use crate::content::lexicon::{self, Lexicon};
 use crate::content::normalise::{EMOJI, Normal, account_of};
 
@@ -358,6 +359,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
             TokenKind::Word => self.lexicon.find(word),
             _ => None,
         };
+        let morph = if kind == TokenKind::Word { morph(word) } else { Morph::default() };
         self.reading.tokens.push(Token {
             kind,
             letters,
@@ -371,6 +373,7 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
             end: end as u32,
             lower,
             entry,
+            morph,
         });
         self.gap = Gap::Joined;
         entry.is_some()

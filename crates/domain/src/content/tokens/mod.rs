@@ -7,6 +7,7 @@ mod cut;
 
 use std::cell::Cell;
 
+use super::lexicon::morph::Morph;
 use super::lexicon::{self, Entry};
 use super::normalise::Normal;
 use super::{Evidence, Span, VkAccount};
@@ -66,6 +67,7 @@ pub struct Token {
     pub end: u32,
     lower: (u32, u32),
     entry: Option<&'static Entry>,
+    pub morph: Morph,
 }
 
 impl Token {

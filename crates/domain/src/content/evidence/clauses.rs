@@ -1,0 +1,204 @@
+//! Clauses, what holds in them, and who does what: how a word is meant before anybody asks what it means.
+//!
+//! A clause ends at a comma, a dash or a word that opens another. A word in it is denied, supposed, asked, quoted or
+//! plain. A verb has somebody who does it and somebody it is done to, told by case and agreement.
+
+use crate::content::lexicon::morph::{Pos, bit};
+use crate::content::lexicon::{Group, lexicon};
+use crate::content::tokens::{Gap, Reading, Token};
+
+/// How a word is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Plain,
+    Denied,
+    Supposed,
+    Asked,
+    Quoted,
+    Tag,
+}
+
+impl Scope {
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Plain => "says",
+            Scope::Denied => "denies",
+            Scope::Supposed => "supposes",
+            Scope::Asked => "asks",
+            Scope::Quoted => "quotes",
+            Scope::Tag => "tags",
+        }
+    }
+}
+
+/// Who stands beside a verb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Nobody,
+    Animal,
+    Pet,
+    Owner,
+    Person,
+    Author,
+    Thing,
+}
+
+impl Who {
+    pub fn name(self) -> &'static str {
+        match self {
+            Who::Nobody => "nobody",
+            Who::Animal => "animal",
+            Who::Pet => "pet",
+            Who::Owner => "owner",
+            Who::Person => "person",
+            Who::Author => "author",
+            Who::Thing => "thing",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Clauses {
+    /// The clause of every token.
+    pub of: Vec<u32>,
+    pub scope: Vec<Scope>,
+}
+
+/// A denial reaches this many words.
+const DENIED_WORDS: u32 = 3;
+/// A verb looks this far for its subject and its object.
+const REACH: usize = 7;
+
+pub fn clauses(reading: &Reading<'_>) -> Clauses {
+    let count = reading.tokens.len();
+    let mut out = Clauses { of: Vec::with_capacity(count), scope: Vec::with_capacity(count) };
+    let (mut clause, mut sentence, mut denied, mut supposed) = (0, u32::MAX, 0_u32, false);
+    for (index, token) in reading.tokens.iter().enumerate() {
+        let word = reading.word(token);
+        if token.sentence != sentence {
+            (sentence, denied, supposed) = (token.sentence, 0, false);
+            clause += 1;
+        } else if token.gap >= Gap::Comma || opens_clause(word) {
+            denied = 0;
+            clause += 1;
+        }
+        supposed |= matches!(word, "если" | "вдруг" | "чтобы" | "чтоб" | "кабы" | "ежели");
+        out.of.push(clause);
+        out.scope.push(match () {
+            () if token.tag => Scope::Tag,
+            () if token.quoted => Scope::Quoted,
+            () if reading.asks(index) => Scope::Asked,
+            () if denied > 0 => Scope::Denied,
+            () if supposed => Scope::Supposed,
+            () => Scope::Plain,
+        });
+        denied = if matches!(word, "не" | "нет" | "ни" | "без") {
+            DENIED_WORDS
+        } else {
+            denied.saturating_sub(1)
+        };
+    }
+    out
+}
+
+fn opens_clause(word: &str) -> bool {
+    matches!(
+        word,
+        "а" | "но"
+            | "если"
+            | "когда"
+            | "чтобы"
+            | "пока"
+            | "хотя"
+            | "что"
+            | "который"
+            | "которая"
+            | "которого"
+            | "которую"
+    )
+}
+
+/// Groups that tell who somebody is.
+#[derive(Debug, Clone, Copy)]
+pub struct People {
+    owner: Option<Group>,
+}
+
+impl People {
+    pub fn new() -> People {
+        People { owner: lexicon().group("owner") }
+    }
+
+    fn who(self, token: &Token, word: &str) -> Who {
+        let entry = token.entry();
+        if self.owner.is_some_and(|group| token.is(group)) {
+            return Who::Owner;
+        }
+        if entry.is_some_and(|entry| entry.species.is_some_and(|species| species.noun)) {
+            return Who::Animal;
+        }
+        if token.capital() && entry.is_some_and(|entry| entry.pet.is_some()) {
+            return Who::Pet;
+        }
+        if token.capital() && entry.is_some_and(|entry| entry.person.is_some()) {
+            return Who::Person;
+        }
+        match word {
+            "я" | "мы" | "меня" | "нас" | "мне" | "нам" => Who::Author,
+            "он" | "она" | "его" | "ее" | "её" | "малыш" | "малышка" | "мальчик" | "девочка" => {
+                Who::Animal
+            }
+            "кто" | "кто-то" | "люди" | "сосед" | "соседка" | "соседи" | "мужчина" | "женщина"
+            | "девушка" | "парень" | "волонтер" | "волонтеры" | "дети" | "ребенок" | "семья" => {
+                Who::Person
+            }
+            _ if token.morph.is(bit::ANIMATE) => Who::Person,
+            _ => Who::Thing,
+        }
+    }
+}
+
+impl Default for People {
+    fn default() -> People {
+        People::new()
+    }
+}
+
+/// Who does what the verb at `index` says, and to whom.
+pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People, index: usize) -> (Who, Who) {
+    let verb = reading.tokens[index].morph;
+    let clause = clauses.of[index];
+    let (mut subject, mut object) = (Who::Nobody, Who::Nobody);
+    for step in 1..=REACH {
+        let around = [index.checked_sub(step), Some(index + step)];
+        for at in around.into_iter().flatten() {
+            let Some(token) = reading.tokens.get(at).filter(|_| clauses.of[at] == clause) else { continue };
+            if !matches!(token.morph.pos, Pos::Noun | Pos::Name | Pos::Pronoun)
+                && token.entry().is_none_or(|entry| entry.species.is_none())
+            {
+                continue;
+            }
+            let word = reading.word(token);
+            let who = people.who(token, word);
+            let agrees = agrees(verb.bits, token.morph.bits);
+            if subject == Who::Nobody && token.morph.is(bit::NOM) && agrees {
+                subject = who;
+            } else if object == Who::Nobody && token.morph.is(bit::ACC) {
+                object = who;
+            }
+        }
+    }
+    if subject == Who::Nobody && verb.is(bit::FIRST) {
+        subject = Who::Author;
+    }
+    (subject, object)
+}
+
+fn agrees(verb: u32, noun: u32) -> bool {
+    let past = verb & (bit::PAST | bit::PARTICIPLE) != 0;
+    if verb & bit::PLUR != 0 && verb & bit::SING == 0 {
+        return noun & bit::PLUR != 0;
+    }
+    let genders = bit::MASC | bit::FEM | bit::NEUT;
+    !past || verb & genders == 0 || noun & genders == 0 || verb & noun & genders != 0
+}

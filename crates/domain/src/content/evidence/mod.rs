@@ -1,0 +1,146 @@
+//! Evidence that adds up: every word, rule and trait of the layout speaks for or against, and the points are summed.
+//!
+//! A *question* (which kind, which animal, which sex) has a few answers. What a post shows is a list of features; the
+//! table beside this module says how many points each gives to each answer. The table is fitted offline from labelled
+//! posts by `rupor-bench fit` and can be read by people: no layer, no hidden state, one sum.
+//! It must not know how features are found; only what they weigh.
+
+pub mod clauses;
+mod table;
+
+pub use table::{Table, Weights, texts, weights};
+
+/// Hundredths of a point: what a weight in the table is written in.
+pub const POINT: f32 = 100.0;
+
+/// A question that evidence answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    Kind,
+    Animal,
+    Sex,
+}
+
+impl Question {
+    pub const ALL: [Question; 3] = [Question::Kind, Question::Animal, Question::Sex];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Question::Kind => "kind",
+            Question::Animal => "animal",
+            Question::Sex => "sex",
+        }
+    }
+
+    /// The answers, in the order of their weights.
+    pub fn answers(self) -> &'static [&'static str] {
+        match self {
+            Question::Kind => {
+                &["lost", "found", "sighting", "reunited", "adoption", "fundraising", "news", "ad", "other"]
+            }
+            Question::Animal => &["dog", "cat", "bird", "rodent", "other", "several", "unknown"],
+            Question::Sex => &["m", "f", "unknown"],
+        }
+    }
+}
+
+/// The most answers that a question has.
+pub const ANSWERS_MAX: usize = 9;
+
+/// One thing that a post shows, and the tokens that show it.
+#[derive(Debug, Clone, Copy)]
+pub struct Feature {
+    pub key: u64,
+    pub value: f32,
+    /// First and last token; `None` when it is the shape of the whole.
+    pub span: Option<(u32, u32)>,
+}
+
+/// Everything a post shows for one question. Names are kept only where the weights are fitted or looked at.
+#[derive(Debug, Default)]
+pub struct Trail {
+    pub features: Vec<Feature>,
+    pub names: Option<Vec<String>>,
+}
+
+/// The most features that a post may show; the rest of a very long one adds nothing.
+const FEATURES_MAX: usize = 6_000;
+
+impl Trail {
+    pub fn with_names() -> Trail {
+        Trail { features: Vec::new(), names: Some(Vec::new()) }
+    }
+
+    /// Adds `family:first+second`; the name is only written where somebody wants it.
+    pub fn add(
+        &mut self,
+        family: &str,
+        parts: &[u64],
+        value: f32,
+        span: Option<(usize, usize)>,
+        name: impl Fn() -> String,
+    ) {
+        if self.features.len() >= FEATURES_MAX || value == 0.0 {
+            return;
+        }
+        let key = table::join(family, parts);
+        let span = span.map(|(first, last)| (first as u32, last as u32));
+        self.features.push(Feature { key, value, span });
+        if let Some(names) = &mut self.names {
+            names.push(format!("{family}:{}", name()));
+        }
+    }
+
+    /// A trait of the whole, which has no words of its own.
+    pub fn shape(&mut self, name: &str, value: f32) {
+        self.add("is", &[crate::content::lexicon::morph::key(name)], value, None, || name.to_owned());
+    }
+
+    /// A trait that takes one of a few values.
+    pub fn shape_of(&mut self, family: &str, value: &str) {
+        self.add(family, &[crate::content::lexicon::morph::key(value)], 1.0, None, || value.to_owned());
+    }
+
+    /// The same feature counts once: the strongest, at its first place.
+    pub fn settle(&mut self) {
+        let mut order: Vec<usize> = (0..self.features.len()).collect();
+        let strength = |index: &usize| self.features[*index].value.abs();
+        order.sort_by(|left, right| {
+            let keys = self.features[*left].key.cmp(&self.features[*right].key);
+            keys.then(strength(right).total_cmp(&strength(left))).then(left.cmp(right))
+        });
+        order.dedup_by_key(|index| self.features[*index].key);
+        let features = order.iter().map(|index| self.features[*index]).collect();
+        if let Some(names) = &mut self.names {
+            *names = order.iter().map(|index| std::mem::take(&mut names[*index])).collect();
+        }
+        self.features = features;
+    }
+}
+
+/// The points of every answer, and the share that the best one has.
+#[derive(Debug, Clone, Copy)]
+pub struct Verdict {
+    pub points: [f32; ANSWERS_MAX],
+    pub best: usize,
+    pub second: usize,
+    /// How many points the best answer is ahead.
+    pub margin: f32,
+}
+
+/// Sums up. `bars` says which answers are not possible.
+pub fn decide(question: Question, table: &Table, trail: &Trail, bars: impl Fn(usize) -> bool) -> Verdict {
+    let count = question.answers().len();
+    let mut points = [0.0; ANSWERS_MAX];
+    table.bias().iter().enumerate().for_each(|(answer, weight)| points[answer] = f32::from(*weight) / POINT);
+    for feature in &trail.features {
+        for (answer, weight) in table.of(feature.key) {
+            points[usize::from(*answer)] += f32::from(*weight) / POINT * feature.value;
+        }
+    }
+    let mut order: Vec<usize> = (0..count).filter(|answer| !bars(*answer)).collect();
+    order.sort_by(|left, right| points[*right].total_cmp(&points[*left]).then(left.cmp(right)));
+    let best = order.first().copied().unwrap_or(count - 1);
+    let second = order.get(1).copied().unwrap_or(best);
+    Verdict { points, best, second, margin: points[best] - points[second] }
+}

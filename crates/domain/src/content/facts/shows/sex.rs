@@ -1,0 +1,148 @@
+//! What speaks for a sex: the rules' votes, and what agrees with whom.
+
+use super::Seen;
+use crate::content::evidence::Trail;
+use crate::content::evidence::clauses::{People, Who, roles};
+use crate::content::facts::sex::Votes;
+use crate::content::lexicon::morph::{Pos, bit, key};
+use crate::content::tokens::{Token, TokenKind};
+use crate::content::{Animal, Kind, Sex};
+
+pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail) {
+    voted(kind, animal, votes, trail);
+    let people = People::new();
+    let mut counts = Counts::default();
+    for (index, token) in seen.reading.tokens.iter().enumerate() {
+        if token.kind != TokenKind::Word || token.mention || token.tag {
+            continue;
+        }
+        if token.entry().is_some_and(|entry| entry.species.is_some_and(|species| species.noun)) {
+            noun(seen, index, trail);
+        }
+        let Some(gender) = gender(token) else { continue };
+        match token.morph.pos {
+            Pos::Verb if token.morph.is(bit::PAST | bit::PARTICIPLE) => {
+                counts.add("verb", gender);
+                let (subject, _) = roles(seen.reading, seen.clauses, people, index);
+                seen.say_as(trail, "verb", index, gender);
+                trail.add("verb-of", &[key(subject.name()), key(gender)], 1.0, Some((index, index)), || {
+                    format!("{}+{gender}", subject.name())
+                });
+                if matches!(subject, Who::Nobody | Who::Pet) {
+                    counts.add("free-verb", gender);
+                }
+            }
+            Pos::Adjective => {
+                counts.add("adjective", gender);
+                seen.say_as(trail, "adjective", index, gender);
+                if free(seen, index) {
+                    counts.add("free-adjective", gender);
+                }
+            }
+            Pos::Pronoun => {
+                let word = seen.word(index);
+                trail.add("pronoun", &[key(word)], 1.0, Some((index, index)), || word.to_owned());
+            }
+            Pos::Noun => seen.say_as(trail, "noun", index, gender),
+            Pos::Name => counts.add("name", gender),
+            _ => {}
+        }
+    }
+    counts.tell(trail);
+}
+
+fn voted(kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail) {
+    trail.shape("male", (votes.male / 6.0).min(2.0));
+    trail.shape("female", (votes.female / 6.0).min(2.0));
+    trail.shape("difference", ((votes.male - votes.female) / 6.0).clamp(-1.5, 1.5));
+    let flag = |set: bool| if set { "yes" } else { "no" };
+    let both = format!("{}-{}", flag(votes.explicit[0]), flag(votes.explicit[1]));
+    trail.shape_of("explicit", &both);
+    let litter = format!("{}-{}", flag(votes.litter[0]), flag(votes.litter[1]));
+    trail.shape_of("litter", &litter);
+    let rules = votes.rules().name();
+    trail.shape_of("rules", rules);
+    trail.shape_of("kind", kind.name());
+    trail.shape_of("animal", animal.name());
+    trail.shape_of("rules-of-kind", &format!("{rules}-{}", kind.name()));
+    trail.shape_of("rules-of-animal", &format!("{rules}-{}", animal.name()));
+    for name in &votes.names {
+        let known = if name.known { "known" } else { "guessed" };
+        trail.shape_of("named", &format!("{}-{known}", name.sex.name()));
+    }
+    let names = ["none", "one", "two", "many"][votes.names.len().min(3)];
+    trail.shape_of("names", names);
+    if votes.names.iter().any(|name| name.sex == Sex::M) && votes.names.iter().any(|name| name.sex == Sex::F)
+    {
+        trail.shape("mixed-names", 1.0);
+    }
+}
+
+/// Masculine, feminine or many; forms that could be either say nothing.
+fn gender(token: &Token) -> Option<&'static str> {
+    let bits = token.morph.bits;
+    if bits & bit::PLUR != 0 && bits & bit::SING == 0 {
+        return Some("many");
+    }
+    match (bits & bit::MASC != 0, bits & bit::FEM != 0) {
+        (true, false) => Some("m"),
+        (false, true) => Some("f"),
+        _ => None,
+    }
+}
+
+fn noun(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail) {
+    let token = &seen.reading.tokens[index];
+    let Some(species) = token.entry().and_then(|entry| entry.species) else { return };
+    let many = token.morph.is(bit::PLUR) && !token.morph.is(bit::SING);
+    let number = if many { "many" } else { "one" };
+    let young = if species.young { "young" } else { "grown" };
+    let state = format!("{}-{}-{young}-{number}", species.sex.name(), species.gender.name());
+    trail.add("animal-noun", &[key(&state)], 1.0, Some((index, index)), || state.clone());
+    if seen.reading.opens(index) {
+        trail.add("opening-noun", &[key(&state)], 1.0, Some((index, index)), || state.clone());
+    }
+    let lemma = || format!("{}+{number}", crate::content::lexicon::morph::lemma(seen.word(index)));
+    trail.add("animal-word", &[token.morph.lemma, key(number)], 1.0, Some((index, index)), lemma);
+}
+
+/// No noun beside it that it could belong to.
+fn free(seen: &Seen<'_, '_>, index: usize) -> bool {
+    let clause = seen.clauses.of[index];
+    let beside = |at: Option<usize>| {
+        at.and_then(|at| seen.reading.tokens.get(at).filter(|_| seen.clauses.of[at] == clause))
+            .is_some_and(|token| token.morph.pos == Pos::Noun)
+    };
+    !beside(Some(index + 1)) && !beside(index.checked_sub(1))
+}
+
+#[derive(Default)]
+struct Counts(Vec<(&'static str, &'static str, u32)>);
+
+impl Counts {
+    fn add(&mut self, what: &'static str, gender: &'static str) {
+        match self.0.iter_mut().find(|known| (known.0, known.1) == (what, gender)) {
+            Some(known) => known.2 += 1,
+            None => self.0.push((what, gender, 1)),
+        }
+    }
+
+    fn has(&self, what: &str, gender: &str) -> bool {
+        self.0.iter().any(|known| (known.0, known.1) == (what, gender))
+    }
+
+    fn tell(&self, trail: &mut Trail) {
+        for (what, gender, count) in &self.0 {
+            let value = (*count).min(3) as f32 / 3.0;
+            trail.add("count", &[key(what), key(gender)], value, None, || format!("{what}+{gender}"));
+            trail.add("has", &[key(what), key(gender)], 1.0, None, || format!("{what}+{gender}"));
+        }
+        for what in ["verb", "free-verb", "adjective", "free-adjective"] {
+            for (gender, other) in [("m", "f"), ("f", "m")] {
+                if self.has(what, gender) && !self.has(what, other) {
+                    trail.add("only", &[key(what), key(gender)], 1.0, None, || format!("{what}+{gender}"));
+                }
+            }
+        }
+    }
+}

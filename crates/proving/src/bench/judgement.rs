@@ -1,0 +1,131 @@
+//! `rupor-bench judgement`: how well posts are read that the weights were not fitted on, and `rupor-bench fit`.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use domain::content::evidence::{Question, Weights};
+use serde_json::json;
+
+use crate::judge::corpus::writers;
+use crate::judge::folds::{Lessons, weights};
+use crate::judge::score::{FIELDS, Score, score};
+
+/// Leave one writer out: read the posts of each with weights fitted on all the others
+#[derive(Debug, Args)]
+pub struct Judgement {
+    /// Use the tables of this directory instead of fitting them again
+    #[arg(long, value_name = "DIR")]
+    folds: Option<PathBuf>,
+    /// Name up to this many wrong answers of each writer
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    show: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Fit the weights of evidence from the labelled posts: same posts, same tables
+#[derive(Debug, Args)]
+pub struct Fit {
+    /// Where the tables are written
+    #[arg(long, value_name = "DIR", default_value = "crates/domain/src/content/evidence/weights")]
+    to: PathBuf,
+    /// Also write the tables that leave one writer out
+    #[arg(long, value_name = "DIR")]
+    folds: Option<PathBuf>,
+}
+
+pub fn judge(command: &Judgement) -> anyhow::Result<()> {
+    let writers = writers()?;
+    let lessons =
+        command.folds.is_none().then(|| Question::ALL.map(|question| Lessons::new(question, &writers)));
+    let mut scores = Vec::new();
+    for (at, writer) in writers.iter().enumerate().filter(|(_, writer)| writer.judged) {
+        let fold = match (&command.folds, &lessons) {
+            (Some(dir), _) => read_fold(dir, writer.name)?,
+            (None, Some(lessons)) => weights(&lessons.each_ref().map(|lesson| lesson.table(Some(at))))
+                .map_err(|error| anyhow!(error))?,
+            (None, None) => continue,
+        };
+        scores.push(score(writer.name, &writer.posts, &fold));
+    }
+    print(command, &scores)
+}
+
+/// The tables of one fold, as `fit --folds` wrote them.
+pub fn read_fold(dir: &Path, writer: &str) -> anyhow::Result<Weights> {
+    let mut texts: [String; 3] = Default::default();
+    for question in Question::ALL {
+        let path = dir.join(format!("without-{writer}.{}.weights", question.name()));
+        texts[question as usize] =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    weights(&texts).map_err(|error| anyhow!(error))
+}
+
+fn print(command: &Judgement, scores: &[Score]) -> anyhow::Result<()> {
+    let mean = |of: &dyn Fn(&Score) -> f64| scores.iter().map(of).sum::<f64>() / scores.len().max(1) as f64;
+    let mut out = anstream::stdout().lock();
+    if command.json {
+        let fields: serde_json::Map<String, serde_json::Value> = FIELDS
+            .iter()
+            .map(|field| ((*field).to_owned(), json!(mean(&|score| score.fields[field]))))
+            .collect();
+        let figures = json!({
+            "bench": "judgement",
+            "writers": scores,
+            "kind_macro_f1": mean(&|score| score.kind_macro_f1),
+            "fields": fields,
+            "pair_precision": mean(&|score| score.pair_precision),
+            "pair_recall": mean(&|score| score.pair_recall),
+            "wrong_merges": scores.iter().map(|score| score.wrong_merges).sum::<usize>(),
+        });
+        return writeln!(out, "{figures}").context("writing the figures");
+    }
+    writeln!(
+        out,
+        "writer  kind F1 (90 % range)    {}  pairs P      R  wrong",
+        FIELDS.map(|field| format!("{field:>8}")).concat()
+    )?;
+    for score in scores {
+        let fields: String = FIELDS.iter().map(|field| format!("{:>8.3}", score.fields[field])).collect();
+        let (low, high) = score.kind_range;
+        writeln!(
+            out,
+            "{:<6}  {:.3} ({low:.3} to {high:.3})  {fields}    {:.3}  {:.3}  {:>5}",
+            score.writer, score.kind_macro_f1, score.pair_precision, score.pair_recall, score.wrong_merges
+        )?;
+        score.wrong.iter().take(command.show).try_for_each(|line| writeln!(out, "  {line}"))?;
+    }
+    let fields: String =
+        FIELDS.iter().map(|field| format!("{:>8.3}", mean(&|score| score.fields[field]))).collect();
+    let wrong: usize = scores.iter().map(|score| score.wrong_merges).sum();
+    writeln!(
+        out,
+        "mean    {:.3}                   {fields}    {:.3}  {:.3}  {wrong:>5}",
+        mean(&|score| score.kind_macro_f1),
+        mean(&|score| score.pair_precision),
+        mean(&|score| score.pair_recall),
+    )?;
+    Ok(())
+}
+
+pub fn fit(command: &Fit) -> anyhow::Result<()> {
+    let writers = writers()?;
+    let write = |path: PathBuf, text: String| {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    for question in Question::ALL {
+        let lessons = Lessons::new(question, &writers);
+        write(command.to.join(format!("{}.weights", question.name())), lessons.table(None))?;
+        let Some(dir) = &command.folds else { continue };
+        for (at, writer) in writers.iter().enumerate().filter(|(_, writer)| writer.judged) {
+            let name = format!("without-{}.{}.weights", writer.name, question.name());
+            write(dir.join(name), lessons.table(Some(at)))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Leave one writer out: fit on the others, judge on the one.
+
+use domain::content::evidence::{Question, Table, Weights};
+use domain::content::shown;
+
+use super::corpus::{Label, Writer};
+use super::fit::{Example, Settings, fit};
+
+/// What every post of every writer shows for a question.
+pub struct Lessons {
+    question: Question,
+    examples: Vec<Vec<Example>>,
+}
+
+impl Lessons {
+    pub fn new(question: Question, writers: &[Writer]) -> Lessons {
+        let of = |writer: &Writer| {
+            let posts = writer.posts.iter();
+            let examples = posts.filter_map(|labelled| {
+                let answer = wanted(question, &labelled.label)?;
+                let answer = question.answers().iter().position(|known| *known == answer)?;
+                Some(Example { trail: shown(&labelled.post, question), answer, weight: writer.weight })
+            });
+            examples.collect()
+        };
+        Lessons { question, examples: writers.iter().map(of).collect() }
+    }
+
+    /// The table without one writer, or with all.
+    pub fn table(&self, without: Option<usize>) -> String {
+        let others = self.examples.iter().enumerate().filter(|(at, _)| Some(*at) != without);
+        let examples: Vec<&Example> = others.flat_map(|(_, examples)| examples).collect();
+        fit(self.question, &examples, Settings::of(self.question))
+    }
+}
+
+fn wanted(question: Question, label: &Label) -> Option<&str> {
+    match question {
+        Question::Kind => Some(&label.kind),
+        Question::Animal => label.animal.as_deref(),
+        Question::Sex => label.sex.as_deref(),
+    }
+}
+
+/// The weights of three tables.
+pub fn weights(texts: &[String; 3]) -> Result<Weights, String> {
+    let read = |question: Question| Table::read(question, &texts[question as usize]);
+    let [kind, animal, sex] = Question::ALL;
+    Ok(Weights::new(read(kind)?, read(animal)?, read(sex)?))
+}

@@ -1,0 +1,214 @@
+//! The scorer of labelled posts: field by field, kinds as macro-F1, cases as pairs, with ranges of confidence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::content::cases::CaseBook;
+use domain::content::evidence::Weights;
+use domain::content::{Casework, Facts, Kind, analyse_with};
+use serde::Serialize;
+
+use super::corpus::{Label, Labelled};
+
+pub const FIELDS: [&str; 8] = ["kind", "animal", "sex", "phones", "city", "place", "pet_name", "when"];
+
+/// What was made of one post.
+#[derive(Debug)]
+struct Judged<'p> {
+    label: &'p Label,
+    kind: &'static str,
+    right: [bool; FIELDS.len()],
+    case: Option<String>,
+}
+
+/// The figures of one writer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Score {
+    pub writer: String,
+    pub posts: usize,
+    pub kind_macro_f1: f64,
+    /// Nine of ten samples of the same size fall between these.
+    pub kind_range: (f64, f64),
+    pub fields: BTreeMap<&'static str, f64>,
+    pub place_on_incidents: f64,
+    pub pair_precision: f64,
+    pub pair_recall: f64,
+    pub wrong_merges: usize,
+    #[serde(skip)]
+    pub wrong: Vec<String>,
+}
+
+pub fn score(writer: &str, posts: &[Labelled], weights: &Weights) -> Score {
+    let mut book = CaseBook::new();
+    let mut wrong = Vec::new();
+    let judged: Vec<Judged<'_>> =
+        posts.iter().map(|post| judge(post, weights, &mut book, &mut wrong)).collect();
+    let all: Vec<&Judged<'_>> = judged.iter().collect();
+    let share = |at: usize| all.iter().filter(|post| post.right[at]).count() as f64 / all.len().max(1) as f64;
+    let fields = FIELDS.iter().enumerate().map(|(at, field)| (*field, share(at))).collect();
+    let placed: Vec<&&Judged<'_>> =
+        all.iter().filter(|post| post.label.place.is_some() && is_incident(&post.label.kind)).collect();
+    let placed_right = placed.iter().filter(|post| post.right[5]).count() as f64;
+    let (good, wrong_merges, missed) = pairs(&judged);
+    Score {
+        writer: writer.to_owned(),
+        posts: posts.len(),
+        kind_macro_f1: macro_f1(&all),
+        kind_range: range(&all),
+        fields,
+        place_on_incidents: placed_right / placed.len().max(1) as f64,
+        pair_precision: good as f64 / (good + wrong_merges).max(1) as f64,
+        pair_recall: good as f64 / (good + missed).max(1) as f64,
+        wrong_merges,
+        wrong,
+    }
+}
+
+fn judge<'p>(
+    labelled: &'p Labelled,
+    weights: &Weights,
+    book: &mut CaseBook,
+    wrong: &mut Vec<String>,
+) -> Judged<'p> {
+    let analysis = analyse_with(&labelled.post, weights);
+    let decision = book.assign(&labelled.post, &analysis.facts, &analysis.cleaned);
+    let mut right = [false; FIELDS.len()];
+    for (slot, field) in right.iter_mut().zip(FIELDS) {
+        let (is, got) = field_right(field, &analysis.facts, &labelled.label);
+        *slot = is;
+        if !is {
+            wrong.push(format!("{field} {}_{}: {got}", labelled.post.owner_id, labelled.post.post_id));
+        }
+    }
+    let kind = analysis.facts.kind.value.name();
+    Judged { label: &labelled.label, kind, right, case: decision.map(|decision| decision.case) }
+}
+
+fn is_incident(kind: &str) -> bool {
+    Kind::ALL.iter().any(|known| known.name() == kind && known.is_incident())
+}
+
+fn field_right(field: &str, facts: &Facts, label: &Label) -> (bool, String) {
+    let plain = |got: &str, want: &str| (got == want, format!("got {got}, want {want}"));
+    match field {
+        "kind" => plain(facts.kind.value.name(), &label.kind),
+        "animal" => plain(facts.animal.value.name(), label.animal.as_deref().unwrap_or_default()),
+        "sex" => plain(facts.sex.value.name(), label.sex.as_deref().unwrap_or_default()),
+        "phones" => {
+            let got: BTreeSet<&str> = facts.phone_numbers().collect();
+            let want: BTreeSet<&str> = label.phones.iter().map(String::as_str).collect();
+            (got == want, format!("got {got:?}, want {want:?}"))
+        }
+        "city" => {
+            let got = facts.city.as_ref().map(|fact| fact.value.as_str());
+            (got.map(fold) == label.city.as_deref().map(fold), format!("got {got:?}, want {:?}", label.city))
+        }
+        "when" => {
+            let got = facts.when.as_ref().map(|fact| fact.value.to_string());
+            // Readers disagree whether the loss or the return is meant.
+            (label.kind == "reunited" || got == label.when, format!("got {got:?}, want {:?}", label.when))
+        }
+        "place" => {
+            let got = facts.place.as_ref().map(|fact| fact.value.as_str());
+            (right_place(got, label), format!("got {got:?}, want {:?}", label.place))
+        }
+        _ => {
+            let names: Vec<&str> = facts.pet_names.iter().map(|fact| fact.value.as_str()).collect();
+            (right_name(&names, label), format!("got {names:?}, want {:?}", label.pet_name))
+        }
+    }
+}
+
+/// A place is right when one contains the other, within 3 to 120 characters.
+fn right_place(got: Option<&str>, label: &Label) -> bool {
+    let Some(want) = &label.place else { return got.is_none() };
+    let Some(got) = got.map(fold).filter(|got| (3..=120).contains(&got.chars().count())) else {
+        return false;
+    };
+    let mut wanted = std::iter::once(want).chain(&label.place_alt).map(|want| fold(want));
+    wanted.any(|want| !want.is_empty() && (want.contains(&got) || got.contains(&want)))
+}
+
+fn right_name(got: &[&str], label: &Label) -> bool {
+    let Some(want) = &label.pet_name else { return got.is_empty() };
+    let joined = fold(&got.join(", "));
+    let names: BTreeSet<String> = want.split(',').map(fold).collect();
+    let single = names.contains(&joined) || label.pet_name_alt.iter().any(|alt| fold(alt) == joined);
+    let all: BTreeSet<String> = got.iter().map(|name| fold(name)).collect();
+    single || fold(want) == joined || (!all.is_empty() && all == names)
+}
+
+/// Case, `ё`, look-alikes, invisible marks, quotes and punctuation do not matter.
+pub fn fold(text: &str) -> String {
+    let lower = text.to_lowercase().replace('ё', "е");
+    let russian = lower.chars().any(|letter| ('а'..='я').contains(&letter));
+    let mut out = String::new();
+    for letter in lower.chars() {
+        if matches!(
+            letter,
+            '\u{ad}' | '\u{301}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{fe0f}' | '\u{feff}'
+        ) {
+            continue;
+        }
+        let alike = "aeopcyxkmthbiі".chars().zip("аеорсухкмтнвии".chars());
+        let letter = match alike.into_iter().find(|(latin, _)| russian && *latin == letter) {
+            Some((_, russian)) => russian,
+            None => letter,
+        };
+        if letter.is_whitespace() || ".,;:!?()[]«»„“”\"'".contains(letter) {
+            if !out.ends_with(' ') {
+                out.push(' ');
+            }
+        } else {
+            out.push(letter);
+        }
+    }
+    out.trim().to_owned()
+}
+
+fn macro_f1(posts: &[&Judged<'_>]) -> f64 {
+    let classes: BTreeSet<&str> = posts.iter().map(|post| post.label.kind.as_str()).collect();
+    let f1 = |class: &str| {
+        let both = posts.iter().filter(|post| post.label.kind == class && post.kind == class).count();
+        let either =
+            posts.iter().map(|post| usize::from(post.label.kind == class) + usize::from(post.kind == class));
+        2.0 * both as f64 / either.sum::<usize>().max(1) as f64
+    };
+    classes.iter().map(|class| f1(class)).sum::<f64>() / classes.len().max(1) as f64
+}
+
+/// The bootstrap: the same figure on samples drawn from the posts with fixed dice.
+fn range(posts: &[&Judged<'_>]) -> (f64, f64) {
+    const SAMPLES: usize = 200;
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut draw = || {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        (dice % posts.len().max(1) as u64) as usize
+    };
+    let mut figures: Vec<f64> = (0..SAMPLES)
+        .map(|_| {
+            let sample: Vec<&Judged<'_>> = (0..posts.len()).map(|_| posts[draw()]).collect();
+            macro_f1(&sample)
+        })
+        .collect();
+    figures.sort_by(f64::total_cmp);
+    (figures[SAMPLES / 20], figures[SAMPLES - 1 - SAMPLES / 20])
+}
+
+/// Pairs put together rightly, wrongly, and missed; over the posts that belong to a case.
+fn pairs(posts: &[Judged<'_>]) -> (usize, usize, usize) {
+    let (mut good, mut wrong, mut missed) = (0, 0, 0);
+    for (at, one) in posts.iter().enumerate() {
+        for other in &posts[at + 1..] {
+            let (Some(left), Some(right)) = (&one.label.case, &other.label.case) else { continue };
+            match (left == right, one.case.is_some() && one.case == other.case) {
+                (true, true) => good += 1,
+                (false, true) => wrong += 1,
+                (true, false) => missed += 1,
+                (false, false) => {}
+            }
+        }
+    }
+    (good, wrong, missed)
+}
