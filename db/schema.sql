@@ -106,6 +106,7 @@ CREATE TABLE accounts (
     api_base text,
     proxy text,
     extra_roots text,
+    addresses_sealed bytea,
     settings jsonb NOT NULL DEFAULT '{}'::jsonb,
     created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
     CONSTRAINT accounts_pkey PRIMARY KEY (account_id),
@@ -649,10 +650,13 @@ CREATE TABLE workspace_endpoints (
     name text NOT NULL,
     kind text NOT NULL,
     secret_hash text NOT NULL,
+    old_secret_hash text,
+    old_secret_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     enabled boolean NOT NULL DEFAULT true,
     settings jsonb NOT NULL DEFAULT '{}'::jsonb,
     created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
     CONSTRAINT workspace_endpoints_pkey PRIMARY KEY (endpoint_id),
+    CONSTRAINT workspace_endpoints_old_secret_hash_key UNIQUE (old_secret_hash),
     CONSTRAINT workspace_endpoints_secret_hash_key UNIQUE (secret_hash),
     CONSTRAINT workspace_endpoints_workspace_id_endpoint_id_key UNIQUE (workspace_id, endpoint_id),
     CONSTRAINT workspace_endpoints_workspace_id_name_key UNIQUE (workspace_id, name),
@@ -1159,6 +1163,11 @@ DECLARE
 BEGIN
     PERFORM rupor_guard(deliver_message.workspace_id);
     PERFORM rupor_require_cases(deliver_message.workspace_id, items);
+    PERFORM FROM messages AS m
+      WHERE m.workspace_id = deliver_message.workspace_id AND m.message_id = deliver_message.message_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'message % is not known in this workspace', deliver_message.message_id USING ERRCODE = 'RU004';
+    END IF;
     RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true],
                          false) -> 0;
 END $function$
@@ -1172,7 +1181,10 @@ CREATE OR REPLACE FUNCTION public.endpoint_by_secret(hash text)
 AS $function$
 BEGIN
     PERFORM set_config('rupor.span', 'on', true);
-    RETURN QUERY SELECT e.* FROM workspace_endpoints AS e WHERE e.secret_hash = hash AND e.enabled;
+    RETURN QUERY
+        SELECT e.* FROM workspace_endpoints AS e
+         WHERE e.enabled
+           AND (e.secret_hash = hash OR (e.old_secret_hash = hash AND e.old_secret_until > rupor_now()));
 END $function$
 ;
 
@@ -1284,7 +1296,18 @@ BEGIN
     PERFORM rupor_lock_accounts(array(
         SELECT DISTINCT h.account_id
           FROM jsonb_array_elements(items) AS i
-          JOIN lane_heads AS h ON h.channel_id = (i ->> 'channel_id')::bigint));
+          JOIN lane_heads AS h ON h.workspace_id = ws AND h.channel_id = (i ->> 'channel_id')::bigint));
+    -- What is edited or answered was said in this workspace and in that channel, about that message.
+    PERFORM FROM jsonb_array_elements(items) AS i
+      WHERE NOT EXISTS (SELECT FROM deliveries AS d
+                         WHERE d.workspace_id = ws AND d.delivery_id = (i ->> 'target_delivery')::bigint
+                           AND d.channel_id = (i ->> 'channel_id')::bigint)
+         OR NOT EXISTS (SELECT FROM messages AS m
+                         WHERE m.workspace_id = ws AND m.message_id = (i ->> 'message_id')::bigint);
+    IF FOUND THEN
+        RAISE EXCEPTION 'follow-up: a message or a delivery is not known in this workspace and channel'
+            USING ERRCODE = 'RU004';
+    END IF;
     FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord) ORDER BY i.ord LOOP
         SELECT h.lane_id, h.account_id, h.max_parallel = 1 AS ordered INTO head
           FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
@@ -1958,10 +1981,45 @@ BEGIN
            last_seen_at = rupor_now(), gone_at = NULL
      WHERE m.workspace_id = revise_message.workspace_id AND m.message_id = revise_message.message_id
     RETURNING m.revision INTO now_at;
+    IF now_at IS NULL THEN
+        RETURN NULL;
+    END IF;
     UPDATE deliveries AS d
        SET revision = now_at
-     WHERE d.message_id = revise_message.message_id AND d.status IN ('queued', 'retry');
+     WHERE d.workspace_id = revise_message.workspace_id AND d.message_id = revise_message.message_id
+       AND d.status IN ('queued', 'retry');
     RETURN now_at;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rotate_key(check_before bytea, check_after bytea, account_ids bigint[], tokens bytea[], addresses bytea[], fingerprints text[], untouched bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM rupor_guard(NULL);
+    LOCK TABLE accounts IN SHARE ROW EXCLUSIVE MODE;
+    UPDATE control SET key_check = check_after WHERE key_check = check_before;
+    IF NOT FOUND
+       OR (SELECT count(*) FROM accounts) <> cardinality(account_ids) + untouched
+       OR EXISTS (SELECT FROM unnest(account_ids) AS n (id) WHERE NOT EXISTS (SELECT FROM accounts AS a WHERE a.account_id = n.id)) THEN
+        RAISE EXCEPTION 'the key or the accounts have changed meanwhile' USING ERRCODE = 'RU006';
+    END IF;
+    UPDATE rate_groups AS g
+       SET fingerprint = n.fingerprint
+      FROM unnest(account_ids, fingerprints) AS n (id, fingerprint) JOIN accounts AS a ON a.account_id = n.id
+     WHERE g.group_id = a.group_id;
+    UPDATE accounts AS a
+       SET token_sealed = n.token, addresses_sealed = n.addresses, fingerprint = n.fingerprint
+      FROM unnest(account_ids, tokens, addresses, fingerprints) AS n (id, token, addresses, fingerprint)
+     WHERE a.account_id = n.id;
+    INSERT INTO events (workspace_id, at, name, detail)
+    SELECT w.workspace_id, rupor_now(), 'config_changed',
+           jsonb_build_object('key', 'rotated', 'accounts', cardinality(account_ids))
+      FROM workspaces AS w
+     ORDER BY w.workspace_id;
 END $function$
 ;
 
@@ -1974,6 +2032,7 @@ AS $function$
 DECLARE
     held boolean;
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'accounts');
     PERFORM set_config('rupor.span', 'on', true);
     -- Against a hold that is put on in this moment: one of the two waits for the other.
     SELECT w.held INTO held FROM workspaces AS w WHERE w.workspace_id = NEW.workspace_id FOR SHARE;
@@ -2037,6 +2096,7 @@ CREATE OR REPLACE FUNCTION public.rupor_account_group()
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'accounts');
     PERFORM set_config('rupor.span', 'on', true);
     INSERT INTO rate_groups (platform, fingerprint) VALUES (NEW.platform, NEW.fingerprint) ON CONFLICT DO NOTHING;
     SELECT g.group_id INTO NEW.group_id
@@ -2081,6 +2141,7 @@ AS $function$
 DECLARE
     lane bigint;
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'channels');
     PERFORM set_config('rupor.span', 'on', true);
     IF TG_OP = 'INSERT' THEN
         INSERT INTO lane_heads (workspace_id, account_id, channel_id, open, blocked_until, max_parallel, interval_us)
@@ -2142,6 +2203,7 @@ CREATE OR REPLACE FUNCTION public.rupor_channel_platform()
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'channels');
     PERFORM set_config('rupor.span', 'on', true);
     SELECT a.platform INTO NEW.platform
       FROM accounts AS a
@@ -3064,6 +3126,7 @@ AS $function$
 DECLARE
     changed bigint := coalesce(NEW.group_id, OLD.group_id);
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'platform_limits');
     PERFORM set_config('rupor.span', 'on', true);
     PERFORM rupor_lock_groups(ARRAY[changed]);
     PERFORM rupor_fit_group(changed);
@@ -3354,6 +3417,19 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_require_table(is_on oid, wanted text)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    IF is_on IS DISTINCT FROM to_regclass('public.' || wanted)::oid THEN
+        RAISE EXCEPTION 'this trigger belongs to the table %', wanted USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_settle(s rupor_settlement, policy text, channel_id bigint, error_streak integer, flood_channel bigint, flood_until timestamp with time zone, trouble_streak integer, ending text, failure jsonb, at timestamp with time zone, chance integer)
  RETURNS rupor_settlement
  LANGUAGE plpgsql
@@ -3561,6 +3637,17 @@ AS $function$
 $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_told_by()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    NEW.detail := NEW.detail || jsonb_strip_nulls(jsonb_build_object(
+        'by', current_setting('rupor.by', true), 'reason', nullif(current_setting('rupor.reason', true), '')));
+    RETURN NEW;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_too_late(ws bigint, id bigint, token uuid, ending text, provider_id text, at timestamp with time zone, OUT result text, OUT status text, OUT lane_id bigint)
  RETURNS record
  LANGUAGE plpgsql
@@ -3635,6 +3722,7 @@ AS $function$
 DECLARE
     account_ids bigint[];
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'workspaces');
     PERFORM set_config('rupor.span', 'on', true);
     account_ids := array(SELECT h.account_id FROM account_heads AS h WHERE h.workspace_id = NEW.workspace_id);
     PERFORM rupor_lock_accounts(account_ids);
@@ -3673,6 +3761,8 @@ CREATE TRIGGER channels_platform BEFORE INSERT ON public.channels FOR EACH ROW E
 CREATE TRIGGER deliveries_transition AFTER UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((old.status <> new.status) AND (NOT (((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'claimed'::text)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1)) AND (new.claim_seq = (old.claim_seq + 1))) OR ((old.status = 'claimed'::text) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1))) OR ((old.status = 'sending'::text) AND (new.status = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)))))) EXECUTE FUNCTION rupor_refuse_transition();
 
 CREATE TRIGGER events_append_only BEFORE UPDATE ON public.events FOR EACH ROW EXECUTE FUNCTION rupor_refuse_change();
+
+CREATE TRIGGER events_told_by BEFORE INSERT ON public.events FOR EACH ROW WHEN ((current_setting('rupor.by'::text, true) <> ''::text)) EXECUTE FUNCTION rupor_told_by();
 
 CREATE TRIGGER platform_limits_changed AFTER INSERT OR DELETE OR UPDATE ON public.platform_limits FOR EACH ROW EXECUTE FUNCTION rupor_limit_changed();
 
@@ -3912,11 +4002,15 @@ GRANT EXECUTE ON FUNCTION close_channel_until(bigint,bigint,timestamp with time 
 
 GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[],bigint[],bigint[]) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION commit_outcomes(jsonb) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION deliver_message(bigint,bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION enqueue_messages_and_deliveries(bigint,jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION fail_permanent(bigint,bigint,uuid,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION follow_up(bigint,jsonb) TO rupor_app;
 
@@ -3926,7 +4020,11 @@ GRANT EXECUTE ON FUNCTION lock_channel(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION lock_workspace(bigint) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION mark_sent(bigint,bigint,uuid,text,timestamp with time zone,jsonb) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION record_part(bigint,bigint,uuid,integer,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_app;
 
@@ -3950,11 +4048,169 @@ GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer)
 
 GRANT EXECUTE ON FUNCTION revise_message(bigint,bigint,jsonb) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,bigint,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_backoff_us(integer,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_channel_effect(inflight,bigint,rupor_settlement,integer,text,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_check_claim(text,integer,integer,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_check_items(jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_check_lanes(bigint[],bigint[],bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_count_sent(rupor_moves,bigint[],timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_deal(bigint[],integer[],integer,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_deal_with_care(bigint[],integer[],integer,boolean,timestamp with time zone,timestamp with time zone,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_deliver(bigint,timestamp with time zone,jsonb,bigint[],boolean[],boolean) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_doubled(bigint,integer,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_due_accounts(bigint,timestamp with time zone,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_due_lanes(bigint[],integer[],timestamp with time zone,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_end_claim(inflight,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_end_lease(inflight,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_end_sent(bigint[],bigint[],uuid[],bigint[],bigint[],text[],timestamp with time zone[],jsonb[],timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_expire_heads(bigint[],timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_expired(bigint,timestamp with time zone,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_failure(jsonb,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_finish(bigint,bigint,uuid,bigint,bigint,jsonb,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_isolate(regclass) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_known_message(bigint,jsonb,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_lock_accounts(bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_lock_groups(bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_may_span(name) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_merge_parts(jsonb,jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_micros(timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_move_accounts(bigint[],boolean[],integer[],timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_move_lanes(rupor_moves,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_now() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,bigint[],boolean[],timestamp with time zone[],bigint[],integer[],bigint[],bigint[],bigint[],boolean[],boolean[],boolean) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_reposition(bigint,boolean) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_require_cases(bigint,jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_require_channels(bigint,jsonb,boolean[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_require_table(oid,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_attempts_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_streak_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_wait_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_claim_accounts_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_claim_ahead_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_claim_batch_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_enqueue_batch_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_error_text_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_flood_total_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_flood_waits_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lease_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lost_claims_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_waits_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_suspect_patience_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_unknowns_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_urgent_run_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,integer,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_take_keys(bigint,timestamp with time zone,bigint[],bigint[],integer[],bigint[],text[],boolean[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_tell_enqueued(bigint,timestamp with time zone,jsonb,bigint[],boolean[],bigint[],integer[],bigint[],boolean[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_time(jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_too_late(bigint,bigint,uuid,text,text,timestamp with time zone) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_wait_us(jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_workspace() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION schedule_retry(bigint,bigint,uuid,timestamp with time zone,jsonb) TO rupor_app;
+
 GRANT SELECT ON account_heads TO rupor_app;
 
 GRANT INSERT, SELECT ON accounts TO rupor_app;
 
-GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why, paused_at, api_base, proxy, extra_roots, settings) ON accounts TO rupor_app;
+GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why, paused_at, api_base, proxy, extra_roots, addresses_sealed, settings) ON accounts TO rupor_app;
 
 GRANT SELECT ON attempts TO rupor_app;
 
@@ -3980,7 +4236,7 @@ GRANT INSERT, SELECT ON channels TO rupor_app;
 
 GRANT UPDATE (name, target, chat_kind, enabled, disabled_by, paused_until, paused_why, error_streak, rate, max_parallel, ambiguity, dedup, dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route, quiet_hours, time_zone, settings) ON channels TO rupor_app;
 
-GRANT SELECT (held, held_why) ON control TO rupor_app;
+GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 
 GRANT SELECT ON dedup_index TO rupor_app;
 
@@ -4032,13 +4288,21 @@ GRANT EXECUTE ON FUNCTION collect_media(interval,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[],bigint[],bigint[]) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION commit_outcomes(jsonb) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION fail_permanent(bigint,bigint,uuid,jsonb) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION forget_receipts(interval) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION lease_sources(text,integer,interval) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION mark_sent(bigint,bigint,uuid,text,timestamp with time zone,jsonb) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION record_part(bigint,bigint,uuid,integer,text) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_dispatcher;
 
@@ -4053,6 +4317,166 @@ GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_dispatch
 GRANT EXECUTE ON FUNCTION reserve_slots_for(bigint,bigint,bigint[],integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rotate_key(bytea,bytea,bigint[],bytea[],bytea[],text[],bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,bigint,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_backoff_us(integer,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_channel_effect(inflight,bigint,rupor_settlement,integer,text,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_check_claim(text,integer,integer,bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_check_items(jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_check_lanes(bigint[],bigint[],bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_count_sent(rupor_moves,bigint[],timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_deal(bigint[],integer[],integer,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_deal_with_care(bigint[],integer[],integer,boolean,timestamp with time zone,timestamp with time zone,text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_deliver(bigint,timestamp with time zone,jsonb,bigint[],boolean[],boolean) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_doubled(bigint,integer,bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_due_accounts(bigint,timestamp with time zone,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_due_lanes(bigint[],integer[],timestamp with time zone,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_end_claim(inflight,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_end_lease(inflight,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_end_sent(bigint[],bigint[],uuid[],bigint[],bigint[],text[],timestamp with time zone[],jsonb[],timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_expire_heads(bigint[],timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_expired(bigint,timestamp with time zone,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_failure(jsonb,text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_finish(bigint,bigint,uuid,bigint,bigint,jsonb,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_isolate(regclass) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_known_message(bigint,jsonb,text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_lock_accounts(bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_lock_groups(bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_may_span(name) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_merge_parts(jsonb,jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_micros(timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_move_accounts(bigint[],boolean[],integer[],timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_move_lanes(rupor_moves,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_now() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,bigint[],boolean[],timestamp with time zone[],bigint[],integer[],bigint[],bigint[],bigint[],boolean[],boolean[],boolean) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_reposition(bigint,boolean) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_require_cases(bigint,jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_require_channels(bigint,jsonb,boolean[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_require_table(oid,text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_attempts_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_streak_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_wait_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_claim_accounts_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_claim_ahead_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_claim_batch_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_enqueue_batch_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_error_text_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_flood_total_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_flood_waits_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lease_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lost_claims_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_waits_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_suspect_patience_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_unknowns_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_urgent_run_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,integer,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_take_keys(bigint,timestamp with time zone,bigint[],bigint[],integer[],bigint[],text[],boolean[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_tell_enqueued(bigint,timestamp with time zone,jsonb,bigint[],boolean[],bigint[],integer[],bigint[],boolean[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_time(jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_too_late(bigint,bigint,uuid,text,text,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_wait_us(jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_workspace() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION schedule_retry(bigint,bigint,uuid,timestamp with time zone,jsonb) TO rupor_dispatcher;
 
 GRANT SELECT ON account_heads TO rupor_dispatcher;
 

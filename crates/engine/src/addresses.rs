@@ -112,14 +112,18 @@ pub fn account(
         extras(&row.settings.settings).with_context(|| format!("account {}", row.name))?;
     let settings = AccountSettings {
         kind: account_kind(row)?,
-        api_base: row.settings.api_base.clone().or_else(|| bases.of(&row.platform)),
-        proxy: row.settings.proxy.clone(),
+        api_base: whole(&row.settings.api_base).or_else(|| bases.of(&row.platform)),
+        proxy: whole(&row.settings.proxy),
         extra_roots: row.settings.extra_roots.iter().flat_map(std::env::split_paths).collect(),
         group_id: extras.group_id,
         paid_broadcast: row.settings.tier == TIER_PAID,
     };
     platforms::platform::Account::new(platform, Token::new(token.expose_secret()), settings)
         .with_context(|| format!("account {}", row.name))
+}
+
+fn whole(url: &Option<store::PrivateUrl>) -> Option<String> {
+    url.as_ref().map(|url| url.expose().to_owned())
 }
 
 /// The settings of a channel, as its platform renders and sends with them.

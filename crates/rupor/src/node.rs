@@ -78,7 +78,9 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         tracing::error!(why, "all sending is held");
     }
     if let Some((config, absent)) = &settings.config {
-        apply(&store, config, *absent).await?;
+        let starter =
+            operate::who::own(Some("the configuration was applied when the node started".to_owned()));
+        apply(&store.by(starter), config, *absent).await?;
     }
     let operators = match operate::socket_path(address) {
         Some(path) => Some(operate::serve(store.clone(), &path)?),

@@ -138,7 +138,7 @@ async fn without_a_node_commands_change_the_file_themselves() {
     assert!(status.contains("no node is running") && status.contains("$ rupor run"), "{status}");
     assert!(status.contains("an operator paused it: ремонт"), "{status}");
     place.ok(&["channel", "resume", "lost"]).await;
-    place.ok(&["stop-all", "--why", "проверка"]).await;
+    place.ok(&["stop-all", "--reason", "проверка"]).await;
     assert_eq!(place.json(&["status"]).await[0]["held"], "проверка");
     assert_eq!(place.ok(&["release"]).await, "everything goes on\n");
     let events = place.ok(&["events", "--name", "channel_paused"]).await;
@@ -174,6 +174,9 @@ async fn beside_a_running_node_commands_look_and_have_it_change_things() {
     while place.json(&["status"]).await[0]["node"] != true {
         assert!(tries.next().is_some(), "the node does not come up");
     }
+    let before = std::fs::read(place.path().join("rupor.key")).unwrap();
+    assert_eq!(place.json(&["key", "rotate", "--reason", "учения"]).await, json!({"accounts": 1}));
+    assert_ne!(std::fs::read(place.path().join("rupor.key")).unwrap(), before);
     let queued = place.json(&["channel", "test", "lost", "--send", "Проверка связи"]).await;
     let id = queued["queued"]["delivery_id"].to_string();
     let mut tries = 0..200;
@@ -186,6 +189,9 @@ async fn beside_a_running_node_commands_look_and_have_it_change_things() {
     assert_eq!(said, json!({"channel": "found", "enabled": false}));
     let refused = place.refused(&["channel", "disable", "нет"]).await;
     assert!(refused.contains("known are"), "{refused}");
+    let events = place.ok(&["events", "--name", "config_changed"]).await;
+    let rotated = events.lines().find(|line| line.contains("rotated")).unwrap();
+    assert!(rotated.contains("user ") && rotated.contains("учения"), "{rotated}");
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &std::fs::metadata(place.path().join("rupor.db.sock")).unwrap().permissions(),
     );
@@ -307,4 +313,113 @@ async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
     assert!(unknown.contains("wall-1_2 was never seen here"), "{unknown}");
     let nowhere = place.refused(&["why", "1", "nowhere"]).await;
     assert!(nowhere.contains("known are"), "{nowhere}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_name_who_changed_something_and_why() {
+    let place = Place::new().await;
+    place.ok(&["apply", "--reason", "первый запуск"]).await;
+    place.ok(&["channel", "pause", "lost", "--reason", "ремонт"]).await;
+    place.ok(&["stop-all", "--workspace", "default", "--reason", "тревога"]).await;
+    let status = place.ok(&["status"]).await;
+    assert!(status.contains("stopped all sending of this workspace: тревога"), "{status}");
+    let events = place.ok(&["events", "--json"]).await;
+    let mut told = 0;
+    for event in events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        let who = event["detail"]["by"].as_str().unwrap_or_default();
+        assert!(who.starts_with("user "), "{event}");
+        let expected = match event["name"].as_str().unwrap() {
+            "channel_paused" => "ремонт",
+            "held" => "тревога",
+            _ => "первый запуск",
+        };
+        assert_eq!(event["detail"]["reason"], expected, "{event}");
+        told += 1;
+    }
+    assert!(told >= 5, "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotated_door_opens_with_the_new_secret_and_for_a_while_with_the_old() {
+    let place = Place::new().await;
+    let file = format!("{FILE}\n[endpoints.site]\nkind = \"push\"\nsecret = {{ env = \"TG_TOKEN\" }}\n");
+    std::fs::write(place.path().join("rupor.toml"), file).unwrap();
+    place.ok(&["apply"]).await;
+    let first = place.json(&["endpoint", "rotate", "site", "--overlap", "1h"]).await;
+    assert_eq!(first["secret"].as_str().unwrap().len(), 64, "{first}");
+    assert_eq!(place.ok(&["apply"]).await, "nothing to do\n", "the old secret still opens");
+    let second = place.json(&["endpoint", "rotate", "site", "--overlap", "0s"]).await;
+    assert_ne!(first["secret"], second["secret"]);
+    let listed = place.ok(&["endpoint", "list"]).await;
+    let events = place.ok(&["events"]).await;
+    for secret in [&first["secret"], &second["secret"], &json!(TOKEN)] {
+        assert!(!listed.contains(secret.as_str().unwrap()) && !events.contains(secret.as_str().unwrap()));
+    }
+}
+
+/// What strangers write to make a terminal or a log lie.
+const HOSTILE: &str = "кот\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}gpj.exe\u{2069}\u{9b}31m";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
+    let place = Place::new().await;
+    let name = format!("{HOSTILE}\nFAIL forged\r");
+    let key = serde_json::to_string(&name).unwrap();
+    let file = FILE.replace("[channels.found]", &format!("[channels.{key}]"));
+    std::fs::write(place.path().join("rupor.toml"), file).unwrap();
+    let post = json!({"owner_id": -1, "post_id": 1, "date": 1_794_744_000, "text": format!("Пропал {name}. +7 900 000-00-00")});
+    std::fs::write(place.path().join("posts.jsonl"), format!("{post}\n{{\"{HOSTILE}\": 1}}\n")).unwrap();
+    let commands: &[&[&str]] = &[
+        &["apply", "--yes"],
+        &["import", "posts.jsonl", "--horizon-hours", "900000"],
+        &["post", &name, "--channel", &name],
+        &["status"],
+        &["channel", "list"],
+        &["channel", "show", &name],
+        &["channel", "pause", &name, "--reason", &name],
+        &["channel", "test", &name],
+        &["channel", "pause", "нет"],
+        &["account", "list"],
+        &["delivery", "list"],
+        &["delivery", "show", "1"],
+        &["delivery", "cancel", "--channel", &name],
+        &["endpoint", "list"],
+        &["why", "1"],
+        &["why", &name],
+        &["events"],
+        &["check"],
+        &["stop-all", "--reason", &name],
+        &["release"],
+        &["analyse", "--text", &name],
+        &["analyse", "posts.jsonl"],
+        &["backup", "copy.db"],
+        &["key", "prepare"],
+        &["key", "rotate"],
+        &["migrate"],
+    ];
+    for command in commands {
+        for json in [false, true] {
+            let mut arguments = command.to_vec();
+            arguments.extend(json.then_some("--json"));
+            let done = place.run(&arguments).await;
+            for said in [&done.stdout, &done.stderr] {
+                let said = String::from_utf8(said.clone()).unwrap();
+                let acting =
+                    said.chars().find(|c| c.is_control() && *c != '\n' || "\u{202e}\u{2069}".contains(*c));
+                // Wrong usage repeats what the operator typed; clap has its own rules for that.
+                let own = done.status.code() == Some(2);
+                assert!(own || acting.is_none(), "{arguments:?}: {acting:?} in {said:?}");
+                assert!(!said.lines().any(|line| line.starts_with("FAIL forged")), "{arguments:?}: {said}");
+            }
+        }
+    }
+    let help = place.ok(&["--help"]).await;
+    let known = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    let known: Vec<&str> = known.filter(|word| !word.starts_with('-') && *word != "help").collect();
+    // These print nothing that strangers wrote: the log of a node has a test of its own.
+    let silent = ["demo", "run", "sandbox", "db"];
+    for command in known {
+        let tried = silent.contains(&command) || commands.iter().any(|tried| tried[0] == command);
+        assert!(tried, "`rupor {command}` is not tried with hostile names: add it to the list");
+    }
 }

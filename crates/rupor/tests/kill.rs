@@ -73,7 +73,7 @@ impl World {
                 token: secrecy::SecretString::from("42:token-of-the-shelter"),
                 settings: AccountSettings {
                     kind: kind.into(),
-                    api_base: Some(sandbox.base(platform)),
+                    api_base: Some(sandbox.base(platform).into()),
                     ..AccountSettings::default()
                 },
             };

@@ -84,7 +84,7 @@ impl World {
             let kind = if platform == Name::Vk { "user" } else { "bot" };
             let settings = AccountSettings {
                 kind: kind.into(),
-                api_base: Some(self.sandbox.base(platform)),
+                api_base: Some(self.sandbox.base(platform).into()),
                 max_parallel: 32,
                 ..AccountSettings::default()
             };

@@ -47,6 +47,30 @@ impl std::fmt::Display for Epoch {
     }
 }
 
+/// Who asked for a change, and why. Every event that the change leaves says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// The system user, or the door that was used; what the system knows, not what somebody claims.
+    pub who: String,
+    pub reason: Option<String>,
+}
+
+impl Actor {
+    /// What an event says, with who asked for it.
+    pub(crate) fn sign(actor: Option<&Actor>, detail: Value) -> Value {
+        let Some(Actor { who, reason }) = actor else {
+            return detail;
+        };
+        let mut fields = match detail {
+            Value::Object(fields) => fields,
+            _ => serde_json::Map::new(),
+        };
+        fields.insert("by".into(), who.as_str().into());
+        fields.extend(reason.as_ref().map(|reason| ("reason".to_owned(), reason.as_str().into())));
+        Value::Object(fields)
+    }
+}
+
 #[derive(Debug)]
 pub struct NewEndpoint {
     pub name: String,
@@ -85,13 +109,88 @@ pub struct AccountSettings {
     pub burst: i32,
     pub max_parallel: i32,
     pub retry_parallel: i32,
-    pub api_base: Option<String>,
-    pub proxy: Option<String>,
+    pub api_base: Option<PrivateUrl>,
+    pub proxy: Option<PrivateUrl>,
     pub extra_roots: Option<String>,
     pub settings: Value,
 }
 
+/// An address that may carry a user, a password or a key. What it carries is sealed like a token, and never printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub struct PrivateUrl(String);
+
+impl PrivateUrl {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// As it may be seen: in a column, in a plan, in a list.
+    pub fn masked(&self) -> String {
+        domain::shown::address(&self.0)
+    }
+
+    fn is_secret(&self) -> bool {
+        self.masked() != self.0
+    }
+}
+
+impl From<String> for PrivateUrl {
+    fn from(url: String) -> PrivateUrl {
+        PrivateUrl(url)
+    }
+}
+
+impl From<&str> for PrivateUrl {
+    fn from(url: &str) -> PrivateUrl {
+        PrivateUrl(url.to_owned())
+    }
+}
+
+impl std::fmt::Debug for PrivateUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.masked())
+    }
+}
+
+impl Serialize for PrivateUrl {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(&self.masked())
+    }
+}
+
+/// The addresses of an account that must not stand in clear, as they are sealed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Addresses {
+    api_base: Option<String>,
+    proxy: Option<String>,
+}
+
 impl AccountSettings {
+    /// What has to be sealed; `None`: nothing.
+    pub(crate) fn private_addresses(&self) -> Option<Addresses> {
+        let private = |url: &Option<PrivateUrl>| {
+            url.as_ref().filter(|url| url.is_secret()).map(|url| url.expose().to_owned())
+        };
+        let found = Addresses { api_base: private(&self.api_base), proxy: private(&self.proxy) };
+        (found.api_base.is_some() || found.proxy.is_some()).then_some(found)
+    }
+
+    /// Puts what was sealed back in the place of what may be seen.
+    pub(crate) fn fill_in(&mut self, addresses: Addresses) {
+        let Addresses { api_base, proxy } = addresses;
+        self.api_base = api_base.map(PrivateUrl).or(self.api_base.take());
+        self.proxy = proxy.map(PrivateUrl).or(self.proxy.take());
+    }
+
+    /// With its addresses whole: for the private way to a node, and for nothing that anybody reads.
+    pub fn serialize_whole<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut value = serde_json::to_value(self).map_err(serde::ser::Error::custom)?;
+        value["api_base"] = self.api_base.as_ref().map(PrivateUrl::expose).into();
+        value["proxy"] = self.proxy.as_ref().map(PrivateUrl::expose).into();
+        value.serialize(to)
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let bad = |problem: &str| Err(StoreError::invalid("account", problem));
         match self {
@@ -255,6 +354,11 @@ words! {
     DisabledBy { Operator = "operator", Auto = "auto" }
 }
 
+/// An address as its column shows it.
+pub(crate) fn masked(url: &Option<PrivateUrl>) -> Option<String> {
+    url.as_ref().map(PrivateUrl::masked)
+}
+
 pub(crate) fn require_token(token: &SecretString) -> Result<()> {
     if token.expose_secret().trim().is_empty() {
         return Err(StoreError::invalid("account", "the token is empty; give the one the platform issued"));
@@ -262,7 +366,20 @@ pub(crate) fn require_token(token: &SecretString) -> Result<()> {
     Ok(())
 }
 
-/// A door's secret is random and long, so a plain fast hash is enough; equal time by comparing hashes.
+/// How long the secret before opens a door too, unless somebody says otherwise.
+pub const SECRET_OVERLAP: Span = Span::from_secs(24 * 3_600);
+
+/// A door's secret is random and long, so a plain fast hash is enough; equal time by comparing hashes. Any client of the
+/// database can compute it: `encode(sha256(convert_to(SECRET, 'UTF8')), 'hex')`.
 pub(crate) fn secret_hash(secret: &SecretString) -> String {
-    blake3::hash(secret.expose_secret().as_bytes()).to_hex().to_string()
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(secret.expose_secret().as_bytes());
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn retired() -> StoreError {
+    StoreError::invalid(
+        "endpoint",
+        "this secret was replaced by a newer one and does not come back; put the newer one where the configuration \
+         reads it, or draw another",
+    )
 }

@@ -73,7 +73,9 @@ pub enum KeyError {
         "file {path} is missing, but the database holds sealed tokens; put the old key back, or set the tokens again"
     )]
     Missing { path: String },
-    #[error("file {path} does not open the tokens of this database; put back the key they were sealed with")]
+    #[error(
+        "file {path} does not open the tokens of this database; put back the key they were sealed with; after `rupor key rotate` on another machine copy its key file here"
+    )]
     Wrong { path: String },
     #[error("file {path} can be read by others (mode {mode:o}); run `chmod 600` on it")]
     Exposed { path: String, mode: u32 },

@@ -101,15 +101,17 @@ impl Store {
         each!(self, db => db.endpoint_by_secret(secret))
     }
 
-    /// A new secret and new settings; the old secret opens nothing from then on.
+    /// A new secret and new settings; the secret before opens the door for `overlap` more. One that was replaced does
+    /// not come back.
     pub async fn change_endpoint(
         &self,
         workspace: WorkspaceId,
         id: EndpointId,
         secret: &SecretString,
         settings: Value,
+        overlap: Span,
     ) -> Result<()> {
-        each!(self, db => db.change_endpoint(workspace, id, secret, settings))
+        each!(self, db => db.change_endpoint(workspace, id, secret, settings, overlap))
     }
 
     /// Whether this is the secret of that door, enabled or not.

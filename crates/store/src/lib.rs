@@ -14,6 +14,7 @@ pub mod copy;
 pub mod error;
 mod facade;
 pub mod floor;
+mod hands;
 pub mod intake;
 pub mod keyring;
 pub mod media;

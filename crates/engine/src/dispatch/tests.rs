@@ -39,7 +39,7 @@ impl World {
             platform: platform.as_str().into(),
             name: format!("бот {}", platform.as_str()),
             token: secrecy::SecretString::from("42:token-of-the-shelter"),
-            settings: AccountSettings { api_base: Some(self.sandbox.base(platform)), ..settings },
+            settings: AccountSettings { api_base: Some(self.sandbox.base(platform).into()), ..settings },
         };
         self.store.create_account(self.workspace, new).await.unwrap()
     }

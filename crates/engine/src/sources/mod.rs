@@ -146,7 +146,8 @@ async fn poll_and_finish(reader: &Reader<'_>, source: &Source) -> anyhow::Result
             (RunCounts::default(), None)
         }
         Err(error) => {
-            let why = told(&error);
+            // An address may carry a key, and a refusal may quote it.
+            let why = domain::shown::addresses(&told(&error)).into_owned();
             tracing::warn!(source = source.name, why, "a source could not be read");
             finished.next_poll_at = now + failing_wait(source, base, now, &error);
             finished.health = PollHealth::Failed(why.clone());

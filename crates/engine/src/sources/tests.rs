@@ -42,7 +42,7 @@ impl World {
             name: format!("бот {}", name.as_str()),
             token: secrecy::SecretString::from("42:token-of-the-shelter"),
             settings: AccountSettings {
-                api_base: Some(sandbox.base(name)),
+                api_base: Some(sandbox.base(name).into()),
                 kind: kind.into(),
                 ..AccountSettings::default()
             },

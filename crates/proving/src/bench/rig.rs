@@ -142,7 +142,7 @@ impl Rig {
             burst: 1,
             max_parallel,
             tier: if rate.is_some_and(|rate| rate > 30.0) { TIER_PAID } else { "standard" }.into(),
-            api_base: Some(format!("{}/telegram", self.emulator.origin)),
+            api_base: Some(format!("{}/telegram", self.emulator.origin).into()),
             ..AccountSettings::default()
         };
         let token = self.token(n).into();

@@ -111,7 +111,7 @@ fn a_source(seen: &Seen, source: &Source) -> Value {
     json!({
         "name": source.name,
         "kind": source.kind,
-        "address": source.address,
+        "address": domain::shown::addresses(&source.address),
         "health": health,
         // To the minute: a second less is no news.
         "next_min": if source.enabled { Some((wait_ms + 59_999) / 60_000) } else { None },

@@ -55,6 +55,23 @@ async fn each_workspace_has_its_own_board() {
     assert_eq!(shop["channels"], json!([]));
 }
 
+#[tokio::test]
+async fn a_key_inside_the_address_of_a_feed_is_not_shown() {
+    let server = Server::start(None).await;
+    let address = "https://u:canary@feeds.example/rss?api_key=canary".to_owned();
+    let new = store::NewSource {
+        kind: "feed".into(),
+        name: "лента".into(),
+        address,
+        account_id: None,
+        settings: json!({}),
+    };
+    server.store.create_source(server.ws, new).await.unwrap();
+    let whole = state(&server, "").await.to_string();
+    assert!(whole.contains("https://***@feeds.example/rss?api_key=***"), "{whole}");
+    assert!(!whole.contains("canary"), "{whole}");
+}
+
 #[test]
 fn numbers_of_people_are_masked_and_other_numbers_are_not() {
     for (text, expected) in [

@@ -38,9 +38,6 @@ struct Named {
 struct Pause {
     #[command(flatten)]
     named: Named,
-    /// The reason, for whoever wonders
-    #[arg(long, default_value = "paused by an operator")]
-    why: String,
 }
 
 pub fn run(args: &Account) -> anyhow::Result<()> {
@@ -87,7 +84,11 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
 async fn stop(pause: &Pause) -> anyhow::Result<()> {
     let desk = &pause.named.desk;
     let workspace = desk.workspace(&desk.look().await?.store).await?;
-    let verb = Verb::PauseAccount { workspace, account: pause.named.account.clone(), why: pause.why.clone() };
+    let verb = Verb::PauseAccount {
+        workspace,
+        account: pause.named.account.clone(),
+        why: desk.why("paused by an operator"),
+    };
     let done = desk.perform(verb).await?;
     desk.print(&done, || {
         let name = done["account"].as_str().unwrap_or_default();

@@ -53,9 +53,6 @@ struct Pause {
     /// How long, such as 30m or 2h [default: until it is resumed]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     length: Option<Span>,
-    /// The reason, for whoever wonders
-    #[arg(long, default_value = "")]
-    why: String,
 }
 
 #[derive(Debug, Args)]
@@ -159,7 +156,7 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
         workspace: desk.workspace(&desk.look().await?.store).await?,
         channel: pause.named.channel.clone(),
         millis: pause.length.map(Span::millis),
-        why: pause.why.clone(),
+        why: desk.why(""),
     };
     let done = desk.perform(verb).await?;
     desk.print(&done, || {

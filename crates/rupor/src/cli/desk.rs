@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::{Address, Clock, Store};
 
 use super::database::Database;
-use crate::operate::{Verb, perform, socket, socket_path};
+use crate::operate::{Verb, perform, socket, socket_path, who};
 
 #[derive(Debug, Args)]
 pub struct Desk {
@@ -22,6 +22,9 @@ pub struct Desk {
     /// Print JSON for programs
     #[arg(long)]
     pub json: bool,
+    /// Why you change something; it stands in the events, beside your name
+    #[arg(long, value_name = "TEXT", alias = "why")]
+    pub reason: Option<String>,
 }
 
 /// An open look at a database.
@@ -35,8 +38,8 @@ pub struct Look {
 /// Who makes the changes.
 #[derive(Debug)]
 pub enum Hand {
-    /// The running node, over its socket.
-    Node(PathBuf),
+    /// The running node, over its socket, with the reason for what is asked.
+    Node(PathBuf, Option<String>),
     Own(Box<Store>),
 }
 
@@ -44,8 +47,8 @@ impl Hand {
     pub async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
         match self {
             Hand::Own(store) => perform(store, verb).await,
-            Hand::Node(path) => {
-                let answer = socket::send(path, &verb).await?;
+            Hand::Node(path, reason) => {
+                let answer = socket::send(path, &verb, reason.as_deref()).await?;
                 answer.context("the node went away; run it again: nothing is done twice")
             }
         }
@@ -82,10 +85,15 @@ impl Desk {
         if let Some(path) = socket_path(&address)
             && socket::is_served(&path).await
         {
-            return Ok(Hand::Node(path));
+            return Ok(Hand::Node(path, self.reason.clone()));
         }
         let store = Store::open(&address, self.database.keyring(&address)?, Clock::system()).await?;
-        Ok(Hand::Own(Box::new(store)))
+        Ok(Hand::Own(Box::new(store.by(who::own(self.reason.clone())))))
+    }
+
+    /// The reason that was given, or what is said without one.
+    pub fn why(&self, usual: &str) -> String {
+        self.reason.clone().unwrap_or_else(|| usual.to_owned())
     }
 
     /// The workspace that is meant: the named one, the only one, or `default`.

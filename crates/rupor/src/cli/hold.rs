@@ -1,6 +1,7 @@
 //! `rupor stop-all` and `rupor release`: the kill switch.
 
 use clap::Args;
+use domain::shown::line;
 
 use super::desk::{Desk, block_on};
 use crate::operate::Verb;
@@ -10,9 +11,6 @@ use crate::operate::Verb;
 /// New posts keep queueing. With --workspace only that one is stopped.
 #[derive(Debug, Args)]
 pub struct StopAll {
-    /// The reason, for whoever wonders
-    #[arg(long, default_value = "stopped by an operator")]
-    why: String,
     #[command(flatten)]
     desk: Desk,
 }
@@ -26,10 +24,11 @@ pub struct Release {
 
 pub fn stop(args: &StopAll) -> anyhow::Result<()> {
     block_on(async {
-        let verb = Verb::Hold { workspace: args.desk.workspace.clone(), why: args.why.clone() };
+        let why = args.desk.why("stopped by an operator");
+        let verb = Verb::Hold { workspace: args.desk.workspace.clone(), why: why.clone() };
         let done = args.desk.perform(verb).await?;
         let what = what(&args.desk);
-        args.desk.print(&done, || format!("{what} is held: {}\n$ rupor release", args.why))
+        args.desk.print(&done, || format!("{what} is held: {}\n$ rupor release", line(&why)))
     })
 }
 

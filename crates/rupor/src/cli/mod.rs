@@ -12,9 +12,11 @@ mod db;
 mod delivery;
 mod demo;
 mod desk;
+mod endpoint;
 mod events;
 mod hold;
 mod import;
+mod key;
 mod log;
 mod migrate;
 mod post;
@@ -53,6 +55,8 @@ enum Command {
     Channel(channel::Channel),
     Account(account::Account),
     Delivery(delivery::Delivery),
+    Endpoint(endpoint::Endpoint),
+    Key(key::Key),
     Events(events::Events),
     StopAll(hold::StopAll),
     Release(hold::Release),
@@ -87,6 +91,8 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Channel(args) => channel::run(args),
         Command::Account(args) => account::run(args),
         Command::Delivery(args) => delivery::run(args),
+        Command::Endpoint(args) => endpoint::run(args),
+        Command::Key(args) => key::run(args),
         Command::Events(args) => events::run(args),
         Command::StopAll(args) => hold::stop(args),
         Command::Release(args) => hold::release(args),

@@ -142,8 +142,8 @@ impl Reader<'_> {
                 burst: written.burst.map_or(usual.burst, |n| n.0),
                 max_parallel: written.max_parallel.map_or(usual.max_parallel, |n| n.0),
                 retry_parallel: written.retry_parallel.map_or(usual.retry_parallel, |n| n.0),
-                api_base: written.api_base,
-                proxy: proxy.map(|proxy| secrecy::ExposeSecret::expose_secret(proxy.reveal()).to_owned()),
+                api_base: written.api_base.map(Into::into),
+                proxy: proxy.map(|proxy| secrecy::ExposeSecret::expose_secret(proxy.reveal()).into()),
                 extra_roots: written.extra_roots.map(|roots| roots.join(":")),
                 settings: json!(extras),
             },
@@ -282,10 +282,11 @@ impl Reader<'_> {
         let mut settings = serde_json::Map::new();
         settings.extend(written.rate.map(|rate| ("rate".to_owned(), json!(rate.0))));
         settings.extend(written.body_max.map(|n| ("body_max".to_owned(), json!(n.0))));
-        let long_enough = secrecy::ExposeSecret::expose_secret(secret.reveal()).len() >= SECRET_BYTES_MIN;
-        if !self.is_missing(&secret) && !long_enough {
+        if let Some(problem) = weakness(secrecy::ExposeSecret::expose_secret(secret.reveal()))
+            && !self.is_missing(&secret)
+        {
             let text = format!(
-                "endpoint {}: the secret is shorter than {SECRET_BYTES_MIN} characters; draw a longer one",
+                "endpoint {}: the secret {problem}; draw one with `openssl rand -hex 32`",
                 name.get_ref()
             );
             self.problem(written.secret.span().start, text);
@@ -350,8 +351,21 @@ impl Reader<'_> {
     }
 }
 
-/// A door's secret must not be guessed.
+/// A door's secret must not be guessed: it is kept as a plain hash, which a fast machine tries by the billion.
 const SECRET_BYTES_MIN: usize = 16;
+/// Fewer different characters than this were not drawn but typed.
+const SECRET_DIFFERENT_MIN: usize = 8;
+
+fn weakness(secret: &str) -> Option<String> {
+    let different: std::collections::BTreeSet<char> = secret.chars().collect();
+    match secret.len() {
+        n if n < SECRET_BYTES_MIN => Some(format!("is shorter than {SECRET_BYTES_MIN} characters")),
+        _ if different.len() < SECRET_DIFFERENT_MIN => {
+            Some(format!("has fewer than {SECRET_DIFFERENT_MIN} different characters"))
+        }
+        _ => None,
+    }
+}
 
 /// What a channel does unless it says otherwise (issue 7: `pets` publishes the lost once per case, `mirror` everything).
 pub fn preset(name: Preset) -> store::ChannelSettings {

@@ -47,6 +47,7 @@ pub struct Account {
     pub name: String,
     pub platform: String,
     pub token: Secret,
+    #[serde(serialize_with = "store::AccountSettings::serialize_whole")]
     pub settings: store::AccountSettings,
     /// `None`: as an operator left it.
     pub paused: Option<bool>,

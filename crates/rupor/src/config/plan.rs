@@ -9,6 +9,7 @@ mod sources;
 
 use anyhow::{Context, bail};
 use domain::ids::{AccountId, ChannelId, EndpointId, SourceId, WorkspaceId};
+use domain::shown;
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -87,7 +88,7 @@ impl std::fmt::Display for Plan {
             let detail = if step.detail.is_empty() { String::new() } else { format!(": {}", step.detail) };
             let place = format!("{}/{}", step.workspace, step.name);
             let line = format!("{:<7} {:<9} {place}{detail}", step.verb.as_str(), step.what);
-            writeln!(f, "{}", domain::shown::line(&line))?;
+            writeln!(f, "{}", shown::line(&line))?;
         }
         Ok(())
     }
@@ -250,7 +251,10 @@ async fn account_changes(
 ) -> anyhow::Result<()> {
     let (id, name) = (row.account_id, &account.name);
     if row.settings != account.settings {
-        let detail = differences(&json!(row.settings), &json!(account.settings));
+        let mut detail = differences(&json!(row.settings), &json!(account.settings));
+        if detail.is_empty() {
+            detail = "credentials of an address changed".to_owned();
+        }
         list.push(
             StepVerb::Change,
             "account",
@@ -437,7 +441,8 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         Act::RemoveChannel(channel) => store.remove_channel(id, channel).await?,
         Act::CreateEndpoint(endpoint) => create_endpoint(store, id, endpoint).await?,
         Act::ChangeEndpoint(row, endpoint) => {
-            store.change_endpoint(id, row, endpoint.secret.reveal(), endpoint.settings).await?;
+            let Endpoint { secret, settings, .. } = endpoint;
+            store.change_endpoint(id, row, secret.reveal(), settings, store::SECRET_OVERLAP).await?;
         }
         Act::EnableEndpoint(endpoint, enabled) => store.enable_endpoint(id, endpoint, enabled).await?,
         Act::CreateSource(source) => sources::create(store, id, &rows, source).await?,
@@ -516,17 +521,20 @@ fn differences(old: &Value, new: &Value) -> String {
         match (key.as_str(), old, new) {
             (_, old, new) if old == new => {}
             ("proxy" | "template", ..) => words.push(format!("{key} changed")),
+            ("address", Value::String(old), Value::String(new)) => {
+                words.push(format!("address {} → {}", shown::addresses(old), shown::addresses(new)));
+            }
             ("settings", old @ Value::Object(_), new @ Value::Object(_)) => words.push(differences(old, new)),
             ("dedup_ttl" | "max_age", old, new) => {
                 words.push(format!("{key} {} → {}", shown_span(old), shown_span(new)));
             }
-            (_, old, new) => words.push(format!("{key} {} → {}", shown(old), shown(new))),
+            (_, old, new) => words.push(format!("{key} {} → {}", in_words(old), in_words(new))),
         }
     }
     words.join(", ")
 }
 
-fn shown(value: &Value) -> String {
+fn in_words(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),
         Value::String(text) => text.clone(),
@@ -539,5 +547,5 @@ fn shown(value: &Value) -> String {
 }
 
 fn shown_span(value: &Value) -> String {
-    value.as_i64().map_or_else(|| shown(value), |us| engine::span::show(domain::time::Span(us)))
+    value.as_i64().map_or_else(|| in_words(value), |us| engine::span::show(domain::time::Span(us)))
 }

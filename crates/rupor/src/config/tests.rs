@@ -292,7 +292,40 @@ async fn the_secret_of_a_door_is_changed_by_applying_the_new_one() {
     assert_eq!(plan(&store, &second, Absent::Remove).await.unwrap().steps, []);
     let opens =
         async |name: &str| store.endpoint_by_secret(&all_set(name).unwrap().into()).await.unwrap().is_some();
-    assert!(opens("SECOND_SECRET").await && !opens("FIRST_SECRET").await);
+    assert!(opens("SECOND_SECRET").await && opens("FIRST_SECRET").await, "the old one opens for a day more");
+    // Within the overlap the old configuration changes nothing back.
+    let back = plan(&store, &door("FIRST_SECRET", "rate = 9\n"), Absent::Remove).await.unwrap();
+    assert_eq!(back.steps, []);
+}
+
+#[tokio::test]
+async fn keys_and_passwords_in_addresses_stand_in_no_plan_and_no_answer() {
+    let store = empty_store().await;
+    let source = |key: &str| {
+        let url = format!("https://u:canary@shelter.example/feed?token={key}");
+        format!("[sources.shelter]\nkind = \"feed\"\nurl = \"{url}\"\n")
+    };
+    let base = |password: &str| {
+        let url = format!("api_base = \"https://bot:{password}@api.example/x\"");
+        file("").replace("\"env:TG_TOKEN\"", &format!("\"env:TG_TOKEN\"\n{url}"))
+    };
+    let first = parse(&(base("canary-1") + &source("canary-1"))).unwrap();
+    let second = parse(&(base("canary-2") + &source("canary-2"))).unwrap();
+    let done = [apply(&store, &first, Absent::Remove).await, apply(&store, &second, Absent::Remove).await];
+    let told = done.map(|plan| format!("{plan:?} {}", plan.as_ref().unwrap())).join("\n");
+    assert!(told.contains("feed https://***@shelter.example/feed?token=***"), "{told}");
+    assert!(told.contains("credentials of an address changed"), "{told}");
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let account = store.accounts(ws).await.unwrap().remove(0);
+    assert_eq!(account.settings.api_base.as_ref().unwrap().expose(), "https://bot:canary-2@api.example/x");
+    let events = store.events(ws, 0, 100).await.unwrap();
+    let seen = format!("{told} {} {account:?} {events:?} {first:?}", serde_json::json!(account));
+    // A source's own row keeps its address as it is; nothing that is shown does.
+    assert!(!seen.replace(&format!("{:?}", first.workspaces[0].sources), "").contains("canary"), "{seen}");
+    // The private way to a node carries it whole.
+    let crossed: crate::config::Config =
+        serde_json::from_str(&serde_json::to_string(&second).unwrap()).unwrap();
+    assert_eq!(crossed, second);
 }
 
 #[tokio::test]

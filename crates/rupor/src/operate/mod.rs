@@ -10,6 +10,7 @@ pub mod quiet;
 pub mod socket;
 pub mod status;
 pub mod verb;
+pub mod who;
 pub mod words;
 
 #[cfg(test)]

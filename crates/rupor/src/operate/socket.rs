@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::address::SqlitePath;
-use store::{Address, Store};
+use store::{Actor, Address, Store};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::verb::{Verb, perform};
+use super::who;
 
 /// Bytes of one verb or answer; a large configuration has a few hundred kilobytes.
 const LINE_BYTES_MAX: u64 = 4 << 20;
@@ -41,6 +42,15 @@ struct Answer {
     value: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+}
+
+/// What crosses: a change, and why somebody wants it. Who they are the node asks the system.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order<V> {
+    order: V,
+    #[serde(default)]
+    reason: Option<String>,
 }
 
 /// Where the node of a database listens; `None`: every process can change it itself.
@@ -155,6 +165,8 @@ async fn visit(
     patience: &Patience,
     verbs: &Semaphore,
 ) -> anyhow::Result<()> {
+    let credentials = who::visitor(&stream, None);
+    let visitor = |reason: Option<String>| Actor { reason, ..credentials };
     let (reader, mut writer) = stream.split();
     let line = patience.hear(&mut BufReader::new(reader.take(LINE_BYTES_MAX))).await?;
     if line.is_empty() {
@@ -162,8 +174,8 @@ async fn visit(
     }
     let result = {
         let _turn = verbs.acquire().await?;
-        match serde_json::from_str::<Verb>(&line) {
-            Ok(verb) => perform(store, verb).await,
+        match serde_json::from_str::<Order<Verb>>(&line) {
+            Ok(Order { order, reason }) => perform(&store.by(visitor(reason)), order).await,
             Err(error) => Err(anyhow::anyhow!(
                 "the node does not understand this command: {error}; is it of the same version?"
             )),
@@ -185,7 +197,7 @@ pub async fn is_served(path: &Path) -> bool {
 }
 
 /// Sends a verb to the node; `None`: no node listens.
-pub async fn send(path: &Path, verb: &Verb) -> anyhow::Result<Option<Value>> {
+pub async fn send(path: &Path, verb: &Verb, reason: Option<&str>) -> anyhow::Result<Option<Value>> {
     use std::io::ErrorKind;
     let mut stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,
@@ -201,7 +213,8 @@ pub async fn send(path: &Path, verb: &Verb) -> anyhow::Result<Option<Value>> {
             });
         }
     };
-    let mut text = serde_json::to_string(verb)?;
+    let order = Order { order: verb, reason: reason.map(str::to_owned) };
+    let mut text = serde_json::to_string(&order)?;
     text.push('\n');
     stream.write_all(text.as_bytes()).await.context("the node went away")?;
     let mut line = String::new();

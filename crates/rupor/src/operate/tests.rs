@@ -292,7 +292,9 @@ async fn silent_visitors_do_not_delay_a_verb() {
     }
     let verb = Verb::Hold { workspace: None, why: "тревога".into() };
     // Far less than the time a silent visitor may stay, far more than a verb takes.
-    let said = tokio::time::timeout(std::time::Duration::from_secs(8), socket::send(&path, &verb)).await;
+    let said =
+        tokio::time::timeout(std::time::Duration::from_secs(8), socket::send(&path, &verb, Some("учения")))
+            .await;
     said.expect("the verb waited for the silent").unwrap().unwrap();
     assert_eq!(world.store.held().await.unwrap().as_deref(), Some("тревога"));
 }
@@ -305,16 +307,16 @@ async fn a_verb_crosses_the_socket_of_the_running_node() {
     world.channel("lost").await;
     let path = socket::socket_path(&Address::parse(&address).unwrap()).unwrap();
     let verb = Verb::DisableChannel { workspace: default(), channel: "lost".into() };
-    assert_eq!(socket::send(&path, &verb).await.unwrap(), None, "nobody listens yet");
+    assert_eq!(socket::send(&path, &verb, Some("учения")).await.unwrap(), None, "nobody listens yet");
     std::fs::write(&path, "left over").unwrap();
     let serving = socket::serve(world.store.clone(), &path).unwrap();
     assert!(socket::is_served(&path).await);
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
-    let said = socket::send(&path, &verb).await.unwrap().unwrap();
+    let said = socket::send(&path, &verb, Some("учения")).await.unwrap().unwrap();
     assert_eq!(said, json!({"channel": "lost", "enabled": false}));
     let unknown = Verb::DisableChannel { workspace: default(), channel: "нет".into() };
-    let refused = socket::send(&path, &unknown).await.unwrap_err().to_string();
+    let refused = socket::send(&path, &unknown, None).await.unwrap_err().to_string();
     assert_eq!(refused, "channel \"нет\" is not known; known are lost");
     drop(serving);
     assert!(!path.exists());

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoredMessage};
 
-use crate::config::Config;
 use crate::config::plan::{self, Absent};
+use crate::config::{Config, Secret};
 use engine::addresses::ApiBases;
 use engine::ingest::{Desk, Preset, RawPost, SourceSettings, keep_bytes, take_in};
 use engine::sources;
@@ -104,6 +104,16 @@ pub enum Verb {
         config: Config,
         absent: Absent,
     },
+    /// Seals every token with the next key.
+    RotateKey,
+    /// A new secret for a door; the one before opens it for a while.
+    RotateEndpoint {
+        workspace: String,
+        endpoint: String,
+        /// Drawn by whoever asks, who shows it once.
+        secret: Secret,
+        overlap_millis: i64,
+    },
 }
 
 /// Which deliveries a bulk verb means.
@@ -148,6 +158,14 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
             let settings = SourceSettings { preset, horizon_hours, ..SourceSettings::default() };
             let desk = Desk::load(store, ws, "import", &settings).await?;
             Ok(json!(sources::import_step(store, &network(), ws, &desk, &path, at).await?))
+        }
+        Verb::RotateKey => Ok(json!({"accounts": store.rotate_key().await?})),
+        Verb::RotateEndpoint { workspace, endpoint, secret, overlap_millis } => {
+            let ws = find_workspace(store, &workspace).await?;
+            let row = find_endpoint(store, ws, &endpoint).await?;
+            let overlap = Span::from_millis(overlap_millis.clamp(0, PAUSE_MILLIS_MAX));
+            store.change_endpoint(ws, row.endpoint_id, secret.reveal(), row.settings, overlap).await?;
+            Ok(json!({"endpoint": row.name, "overlap_ms": overlap.millis()}))
         }
         post @ Verb::Post { .. } => perform_post(store, post).await,
         channel_verb => perform_on_channel(store, channel_verb).await,
@@ -446,6 +464,13 @@ pub async fn find_account(
     let by_name = known.iter().find(|account| account.name == name);
     let found = by_name.or_else(|| known.iter().find(|account| account.account_id.to_string() == name));
     Ok((ws, found.with_context(|| problem)?.clone()))
+}
+
+pub async fn find_endpoint(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<store::Endpoint> {
+    let known = store.endpoints(ws).await?;
+    let names: Vec<&str> = known.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    let problem = format!("endpoint {name:?} is not known; known are {}", listed(&names));
+    known.into_iter().find(|endpoint| endpoint.name == name).with_context(|| problem)
 }
 
 fn listed(names: &[&str]) -> String {

@@ -276,6 +276,14 @@ fn why_failed(delivery: &Delivery) -> (String, String) {
     }
 }
 
+/// Who stopped a workspace and why, as far as the event says.
+fn stopped_by(held: Option<&Event>) -> String {
+    let said = |key: &str| held.and_then(|event| event.detail[key].as_str());
+    let who = said("by").unwrap_or("somebody");
+    let why = said("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{who} stopped all sending of this workspace{why}")
+}
+
 /// What stops everything: no node, a kill switch.
 fn everything(facts: &Facts) -> Option<Explanation> {
     let since = None;
@@ -291,10 +299,11 @@ fn everything(facts: &Facts) -> Option<Explanation> {
     }
     if facts.workspace.held {
         let name = quoted(&facts.workspace.name);
+        let held = facts.events.iter().find(|event| event.name == "held");
         return Some(Explanation {
             headline: format!("workspace {} is held", facts.workspace.name),
-            cause: "somebody stopped all sending of this workspace".to_owned(),
-            since: facts.events.iter().find(|event| event.name == "held").map(|event| event.at),
+            cause: stopped_by(held),
+            since: held.map(|event| event.at),
             next: "nothing of it is sent until somebody releases it; new posts keep queueing".to_owned(),
             help: vec![format!("$ rupor release --workspace {name}")],
             now: facts.now,

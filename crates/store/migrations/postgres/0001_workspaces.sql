@@ -3,6 +3,9 @@
 -- never, 'epoch' is "not blocked"), JSON is jsonb, and the heads follow the config rows by trigger, so that any client
 -- may INSERT or UPDATE a channel and the queue obeys.
 
+-- What is made here from now on is closed to everybody who is not named: roles.sql names them.
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON ROUTINES FROM PUBLIC;
+
 -- The one clock of all nodes. Test schemas replace it.
 CREATE FUNCTION rupor_now() RETURNS timestamptz
 LANGUAGE sql VOLATILE AS $$ SELECT clock_timestamp() $$;
@@ -37,7 +40,10 @@ CREATE TABLE workspace_endpoints (
     workspace_id bigint      NOT NULL REFERENCES workspaces,
     name         text        NOT NULL,
     kind         text        NOT NULL,              -- push, or the platform whose webhook it is
-    secret_hash  text        NOT NULL UNIQUE,       -- the door is found by its secret and by nothing else
+    -- hex of SHA-256: the door is found by its secret and by nothing else. Not salted, for the secret is long and random.
+    secret_hash  text        NOT NULL UNIQUE,
+    old_secret_hash  text    UNIQUE,                -- the secret before, and until when it opens the door too
+    old_secret_until timestamptz NOT NULL DEFAULT 'epoch',
     enabled      boolean     NOT NULL DEFAULT true,
     settings     jsonb       NOT NULL DEFAULT '{}',
     created_at   timestamptz NOT NULL DEFAULT rupor_now(),
@@ -80,6 +86,7 @@ CREATE TABLE accounts (
     api_base       text,
     proxy          text,
     extra_roots    text,
+    addresses_sealed bytea    ,  -- api_base and proxy whole, where they carry credentials; the columns show them masked
     settings       jsonb       NOT NULL DEFAULT '{}',
     created_at     timestamptz NOT NULL DEFAULT rupor_now(),
     UNIQUE (workspace_id, name),

@@ -29,7 +29,7 @@ GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, platform_li
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
     case_keys, case_pictures, message_media, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     campaigns, recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
-GRANT SELECT (held, held_why) ON control TO rupor_app;
+GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, message_media,
     media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
@@ -37,7 +37,7 @@ GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys,
 GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;
 GRANT INSERT ON accounts, channels TO rupor_app;
 GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why,
-    paused_at, api_base, proxy, extra_roots, settings) ON accounts TO rupor_app;
+    paused_at, api_base, proxy, extra_roots, settings, addresses_sealed) ON accounts TO rupor_app;
 GRANT UPDATE (name, target, chat_kind, enabled, disabled_by, paused_until, paused_why, error_streak, rate, max_parallel,
     ambiguity, dedup, dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route, quiet_hours,
     time_zone, settings) ON channels TO rupor_app;
@@ -70,18 +70,28 @@ END $$;
 
 -- -- the boundary
 
-REVOKE ALL ON FUNCTION
-    enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
-    next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]), record_parts(jsonb), renew_leases(jsonb, bigint),
-    recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint), requeue_deliveries(bigint, bigint[]),
-    cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
-    lock_channel(bigint, bigint), lock_account(bigint, bigint),
-    close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
-    retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
-    collect_media(interval, integer), forget_receipts(interval),
-    revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
-    lock_workspace(bigint)
-    FROM PUBLIC;
+-- Everything is closed to PUBLIC, functions of triggers too. What acts with the rights of its caller is open to both roles;
+-- what acts with the owner's is named below. The schema is Rupor's own; what extensions brought is left alone.
+DO $$
+DECLARE
+    owner    name := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'workspaces'::regclass);
+    function record;
+BEGIN
+    EXECUTE format('ALTER DEFAULT PRIVILEGES FOR ROLE %I REVOKE EXECUTE ON ROUTINES FROM PUBLIC', owner);
+    FOR function IN
+        SELECT p.oid::regprocedure AS signature, p.prosecdef OR p.prorettype = 'trigger'::regtype AS is_closed
+          FROM pg_proc AS p
+         WHERE p.pronamespace = 'public'::regnamespace AND pg_get_userbyid(p.proowner) = owner
+           AND NOT EXISTS (SELECT FROM pg_depend AS d
+                            WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
+    LOOP
+        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', function.signature);
+        IF NOT function.is_closed THEN
+            EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO rupor_app, rupor_dispatcher', function.signature);
+        END IF;
+    END LOOP;
+END $$;
+
 GRANT EXECUTE ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
     next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]), record_parts(jsonb), renew_leases(jsonb, bigint),
@@ -97,5 +107,6 @@ GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
-    collect_media(interval, integer), forget_receipts(interval)
+    collect_media(interval, integer), forget_receipts(interval),
+    rotate_key(bytea, bytea, bigint[], bytea[], bytea[], text[], bigint)
     TO rupor_dispatcher;

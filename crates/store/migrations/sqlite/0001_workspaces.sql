@@ -23,7 +23,10 @@ CREATE TABLE workspace_endpoints (
     workspace_id INTEGER NOT NULL REFERENCES workspaces,
     name         TEXT    NOT NULL,
     kind         TEXT    NOT NULL,                  -- push, or the platform whose webhook it is
-    secret_hash  TEXT    NOT NULL UNIQUE,           -- the door is found by its secret and by nothing else
+    -- hex of SHA-256: the door is found by its secret and by nothing else. Not salted, for the secret is long and random.
+    secret_hash  TEXT    NOT NULL UNIQUE,
+    old_secret_hash  TEXT    UNIQUE,             -- the secret before, and until when it opens the door too
+    old_secret_until INTEGER NOT NULL DEFAULT 0,
     enabled      INTEGER NOT NULL DEFAULT 1 CHECK (enabled IN (0, 1)),
     settings     TEXT    NOT NULL DEFAULT '{}',
     created_at   INTEGER NOT NULL,
@@ -66,6 +69,7 @@ CREATE TABLE accounts (
     api_base       TEXT,
     proxy          TEXT,
     extra_roots    TEXT,
+    addresses_sealed BLOB ,  -- api_base and proxy whole, where they carry credentials; the columns show them masked
     settings       TEXT    NOT NULL DEFAULT '{}',
     created_at     INTEGER NOT NULL,
     UNIQUE (workspace_id, name),

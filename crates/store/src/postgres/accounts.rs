@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 use super::rows::Time;
 use super::{Again, As, Postgres, Query, rows};
-use crate::config::{Account, AccountSettings, NewAccount, require_token};
+use crate::config::{Account, AccountSettings, NewAccount, masked, require_token};
 use crate::error::{Result, StoreError};
 
 /// The id is part of what is sealed, so it is drawn before the row is written.
@@ -16,8 +16,9 @@ const DRAW_ID: &str = "SELECT nextval('accounts_account_id_seq')";
 const INSERT_ACCOUNT: &str = "
 WITH made AS (
     INSERT INTO accounts (account_id, workspace_id, platform, name, kind, tier, token_sealed, fingerprint, rate, burst,
-                          max_parallel, retry_parallel, api_base, proxy, extra_roots, settings, created_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, rupor_now())
+                          max_parallel, retry_parallel, api_base, proxy, extra_roots, settings, addresses_sealed, created_at)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, rupor_now()
+      FROM control WHERE key_check = $18  -- what another key has sealed would open for nobody
     ON CONFLICT DO NOTHING
     RETURNING account_id
 ), told AS (
@@ -29,8 +30,8 @@ const CHANGE_ACCOUNT: &str = "
 WITH changed AS (
     UPDATE accounts
        SET kind = $3, tier = $4, rate = $5, burst = $6, max_parallel = $7, retry_parallel = $8,
-           api_base = $9, proxy = $10, extra_roots = $11, settings = $12
-     WHERE workspace_id = $1 AND account_id = $2
+           api_base = $9, proxy = $10, extra_roots = $11, settings = $12, addresses_sealed = $13
+     WHERE workspace_id = $1 AND account_id = $2 AND EXISTS (SELECT FROM control WHERE key_check = $14)
     RETURNING account_id
 )
 INSERT INTO events (workspace_id, at, name, detail)
@@ -40,12 +41,17 @@ const SET_TOKEN: &str = "
 WITH changed AS (
     UPDATE accounts
        SET token_sealed = $3, fingerprint = $4
-     WHERE workspace_id = $1 AND account_id = $2
+     WHERE workspace_id = $1 AND account_id = $2 AND EXISTS (SELECT FROM control WHERE key_check = $5)
     RETURNING account_id
 )
 INSERT INTO events (workspace_id, at, name, detail)
 SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('account', account_id, 'token', 'changed') FROM changed
 RETURNING event_id";
+const SELECT_SEALED: &str = "
+SELECT workspace_id, account_id, token_sealed, addresses_sealed FROM accounts ORDER BY account_id";
+const ROTATE_KEY: &str = "SELECT rotate_key($1, $2, $3, $4, $5, $6, $7)";
+/// Accounts that were added while others were sealed anew: it begins again.
+const ROTATE_TRIES: usize = 50;
 const SELECT_ACCOUNTS: &str = concat!(
     "SELECT ",
     rows::account_columns!(),
@@ -79,6 +85,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     INSERT_ACCOUNT,
     CHANGE_ACCOUNT,
     SET_TOKEN,
+    SELECT_SEALED,
+    ROTATE_KEY,
     SELECT_ACCOUNTS,
     SELECT_TOKEN,
     PAUSE,
@@ -92,6 +100,24 @@ impl Postgres {
     pub async fn create_account(&self, workspace: WorkspaceId, new: NewAccount) -> Result<AccountId> {
         new.settings.validate()?;
         require_token(&new.token)?;
+        loop {
+            let check = self.follow_key().await?;
+            if let Some(id) = self.create_sealed(workspace, &new, &check).await? {
+                return Ok(id);
+            }
+            // Nothing was written because the key was rotated in between, or because the name is taken.
+            if self.follow_key().await? == check {
+                return Err(StoreError::Exists { what: "account", name: new.name });
+            }
+        }
+    }
+
+    async fn create_sealed(
+        &self,
+        workspace: WorkspaceId,
+        new: &NewAccount,
+        check: &[u8],
+    ) -> Result<Option<AccountId>> {
         let id = AccountId(self.one(As::App(workspace), Again::Safe, DRAW_ID, &[]).await?.get(0));
         let sealed = self.keyring.seal_token(workspace, id, &new.token);
         let fingerprint = self.keyring.fingerprint(&new.token);
@@ -113,14 +139,16 @@ impl Postgres {
                     &s.burst,
                     &s.max_parallel,
                     &s.retry_parallel,
-                    &s.api_base,
-                    &s.proxy,
+                    &masked(&s.api_base),
+                    &masked(&s.proxy),
                     &s.extra_roots,
                     &s.settings,
+                    &self.keyring.seal_addresses(workspace, id, s),
+                    &check,
                 ],
             )
             .await?;
-        made.map(|_| id).ok_or(StoreError::Exists { what: "account", name: new.name })
+        Ok(made.map(|_| id))
     }
 
     pub async fn change_account(
@@ -130,7 +158,22 @@ impl Postgres {
         settings: AccountSettings,
     ) -> Result<()> {
         settings.validate()?;
-        let s = &settings;
+        loop {
+            let check = self.follow_key().await?;
+            match self.change_sealed(workspace, id, &settings, &check).await {
+                Err(StoreError::NotFound { .. }) if self.follow_key().await? != check => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn change_sealed(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        s: &AccountSettings,
+        check: &[u8],
+    ) -> Result<()> {
         self.change_account_row(
             workspace,
             id,
@@ -144,10 +187,12 @@ impl Postgres {
                 &s.burst,
                 &s.max_parallel,
                 &s.retry_parallel,
-                &s.api_base,
-                &s.proxy,
+                &masked(&s.api_base),
+                &masked(&s.proxy),
                 &s.extra_roots,
                 &s.settings,
+                &self.keyring.seal_addresses(workspace, id, s),
+                &check,
             ],
         )
         .await?;
@@ -162,16 +207,60 @@ impl Postgres {
         token: SecretString,
     ) -> Result<()> {
         require_token(&token)?;
-        let sealed = self.keyring.seal_token(workspace, id, &token);
-        let fingerprint = self.keyring.fingerprint(&token);
-        let changed =
-            self.scoped(workspace, SET_TOKEN, &[&workspace.0, &id.0, &sealed, &fingerprint]).await?;
-        changed.map(drop).ok_or_else(|| StoreError::unknown_account(id))
+        loop {
+            let check = self.follow_key().await?;
+            let sealed = self.keyring.seal_token(workspace, id, &token);
+            let fingerprint = self.keyring.fingerprint(&token);
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+                [&workspace.0, &id.0, &sealed, &fingerprint, &check];
+            if self.scoped(workspace, SET_TOKEN, &params).await?.is_some() {
+                return Ok(());
+            }
+            if self.follow_key().await? == check {
+                return Err(StoreError::unknown_account(id));
+            }
+        }
+    }
+
+    /// Read, sealed anew here, written in one transaction; from the start if anything has changed in between.
+    pub async fn rotate_key(&self) -> Result<usize> {
+        for _ in 0..ROTATE_TRIES {
+            let before = self.follow_key().await?;
+            let rotation = self.keyring.rotation()?;
+            let rows = self.all(As::Dispatcher, Again::Safe, SELECT_SEALED, &[]).await?;
+            let (mut ids, mut tokens, mut addresses, mut fingerprints) =
+                (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            for row in &rows {
+                let (workspace, id) = (WorkspaceId(row.get(0)), AccountId(row.get(1)));
+                if let Some(new) = rotation.reseal(workspace, id, row.get(2), row.get(3)) {
+                    ids.push(id.0);
+                    tokens.push(new.token);
+                    addresses.push(new.addresses);
+                    fingerprints.push(new.fingerprint);
+                }
+            }
+            let untouched = (rows.len() - ids.len()) as i64;
+            let after = rotation.check();
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
+                [&before, &after, &ids, &tokens, &addresses, &fingerprints, &untouched];
+            match self.first(As::Dispatcher, Again::Never, ROTATE_KEY, &params).await {
+                Ok(_) => {
+                    self.keyring.rotated(&rotation)?;
+                    return Ok(ids.len());
+                }
+                Err(StoreError::Database(problem)) if problem.ends_with("(RU006)") => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StoreError::Busy {
+            address: self.pool.address().to_owned(),
+            problem: "accounts change all the time; run it again in a quieter moment".into(),
+        })
     }
 
     pub async fn accounts(&self, workspace: WorkspaceId) -> Result<Vec<Account>> {
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_ACCOUNTS, &[&workspace.0]).await?;
-        Ok(rows.iter().map(rows::account).collect())
+        Ok(rows.iter().map(|row| self.keyring.open_addresses(rows::account(row), row.get(19))).collect())
     }
 
     pub async fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> Result<SecretString> {

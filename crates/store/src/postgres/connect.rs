@@ -13,6 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::As;
 use super::trouble::{Trouble, told};
 use crate::address::PostgresUrl;
+use crate::config::Actor;
 use crate::error::{Result, StoreError};
 
 /// Connections of one node; claims, commits and enqueues are short.
@@ -81,7 +82,20 @@ impl Pool {
     }
 
     /// The first words of every transaction: who acts, and for whom. Everything is local to the transaction.
-    pub(super) fn setup(&self, who: As) -> String {
+    pub(super) fn setup(&self, who: As, actor: Option<&Actor>) -> String {
+        let mut words = self.role(who);
+        if let Some(Actor { who, reason }) = actor {
+            let reason = reason.as_deref().unwrap_or_default();
+            words += &format!(
+                "; SET LOCAL rupor.by = {}; SET LOCAL rupor.reason = {}",
+                literal(who),
+                literal(reason)
+            );
+        }
+        words
+    }
+
+    fn role(&self, who: As) -> String {
         match (who, self.roles) {
             (As::App(id), true) => {
                 format!("BEGIN; SET LOCAL ROLE rupor_app; SET LOCAL rupor.workspace = '{id}'")
@@ -111,6 +125,12 @@ impl Pool {
             }
         }
     }
+}
+
+/// Text as SQL writes it, whatever stands in it: SET takes no parameters.
+fn literal(text: &str) -> String {
+    let text = text.replace('\0', "").replace('\\', "\\\\").replace('\'', "''");
+    format!("E'{text}'")
 }
 
 /// A connection that goes back to the pool only outside a transaction. A task that is cancelled inside one takes the

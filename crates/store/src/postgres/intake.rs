@@ -158,7 +158,7 @@ impl Postgres {
     ) -> Tried<Vec<Ingested>> {
         let mut session = self.pool.session().await?;
         session.begin();
-        session.client().batch_execute(&self.pool.setup(As::App(workspace))).await?;
+        session.client().batch_execute(&self.pool.setup(As::App(workspace), self.actor.as_deref())).await?;
         let tx = Tx { client: session.client() };
         match ingest(&tx, workspace, posts, progress).await {
             Ok(ingested) => {

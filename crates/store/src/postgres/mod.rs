@@ -35,6 +35,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::address::PostgresUrl;
+use crate::config::Actor;
 use crate::error::{Result, StoreError};
 use crate::keyring::Keyring;
 use crate::queue::Whose;
@@ -75,6 +76,8 @@ pub struct Postgres {
     keyring: Arc<Keyring>,
     bell: Bell,
     herald: Arc<Herald>,
+    /// In whose hands this is; `None`: Rupor itself.
+    actor: Option<Arc<Actor>>,
 }
 
 /// In whose name a transaction acts.
@@ -117,9 +120,13 @@ impl Postgres {
         migrate::require_current(&pool).await?;
         let bell = Bell::new();
         let herald = Arc::new(Herald::start(pool.clone(), bell.clone()));
-        let db = Postgres { pool, keyring: Arc::new(keyring), bell, herald };
+        let db = Postgres { pool, keyring: Arc::new(keyring), bell, herald, actor: None };
         db.fit_key().await?;
         Ok(db)
+    }
+
+    pub fn by(&self, actor: Actor) -> Postgres {
+        Postgres { actor: Some(Arc::new(actor)), ..self.clone() }
     }
 
     pub async fn now(&self) -> Result<Timestamp> {
@@ -152,6 +159,14 @@ impl Postgres {
         let check: Option<Vec<u8>> =
             self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
         self.keyring.verify(check.as_deref()).map(drop)
+    }
+
+    /// Goes on with the key that the database is sealed with now, and says which text proves it.
+    async fn follow_key(&self) -> Result<Vec<u8>> {
+        let check: Option<Vec<u8>> =
+            self.one(As::Dispatcher, Again::Safe, SELECT_KEY_CHECK, &[]).await?.get(0);
+        self.keyring.verify(check.as_deref())?;
+        Ok(check.unwrap_or_default())
     }
 
     async fn all(
@@ -223,7 +238,7 @@ impl Postgres {
             statements.push(session.client().prepare_cached(query.sql).await?);
         }
         session.begin();
-        let setup = self.pool.setup(who);
+        let setup = self.pool.setup(who, self.actor.as_deref());
         let client = session.client();
         let work =
             queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, query.params));

@@ -137,7 +137,7 @@ macro_rules! account_columns {
     () => {
         "a.account_id, a.workspace_id, a.platform, a.name, a.fingerprint, a.kind, a.tier, a.rate, a.burst, \
          a.max_parallel, a.retry_parallel, a.api_base, a.proxy, a.extra_roots, a.settings, a.paused, a.paused_why, \
-         a.paused_at, g.cooldown_until"
+         a.paused_at, g.cooldown_until, a.addresses_sealed"
     };
 }
 pub(super) use account_columns;
@@ -156,8 +156,8 @@ pub(super) fn account(row: &Row) -> Account {
             burst: row.get(8),
             max_parallel: row.get(9),
             retry_parallel: row.get(10),
-            api_base: row.get(11),
-            proxy: row.get(12),
+            api_base: row.get::<_, Option<String>>(11).map(Into::into),
+            proxy: row.get::<_, Option<String>>(12).map(Into::into),
             extra_roots: row.get(13),
             settings: row.get(14),
         },

@@ -1,10 +1,11 @@
 //! Workspaces, the kill switches, and the doors of a workspace.
 
 use domain::ids::{EndpointId, WorkspaceId};
+use domain::time::Span;
 use secrecy::SecretString;
 
 use super::{Again, As, Postgres, rows};
-use crate::config::{Endpoint, Epoch, NewEndpoint, Workspace, secret_hash};
+use crate::config::{Endpoint, Epoch, NewEndpoint, Workspace, retired, secret_hash};
 use crate::error::{Result, StoreError};
 
 const INSERT_WORKSPACE: &str = "INSERT INTO workspaces (name, created_at) VALUES ($1, rupor_now()) ON CONFLICT DO NOTHING RETURNING workspace_id";
@@ -48,7 +49,9 @@ SELECT endpoint_id FROM made";
 const CHANGE_ENDPOINT: &str = "
 WITH changed AS (
     UPDATE workspace_endpoints
-       SET secret_hash = $3, settings = $4
+       SET old_secret_hash = CASE WHEN secret_hash <> $3 THEN secret_hash ELSE old_secret_hash END,
+           old_secret_until = CASE WHEN secret_hash <> $3 THEN rupor_now() + rupor_span($5) ELSE old_secret_until END,
+           secret_hash = $3, settings = $4
      WHERE workspace_id = $1 AND endpoint_id = $2
     RETURNING endpoint_id
 ), told AS (
@@ -56,8 +59,12 @@ WITH changed AS (
     SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('endpoint', endpoint_id) FROM changed
 )
 SELECT endpoint_id FROM changed";
-const OPENED_BY: &str =
-    "SELECT secret_hash = $3 FROM workspace_endpoints WHERE workspace_id = $1 AND endpoint_id = $2";
+const SECRET_RETIRED: &str = "
+SELECT 1 FROM workspace_endpoints WHERE workspace_id = $1 AND endpoint_id = $2 AND old_secret_hash = $3";
+const OPENED_BY: &str = "
+SELECT secret_hash = $3 OR (coalesce(old_secret_hash, '') = $3 AND old_secret_until > rupor_now())
+  FROM workspace_endpoints
+ WHERE workspace_id = $1 AND endpoint_id = $2";
 const SELECT_ENDPOINTS: &str = concat!(
     "SELECT ",
     rows::endpoint_columns!(),
@@ -83,6 +90,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     ADVANCE_EPOCH,
     INSERT_ENDPOINT,
     CHANGE_ENDPOINT,
+    SECRET_RETIRED,
     OPENED_BY,
     SELECT_ENDPOINTS,
     ENDPOINT_BY_SECRET,
@@ -169,9 +177,14 @@ impl Postgres {
         id: EndpointId,
         secret: &SecretString,
         settings: serde_json::Value,
+        overlap: Span,
     ) -> Result<()> {
         let hash = secret_hash(secret);
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] = [&workspace.0, &id.0, &hash, &settings];
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&workspace.0, &id.0, &hash, &settings, &overlap.0];
+        if self.first(As::App(workspace), Again::Safe, SECRET_RETIRED, &params[..3]).await?.is_some() {
+            return Err(retired());
+        }
         let changed = match self.scoped(workspace, CHANGE_ENDPOINT, &params).await {
             Err(StoreError::Database(problem)) if problem.ends_with("(23505)") => {
                 return Err(StoreError::Exists { what: "the secret of endpoint", name: id.to_string() });

@@ -7,9 +7,9 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use super::heads::{NewEvent, Touched, event};
-use super::workspaces::{config_changed, require_workspace};
+use super::workspaces::{TELL_ALL, config_changed, require_workspace};
 use super::{Sqlite, Tx, Urgency, rows};
-use crate::config::{Account, AccountSettings, NewAccount, require_token};
+use crate::config::{Account, AccountSettings, Actor, NewAccount, masked, require_token};
 use crate::error::{Result, StoreError};
 
 const INSERT_GROUP: &str =
@@ -27,6 +27,15 @@ const SET_TOKEN: &str = "
 UPDATE accounts
    SET token_sealed = ?3, fingerprint = ?4, group_id = ?5
  WHERE workspace_id = ?1 AND account_id = ?2";
+const SET_ADDRESSES: &str =
+    "UPDATE accounts SET addresses_sealed = ?3 WHERE workspace_id = ?1 AND account_id = ?2";
+const SELECT_SEALED: &str = "
+SELECT workspace_id, account_id, token_sealed, addresses_sealed, group_id FROM accounts ORDER BY account_id";
+const SET_FINGERPRINT: &str = "UPDATE rate_groups SET fingerprint = ?2 WHERE group_id = ?1";
+const RESEAL: &str = "
+UPDATE accounts SET token_sealed = ?2, addresses_sealed = ?3, fingerprint = ?4 WHERE account_id = ?1";
+const SELECT_KEY_CHECK: &str = "SELECT key_check FROM control";
+const SET_KEY_CHECK: &str = "UPDATE control SET key_check = ?1";
 const SET_HEAD_GROUP: &str = "UPDATE account_heads SET group_id = ?2 WHERE account_id = ?1";
 const CHANGE_ACCOUNT: &str = "
 UPDATE accounts
@@ -82,6 +91,7 @@ impl Sqlite {
         let keyring = std::sync::Arc::clone(&self.keyring);
         self.write(Urgency::Maintenance, move |tx| {
             require_workspace(tx, workspace)?;
+            follow_key(tx, &keyring)?;
             new.settings.validate()?;
             require_token(&new.token)?;
             let fingerprint = keyring.fingerprint(&new.token);
@@ -101,8 +111,8 @@ impl Sqlite {
                     s.burst,
                     s.max_parallel,
                     s.retry_parallel,
-                    s.api_base,
-                    s.proxy,
+                    masked(&s.api_base),
+                    masked(&s.proxy),
                     s.extra_roots,
                     s.settings.to_string(),
                     tx.now.0
@@ -115,6 +125,7 @@ impl Sqlite {
             // The id is part of what is sealed, so the token follows the row.
             let sealed = keyring.seal_token(workspace, id, &new.token);
             tx.execute(SET_TOKEN, (workspace.0, id.0, sealed, &fingerprint, group_id))?;
+            tx.execute(SET_ADDRESSES, (workspace.0, id.0, keyring.seal_addresses(workspace, id, s)))?;
             tx.execute(INSERT_HEAD, (id.0, workspace.0, group_id, s.max_parallel))?;
             tx.execute(OPEN_HEAD, (id.0, true))?;
             refresh_group_rate(tx, group_id)?;
@@ -130,6 +141,7 @@ impl Sqlite {
         id: AccountId,
         settings: AccountSettings,
     ) -> Result<()> {
+        let keyring = std::sync::Arc::clone(&self.keyring);
         self.write(Urgency::Maintenance, move |tx| {
             settings.validate()?;
             let (_, group_id) = platform_and_group(tx, workspace, id)?;
@@ -145,12 +157,14 @@ impl Sqlite {
                     s.burst,
                     s.max_parallel,
                     s.retry_parallel,
-                    s.api_base,
-                    s.proxy,
+                    masked(&s.api_base),
+                    masked(&s.proxy),
                     s.extra_roots,
                     s.settings.to_string()
                 ],
             )?;
+            follow_key(tx, &keyring)?;
+            tx.execute(SET_ADDRESSES, (workspace.0, id.0, keyring.seal_addresses(workspace, id, s)))?;
             tx.execute(SET_HEAD_PARALLEL, (id.0, s.max_parallel))?;
             refresh_group_rate(tx, group_id)?;
             refresh_head(tx, id)?;
@@ -170,6 +184,7 @@ impl Sqlite {
         let keyring = std::sync::Arc::clone(&self.keyring);
         self.write(Urgency::Maintenance, move |tx| {
             require_token(&token)?;
+            follow_key(tx, &keyring)?;
             let (platform, old_group) = platform_and_group(tx, workspace, id)?;
             let fingerprint = keyring.fingerprint(&token);
             let group_id = group(tx, &platform, &fingerprint)?;
@@ -184,13 +199,55 @@ impl Sqlite {
         .await
     }
 
+    pub async fn rotate_key(&self) -> Result<usize> {
+        let rotation = std::sync::Arc::new(self.keyring.rotation()?);
+        let sealing = std::sync::Arc::clone(&rotation);
+        let keyring = std::sync::Arc::clone(&self.keyring);
+        let n = self
+            .write(Urgency::Maintenance, move |tx| {
+                follow_key(tx, &keyring)?;
+                let rows = tx.all(SELECT_SEALED, [], |row| {
+                    let ids = (WorkspaceId(row.get(0)?), AccountId(row.get(1)?));
+                    Ok((
+                        ids,
+                        row.get::<_, Vec<u8>>(2)?,
+                        row.get::<_, Option<Vec<u8>>>(3)?,
+                        row.get::<_, i64>(4)?,
+                    ))
+                })?;
+                let mut n = 0;
+                for ((workspace, id), token, addresses, group_id) in rows {
+                    let Some(new) = sealing.reseal(workspace, id, &token, addresses.as_deref()) else {
+                        continue;
+                    };
+                    tx.execute(SET_FINGERPRINT, (group_id, &new.fingerprint))?;
+                    tx.execute(RESEAL, (id.0, new.token, new.addresses, new.fingerprint))?;
+                    n += 1;
+                }
+                tx.execute(SET_KEY_CHECK, [sealing.check()])?;
+                let detail = Actor::sign(tx.actor, json!({"key": "rotated", "accounts": n}));
+                tx.execute(TELL_ALL, (tx.now.0, "config_changed", detail.to_string()))?;
+                Ok(n)
+            })
+            .await?;
+        self.keyring.rotated(&rotation)?;
+        Ok(n)
+    }
+
     pub async fn accounts(&self, workspace: WorkspaceId) -> Result<Vec<Account>> {
         let sql = format!(
             "SELECT {} FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
               WHERE a.workspace_id = ?1 ORDER BY a.account_id",
             rows::ACCOUNT_COLUMNS
         );
-        self.read(move |tx| tx.all(&sql, [workspace.0], rows::account)).await
+        let keyring = std::sync::Arc::clone(&self.keyring);
+        self.read(move |tx| {
+            tx.all(&sql, [workspace.0], |row| {
+                let sealed: Option<Vec<u8>> = row.get(19)?;
+                Ok(keyring.open_addresses(rows::account(row)?, sealed.as_deref()))
+            })
+        })
+        .await
     }
 
     pub async fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> Result<SecretString> {
@@ -348,4 +405,10 @@ fn refresh_group_rate(tx: &Tx<'_>, group_id: i64) -> Result<()> {
 fn platform_and_group(tx: &Tx<'_>, workspace: WorkspaceId, id: AccountId) -> Result<(String, i64)> {
     let found = tx.first(PLATFORM_AND_GROUP, (workspace.0, id.0), |row| Ok((row.get(0)?, row.get(1)?)))?;
     found.ok_or_else(|| StoreError::unknown_account(id))
+}
+
+/// Goes on with the key that the database is sealed with now: a rotation may have come just before.
+fn follow_key(tx: &Tx<'_>, keyring: &crate::keyring::Keyring) -> Result<()> {
+    let check = tx.first(SELECT_KEY_CHECK, [], |row| row.get::<_, Option<Vec<u8>>>(0))?.flatten();
+    keyring.verify(check.as_deref()).map(drop)
 }

@@ -8,6 +8,7 @@ use domain::time::Timestamp;
 use serde_json::Value;
 
 use super::Tx;
+use crate::config::Actor;
 use crate::error::Result;
 
 /// When the lane's first row may go, by everything that can hold it back; and with it what a transaction moved in it.
@@ -172,7 +173,8 @@ INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id,
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 pub(super) fn event(tx: &Tx<'_>, event: NewEvent<'_>) -> Result<()> {
-    let detail = if event.detail.is_null() { "{}".to_owned() } else { event.detail.to_string() };
+    let detail = Actor::sign(tx.actor, event.detail);
+    let detail = if detail.is_null() { "{}".to_owned() } else { detail.to_string() };
     let ids = (event.message_id, event.delivery_id, event.channel_id, event.account_id);
     tx.execute(INSERT_EVENT, (event.workspace_id, tx.now.0, event.name, ids.0, ids.1, ids.2, ids.3, detail))?;
     Ok(())

@@ -42,6 +42,7 @@ use rusqlite::{CachedStatement, Connection};
 
 use crate::address::SqlitePath;
 use crate::clock::Clock;
+use crate::config::Actor;
 use crate::error::{Result, StoreError};
 use crate::keyring::Keyring;
 use crate::wake::{Bell, WakeUp};
@@ -60,6 +61,8 @@ pub struct Sqlite {
     keyring: Arc<Keyring>,
     clock: Clock,
     bell: Bell,
+    /// In whose hands this is; `None`: Rupor itself.
+    actor: Option<Arc<Actor>>,
 }
 
 #[derive(Debug)]
@@ -92,6 +95,7 @@ impl Sqlite {
             keyring: Arc::new(keyring),
             clock,
             bell: Bell::new(),
+            actor: None,
         })
     }
 
@@ -114,6 +118,7 @@ impl Sqlite {
             keyring: Arc::new(keyring),
             clock: Clock::system(),
             bell: Bell::new(),
+            actor: None,
         })
     }
 
@@ -130,7 +135,12 @@ impl Sqlite {
             keyring: Arc::new(keyring),
             clock,
             bell: Bell::new(),
+            actor: None,
         })
+    }
+
+    pub fn by(&self, actor: Actor) -> Sqlite {
+        Sqlite { actor: Some(Arc::new(actor)), ..self.clone() }
     }
 
     pub async fn now(&self) -> Result<Timestamp> {
@@ -158,7 +168,12 @@ impl Sqlite {
             address: path.to_string(),
             problem: "it was opened for reading".into(),
         })?;
-        writer.run(urgency, move |connection| job(&Tx::new(connection, &path, clock.now()))).await
+        let actor = self.actor.clone();
+        writer
+            .run(urgency, move |connection| {
+                job(&Tx { actor: actor.as_deref(), ..Tx::new(connection, &path, clock.now()) })
+            })
+            .await
     }
 
     /// A read on a connection of its own; a database in memory has only the writer's.
@@ -198,6 +213,7 @@ struct Tx<'a> {
     connection: &'a Connection,
     path: &'a SqlitePath,
     now: Timestamp,
+    actor: Option<&'a Actor>,
     /// Statements used before in this transaction: a batch runs a handful of them hundreds of times.
     prepared: RefCell<Vec<Prepared<'a>>>,
 }
@@ -211,7 +227,7 @@ struct Prepared<'a> {
 
 impl<'a> Tx<'a> {
     fn new(connection: &'a Connection, path: &'a SqlitePath, now: Timestamp) -> Tx<'a> {
-        Tx { connection, path, now, prepared: RefCell::default() }
+        Tx { connection, path, now, actor: None, prepared: RefCell::default() }
     }
 
     /// Runs `work` on the statement, which is out of reach meanwhile.

@@ -1,12 +1,13 @@
 //! Workspaces, the kill switches, and the doors of a workspace.
 
 use domain::ids::{EndpointId, WorkspaceId};
+use domain::time::Span;
 use secrecy::SecretString;
 use serde_json::json;
 
 use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, rows};
-use crate::config::{Endpoint, Epoch, NewEndpoint, Workspace, secret_hash};
+use crate::config::{Actor, Endpoint, Epoch, NewEndpoint, Workspace, retired, secret_hash};
 use crate::error::{Result, StoreError};
 
 const INSERT_WORKSPACE: &str =
@@ -21,7 +22,7 @@ UPDATE account_heads
  WHERE workspace_id = ?1
 RETURNING account_id";
 const HOLD_ALL: &str = "UPDATE control SET held = ?1, held_why = ?2";
-const TELL_ALL: &str = "
+pub(super) const TELL_ALL: &str = "
 INSERT INTO events (workspace_id, at, name, detail)
 SELECT workspace_id, ?1, ?2, ?3 FROM workspaces ORDER BY workspace_id";
 const SELECT_HELD: &str = "SELECT held_why FROM control WHERE held = 1";
@@ -34,13 +35,20 @@ ON CONFLICT DO NOTHING";
 const ENABLE_ENDPOINT: &str =
     "UPDATE workspace_endpoints SET enabled = ?3 WHERE workspace_id = ?1 AND endpoint_id = ?2";
 
-const SECRET_TAKEN: &str = "SELECT 1 FROM workspace_endpoints WHERE secret_hash = ?1 AND endpoint_id <> ?2";
+const SECRET_TAKEN: &str = "
+SELECT 1 FROM workspace_endpoints WHERE ?1 IN (secret_hash, old_secret_hash) AND endpoint_id <> ?2";
+const SECRET_RETIRED: &str = "
+SELECT 1 FROM workspace_endpoints WHERE workspace_id = ?1 AND endpoint_id = ?2 AND old_secret_hash = ?3";
 const CHANGE_ENDPOINT: &str = "
 UPDATE workspace_endpoints
-   SET secret_hash = ?3, settings = ?4
+   SET old_secret_hash = CASE WHEN secret_hash <> ?3 THEN secret_hash ELSE old_secret_hash END,
+       old_secret_until = CASE WHEN secret_hash <> ?3 THEN ?5 ELSE old_secret_until END,
+       secret_hash = ?3, settings = ?4
  WHERE workspace_id = ?1 AND endpoint_id = ?2";
 const OPENED_BY: &str = "
-SELECT secret_hash = ?3 FROM workspace_endpoints WHERE workspace_id = ?1 AND endpoint_id = ?2";
+SELECT secret_hash = ?3 OR (coalesce(old_secret_hash, '') = ?3 AND old_secret_until > ?4)
+  FROM workspace_endpoints
+ WHERE workspace_id = ?1 AND endpoint_id = ?2";
 
 impl Sqlite {
     pub async fn create_workspace(&self, name: &str) -> Result<WorkspaceId> {
@@ -89,8 +97,8 @@ impl Sqlite {
         self.write(Urgency::Outcome, move |tx| {
             tx.execute(HOLD_ALL, (why.is_some(), &why))?;
             let name = if why.is_some() { "held" } else { "released" };
-            let detail = json!({"everything": true, "why": why}).to_string();
-            tx.execute(TELL_ALL, (tx.now.0, name, detail)).map(drop)
+            let detail = Actor::sign(tx.actor, json!({"everything": true, "why": why}));
+            tx.execute(TELL_ALL, (tx.now.0, name, detail.to_string())).map(drop)
         })
         .await?;
         self.bell.ring();
@@ -121,8 +129,9 @@ impl Sqlite {
         self.write(Urgency::Maintenance, move |tx| {
             require_workspace(tx, workspace)?;
             let hash = secret_hash(&new.secret);
+            let taken = tx.first(SECRET_TAKEN, (&hash, 0), |_| Ok(()))?.is_some();
             let params = (workspace.0, &new.name, &new.kind, hash, new.settings.to_string(), tx.now.0);
-            if tx.execute(INSERT_ENDPOINT, params)? == 0 {
+            if taken || tx.execute(INSERT_ENDPOINT, params)? == 0 {
                 return Err(StoreError::Exists { what: "endpoint (its name or its secret)", name: new.name });
             }
             let id = EndpointId(tx.connection.last_insert_rowid());
@@ -142,11 +151,12 @@ impl Sqlite {
 
     pub async fn endpoint_by_secret(&self, secret: &SecretString) -> Result<Option<Endpoint>> {
         let sql = format!(
-            "SELECT {} FROM workspace_endpoints WHERE secret_hash = ?1 AND enabled = 1",
+            "SELECT {} FROM workspace_endpoints
+              WHERE (secret_hash = ?1 OR (old_secret_hash = ?1 AND old_secret_until > ?2)) AND enabled = 1",
             rows::ENDPOINT_COLUMNS
         );
         let hash = secret_hash(secret);
-        self.read(move |tx| tx.first(&sql, [hash], rows::endpoint)).await
+        self.read(move |tx| tx.first(&sql, (hash, tx.now.0), rows::endpoint)).await
     }
 
     pub async fn change_endpoint(
@@ -155,13 +165,21 @@ impl Sqlite {
         id: EndpointId,
         secret: &SecretString,
         settings: serde_json::Value,
+        overlap: Span,
     ) -> Result<()> {
         let hash = secret_hash(secret);
         self.write(Urgency::Maintenance, move |tx| {
+            if tx.first(SECRET_RETIRED, (workspace.0, id.0, &hash), |_| Ok(()))?.is_some() {
+                return Err(retired());
+            }
             if tx.first(SECRET_TAKEN, (&hash, id.0), |_| Ok(()))?.is_some() {
                 return Err(StoreError::Exists { what: "the secret of endpoint", name: id.to_string() });
             }
-            if tx.execute(CHANGE_ENDPOINT, (workspace.0, id.0, hash, settings.to_string()))? == 0 {
+            if tx.execute(
+                CHANGE_ENDPOINT,
+                (workspace.0, id.0, hash, settings.to_string(), (tx.now + overlap).0),
+            )? == 0
+            {
                 return Err(StoreError::not_found("endpoint", id));
             }
             config_changed(tx, workspace, json!({"endpoint": id.0}))
@@ -176,7 +194,8 @@ impl Sqlite {
         secret: &SecretString,
     ) -> Result<bool> {
         let hash = secret_hash(secret);
-        let opens = self.read(move |tx| tx.first(OPENED_BY, (workspace.0, id.0, hash), |row| row.get(0)));
+        let opens =
+            self.read(move |tx| tx.first(OPENED_BY, (workspace.0, id.0, hash, tx.now.0), |row| row.get(0)));
         opens.await?.ok_or_else(|| StoreError::not_found("endpoint", id))
     }
 

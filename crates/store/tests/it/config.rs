@@ -16,6 +16,10 @@ contract! {
     impossible_settings_are_refused,
     an_endpoint_is_found_by_its_secret_alone,
     a_door_gets_a_new_secret_and_the_old_one_opens_nothing,
+    a_replaced_secret_opens_its_door_for_a_while_and_never_comes_back,
+    what_an_operator_changes_names_the_operator_and_the_reason,
+    an_address_with_a_password_is_sealed_and_never_shown,
+    after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared,
     the_kill_switch_of_everything_leaves_an_event_in_every_workspace,
     every_change_leaves_an_event,
 }
@@ -179,11 +183,15 @@ async fn a_door_gets_a_new_secret_and_the_old_one_opens_nothing(w: &World) {
     };
     let (site, other) = (door("сайт", "старый секрет").await, door("другой", "чужой секрет").await);
     let secret = |text: &str| SecretString::from(text);
-    w.store.change_endpoint(w.ws, site, &secret("новый секрет"), json!({"rate": 2})).await.unwrap();
+    w.store
+        .change_endpoint(w.ws, site, &secret("новый секрет"), json!({"rate": 2}), Span::ZERO)
+        .await
+        .unwrap();
     assert!(w.store.endpoint_by_secret(&secret("старый секрет")).await.unwrap().is_none());
     let found = w.store.endpoint_by_secret(&secret("новый секрет")).await.unwrap().unwrap();
     assert_eq!((found.endpoint_id, found.settings), (site, json!({"rate": 2})));
-    let taken = w.store.change_endpoint(w.ws, site, &secret("чужой секрет"), json!({})).await.unwrap_err();
+    let taken = w.store.change_endpoint(w.ws, site, &secret("чужой секрет"), json!({}), Span::ZERO).await;
+    let taken = taken.unwrap_err();
     assert!(matches!(taken, StoreError::Exists { .. }), "{taken}");
     assert!(!taken.to_string().contains("чужой"), "{taken}");
     w.store.enable_endpoint(w.ws, site, false).await.unwrap();
@@ -202,4 +210,119 @@ async fn the_kill_switch_of_everything_leaves_an_event_in_every_workspace(w: &Wo
         let held = events.iter().find(|event| event.name == "held").unwrap();
         assert_eq!(held.detail, json!({"everything": true, "why": "учения"}));
     }
+}
+
+async fn a_replaced_secret_opens_its_door_for_a_while_and_never_comes_back(w: &World) {
+    let secret = |text: &str| SecretString::from(text);
+    let new = NewEndpoint {
+        name: "сайт".into(),
+        kind: "push".into(),
+        secret: secret("первый"),
+        settings: json!({}),
+    };
+    let id = w.store.create_endpoint(w.ws, new).await.unwrap();
+    let opens = async |text: &str| w.store.endpoint_by_secret(&secret(text)).await.unwrap().is_some();
+    let change = async |text: &str, overlap: i64| {
+        w.store.change_endpoint(w.ws, id, &secret(text), json!({}), Span::from_secs(overlap)).await
+    };
+    change("второй", 60).await.unwrap();
+    assert!(opens("первый").await && opens("второй").await);
+    assert!(w.store.endpoint_opens(w.ws, id, &secret("первый")).await.unwrap());
+    // The same secret again ends no overlap.
+    change("второй", 0).await.unwrap();
+    assert!(opens("первый").await);
+    w.seconds(61).await;
+    assert!(!opens("первый").await && opens("второй").await);
+    let refused = change("первый", 60).await.unwrap_err().to_string();
+    assert!(refused.contains("replaced by a newer one"), "{refused}");
+    // At most one old secret opens a door.
+    change("третий", 60).await.unwrap();
+    change("четвёртый", 60).await.unwrap();
+    assert!(!opens("второй").await && opens("третий").await && opens("четвёртый").await);
+}
+
+async fn what_an_operator_changes_names_the_operator_and_the_reason(w: &World) {
+    let channels = w.channels(1).await;
+    let reason = Some("it's \\ 'учения'\n; DROP TABLE events".to_owned());
+    let store = w.store.by(Actor { who: "user анна (uid 1000)".into(), reason: reason.clone() });
+    let first = w.store.recent_events(w.ws, 1).await.unwrap()[0].event_id;
+    store.hold_all(Some("стоп")).await.unwrap();
+    store.hold_all(None).await.unwrap();
+    store.hold_workspace(w.ws, true).await.unwrap();
+    store.hold_workspace(w.ws, false).await.unwrap();
+    let account = w.store.accounts(w.ws).await.unwrap()[0].account_id;
+    store.pause_account(w.ws, account, "проверка").await.unwrap();
+    store.resume_account(w.ws, account).await.unwrap();
+    store.change_account(w.ws, account, AccountSettings::default()).await.unwrap();
+    store.pause_channel(w.ws, channels[0], Timestamp::NEVER, "тест").await.unwrap();
+    store.resume_channel(w.ws, channels[0]).await.unwrap();
+    store.disable_channel(w.ws, channels[0], DisabledBy::Operator).await.unwrap();
+    store.remove_channel(w.ws, channels[0]).await.unwrap();
+    let told = w.store.events(w.ws, first, 100).await.unwrap();
+    assert!(told.len() >= 11, "{told:?}");
+    for event in &told {
+        assert_eq!(event.detail["by"], "user анна (uid 1000)", "{event:?}");
+        assert_eq!(event.detail["reason"].as_str(), reason.as_deref(), "{event:?}");
+    }
+    assert_eq!(told[0].detail["why"], "стоп");
+    // What nobody asked for names nobody.
+    w.store.hold_workspace(w.ws, true).await.unwrap();
+    let last = &w.store.recent_events(w.ws, 1).await.unwrap()[0];
+    assert_eq!(last.detail, json!({}), "{last:?}");
+}
+
+const PROXY: &str = "socks5://анна:canary-password@10.0.0.1:1080";
+const API_BASE: &str = "https://bot:canary-base@api.example/telegram";
+
+fn behind_a_proxy() -> AccountSettings {
+    AccountSettings {
+        proxy: Some(PROXY.into()),
+        api_base: Some(API_BASE.into()),
+        ..AccountSettings::default()
+    }
+}
+
+async fn an_address_with_a_password_is_sealed_and_never_shown(w: &World) {
+    let id = w.account_with(behind_a_proxy()).await;
+    let read = async || w.store.accounts(w.ws).await.unwrap().remove(0);
+    let row = read().await;
+    assert_eq!(row.settings, behind_a_proxy());
+    assert_eq!(row.settings.proxy.as_ref().unwrap().expose(), PROXY);
+    let seen = format!("{row:?} {}", json!(row));
+    assert!(!seen.contains("canary") && seen.contains("***@10.0.0.1:1080"), "{seen}");
+    let other = AccountSettings { proxy: Some("http://u:canary-2@10.0.0.2:80".into()), ..behind_a_proxy() };
+    w.store.change_account(w.ws, id, other.clone()).await.unwrap();
+    assert_eq!(read().await.settings, other);
+    let open = AccountSettings { proxy: Some("http://10.0.0.2:80".into()), ..AccountSettings::default() };
+    w.store.change_account(w.ws, id, open.clone()).await.unwrap();
+    assert_eq!(read().await.settings, open, "nothing sealed stays behind");
+}
+
+async fn after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared(w: &World) {
+    let other = w.another_workspace("другие").await;
+    let account = async |world: &World, name: &str| {
+        let token = SecretString::from("1:общий токен");
+        let new = NewAccount { platform: "vk".into(), name: name.into(), token, settings: behind_a_proxy() };
+        world.store.create_account(world.ws, new).await.unwrap()
+    };
+    let (first, second) = (account(w, "раз").await, account(&other, "два").await);
+    let before = w.store.accounts(w.ws).await.unwrap().remove(0);
+    let store = w.store.by(Actor { who: "user анна (uid 1000)".into(), reason: None });
+    assert_eq!(store.rotate_key().await.unwrap(), 2);
+    assert_eq!(store.rotate_key().await.unwrap(), 2, "and again");
+    let third = account(w, "три").await;
+    let mut prints = std::collections::BTreeSet::new();
+    for (world, id) in [(w, first), (&other, second), (w, third)] {
+        assert_eq!(world.store.account_token(world.ws, id).await.unwrap().expose_secret(), "1:общий токен");
+        let rows = world.store.accounts(world.ws).await.unwrap();
+        let row = rows.into_iter().find(|row| row.account_id == id).unwrap();
+        assert_eq!(row.settings, behind_a_proxy());
+        prints.insert(row.fingerprint);
+    }
+    assert_eq!(prints.len(), 1, "one token, one budget");
+    assert!(!prints.contains(&before.fingerprint), "the fingerprint belongs to the key");
+    let told = w.store.events(w.ws, 0, 100).await.unwrap();
+    let told: Vec<&Event> = told.iter().filter(|event| event.detail["key"] == "rotated").collect();
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[0].detail["by"], "user анна (uid 1000)");
 }

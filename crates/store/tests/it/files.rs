@@ -38,10 +38,8 @@ async fn reopen(folder: &Path) -> Store {
 async fn one_post(store: &Store) -> (domain::ids::WorkspaceId, Enqueued) {
     let ws = store.create_workspace("приют").await.unwrap();
     let token = secrecy::SecretString::from("секретный токен");
-    let new =
-        NewAccount {
-            platform: "telegram".into(), name: "бот".into(), token, settings: Default::default()
-        };
+    let settings = AccountSettings { proxy: Some("http://u:canary@10.0.0.1:1".into()), ..Default::default() };
+    let new = NewAccount { platform: "telegram".into(), name: "бот".into(), token, settings };
     let account_id = store.create_account(ws, new).await.unwrap();
     let new =
         NewChannel {
@@ -122,8 +120,9 @@ async fn tokens_do_not_stand_in_the_file() {
     let store = reopen(folder.path()).await;
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        let needle = "секретный токен".as_bytes();
-        assert!(!bytes.windows(needle.len()).any(|window| window == needle));
+        for needle in ["секретный токен".as_bytes(), b"canary"] {
+            assert!(!bytes.windows(needle.len()).any(|window| window == needle));
+        }
     }
     drop(store);
 }
@@ -252,4 +251,36 @@ async fn a_full_disk_undoes_the_step_and_goes_on_with_space() {
     assert_eq!(store.lanes(ws).await.unwrap()[0].counts.queued, 1 + stored as i64);
     sqlite.limit_pages(100_000).await.unwrap();
     store.enqueue(ws, vec![big(stored)]).await.expect("with space it goes on");
+}
+
+#[tokio::test]
+async fn a_rotated_key_is_found_after_a_crash_at_any_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, file) = (folder.path(), |name: &str| folder.path().join(name));
+    let store = fresh(path).await;
+    let (ws, _) = one_post(&store).await;
+    let old = std::fs::read(file("rupor.key")).unwrap();
+    store.rotate_key().await.unwrap();
+    let new = std::fs::read(file("rupor.key")).unwrap();
+    assert_ne!(old, new);
+    assert_eq!(std::fs::read(file("rupor.key.old")).unwrap(), old);
+    assert!(!file("rupor.key.next").exists());
+    drop(store);
+    let token = async |store: &Store| {
+        let id = store.accounts(ws).await.unwrap()[0].account_id;
+        secrecy::ExposeSecret::expose_secret(&store.account_token(ws, id).await.unwrap()).to_owned()
+    };
+    assert_eq!(token(&reopen(path).await).await, "секретный токен");
+    // Killed when the database had the new key and the files did not.
+    std::fs::rename(file("rupor.key"), file("rupor.key.next")).unwrap();
+    std::fs::rename(file("rupor.key.old"), file("rupor.key")).unwrap();
+    assert_eq!(token(&reopen(path).await).await, "секретный токен");
+    assert_eq!(std::fs::read(file("rupor.key")).unwrap(), new, "the files are put right");
+    // Killed between the two renames.
+    std::fs::rename(file("rupor.key"), file("rupor.key.next")).unwrap();
+    assert_eq!(token(&reopen(path).await).await, "секретный токен");
+    // A next key that was prepared and never used does no harm.
+    let next = key(path).prepare().unwrap();
+    assert_eq!(token(&reopen(path).await).await, "секретный токен");
+    assert!(next.exists());
 }

@@ -12,6 +12,7 @@
 )]
 mod world;
 
+mod keys;
 mod migrations;
 mod plans;
 mod psql;

@@ -258,16 +258,126 @@ async fn the_dispatcher_claims_for_everybody_and_reads_what_a_send_needs() {
 const LOOSE_FUNCTIONS: &str = "
 SELECT p.proname
   FROM pg_proc AS p
- WHERE p.pronamespace = 'public'::regnamespace AND p.prosecdef AND p.prorettype <> 'trigger'::regtype
+ WHERE p.pronamespace = 'public'::regnamespace
    AND (has_function_privilege('public', p.oid, 'EXECUTE')
-        OR NOT coalesce('search_path=public, pg_temp' = ANY (p.proconfig), false))";
+        OR (p.prorettype = 'trigger'::regtype AND has_function_privilege('rupor_app', p.oid, 'EXECUTE'))
+        OR (p.prosecdef AND NOT coalesce('search_path=public, pg_temp' = ANY (p.proconfig), false)))";
 
 #[tokio::test]
-async fn functions_of_the_owner_are_closed_to_strangers_and_pin_their_search_path() {
+async fn functions_and_triggers_are_closed_to_strangers_and_pin_their_search_path() {
     let scratch = Scratch::create().await;
-    let rows = connect(&scratch.url()).await.query(LOOSE_FUNCTIONS, &[]).await.unwrap();
-    assert_eq!(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), [""; 0]);
+    let client = connect(&scratch.url()).await;
+    let loose = || async {
+        let rows = client.query(LOOSE_FUNCTIONS, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
+    };
+    assert_eq!(loose().await, [""; 0]);
+    // What a later version adds is closed before anybody thinks of it.
+    client.batch_execute("CREATE FUNCTION added() RETURNS int LANGUAGE sql AS 'SELECT 1'").await.unwrap();
+    assert_eq!(loose().await, [""; 0]);
+    drop(client);
     scratch.drop_database().await;
+}
+
+const OUR_FUNCTIONS: &str = "
+SELECT p.proname::text, p.prorettype = 'trigger'::regtype, p.prokind = 'f',
+       array(SELECT 'NULL::' || format_type(t, NULL) FROM unnest(p.proargtypes) AS t)
+  FROM pg_proc AS p
+ WHERE p.pronamespace = 'public'::regnamespace
+ ORDER BY 1";
+
+/// A login that was granted nothing.
+async fn stranger(url: &str) -> (Client, String) {
+    let name = format!("rupor_stranger_{}", uuid::Uuid::new_v4().simple());
+    let client = connect(url).await;
+    client.batch_execute(&format!("CREATE ROLE {name} LOGIN")).await.unwrap();
+    client.batch_execute(&format!("SET SESSION AUTHORIZATION {name}")).await.unwrap();
+    (client, name)
+}
+
+#[tokio::test]
+async fn a_login_without_grants_cannot_stop_or_release_a_workspace() {
+    let n = Neighbours::new().await;
+    let (attacker, name) = stranger(&n.url).await;
+    let functions = attacker.query(OUR_FUNCTIONS, &[]).await.unwrap();
+    assert!(functions.len() > 60, "{} functions", functions.len());
+    for function in &functions {
+        let name: String = function.get(0);
+        let attack = match function.get::<_, bool>(1) {
+            // The attack that worked: a table of one's own, with our trigger on it.
+            true => format!(
+                "CREATE TEMPORARY TABLE mine (LIKE public.workspaces); CREATE TRIGGER t BEFORE INSERT ON mine \
+                 FOR EACH ROW EXECUTE FUNCTION public.{name}()"
+            ),
+            false => {
+                let verb = if function.get(2) { "SELECT" } else { "CALL" };
+                format!("{verb} public.{name}({})", function.get::<_, Vec<String>>(3).join(", "))
+            }
+        };
+        let plain = attack.replace("(LIKE public.workspaces)", "(workspace_id bigint, held boolean)");
+        assert_eq!(refusal(&attacker, &plain).await, SqlState::INSUFFICIENT_PRIVILEGE, "{plain}");
+        attacker.batch_execute("DROP TABLE IF EXISTS mine").await.unwrap();
+    }
+    for table in scoped_tables(&attacker).await {
+        let look = format!("SELECT * FROM {table}");
+        assert_eq!(refusal(&attacker, &look).await, SqlState::INSUFFICIENT_PRIVILEGE, "{look}");
+    }
+    drop(attacker);
+    let admin = connect(&n.url).await;
+    admin.batch_execute(&format!("DROP ROLE {name}")).await.unwrap();
+    drop(admin);
+    n.end().await;
+}
+
+#[tokio::test]
+async fn a_trigger_of_ours_does_nothing_on_a_table_of_somebody_else() {
+    let n = Neighbours::new().await;
+    // Even whoever may attach it: the owner of the functions.
+    let owner = connect(&n.url).await;
+    for (function, columns) in [
+        ("rupor_workspace_held", "workspace_id bigint, held boolean"),
+        ("rupor_account_group", "platform text, fingerprint text, group_id bigint"),
+        ("rupor_account_changed", "account_id bigint, workspace_id bigint, group_id bigint, paused boolean"),
+        ("rupor_limit_changed", "group_id bigint"),
+        ("rupor_channel_platform", "workspace_id bigint, account_id bigint, platform text"),
+        ("rupor_channel_changed", "workspace_id bigint, account_id bigint, channel_id bigint"),
+    ] {
+        let attack = format!(
+            "CREATE TEMPORARY TABLE mine ({columns}); \
+             CREATE TRIGGER t BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION {function}(); \
+             INSERT INTO mine DEFAULT VALUES"
+        );
+        assert_eq!(refusal(&owner, &attack).await, SqlState::INSUFFICIENT_PRIVILEGE, "{function}");
+    }
+    drop(owner);
+    n.end().await;
+}
+
+#[tokio::test]
+async fn nobody_names_the_messages_and_deliveries_of_another_workspace() {
+    let n = Neighbours::new().await;
+    let app = n.app(Some(&n.other)).await;
+    let mine = n.other.ws;
+    let channel: i64 = app.query_one("SELECT channel_id FROM channels", &[]).await.unwrap().get(0);
+    let message: i64 = app.query_one("SELECT message_id FROM messages", &[]).await.unwrap().get(0);
+    let foreign = &n.claim;
+    for (message, target) in [(message, foreign.delivery_id.0), (foreign.message_id.0, foreign.delivery_id.0)]
+    {
+        let items = format!(
+            r#"[{{"message_id": {message}, "channel_id": {channel}, "revision": 2, "action": "edit", "target_delivery": {target}}}]"#
+        );
+        let said = app.batch_execute(&format!("SELECT follow_up({mine}, '{items}')")).await.unwrap_err();
+        assert_eq!(said.code().map(SqlState::code), Some("RU004"), "{said:?}");
+    }
+    let theirs = foreign.message_id;
+    let revised = format!("SELECT revise_message({mine}, {theirs}, '{{\"kind\": \"other\"}}')");
+    let revised: Option<i32> = app.query_one(&revised, &[]).await.unwrap().get(0);
+    assert_eq!(revised, None);
+    let deliver = format!("SELECT deliver_message({mine}, {theirs}, '{{\"channels\": [{channel}]}}')");
+    let said = app.batch_execute(&deliver).await.unwrap_err();
+    assert_eq!(said.code().map(SqlState::code), Some("RU004"), "{said:?}");
+    assert_eq!(count(&app, "deliveries").await, 1);
+    n.end().await;
 }
 
 /// A database that belongs to a login without any privilege, as a hosting company hands it out.

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use domain::ids::WorkspaceId;
+use domain::shown;
 use serde_json::json;
 use store::{NewSource, Store};
 
@@ -33,7 +34,7 @@ pub(super) fn acts(workspace: &Workspace, rows: &Rows, absent: Absent, list: &mu
     for source in &workspace.sources {
         match rows.sources.iter().find(|row| row.name == source.name) {
             None => {
-                let detail = format!("{} {}", source.kind, source.address);
+                let detail = format!("{} {}", source.kind, shown::addresses(&source.address));
                 list.push(
                     StepVerb::Create,
                     "source",

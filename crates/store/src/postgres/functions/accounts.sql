@@ -19,6 +19,7 @@ END $$;
 CREATE OR REPLACE FUNCTION rupor_account_group() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'accounts');
     PERFORM set_config('rupor.span', 'on', true);
     INSERT INTO rate_groups (platform, fingerprint) VALUES (NEW.platform, NEW.fingerprint) ON CONFLICT DO NOTHING;
     SELECT g.group_id INTO NEW.group_id
@@ -35,6 +36,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     held boolean;
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'accounts');
     PERFORM set_config('rupor.span', 'on', true);
     -- Against a hold that is put on in this moment: one of the two waits for the other.
     SELECT w.held INTO held FROM workspaces AS w WHERE w.workspace_id = NEW.workspace_id FOR SHARE;
@@ -70,6 +72,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     changed bigint := coalesce(NEW.group_id, OLD.group_id);
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'platform_limits');
     PERFORM set_config('rupor.span', 'on', true);
     PERFORM rupor_lock_groups(ARRAY[changed]);
     PERFORM rupor_fit_group(changed);
@@ -205,4 +208,34 @@ BEGIN
     INSERT INTO events (workspace_id, at, name, account_id)
     VALUES (resume_account.workspace_id, at, 'account_resumed', resume_account.account_id);
     RETURN true;
+END $$;
+
+-- Everything sealed with the next key, in one go. Refused with RU006 if the key or the accounts are not those that the
+-- caller has read: it reads again. Nobody writes a token meanwhile.
+CREATE FUNCTION rotate_key(
+    check_before bytea, check_after bytea, account_ids bigint[], tokens bytea[], addresses bytea[], fingerprints text[], untouched bigint
+) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM rupor_guard(NULL);
+    LOCK TABLE accounts IN SHARE ROW EXCLUSIVE MODE;
+    UPDATE control SET key_check = check_after WHERE key_check = check_before;
+    IF NOT FOUND
+       OR (SELECT count(*) FROM accounts) <> cardinality(account_ids) + untouched
+       OR EXISTS (SELECT FROM unnest(account_ids) AS n (id) WHERE NOT EXISTS (SELECT FROM accounts AS a WHERE a.account_id = n.id)) THEN
+        RAISE EXCEPTION 'the key or the accounts have changed meanwhile' USING ERRCODE = 'RU006';
+    END IF;
+    UPDATE rate_groups AS g
+       SET fingerprint = n.fingerprint
+      FROM unnest(account_ids, fingerprints) AS n (id, fingerprint) JOIN accounts AS a ON a.account_id = n.id
+     WHERE g.group_id = a.group_id;
+    UPDATE accounts AS a
+       SET token_sealed = n.token, addresses_sealed = n.addresses, fingerprint = n.fingerprint
+      FROM unnest(account_ids, tokens, addresses, fingerprints) AS n (id, token, addresses, fingerprint)
+     WHERE a.account_id = n.id;
+    INSERT INTO events (workspace_id, at, name, detail)
+    SELECT w.workspace_id, rupor_now(), 'config_changed',
+           jsonb_build_object('key', 'rotated', 'accounts', cardinality(account_ids))
+      FROM workspaces AS w
+     ORDER BY w.workspace_id;
 END $$;

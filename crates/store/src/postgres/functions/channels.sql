@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION rupor_channel_platform() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'channels');
     PERFORM set_config('rupor.span', 'on', true);
     SELECT a.platform INTO NEW.platform
       FROM accounts AS a
@@ -19,6 +20,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     lane bigint;
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'channels');
     PERFORM set_config('rupor.span', 'on', true);
     IF TG_OP = 'INSERT' THEN
         INSERT INTO lane_heads (workspace_id, account_id, channel_id, open, blocked_until, max_parallel, interval_us)

@@ -57,3 +57,13 @@ BEGIN
     PERFORM FROM rate_groups AS g WHERE g.group_id = ANY (group_ids) ORDER BY g.group_id FOR NO KEY UPDATE;
     PERFORM FROM account_heads AS h WHERE h.group_id = ANY (group_ids) ORDER BY h.account_id FOR NO KEY UPDATE;
 END $$;
+
+-- Functions of triggers believe the row they are given, so they run on our tables alone: anybody may make a table of
+-- their own with columns of the same names.
+CREATE FUNCTION rupor_require_table(is_on oid, wanted text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = public, pg_temp AS $$
+BEGIN
+    IF is_on IS DISTINCT FROM to_regclass('public.' || wanted)::oid THEN
+        RAISE EXCEPTION 'this trigger belongs to the table %', wanted USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END $$;

@@ -23,9 +23,13 @@ BEGIN
            last_seen_at = rupor_now(), gone_at = NULL
      WHERE m.workspace_id = revise_message.workspace_id AND m.message_id = revise_message.message_id
     RETURNING m.revision INTO now_at;
+    IF now_at IS NULL THEN
+        RETURN NULL;
+    END IF;
     UPDATE deliveries AS d
        SET revision = now_at
-     WHERE d.message_id = revise_message.message_id AND d.status IN ('queued', 'retry');
+     WHERE d.workspace_id = revise_message.workspace_id AND d.message_id = revise_message.message_id
+       AND d.status IN ('queued', 'retry');
     RETURN now_at;
 END $$;
 
@@ -46,7 +50,18 @@ BEGIN
     PERFORM rupor_lock_accounts(array(
         SELECT DISTINCT h.account_id
           FROM jsonb_array_elements(items) AS i
-          JOIN lane_heads AS h ON h.channel_id = (i ->> 'channel_id')::bigint));
+          JOIN lane_heads AS h ON h.workspace_id = ws AND h.channel_id = (i ->> 'channel_id')::bigint));
+    -- What is edited or answered was said in this workspace and in that channel, about that message.
+    PERFORM FROM jsonb_array_elements(items) AS i
+      WHERE NOT EXISTS (SELECT FROM deliveries AS d
+                         WHERE d.workspace_id = ws AND d.delivery_id = (i ->> 'target_delivery')::bigint
+                           AND d.channel_id = (i ->> 'channel_id')::bigint)
+         OR NOT EXISTS (SELECT FROM messages AS m
+                         WHERE m.workspace_id = ws AND m.message_id = (i ->> 'message_id')::bigint);
+    IF FOUND THEN
+        RAISE EXCEPTION 'follow-up: a message or a delivery is not known in this workspace and channel'
+            USING ERRCODE = 'RU004';
+    END IF;
     FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord) ORDER BY i.ord LOOP
         SELECT h.lane_id, h.account_id, h.max_parallel = 1 AS ordered INTO head
           FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
@@ -87,6 +102,11 @@ DECLARE
 BEGIN
     PERFORM rupor_guard(deliver_message.workspace_id);
     PERFORM rupor_require_cases(deliver_message.workspace_id, items);
+    PERFORM FROM messages AS m
+      WHERE m.workspace_id = deliver_message.workspace_id AND m.message_id = deliver_message.message_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'message % is not known in this workspace', deliver_message.message_id USING ERRCODE = 'RU004';
+    END IF;
     RETURN rupor_deliver(deliver_message.workspace_id, rupor_now(), items, ARRAY[deliver_message.message_id], ARRAY[true],
                          false) -> 0;
 END $$;

@@ -32,3 +32,15 @@ END $$;
 
 CREATE OR REPLACE TRIGGER events_append_only BEFORE UPDATE ON events
 FOR EACH ROW EXECUTE FUNCTION rupor_refuse_change();
+
+-- Who asked for a change, and why: the transaction says so, every event in it tells.
+CREATE OR REPLACE FUNCTION rupor_told_by() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.detail := NEW.detail || jsonb_strip_nulls(jsonb_build_object(
+        'by', current_setting('rupor.by', true), 'reason', nullif(current_setting('rupor.reason', true), '')));
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER events_told_by BEFORE INSERT ON events
+FOR EACH ROW WHEN (current_setting('rupor.by', true) <> '') EXECUTE FUNCTION rupor_told_by();

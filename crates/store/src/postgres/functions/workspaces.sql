@@ -6,6 +6,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     account_ids bigint[];
 BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'workspaces');
     PERFORM set_config('rupor.span', 'on', true);
     account_ids := array(SELECT h.account_id FROM account_heads AS h WHERE h.workspace_id = NEW.workspace_id);
     PERFORM rupor_lock_accounts(account_ids);
@@ -25,7 +26,10 @@ CREATE FUNCTION endpoint_by_secret(hash text) RETURNS SETOF workspace_endpoints
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM set_config('rupor.span', 'on', true);
-    RETURN QUERY SELECT e.* FROM workspace_endpoints AS e WHERE e.secret_hash = hash AND e.enabled;
+    RETURN QUERY
+        SELECT e.* FROM workspace_endpoints AS e
+         WHERE e.enabled
+           AND (e.secret_hash = hash OR (e.old_secret_hash = hash AND e.old_secret_until > rupor_now()));
 END $$;
 
 -- The queue's locks of everything in the workspace, before a step that cancels, revises and enqueues in one go.
