@@ -308,6 +308,7 @@ CREATE TABLE control (
     held boolean NOT NULL DEFAULT false,
     held_why text,
     epoch text,
+    history text NOT NULL DEFAULT "left"(replace((gen_random_uuid())::text, '-'::text, ''::text), 16),
     key_check bytea,
     CONSTRAINT control_pkey PRIMARY KEY (one),
     CONSTRAINT control_one_check CHECK ((one = 1))
@@ -1319,7 +1320,10 @@ BEGIN
                                     target_delivery, status, run_at, position, idempotency_key, queued_at)
             VALUES (made, ws, head.lane_id, head.account_id, (item ->> 'channel_id')::bigint, (item ->> 'message_id')::bigint,
                     (item ->> 'revision')::integer, item ->> 'action', (item ->> 'target_delivery')::bigint, 'queued', at,
-                    CASE WHEN head.ordered THEN made ELSE rupor_micros(at) END, concat('d', made), at)
+                    CASE WHEN head.ordered THEN made ELSE rupor_micros(at) END,
+                    (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
+                       FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = (item ->> 'message_id')::bigint),
+                    at)
             ON CONFLICT DO NOTHING
             RETURNING delivery_id INTO made;
         END IF;
@@ -1681,6 +1685,55 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.replay_outcomes(items jsonb)
+ RETURNS SETOF text
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at       timestamptz := rupor_now();
+    item     jsonb;
+    d        record;
+    lanes    bigint[] := '{}';
+    accounts bigint[];
+BEGIN
+    PERFORM rupor_guard(NULL);
+    accounts := array(
+        SELECT DISTINCT x.account_id
+          FROM jsonb_array_elements(items) AS i
+          JOIN deliveries AS x ON x.delivery_id = (i ->> 'delivery_id')::bigint);
+    PERFORM rupor_lock_accounts(accounts);
+    FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord) ORDER BY i.ord LOOP
+        SELECT x.delivery_id, x.workspace_id, x.message_id, x.channel_id, x.lane_id, x.status INTO d
+          FROM deliveries AS x
+         WHERE x.delivery_id = (item ->> 'delivery_id')::bigint AND x.workspace_id = (item ->> 'workspace_id')::bigint
+           AND x.idempotency_key = item ->> 'idempotency_key';
+        IF d.delivery_id IS NULL THEN
+            RETURN NEXT 'gone';
+        ELSIF d.status = 'sent' THEN
+            RETURN NEXT 'known';
+        ELSIF d.status NOT IN ('queued', 'retry') THEN
+            RETURN NEXT 'elsewhere';
+        ELSE
+            PERFORM rupor_adopt(d.delivery_id, item ->> 'provider_message_id', at);
+            UPDATE deliveries AS x
+               SET parts = coalesce(rupor_merge_parts(x.parts, item -> 'parts'), x.parts)
+             WHERE x.delivery_id = d.delivery_id;
+            INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
+            VALUES (d.workspace_id, at, 'late_success', d.message_id, d.delivery_id, d.channel_id,
+                    jsonb_build_object('adopted', true, 'remembered', true,
+                                       'provider_message_id', item ->> 'provider_message_id'));
+            lanes := lanes || d.lane_id;
+            RETURN NEXT 'adopted';
+        END IF;
+    END LOOP;
+    PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l ORDER BY l));
+    PERFORM rupor_refresh_accounts(accounts);
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.requeue_deliveries(workspace_id bigint, delivery_ids bigint[])
  RETURNS bigint[]
  LANGUAGE plpgsql
@@ -1729,7 +1782,9 @@ BEGIN
                         AND s.recipient_id IS NOT DISTINCT FROM old.recipient_id
                         AND s.action = old.action AND s.revision = old.revision),
                 wanted, old.priority, 'queued', at, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END,
-                concat('d', made), at);
+                (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
+                   FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = old.message_id),
+                at);
         INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
         VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
         -- The old delivery's key, if nobody took it since.
@@ -2103,6 +2158,38 @@ BEGIN
       FROM rate_groups AS g
      WHERE g.platform = NEW.platform AND g.fingerprint = NEW.fingerprint;
     RETURN NEW;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_adopt(id bigint, provider_id text, at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    d   deliveries;
+    was text;
+BEGIN
+    SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = id;
+    was := d.status;
+    DELETE FROM ready AS r
+     WHERE r.lane_id = d.lane_id AND r.priority = d.priority AND r.position = d.position AND r.delivery_id = id;
+    UPDATE deliveries AS x
+       SET status = 'sending', claim_token = gen_random_uuid(), claim_seq = x.claim_seq + 1, attempt = x.attempt + 1,
+           run_at = NULL, position = NULL, lease_until = at, claimed_at = at, sending_at = at
+     WHERE x.delivery_id = id
+    RETURNING x.* INTO d;
+    UPDATE deliveries AS x
+       SET status = 'sent', reason = 'late_success', claim_token = NULL, lease_until = NULL, sent_at = at, ended_at = at,
+           provider_message_id = coalesce(provider_id, x.provider_message_id)
+     WHERE x.delivery_id = id;
+    INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, finished_at,
+                          outcome, provider_message_id)
+    VALUES (id, d.attempt, d.workspace_id, d.claim_token, d.claim_seq, 'adopted', at, at, 'late_success', provider_id);
+    UPDATE lane_heads AS h
+       SET n_retry = h.n_retry - (was = 'retry')::integer, n_queued = h.n_queued - (was = 'queued')::integer,
+           n_sent = h.n_sent + 1
+     WHERE h.lane_id = d.lane_id;
 END $function$
 ;
 
@@ -3090,6 +3177,16 @@ BEGIN
 END $procedure$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_key(history text, id bigint, request_hash text, content_hash text, revision integer)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT concat(history, '.', id, '.',
+                  left(encode(sha256(convert_to(concat(request_hash, '/', content_hash, '/', revision), 'UTF8')), 'hex'), 12))
+$function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_known_message(ws bigint, item jsonb, hash text)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -3300,9 +3397,13 @@ BEGIN
                CASE WHEN NOT d.free THEN 'duplicate' END,
                CASE WHEN d.free THEN m_run_at[d.ord] END,
                CASE WHEN NOT d.free THEN NULL WHEN d.ordered THEN d.delivery_id ELSE rupor_micros(m_run_at[d.ord]) END,
-               at + rupor_span(c.max_age_us), concat('d', d.delivery_id), at, CASE WHEN NOT d.free THEN at END
+               at + rupor_span(c.max_age_us),
+               rupor_key((SELECT k.history FROM control AS k), d.delivery_id, m.request_hash, m.content_hash, m.revision),
+               at, CASE WHEN NOT d.free THEN at END
           FROM unnest(d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free)
                AS d (delivery_id, ord, channel_id, account_id, lane_id, ordered, free)
+         CROSS JOIN LATERAL (SELECT x.request_hash, x.content_hash, x.revision FROM messages AS x
+                              WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
           JOIN channels AS c ON c.channel_id = d.channel_id
          WHERE CASE WHEN early THEN d.free
                     ELSE NOT EXISTS (SELECT FROM deliveries AS there WHERE there.delivery_id = d.delivery_id) END
@@ -3678,21 +3779,7 @@ BEGIN
     IF NOT adopted THEN
         RETURN;
     END IF;
-    DELETE FROM ready AS r
-     WHERE r.lane_id = d.lane_id AND r.priority = d.priority AND r.position = d.position AND r.delivery_id = id;
-    UPDATE deliveries AS x
-       SET status = 'sending', claim_token = gen_random_uuid(), claim_seq = x.claim_seq + 1, attempt = x.attempt + 1,
-           run_at = NULL, position = NULL, lease_until = at, claimed_at = at, sending_at = at
-     WHERE x.delivery_id = id
-    RETURNING x.* INTO d;
-    UPDATE deliveries AS x
-       SET status = 'sent', reason = 'late_success', claim_token = NULL, lease_until = NULL, sent_at = at, ended_at = at,
-           provider_message_id = coalesce(provider_id, x.provider_message_id)
-     WHERE x.delivery_id = id;
-    INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, finished_at,
-                          outcome, provider_message_id)
-    VALUES (id, d.attempt, ws, d.claim_token, d.claim_seq, 'adopted', at, at, 'late_success', provider_id);
-    UPDATE lane_heads AS h SET n_retry = h.n_retry - 1, n_sent = h.n_sent + 1 WHERE h.lane_id = d.lane_id;
+    PERFORM rupor_adopt(id, provider_id, at);
     result := 'adopted'; status := 'sent'; lane_id := d.lane_id;
 END $function$
 ;
@@ -4050,6 +4137,8 @@ GRANT EXECUTE ON FUNCTION revise_message(bigint,bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,bigint,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_adopt(bigint,text,timestamp with time zone) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_backoff_us(integer,integer) TO rupor_app;
@@ -4101,6 +4190,8 @@ GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_isolate(regclass) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_key(text,bigint,text,text,integer) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_known_message(bigint,jsonb,text) TO rupor_app;
 
@@ -4310,6 +4401,8 @@ GRANT EXECUTE ON FUNCTION recover_leases(bigint,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION renew_leases(jsonb,bigint) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION replay_outcomes(jsonb) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION reserve_lane_slot(bigint,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_dispatcher;
@@ -4321,6 +4414,8 @@ GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer)
 GRANT EXECUTE ON FUNCTION rotate_key(bytea,bytea,bigint[],bytea[],bytea[],text[],bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,bigint,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_adopt(bigint,text,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_dispatcher;
 
@@ -4373,6 +4468,8 @@ GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_dispatche
 GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_isolate(regclass) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_key(text,bigint,text,text,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_known_message(bigint,jsonb,text) TO rupor_dispatcher;
 

@@ -33,6 +33,12 @@ pub enum StoreError {
         "database {address}: no space left on the disk; nothing of this step was written; free some space and it goes on"
     )]
     DiskFull { address: String },
+    /// Whatever is written now would go to a file that nobody can find again.
+    #[error(
+        "database {address}: the file was deleted or replaced while it was in use; nothing is sent or accepted any \
+         more; stop this process, put the file back (or restore a backup), and start again"
+    )]
+    FileGone { address: String },
     #[error("database {address} is damaged: {problem}; stop, keep a copy, and restore a backup")]
     Corrupt { address: String, problem: String },
     #[error("schema: {0}")]

@@ -186,6 +186,12 @@ pub struct ClaimRef {
 }
 
 impl Claim {
+    /// What the row says of the words it stands for: of one message and revision, two that differ here are not the same
+    /// message. A database that lost its last commits gives ids a second time.
+    pub fn wording(&self) -> &str {
+        self.idempotency_key.rsplit_once('.').map_or("", |(_, wording)| wording)
+    }
+
     pub fn reference(&self) -> ClaimRef {
         ClaimRef {
             workspace_id: self.workspace_id,

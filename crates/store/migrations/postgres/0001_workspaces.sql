@@ -31,6 +31,7 @@ CREATE TABLE control (
     held       boolean NOT NULL DEFAULT false,
     held_why   text,
     epoch      text,
+    history    text    NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),  -- in every idempotency key; copied with the rows, new after a restore
     key_check  bytea   -- a known text sealed with the key: tells a wrong key file from a damaged token
 );
 INSERT INTO control (one) VALUES (1);

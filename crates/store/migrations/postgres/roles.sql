@@ -105,7 +105,7 @@ GRANT EXECUTE ON FUNCTION
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
-    record_parts(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
+    record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
     collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], text[], bigint)

@@ -14,6 +14,7 @@ CREATE TABLE control (
     held       INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
     held_why   TEXT,
     epoch      TEXT,
+    history    TEXT    NOT NULL DEFAULT (lower(hex(randomblob(8)))),  -- in every idempotency key; copied with the rows, new after a restore
     key_check  BLOB    -- a known text sealed with the key: tells a wrong key file from a damaged token
 ) STRICT;
 INSERT INTO control (one) VALUES (1);

@@ -1,6 +1,7 @@
 //! Connections: where the server is, whether the wire is encrypted, and in whose name we act.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -38,6 +39,8 @@ pub(super) struct Pool {
     address: String,
     /// The login may act as the plain roles, so it does.
     roles: bool,
+    /// Connections made so far.
+    made: Arc<AtomicU64>,
 }
 
 impl Pool {
@@ -49,17 +52,24 @@ impl Pool {
             Some(tls) => Manager::from_config(config, tls, recycling),
             None => Manager::from_config(config, NoTls, recycling),
         };
+        let made = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&made);
         let pool = deadpool_postgres::Pool::builder(manager)
             .max_size(CONNECTIONS_MAX)
             .wait_timeout(Some(WAIT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))
-            .post_create(Hook::async_fn(|client: &mut ClientWrapper, _| {
-                Box::pin(async move { client.batch_execute(GREETING).await.map_err(HookError::Backend) })
+            .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
+                let made = Arc::clone(&counted);
+                Box::pin(async move {
+                    client.batch_execute(GREETING).await.map_err(HookError::Backend)?;
+                    made.fetch_add(1, Ordering::AcqRel);
+                    Ok(())
+                })
             }))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| StoreError::Database(error.to_string()))?;
-        let mut opened = Pool { pool, url: url.clone(), address, roles: false };
+        let mut opened = Pool { pool, url: url.clone(), address, roles: false, made };
         opened.roles = opened.has_roles().await.map_err(|trouble| trouble.into_error(&opened.address))?;
         Ok(opened)
     }
@@ -67,6 +77,10 @@ impl Pool {
     async fn has_roles(&self) -> std::result::Result<bool, Trouble> {
         let row = self.client().await?.query_one(HAS_ROLES, &[]).await?;
         Ok(row.get(0))
+    }
+
+    pub(super) fn connections(&self) -> u64 {
+        self.made.load(Ordering::Acquire)
     }
 
     pub(super) fn address(&self) -> &str {

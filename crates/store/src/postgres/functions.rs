@@ -24,6 +24,7 @@ macro_rules! files {
 const FILES: &[&str] = files![
     "values",
     "guard",
+    "history",
     "transitions",
     "heads",
     "accounts",

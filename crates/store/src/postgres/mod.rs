@@ -14,6 +14,7 @@ mod connect;
 pub(crate) mod copy;
 mod enqueue;
 pub mod functions;
+mod history;
 mod intake;
 mod maintain;
 mod media;
@@ -60,6 +61,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     claim::STATEMENTS,
     commit::STATEMENTS,
     enqueue::STATEMENTS,
+    history::STATEMENTS,
     intake::STATEMENTS,
     maintain::STATEMENTS,
     media::STATEMENTS,

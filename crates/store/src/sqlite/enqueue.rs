@@ -10,9 +10,10 @@ use serde_json::json;
 
 use super::heads::{NewEvent, Touched, event};
 use super::workspaces::require_workspace;
-use super::{Sqlite, Tx, Urgency, rows};
+use super::{Sqlite, Tx, Urgency, history, rows};
 use crate::config::DedupMode;
 use crate::error::{Result, StoreError};
+use crate::history::{delivery_key, wording};
 use crate::queue::{Enqueued, EnqueuedDelivery, NewMessage};
 
 pub(super) const FIND_BY_ORIGIN: &str = "SELECT message_id, request_hash FROM messages WHERE workspace_id = ?1 AND source = ?2 AND origin_id = ?3";
@@ -103,6 +104,8 @@ struct Batch {
     workspace: WorkspaceId,
     channels: HashMap<ChannelId, Target>,
     next_delivery_id: i64,
+    /// Of every key that is made here.
+    history: String,
     touched: Touched,
 }
 
@@ -133,7 +136,8 @@ pub(super) fn deliver_known(
     message_id: MessageId,
 ) -> Result<Enqueued> {
     let mut batch = Batch::begin(tx, workspace)?;
-    let enqueued = spread(tx, &mut batch, message, message_id)?;
+    let wording = history::wording_of(tx, message_id.0)?;
+    let enqueued = spread(tx, &mut batch, message, message_id, &wording)?;
     batch.end(tx)?;
     Ok(enqueued)
 }
@@ -144,6 +148,7 @@ impl Batch {
             workspace,
             channels: HashMap::new(),
             next_delivery_id: tx.first(NEXT_DELIVERY_ID, [], |row| row.get(0))?.unwrap_or(1),
+            history: history::id(tx)?,
             touched: Touched::default(),
         })
     }
@@ -185,11 +190,17 @@ fn one(tx: &Tx<'_>, batch: &mut Batch, message: &NewMessage) -> Result<Enqueued>
         exists.ok_or_else(|| StoreError::not_found("case", id))?;
     }
     let message_id = insert_message(tx, batch.workspace, message, &request_hash)?;
-    spread(tx, batch, message, message_id)
+    spread(tx, batch, message, message_id, &wording(&request_hash, &message.content_hash, 1))
 }
 
 /// The deliveries of a message that stands already.
-fn spread(tx: &Tx<'_>, batch: &mut Batch, message: &NewMessage, message_id: MessageId) -> Result<Enqueued> {
+fn spread(
+    tx: &Tx<'_>,
+    batch: &mut Batch,
+    message: &NewMessage,
+    message_id: MessageId,
+    wording: &str,
+) -> Result<Enqueued> {
     let mut enqueued = Enqueued { message_id, created: true, deliveries: Vec::new(), skipped: Vec::new() };
     let mut ids = message.channels.clone();
     ids.sort_unstable();
@@ -200,7 +211,7 @@ fn spread(tx: &Tx<'_>, batch: &mut Batch, message: &NewMessage, message_id: Mess
             skip(tx, batch.workspace, message_id, id)?;
             enqueued.skipped.push(id);
         } else {
-            enqueued.deliveries.push(deliver(tx, batch, message, message_id, id, &target)?);
+            enqueued.deliveries.push(deliver(tx, batch, message, (message_id, wording), id, &target)?);
         }
     }
     let n_deduped = enqueued.deliveries.iter().filter(|delivery| delivery.status == Status::Deduped).count();
@@ -292,7 +303,7 @@ fn deliver(
     tx: &Tx<'_>,
     batch: &mut Batch,
     message: &NewMessage,
-    message_id: MessageId,
+    (message_id, wording): (MessageId, &str),
     channel_id: ChannelId,
     target: &Target,
 ) -> Result<EnqueuedDelivery> {
@@ -319,7 +330,7 @@ fn deliver(
             free.then_some(run_at.0),
             free.then_some(position),
             expires_at,
-            format!("d{delivery_id}"),
+            delivery_key(&batch.history, delivery_id.0, wording),
             tx.now.0,
             (!free).then_some(tx.now.0)
         ],

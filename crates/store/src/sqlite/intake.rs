@@ -15,7 +15,7 @@ use super::maintain::cancel_one;
 use super::media::show;
 use super::sources::set_cursor;
 use super::workspaces::require_workspace;
-use super::{Sqlite, Tx, Urgency, rows};
+use super::{Sqlite, Tx, Urgency, history, rows};
 use crate::error::{Result, StoreError};
 use crate::intake::*;
 use crate::queue::{EnqueuedDelivery, NewMessage};
@@ -491,7 +491,8 @@ fn follow_up(tx: &Tx<'_>, workspace: WorkspaceId, follow_ups: &[FollowUp]) -> Re
         }
         let id = tx.connection.last_insert_rowid();
         let position = if ordered { id } else { tx.now.0 };
-        tx.execute(SET_PLACE, (id, position, format!("d{id}")))?;
+        let key = history::key_of(tx, id, follow.message_id.0)?;
+        tx.execute(SET_PLACE, (id, position, key))?;
         tx.execute(INSERT_READY, (lane_id, 0, position, id, workspace.0, tx.now.0, None::<i64>, 0))?;
         touched.lane(lane_id).queued += 1;
         n_made += 1;

@@ -1,7 +1,7 @@
 //! A success that comes too late is still evidence: recorded, and adopted if nothing was sent since.
 
 use domain::delivery::Status;
-use domain::outcome::{Outcome, Sent};
+use domain::outcome::Outcome;
 use serde_json::json;
 
 use super::commit::{INSERT_ATTEMPT, Settling, Token};
@@ -22,7 +22,7 @@ const ADOPT_CLAIM: &str = "
 UPDATE deliveries
    SET status = 'sending', claim_token = ?2, claim_seq = claim_seq + 1, attempt = attempt + 1, run_at = NULL,
        position = NULL, lease_until = ?3, claimed_at = ?3, sending_at = ?3
- WHERE delivery_id = ?1 AND status = 'retry'";
+ WHERE delivery_id = ?1 AND (status = 'retry' OR status = 'queued')";
 const ADOPT_SENT: &str = "
 UPDATE deliveries
    SET status = 'sent', reason = 'late_success', claim_token = NULL, lease_until = NULL, sent_at = ?2, ended_at = ?2,
@@ -69,22 +69,23 @@ pub(super) fn too_late(
     if !adopted {
         return Ok(Finished::LostClaim);
     }
-    adopt(tx, settling, finish, &late, sent)?;
+    let (id, workspace) = (finish.claim.delivery_id.0, finish.claim.workspace_id.0);
+    adopt(tx, settling, (id, workspace), &late, sent.provider_message_id.as_deref())?;
     Ok(Finished::Adopted)
 }
 
-struct Late {
-    status: Status,
+pub(super) struct Late {
+    pub(super) status: Status,
     attempt: i32,
     lane_id: i64,
     priority: i64,
     position: Option<i64>,
     claim_seq: i64,
-    channel_id: Option<i64>,
-    message_id: i64,
+    pub(super) channel_id: Option<i64>,
+    pub(super) message_id: i64,
 }
 
-fn late(row: &rusqlite::Row<'_>) -> rusqlite::Result<Late> {
+pub(super) fn late(row: &rusqlite::Row<'_>) -> rusqlite::Result<Late> {
     Ok(Late {
         status: rows::word(row, 0, Status::parse)?,
         attempt: row.get(1)?,
@@ -97,8 +98,14 @@ fn late(row: &rusqlite::Row<'_>) -> rusqlite::Result<Late> {
     })
 }
 
-fn adopt(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, late: &Late, sent: &Sent) -> Result<()> {
-    let (id, now) = (finish.claim.delivery_id.0, tx.now.0);
+pub(super) fn adopt(
+    tx: &Tx<'_>,
+    settling: &mut Settling,
+    (id, workspace): (i64, i64),
+    late: &Late,
+    provider_id: Option<&str>,
+) -> Result<()> {
+    let now = tx.now.0;
     // The adoption's own token: nobody else can hold it.
     let token = uuid::Uuid::from_u128(
         u128::from(id.unsigned_abs()) << 64 | u128::from(late.claim_seq.unsigned_abs() + 1),
@@ -106,13 +113,13 @@ fn adopt(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, late: &Late, sen
     .into_bytes();
     tx.execute(DELETE_READY, (late.lane_id, late.priority, late.position, id))?;
     tx.execute(ADOPT_CLAIM, (id, token, now))?;
-    tx.execute(ADOPT_SENT, (id, now, &sent.provider_message_id))?;
+    tx.execute(ADOPT_SENT, (id, now, provider_id))?;
     tx.execute(
         INSERT_ATTEMPT,
         rusqlite::params![
             id,
             late.attempt + 1,
-            finish.claim.workspace_id.0,
+            workspace,
             token,
             late.claim_seq + 1,
             "adopted",
@@ -122,11 +129,11 @@ fn adopt(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish, late: &Late, sen
             now,
             "late_success",
             None::<String>,
-            sent.provider_message_id
+            provider_id
         ],
     )?;
     let counts = settling.touched.lane(late.lane_id);
-    counts.retry -= 1;
+    *counts.status(late.status) -= 1;
     counts.sent += 1;
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::enqueue::INSERT_READY;
 use super::front::{DELETE_READY, FORGET_KEY};
 use super::heads::{NewEvent, Touched, event};
-use super::{Sqlite, Tx, Urgency, rows};
+use super::{Sqlite, Tx, Urgency, history, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{Removed, Retention, Whose};
 
@@ -164,7 +164,7 @@ fn requeue_one(
     let ended = tx.first(SELECT_ENDED, (workspace.0, id.0), |row| {
         let status = rows::word(row, 0, Status::parse)?;
         let place = (row.get::<_, i64>(1)?, row.get::<_, i64>(4)?, row.get::<_, i32>(5)? == 1);
-        Ok((status, place, row.get(2)?, row.get(3)?, row.get::<_, bool>(6)?))
+        Ok((status, place, row.get::<_, i64>(2)?, row.get(3)?, row.get::<_, bool>(6)?))
     })?;
     let Some((status, (lane_id, priority, ordered), message_id, channel_id, removed)) = ended else {
         return Err(StoreError::unknown_delivery(id));
@@ -183,7 +183,8 @@ fn requeue_one(
     }
     let new = tx.insert(INSERT_GENERATION, (id.0, tx.now.0))?;
     let position = if ordered { new } else { tx.now.0 };
-    tx.execute(SET_PLACE, (new, position, format!("d{new}")))?;
+    let key = history::key_of(tx, new, message_id)?;
+    tx.execute(SET_PLACE, (new, position, key))?;
     tx.execute(INSERT_READY, (lane_id, priority, position, new, workspace.0, tx.now.0, None::<i64>, 0))?;
     tx.execute(TAKE_KEY_AGAIN, (new, tx.now.0))?;
     touched.lane(lane_id).queued += 1;
@@ -192,7 +193,7 @@ fn requeue_one(
     let named = NewEvent {
         workspace_id: workspace.0,
         name: "requeued",
-        message_id,
+        message_id: Some(message_id),
         delivery_id,
         channel_id,
         detail,
@@ -231,7 +232,7 @@ pub(super) fn cancel_one(
         NewEvent {
             workspace_id: workspace.0,
             name: "cancelled",
-            message_id,
+            message_id: Some(message_id),
             delivery_id,
             channel_id,
             ..NewEvent::default()

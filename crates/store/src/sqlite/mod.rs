@@ -16,18 +16,21 @@ pub(crate) mod copy;
 mod enqueue;
 mod front;
 mod heads;
+mod history;
 mod insert;
 mod intake;
 mod late;
 mod maintain;
 mod media;
 pub mod migrate;
+mod place;
 mod read;
 mod recover;
 mod rows;
 mod sent;
 mod settle;
 mod sources;
+mod stepped;
 mod workspaces;
 mod writer;
 
@@ -47,6 +50,7 @@ use crate::error::{Result, StoreError};
 use crate::keyring::Keyring;
 use crate::wake::{Bell, WakeUp};
 use connect::failure;
+use place::Place;
 use writer::{Urgency, Writer};
 
 /// Connections that only read, opened when first needed.
@@ -63,6 +67,7 @@ pub struct Sqlite {
     bell: Bell,
     /// In whose hands this is; `None`: Rupor itself.
     actor: Option<Arc<Actor>>,
+    place: Place,
 }
 
 #[derive(Debug)]
@@ -87,15 +92,18 @@ impl Sqlite {
         }
         migrate::require_current(&connection, path)?;
         fit_key(&connection, path, &keyring)?;
+        let place = Place::of(path);
+        stepped::forget(&connection, path, clock.now())?;
         recover::end_abandoned(&connection, clock.now()).map_err(|error| failure(path, error))?;
         Ok(Sqlite {
-            writer: Some(Writer::start(connection, path.clone(), guard)?),
+            writer: Some(Writer::start(connection, path.clone(), place.clone(), guard)?),
             readers: Arc::new(Readers::new()),
             path: path.clone(),
             keyring: Arc::new(keyring),
             clock,
             bell: Bell::new(),
             actor: None,
+            place,
         })
     }
 
@@ -119,6 +127,7 @@ impl Sqlite {
             clock: Clock::system(),
             bell: Bell::new(),
             actor: None,
+            place: Place::of(path),
         })
     }
 
@@ -128,6 +137,10 @@ impl Sqlite {
         let mut connection = connect::connect(&path)?;
         migrate::migrate_connection(&mut connection, &path)?;
         fit_key(&connection, &path, &keyring)?;
+        // A run can be repeated exactly, keys and all.
+        connection
+            .execute_batch("UPDATE control SET history = 'simulated'")
+            .map_err(|error| failure(&path, error))?;
         Ok(Sqlite {
             writer: Some(Writer::inline(connection, path.clone())),
             readers: Arc::new(Readers::new()),
@@ -136,6 +149,7 @@ impl Sqlite {
             clock,
             bell: Bell::new(),
             actor: None,
+            place: Place::default(),
         })
     }
 
@@ -143,7 +157,17 @@ impl Sqlite {
         Sqlite { actor: Some(Arc::new(actor)), ..self.clone() }
     }
 
+    /// Where the file lies, by its full name; none for a database in memory.
+    pub fn file(&self) -> Option<std::path::PathBuf> {
+        match &self.path {
+            SqlitePath::File(file) => Some(std::path::absolute(file).unwrap_or_else(|_| file.clone())),
+            SqlitePath::Memory => None,
+        }
+    }
+
+    /// Also says whether the file is still there: whoever asks wants to know whether the database answers.
     pub async fn now(&self) -> Result<Timestamp> {
+        self.place.check()?;
         Ok(self.clock.now())
     }
 

@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::connect::failure;
+use super::place::Place;
 use crate::address::SqlitePath;
 use crate::error::{Result, StoreError};
 
@@ -81,6 +82,7 @@ impl Writer {
     pub(super) fn start(
         connection: Connection,
         path: SqlitePath,
+        place: Place,
         keep: impl Send + 'static,
     ) -> Result<Writer> {
         let shared = Arc::new(Shared::default());
@@ -91,7 +93,10 @@ impl Writer {
             .name("sqlite-writer".into())
             .spawn(move || {
                 while let Some(batch) = next_batch(&shared) {
-                    write(&connection, &path, batch);
+                    match place.check() {
+                        Ok(()) => write(&connection, &path, batch),
+                        Err(gone) => refuse(batch, &gone),
+                    }
                 }
                 drop((connection, keep));
             })
@@ -166,6 +171,13 @@ fn next_batch(shared: &Shared) -> Option<Vec<Job>> {
         batch.extend(kind.drain(..share));
     }
     Some(batch)
+}
+
+/// What would be written to a file without a name is lost with this process: nobody is told that it was taken.
+fn refuse(batch: Vec<Job>, why: &StoreError) {
+    for job in batch {
+        (job(Err(why.clone())).answer)(Err(why.clone()));
+    }
 }
 
 fn write(connection: &Connection, path: &SqlitePath, batch: Vec<Job>) {

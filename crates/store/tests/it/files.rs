@@ -284,3 +284,77 @@ async fn a_rotated_key_is_found_after_a_crash_at_any_step() {
     assert_eq!(token(&reopen(path).await).await, "секретный токен");
     assert!(next.exists());
 }
+
+#[tokio::test]
+async fn a_file_that_is_deleted_under_a_running_node_takes_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let (ws, enqueued) = one_post(&store).await;
+    let claimed = store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap();
+    let (file, aside) = (folder.path().join("rupor.db"), folder.path().join("aside.db"));
+    std::fs::rename(&file, &aside).unwrap();
+
+    let gone = |error: StoreError| assert!(matches!(error, StoreError::FileGone { .. }), "{error}");
+    gone(store.now().await.unwrap_err());
+    let channel = enqueued.deliveries[0].channel_id;
+    let refused = store.enqueue(ws, vec![message("Пропал кот", &[channel])]).await.unwrap_err();
+    assert!(refused.to_string().contains("was deleted or replaced"), "{refused}");
+    gone(refused);
+    gone(store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap_err());
+    let finish = crate::world::finish(&claimed.claims[0], crate::world::sent(&claimed.claims[0]));
+    gone(store.commit(vec![finish.clone()]).await.unwrap_err());
+    std::fs::copy(&aside, &file).unwrap();
+    gone(store.now().await.unwrap_err());
+
+    std::fs::rename(&aside, &file).unwrap();
+    assert_eq!(
+        store.commit(vec![finish]).await.unwrap(),
+        [Finished::Done(Status::Sent)],
+        "the very file is back"
+    );
+}
+
+async fn reopen_at(folder: &Path, at: domain::time::Timestamp) -> Store {
+    loop {
+        match Store::open(&address(folder), key(folder), Clock::hand(at)).await {
+            Err(StoreError::InUse { .. }) => tokio::task::yield_now().await,
+            other => return other.unwrap(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn posts_go_on_after_a_restart_with_a_clock_that_stepped_back_an_hour() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let (ws, first) = one_post(&store).await;
+    let (channel, id) = (first.deliveries[0].channel_id, first.deliveries[0].delivery_id);
+    let slow = ChannelSettings { rate: Some(0.1), ..ChannelSettings::default() };
+    store.change_channel(ws, channel, slow).await.unwrap();
+    // One is sent and takes the slot, one fails and waits for its backoff, one is only due, one has a time of its own.
+    let claim = store.claim(request(Whose::Everyone, 1, Span::ZERO)).await.unwrap().claims.remove(0);
+    store.commit(vec![crate::world::finish(&claim, crate::world::sent(&claim))]).await.unwrap();
+    let later = START + Span::from_hours(24);
+    let timed = NewMessage { run_at: Some(later), ..message("завтра", &[channel]) };
+    let posts = vec![message("Пропал кот", &[channel]), timed];
+    let posted = store.enqueue(ws, posts).await.unwrap();
+    drop(store);
+
+    let back = START - Span::from_hours(1);
+    let store = reopen_at(folder.path(), back).await;
+    assert!(store.audit(ws).await.unwrap().is_empty(), "{:?}", store.audit(ws).await);
+    let due = store.lanes(ws).await.unwrap()[0].next_at.unwrap();
+    assert!(due <= back + Span::from_secs(10), "its slot is one interval away at most, not an hour: {due:?}");
+    let clock = Span::from_secs(10);
+    drop(store);
+    let store = reopen_at(folder.path(), back + clock).await;
+    let claim = store.claim(request(Whose::Everyone, 5, Span::ZERO)).await.unwrap().claims;
+    assert_eq!(claim.len(), 1, "the one that is due goes at once");
+    assert_ne!(claim[0].delivery_id, id);
+    let timed = store.delivery(ws, posted[1].deliveries[0].delivery_id).await.unwrap();
+    assert_eq!(timed.run_at, Some(later), "a time that somebody named stays");
+    let events = store.events(ws, 0, 1_000).await.unwrap();
+    let alerts: Vec<_> = events.iter().filter(|event| event.name == "alert").collect();
+    assert_eq!(alerts.len(), 1, "said once: {events:?}");
+    assert!(alerts[0].detail.to_string().contains("went back by 3600 s"), "{:?}", alerts[0]);
+}

@@ -13,6 +13,7 @@ mod config;
 mod durability;
 mod enqueueing;
 mod files;
+mod history;
 mod intake;
 mod isolation;
 mod maintaining;

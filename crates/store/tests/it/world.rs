@@ -284,8 +284,9 @@ impl Scratch {
         let name = format!("rupor_{}", uuid::Uuid::new_v4().simple());
         admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.unwrap();
         let client = connect(&with_database(&server, &name)).await;
+        // A copy of a template is a new database, which has a history of its own.
         let start = format!(
-            "UPDATE test_clock SET at = 'epoch'::timestamptz + {} * interval '1 microsecond'",
+            "UPDATE control SET history = DEFAULT; UPDATE test_clock SET at = 'epoch'::timestamptz + {} * interval '1 microsecond'",
             START.0
         );
         client.batch_execute(&start).await.unwrap();

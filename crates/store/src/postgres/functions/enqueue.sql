@@ -376,9 +376,13 @@ BEGIN
                CASE WHEN NOT d.free THEN 'duplicate' END,
                CASE WHEN d.free THEN m_run_at[d.ord] END,
                CASE WHEN NOT d.free THEN NULL WHEN d.ordered THEN d.delivery_id ELSE rupor_micros(m_run_at[d.ord]) END,
-               at + rupor_span(c.max_age_us), concat('d', d.delivery_id), at, CASE WHEN NOT d.free THEN at END
+               at + rupor_span(c.max_age_us),
+               rupor_key((SELECT k.history FROM control AS k), d.delivery_id, m.request_hash, m.content_hash, m.revision),
+               at, CASE WHEN NOT d.free THEN at END
           FROM unnest(d_id, d_ord, d_channel, d_account, d_lane, d_ordered, d_free)
                AS d (delivery_id, ord, channel_id, account_id, lane_id, ordered, free)
+         CROSS JOIN LATERAL (SELECT x.request_hash, x.content_hash, x.revision FROM messages AS x
+                              WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
           JOIN channels AS c ON c.channel_id = d.channel_id
          WHERE CASE WHEN early THEN d.free
                     ELSE NOT EXISTS (SELECT FROM deliveries AS there WHERE there.delivery_id = d.delivery_id) END

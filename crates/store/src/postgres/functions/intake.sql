@@ -73,7 +73,10 @@ BEGIN
                                     target_delivery, status, run_at, position, idempotency_key, queued_at)
             VALUES (made, ws, head.lane_id, head.account_id, (item ->> 'channel_id')::bigint, (item ->> 'message_id')::bigint,
                     (item ->> 'revision')::integer, item ->> 'action', (item ->> 'target_delivery')::bigint, 'queued', at,
-                    CASE WHEN head.ordered THEN made ELSE rupor_micros(at) END, concat('d', made), at)
+                    CASE WHEN head.ordered THEN made ELSE rupor_micros(at) END,
+                    (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
+                       FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = (item ->> 'message_id')::bigint),
+                    at)
             ON CONFLICT DO NOTHING
             RETURNING delivery_id INTO made;
         END IF;

@@ -32,6 +32,20 @@ BEGIN
     IF NOT adopted THEN
         RETURN;
     END IF;
+    PERFORM rupor_adopt(id, provider_id, at);
+    result := 'adopted'; status := 'sent'; lane_id := d.lane_id;
+END $$;
+
+-- A success of which no claim is left: it goes the ordinary way, under a claim of its own.
+CREATE FUNCTION rupor_adopt(id bigint, provider_id text, at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    d   deliveries;
+    was text;
+BEGIN
+    SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = id;
+    was := d.status;
     DELETE FROM ready AS r
      WHERE r.lane_id = d.lane_id AND r.priority = d.priority AND r.position = d.position AND r.delivery_id = id;
     UPDATE deliveries AS x
@@ -45,7 +59,9 @@ BEGIN
      WHERE x.delivery_id = id;
     INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, finished_at,
                           outcome, provider_message_id)
-    VALUES (id, d.attempt, ws, d.claim_token, d.claim_seq, 'adopted', at, at, 'late_success', provider_id);
-    UPDATE lane_heads AS h SET n_retry = h.n_retry - 1, n_sent = h.n_sent + 1 WHERE h.lane_id = d.lane_id;
-    result := 'adopted'; status := 'sent'; lane_id := d.lane_id;
+    VALUES (id, d.attempt, d.workspace_id, d.claim_token, d.claim_seq, 'adopted', at, at, 'late_success', provider_id);
+    UPDATE lane_heads AS h
+       SET n_retry = h.n_retry - (was = 'retry')::integer, n_queued = h.n_queued - (was = 'queued')::integer,
+           n_sent = h.n_sent + 1
+     WHERE h.lane_id = d.lane_id;
 END $$;

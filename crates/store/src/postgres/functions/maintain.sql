@@ -45,7 +45,9 @@ BEGIN
                         AND s.recipient_id IS NOT DISTINCT FROM old.recipient_id
                         AND s.action = old.action AND s.revision = old.revision),
                 wanted, old.priority, 'queued', at, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END,
-                concat('d', made), at);
+                (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
+                   FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = old.message_id),
+                at);
         INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
         VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
         -- The old delivery's key, if nobody took it since.

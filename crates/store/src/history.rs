@@ -1,0 +1,117 @@
+//! Which history of a database this is: keys that no other one repeats, and what is done when commits are lost.
+//!
+//! A standby that is promoted may not have the last commits, and gives their ids again. A node finds out by what it was
+//! told: the last batch that was acknowledged is offered again over every new connection (`engine::dispatch`), and the
+//! boot epoch is compared (`engine::epoch`).
+
+use domain::ids::{DeliveryId, WorkspaceId};
+use domain::time::Span;
+
+use crate::error::Result;
+use crate::facade::Store;
+use crate::queue::Parts;
+
+/// The key that platforms recognise repeats by: this history of this database, the delivery, the words it stands for.
+/// Platforms remember keys for an hour, and ids begin again in a new file and after a failover that lost commits.
+pub(crate) fn delivery_key(history: &str, delivery_id: i64, wording: &str) -> String {
+    format!("{history}.{delivery_id}.{wording}")
+}
+
+/// What a message says of itself, in a few characters.
+pub(crate) fn wording(request_hash: &str, content_hash: &str, revision: i32) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(request_hash.as_bytes()).update(content_hash.as_bytes()).update(&revision.to_le_bytes());
+    hasher.finalize().to_hex()[..12].to_owned()
+}
+
+/// Which history of a database this is, and who serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// Part of every key; new when commits were lost or a backup was restored.
+    pub id: String,
+    /// Changes when another server takes over (the timeline of PostgreSQL); empty where it cannot be asked for.
+    pub server: String,
+}
+
+/// The first words of a hold after commits were lost.
+pub const HISTORY_LOST: &str = "history was lost";
+
+/// A success that a node remembers, offered to a ledger that may have lost it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remembered {
+    pub workspace_id: WorkspaceId,
+    pub delivery_id: DeliveryId,
+    /// The same id with another key is another delivery.
+    pub idempotency_key: String,
+    pub provider_message_id: Option<String>,
+    pub parts: Parts,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// The ledger knew.
+    Known,
+    /// It still waited; now it is sent.
+    Adopted,
+    /// There is no such delivery any more.
+    Gone,
+    /// Somebody holds it, or it ended another way.
+    Elsewhere,
+}
+
+impl Replayed {
+    pub(crate) fn parse(word: &str) -> Option<Replayed> {
+        Some(match word {
+            "known" => Replayed::Known,
+            "adopted" => Replayed::Adopted,
+            "gone" => Replayed::Gone,
+            "elsewhere" => Replayed::Elsewhere,
+            _ => return None,
+        })
+    }
+}
+
+impl Store {
+    pub async fn history(&self) -> Result<History> {
+        match self {
+            Store::Sqlite(db) => db.history().await,
+            Store::Postgres(db) => db.history().await,
+        }
+    }
+
+    /// Connections made so far: whoever sees another number talks to the database over a new one, and has to look
+    /// whether it is still the history he knows. A file is never left.
+    pub fn connections(&self) -> u64 {
+        match self {
+            Store::Sqlite(_) => 0,
+            Store::Postgres(db) => db.connections(),
+        }
+    }
+
+    /// Commits are gone: holds everything and begins a history of its own. Whoever finds the same afterwards adds what
+    /// he knows.
+    pub async fn lose_history(&self, why: &str) -> Result<()> {
+        match self {
+            Store::Sqlite(db) => db.lose_history(why).await,
+            Store::Postgres(db) => db.lose_history(why).await,
+        }
+    }
+
+    /// Successes that a node remembers, offered again after commits were lost.
+    pub async fn replay(&self, batch: Vec<Remembered>) -> Result<Vec<Replayed>> {
+        match self {
+            Store::Sqlite(db) => db.replay(batch).await,
+            Store::Postgres(db) => db.replay(batch).await,
+        }
+    }
+
+    /// How far the clock of this machine was set back since the last question, told to everybody as an alert. `None`
+    /// where the clock is the server's.
+    pub async fn clock_stepped(&self) -> Result<Option<Span>> {
+        match self {
+            Store::Sqlite(db) => db.clock_stepped().await,
+            Store::Postgres(_) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Which history of the database this is, who serves it, and what happens when commits are lost.
+
+use serde_json::{Value, json};
+use tokio_postgres::types::Json;
+
+use super::{Again, As, Postgres};
+use crate::error::{Result, StoreError};
+use crate::history::{HISTORY_LOST, History, Remembered, Replayed};
+
+const SELECT_HISTORY: &str = "SELECT history FROM control";
+/// The timeline: a standby that is promoted, and a server that is restored to a point in time, begin a new one.
+const SELECT_SERVER: &str =
+    "SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END";
+/// Whoever comes second finds it held and adds what he knows.
+const LOSE_HISTORY: &str = "
+WITH before AS (
+    SELECT coalesce(held AND held_why LIKE $1 || '%', false) AS known FROM control FOR UPDATE
+), held AS (
+    UPDATE control AS c
+       SET history = CASE WHEN b.known THEN c.history ELSE left(replace(gen_random_uuid()::text, '-', ''), 16) END,
+           held_why = CASE WHEN b.known THEN left(c.held_why || '; ' || $2, 4000) ELSE $1 || ': ' || $2 END,
+           held = true
+      FROM before AS b
+    RETURNING one
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT w.workspace_id, rupor_now(), n.name,
+       jsonb_build_object('everything', true, 'why', $1 || ': ' || $2, 'text', $1 || ': ' || $2)
+  FROM held CROSS JOIN workspaces AS w CROSS JOIN (VALUES ('held'), ('alert')) AS n (name)
+ ORDER BY w.workspace_id, n.name DESC";
+const REPLAY: &str = "SELECT replay_outcomes($1)";
+
+pub(super) const STATEMENTS: &[&str] = &[SELECT_HISTORY, SELECT_SERVER, LOSE_HISTORY, REPLAY];
+
+impl Postgres {
+    pub async fn history(&self) -> Result<History> {
+        let id = self.one(As::Dispatcher, Again::Safe, SELECT_HISTORY, &[]).await?.get(0);
+        // A service that hides its log has no timeline to tell; what was acknowledged is compared all the same.
+        let server = match self.one(As::Dispatcher, Again::Safe, SELECT_SERVER, &[]).await {
+            Ok(row) => row.get(0),
+            Err(StoreError::Database(_) | StoreError::ReadOnly { .. }) => String::new(),
+            Err(error) => return Err(error),
+        };
+        Ok(History { id, server })
+    }
+
+    pub fn connections(&self) -> u64 {
+        self.pool.connections()
+    }
+
+    pub async fn lose_history(&self, why: &str) -> Result<()> {
+        self.all(As::Dispatcher, Again::Safe, LOSE_HISTORY, &[&HISTORY_LOST, &why]).await?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn replay(&self, batch: Vec<Remembered>) -> Result<Vec<Replayed>> {
+        let items = Json(batch.iter().map(item).collect::<Vec<_>>());
+        let rows = self.all(As::Dispatcher, Again::Safe, REPLAY, &[&items]).await?;
+        let read = |row: &tokio_postgres::Row| {
+            let word: &str = row.get(0);
+            let unexpected = || StoreError::Database(format!("unexpected result {word:?} of a replay"));
+            Replayed::parse(word).ok_or_else(unexpected)
+        };
+        rows.iter().map(read).collect()
+    }
+}
+
+fn item(remembered: &Remembered) -> Value {
+    json!({
+        "workspace_id": remembered.workspace_id,
+        "delivery_id": remembered.delivery_id,
+        "idempotency_key": remembered.idempotency_key,
+        "provider_message_id": remembered.provider_message_id,
+        "parts": remembered.parts,
+    })
+}
