@@ -34,6 +34,11 @@ pub trait Platform: fmt::Debug + Send + Sync {
         self.facts().name
     }
 
+    /// It answers a key that it knows with what it showed then, and shows nothing new.
+    fn recognises_repeats(&self) -> bool {
+        false
+    }
+
     /// Whether a token can be one of this platform at all.
     fn accepts_token(&self, token: &str) -> bool;
 

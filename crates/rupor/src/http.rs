@@ -23,7 +23,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use store::Store;
+use store::{Store, StoreError};
 use tokio::net::TcpListener;
 
 use crate::api::{self, ApiError};
@@ -221,7 +221,19 @@ async fn ready(State(site): State<Site>) -> Response {
     if !site.node.ready.load(Ordering::Acquire) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
-    match site.node.store.now().await {
+    let store = &site.node.store;
+    let unready = |words: &'static str| (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
+    match store.now().await {
+        Ok(_) => {}
+        Err(StoreError::FileGone { .. }) => {
+            return unready("the database file was deleted or replaced; nothing is sent; see the log\n");
+        }
+        Err(_) => return unready("the database does not answer\n"),
+    }
+    match store.held().await {
+        Ok(Some(why)) if why.starts_with(store::HISTORY_LOST) => {
+            unready("history was lost; everything is held until `rupor release`; see `rupor status`\n")
+        }
         Ok(_) => "ready\n".into_response(),
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response(),
     }

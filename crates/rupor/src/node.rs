@@ -26,8 +26,12 @@ use engine::{monitor, sources};
 
 use crate::{http, operate};
 
-/// How often the boot epoch goes on while running: what a backup may lose at most without being noticed.
-const EPOCH_EVERY: Duration = Duration::from_secs(30);
+/// How often a running node looks whether the database has gone back or the clock was set.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// After so many looks the boot epoch goes on: what may be lost at most without being noticed by it. A file is fsynced
+/// for it and can only go back by a backup; a server may be replaced by one that lags.
+const FILE_LOOKS: u32 = 15;
+const SERVER_LOOKS: u32 = 2;
 
 /// How often a node looks for the key that another one is just making, and how long it waits between two looks.
 const KEY_TRIES: u32 = 20;
@@ -93,7 +97,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let mut beside = vec![
         tokio::spawn(operate::quiet::keep(store.clone())),
-        tokio::spawn(advance(note.clone(), store.clone())),
+        tokio::spawn(keep_epoch(note.clone(), store.clone())),
     ];
     let mut listening = None;
     if let (Some(at), Some(door)) = (settings.listen, door) {
@@ -221,11 +225,22 @@ async fn listen(
     Ok((bound, tokio::spawn(http::serve(listener, node, door))))
 }
 
-async fn advance(note: Note, store: Store) {
-    loop {
-        tokio::time::sleep(EPOCH_EVERY).await;
-        if let Err(error) = note.advance(&store).await {
-            tracing::warn!(error = format!("{error:#}"), "the boot epoch could not go on");
+async fn keep_epoch(note: Note, store: Store) {
+    let every = if matches!(store, Store::Sqlite(_)) { FILE_LOOKS } else { SERVER_LOOKS };
+    for look in 1_u32.. {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let looked = match look.is_multiple_of(every) {
+            true => note.advance(&store).await,
+            false => note.compare(&store).await,
+        };
+        match looked {
+            Ok(None) => {}
+            Ok(Some(why)) => tracing::error!(why, "all sending is held"),
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "the boot epoch could not go on"),
+        }
+        // The store says it by itself, in the log and as an event.
+        if let Err(error) = store.clock_stepped().await {
+            tracing::warn!(%error, "a step of the clock could not be told");
         }
     }
 }

@@ -99,6 +99,11 @@ impl Book {
         self.pages.lock().await.remove(&workspace);
     }
 
+    /// Another history: nothing that was read counts any more.
+    pub async fn forget_all(&self) {
+        self.pages.lock().await.clear();
+    }
+
     async fn read(&self, workspace: WorkspaceId, old: Option<Page>) -> store::Result<Page> {
         let mut known = old.map(|page| page.accounts).unwrap_or_default();
         let mut accounts = HashMap::new();

@@ -15,7 +15,7 @@ use domain::time::{Span, Timestamp};
 use futures_util::FutureExt;
 use platforms::part::{MediaItem, Part};
 use platforms::platform::{Deadlines, Question, Reconciled, Report, Sending};
-use store::{Claim, Delivery, FinishKind, PartProgress, StoreError};
+use store::{Claim, Delivery, FinishKind, PartProgress, Parts, StoreError};
 use tokio::time::Instant;
 
 use super::book::{Address, Place};
@@ -52,7 +52,7 @@ impl From<Failure> for Halt {
     }
 }
 
-type Step<T> = Result<T, Halt>;
+pub(super) type Step<T> = Result<T, Halt>;
 
 /// What a claim turned out to be.
 struct Work {
@@ -75,21 +75,21 @@ struct Progress {
 
 impl Dispatcher {
     /// Carries out a claim; `None` when it is not ours any more.
-    pub(super) async fn deliver(&self, claim: &Claim, entered: Entered) -> Option<FinishKind> {
+    pub(super) async fn deliver(&self, claim: &Claim, entered: Entered) -> Option<(FinishKind, Parts)> {
         // A panic is this delivery's misfortune and nobody else's.
         let done = AssertUnwindSafe(self.attempt(claim, entered)).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(delivery = claim.delivery_id.0, "a delivery panicked");
             Err(Halt::End(nobody_knows("panic", "the delivery could not be carried out; see the log")))
         });
         match done {
-            Ok(sent) => Some(FinishKind::Outcome(Outcome::Sent(sent))),
-            Err(Halt::End(failure)) => Some(FinishKind::Outcome(Outcome::Failed(failure))),
-            Err(Halt::Release) => Some(FinishKind::Release),
+            Ok((sent, parts)) => Some((FinishKind::Outcome(Outcome::Sent(sent)), parts)),
+            Err(Halt::End(failure)) => Some((FinishKind::Outcome(Outcome::Failed(failure)), Parts::new())),
+            Err(Halt::Release) => Some((FinishKind::Release, Parts::new())),
             Err(Halt::Lost) => None,
         }
     }
 
-    async fn attempt(&self, claim: &Claim, entered: Entered) -> Step<Sent> {
+    async fn attempt(&self, claim: &Claim, entered: Entered) -> Step<(Sent, Parts)> {
         let work = self.prepare(claim).await?;
         self.ask_first(claim, &work).await?;
         let mut progress = Progress {
@@ -112,7 +112,9 @@ impl Dispatcher {
             progress.earlier.push(ids);
         }
         let first = progress.earlier.iter().flatten().next().cloned();
-        Ok(Sent { provider_message_id: first, raw: serde_json::Value::Null })
+        let line = |(part, ids): (&Part, &Vec<String>)| published::line(part, ids);
+        let parts = (0..).zip(work.parts.iter().zip(&progress.earlier).map(line)).collect();
+        Ok((Sent { provider_message_id: first, raw: serde_json::Value::Null }, parts))
     }
 
     /// Everything that can go wrong before the network goes wrong here.
@@ -152,7 +154,8 @@ impl Dispatcher {
 
     /// The message of a claim; a post to forty channels is read once.
     async fn message(&self, claim: &Claim) -> Step<Arc<Message>> {
-        let found = self.messages.get(claim.workspace_id, (claim.message_id, claim.revision)).await;
+        let wanted = (claim.message_id, claim.revision, claim.wording().to_owned());
+        let found = self.messages.get(claim.workspace_id, wanted).await;
         found.map_err(unreadable)?.map_err(|why| delivery_failure("message", &why).into())
     }
 
@@ -285,6 +288,9 @@ impl Dispatcher {
         self.breakers.learn(claim.account_id, &report.outcome);
         match report.outcome {
             Outcome::Sent(_) => {
+                if work.address.platform.recognises_repeats() {
+                    self.is_ours(claim, part, &report.ids).await?;
+                }
                 let last = index + 1 == work.parts.len();
                 if !last || carries_media || report.ids.len() > 1 {
                     let kept = self.part_done(claim, index, part, &report.ids).await;
@@ -426,7 +432,7 @@ impl Dispatcher {
         progress: &mut Progress,
         carries_media: bool,
     ) -> Step<()> {
-        if self.is_held() {
+        if self.is_held() || !self.history_is_known().await {
             return Err(Halt::Release);
         }
         if !self.lease_lasts(work, progress, carries_media) {

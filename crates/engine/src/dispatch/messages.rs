@@ -17,8 +17,10 @@ const KEPT_MAX: usize = 64;
 /// Messages read at once.
 const READ_MAX: usize = 128;
 
-/// A message as it was worded at one time.
-pub type Revision = (MessageId, i32);
+/// A message as it was worded at one time, and what the row said of itself then: ids may be given a second time.
+pub type Revision = (MessageId, i32, String);
+/// What one is kept under.
+type Key = (WorkspaceId, Revision);
 /// The message, or why it cannot be read.
 type Read = Result<Arc<Message>, String>;
 type Answer = Result<Read, StoreError>;
@@ -26,7 +28,7 @@ type Answer = Result<Read, StoreError>;
 #[derive(Debug)]
 pub struct Messages {
     ledger: Arc<dyn Ledger>,
-    kept: Mutex<VecDeque<(Revision, Arc<Message>)>>,
+    kept: Mutex<VecDeque<(Key, Arc<Message>)>>,
     desks: Mutex<HashMap<WorkspaceId, Arc<Desk>>>,
 }
 
@@ -44,7 +46,7 @@ impl Messages {
     }
 
     pub async fn get(&self, workspace: WorkspaceId, wanted: Revision) -> Answer {
-        if let Some(message) = self.kept(wanted) {
+        if let Some(message) = self.kept(workspace, &wanted) {
             return Ok(Ok(message));
         }
         let desk = Arc::clone(lock(&self.desks).entry(workspace).or_default());
@@ -65,7 +67,7 @@ impl Messages {
     }
 
     async fn read(&self, workspace: WorkspaceId, waiting: Vec<(Revision, oneshot::Sender<Answer>)>) {
-        let mut ids: Vec<MessageId> = waiting.iter().map(|((id, _), _)| *id).collect();
+        let mut ids: Vec<MessageId> = waiting.iter().map(|((id, ..), _)| *id).collect();
         ids.sort_unstable();
         ids.dedup();
         let found = match self.ledger.payloads(workspace, ids).await {
@@ -82,25 +84,31 @@ impl Messages {
             .into_iter()
             .map(|(id, payload)| (id, serde_json::from_value(payload).map(Arc::new).map_err(unreadable)))
             .collect();
-        for ((id, revision), answer) in waiting {
-            let read = match messages.get(&id) {
+        for (wanted, answer) in waiting {
+            let read = match messages.get(&wanted.0) {
                 Some(read) => Ok(read.clone()),
-                None => Err(StoreError::not_found("message", id)),
+                None => Err(StoreError::not_found("message", wanted.0)),
             };
             if let Ok(Ok(message)) = &read {
-                self.keep((id, revision), Arc::clone(message));
+                self.keep((workspace, wanted), Arc::clone(message));
             }
             // Who has given up meanwhile does not want to know.
             let _ = answer.send(read);
         }
     }
 
-    fn kept(&self, wanted: Revision) -> Option<Arc<Message>> {
-        let kept = lock(&self.kept);
-        kept.iter().find(|(known, _)| *known == wanted).map(|(_, message)| Arc::clone(message))
+    /// Another history: the same ids may mean something else.
+    pub fn forget(&self) {
+        lock(&self.kept).clear();
     }
 
-    fn keep(&self, key: Revision, message: Arc<Message>) {
+    fn kept(&self, workspace: WorkspaceId, wanted: &Revision) -> Option<Arc<Message>> {
+        let kept = lock(&self.kept);
+        let is_it = |known: &Key| known.0 == workspace && known.1 == *wanted;
+        kept.iter().find(|(known, _)| is_it(known)).map(|(_, message)| Arc::clone(message))
+    }
+
+    fn keep(&self, key: Key, message: Arc<Message>) {
         let mut kept = lock(&self.kept);
         if kept.iter().any(|(known, _)| *known == key) {
             return;
@@ -114,4 +122,39 @@ impl Messages {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use store::{Address, Clock, Keyring, NewMessage, Store};
+
+    use super::*;
+
+    fn post(text: &str) -> NewMessage {
+        let payload = serde_json::to_value(Message::text(text)).unwrap();
+        let item = json!({"source": "test", "origin_id": "1", "payload": payload, "content_hash": text, "channels": []});
+        serde_json::from_value(item).unwrap()
+    }
+
+    /// A failover that lost commits gives the id of one workspace's message to another one's.
+    #[tokio::test]
+    async fn an_id_that_was_given_again_never_brings_the_words_of_before() {
+        let address = Address::parse("sqlite::memory:").unwrap();
+        let store = Store::open(&address, Keyring::ephemeral([7; 32]), Clock::system()).await.unwrap();
+        let (north, south) =
+            (store.create_workspace("север").await.unwrap(), store.create_workspace("юг").await.unwrap());
+        let id = store.enqueue(north, vec![post("Пропал пёс")]).await.unwrap()[0].message_id;
+        let messages = Messages::new(Arc::new(store.clone()));
+        let get = async |workspace, wording: &str| messages.get(workspace, (id, 1, wording.to_owned())).await;
+        let first = get(north, "a").await.unwrap().unwrap();
+        assert!(get(south, "a").await.is_err(), "another workspace has no such message");
+        assert!(Arc::ptr_eq(&get(north, "a").await.unwrap().unwrap(), &first), "the same is read once");
+        assert!(!Arc::ptr_eq(&get(north, "b").await.unwrap().unwrap(), &first), "other words are read anew");
+        messages.forget();
+        assert!(
+            !Arc::ptr_eq(&get(north, "a").await.unwrap().unwrap(), &first),
+            "another history is read anew"
+        );
+    }
 }

@@ -15,12 +15,14 @@ mod breaker;
 mod deliver;
 mod desk;
 mod gait;
+mod history;
 mod media;
 mod messages;
 mod meters;
 pub mod ports;
 mod published;
 mod recorder;
+mod repeat;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -32,8 +34,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use domain::limits::{CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, LEASE};
+use domain::outcome::Outcome;
 use domain::time::{Span, Timestamp};
-use store::{Claim, ClaimRequest, Finish, Whose};
+use store::{Claim, ClaimRequest, Finish, FinishKind, Parts, Remembered, Whose};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -108,6 +111,9 @@ pub struct Dispatcher {
     desk: desk::Desk,
     time: time::Timebase,
     held: AtomicBool,
+    witness: Arc<history::Witness>,
+    /// Held while somebody compares histories.
+    looking: tokio::sync::Mutex<()>,
     recorder: Recorder,
     places: Arc<Semaphore>,
     media_pool: Semaphore,
@@ -132,8 +138,13 @@ pub struct Ports {
 pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<bool>) -> store::Result<bool> {
     let freed = Arc::new(Notify::new());
     let now = first_reading(&*ports.ledger).await?;
-    let (recorder, writers) =
-        Recorder::start(Arc::clone(&ports.ledger), Arc::clone(&ports.meters), Arc::clone(&freed));
+    let witness = Arc::new(history::Witness::default());
+    let (recorder, writers) = Recorder::start(
+        Arc::clone(&ports.ledger),
+        Arc::clone(&ports.meters),
+        Arc::clone(&freed),
+        Arc::clone(&witness),
+    );
     let dispatcher = Arc::new(Dispatcher {
         book: book::Book::new(Arc::clone(&ports.ledger), ports.bases),
         breakers: breaker::Breakers::default(),
@@ -142,6 +153,8 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         desk: desk::Desk::new(Arc::clone(&ports.ledger)),
         time: time::Timebase::new(now),
         held: AtomicBool::new(false),
+        witness,
+        looking: tokio::sync::Mutex::default(),
         recorder,
         places: Arc::new(Semaphore::new(settings.in_flight_max)),
         media_pool: Semaphore::new(settings.media_max),
@@ -230,7 +243,13 @@ impl Dispatcher {
             ahead: CLAIM_AHEAD_MAX,
             lease: self.settings.lease,
         };
-        match self.ledger.claim(request).await {
+        if !self.history_is_known().await {
+            return None;
+        }
+        let claimed = self.ledger.claim(request).await;
+        // The answer may have come over a new connection: until that is compared, the gate hands everything back.
+        self.history_is_known().await;
+        match claimed {
             Ok(claimed) => {
                 let taken = claimed.claims.len();
                 self.meters.add("rupor_claimed_total", "", taken as u64);
@@ -280,15 +299,16 @@ impl Dispatcher {
         let dispatcher = Arc::clone(self);
         let entered = self.unmarked.enter();
         tokio::spawn(async move {
-            let Some(ending) = dispatcher.deliver(&claim, entered).await else {
+            let Some((ending, parts)) = dispatcher.deliver(&claim, entered).await else {
                 dispatcher.meters.count("rupor_claims_lost_total", "");
                 tracing::warn!(delivery = claim.delivery_id.0, "the claim was lost");
                 drop(permit);
                 dispatcher.freed.notify_one();
                 return;
             };
+            let remembered = remembered(&claim, &ending, parts);
             let finish = Finish { claim: claim.reference(), ending, chance: dispatcher.dice.chance() };
-            let end = End { finish, channel_id: claim.channel_id, permit };
+            let end = End { finish, channel_id: claim.channel_id, remembered, permit };
             dispatcher.recorder.end(end);
         });
     }
@@ -352,6 +372,7 @@ impl Dispatcher {
                 Ok(why) => self.hold(why.as_deref()),
                 Err(error) => tracing::warn!(%error, "the kill switch could not be read"),
             }
+            self.keep_history().await;
             let asked = Instant::now();
             if let Ok(now) = self.ledger.now().await {
                 self.time.set(now, asked);
@@ -376,7 +397,10 @@ impl Dispatcher {
         let was = self.held.swap(why.is_some(), Ordering::AcqRel);
         match (was, why) {
             (false, Some(why)) => tracing::warn!(why, "all sending is held; `rupor release` lets it go on"),
-            (true, None) => tracing::info!("released; sending goes on"),
+            (true, None) => {
+                self.witness.released();
+                tracing::info!("released; sending goes on");
+            }
             _ => {}
         }
     }
@@ -396,4 +420,18 @@ impl Dispatcher {
         }
         drained
     }
+}
+
+/// A success as it is offered again should the ledger lose it.
+fn remembered(claim: &Claim, ending: &FinishKind, parts: Parts) -> Option<Remembered> {
+    let FinishKind::Outcome(Outcome::Sent(sent)) = ending else {
+        return None;
+    };
+    Some(Remembered {
+        workspace_id: claim.workspace_id,
+        delivery_id: claim.delivery_id,
+        idempotency_key: claim.idempotency_key.clone(),
+        provider_message_id: sent.provider_message_id.clone(),
+        parts,
+    })
 }

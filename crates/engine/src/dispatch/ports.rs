@@ -18,8 +18,8 @@ use rand::{RngExt, SeedableRng};
 use secrecy::SecretString;
 use serde_json::Value;
 use store::{
-    Account, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished,
-    PartProgress, Recovered, Result, Store, WakeUp, Whose,
+    Account, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished, History,
+    PartProgress, Recovered, Remembered, Replayed, Result, Store, WakeUp, Whose,
 };
 
 use super::book::Address;
@@ -46,6 +46,13 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     fn held(&self) -> BoxFuture<'_, Result<Option<String>>>;
     fn now(&self) -> BoxFuture<'_, Result<Timestamp>>;
     fn wake_up(&self) -> BoxFuture<'_, Result<WakeUp>>;
+
+    /// Which history the ledger is in, and who serves it.
+    fn history(&self) -> BoxFuture<'_, Result<History>>;
+    /// Connections made so far; 0 where there are none.
+    fn connections(&self) -> u64;
+    fn lose_history(&self, why: String) -> BoxFuture<'_, Result<()>>;
+    fn replay(&self, batch: Vec<Remembered>) -> BoxFuture<'_, Result<Vec<Replayed>>>;
 
     /// What is not there is left out.
     fn payloads(
@@ -111,6 +118,22 @@ impl Ledger for Store {
 
     fn wake_up(&self) -> BoxFuture<'_, Result<WakeUp>> {
         Box::pin(Store::wake_up(self))
+    }
+
+    fn history(&self) -> BoxFuture<'_, Result<History>> {
+        Box::pin(Store::history(self))
+    }
+
+    fn connections(&self) -> u64 {
+        Store::connections(self)
+    }
+
+    fn lose_history(&self, why: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { Store::lose_history(self, &why).await })
+    }
+
+    fn replay(&self, batch: Vec<Remembered>) -> BoxFuture<'_, Result<Vec<Replayed>>> {
+        Box::pin(Store::replay(self, batch))
     }
 
     fn payloads(

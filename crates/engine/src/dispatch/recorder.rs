@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use domain::ids::ChannelId;
 use domain::time::Span;
-use store::{ClaimRef, Finish, FinishKind, Finished, PartProgress, StoreError};
+use store::{ClaimRef, Finish, FinishKind, Finished, PartProgress, Remembered, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::history::Witness;
 use super::meters::Meters;
 use super::ports::Ledger;
 
@@ -38,6 +39,8 @@ struct Mark {
 pub struct End {
     pub finish: Finish,
     pub channel_id: Option<ChannelId>,
+    /// A success, as it is offered again should the ledger lose it.
+    pub remembered: Option<Remembered>,
     /// Given back when the end is written: what is not written down still counts as out.
     pub permit: OwnedSemaphorePermit,
 }
@@ -57,12 +60,13 @@ impl Recorder {
         ledger: Arc<dyn Ledger>,
         meters: Arc<Meters>,
         freed: Arc<tokio::sync::Notify>,
+        witness: Arc<Witness>,
     ) -> (Recorder, Vec<tokio::task::JoinHandle<()>>) {
         let (marks, marks_in) = mpsc::unbounded_channel();
         let (ends, ends_in) = mpsc::unbounded_channel();
         let tasks = vec![
             tokio::spawn(write_marks(Arc::clone(&ledger), marks_in)),
-            tokio::spawn(write_ends(ledger, meters, freed, ends_in)),
+            tokio::spawn(write_ends(ledger, meters, freed, witness, ends_in)),
         ];
         (Recorder { marks, ends, mark_takes: Arc::default() }, tasks)
     }
@@ -127,12 +131,14 @@ async fn write_ends(
     ledger: Arc<dyn Ledger>,
     meters: Arc<Meters>,
     freed: Arc<tokio::sync::Notify>,
+    witness: Arc<Witness>,
     mut ends: mpsc::UnboundedReceiver<End>,
 ) {
     let mut batch = Vec::new();
     while ends.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let rows: Vec<Finish> = batch.iter().map(|end| end.finish.clone()).collect();
         let written = commit(&*ledger, rows).await;
+        witness.acknowledged(&batch, &written);
         for (end, finished) in batch.drain(..).zip(written) {
             told(&meters, &end, finished);
             drop(end.permit);
@@ -143,7 +149,7 @@ async fn write_ends(
 
 /// Offers a batch until it is taken. A batch that is refused as a whole is offered row by row, so that one bad row
 /// costs itself alone.
-async fn commit(ledger: &dyn Ledger, rows: Vec<Finish>) -> Vec<Option<Finished>> {
+pub(super) async fn commit(ledger: &dyn Ledger, rows: Vec<Finish>) -> Vec<Option<Finished>> {
     for tried in 1.. {
         match ledger.commit(rows.clone()).await {
             Ok(finished) => return finished.into_iter().map(Some).collect(),
@@ -204,7 +210,7 @@ fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
 }
 
 /// Whether the same call may succeed later without anybody changing anything but the database's health.
-fn is_passing(error: &StoreError) -> bool {
+pub(super) fn is_passing(error: &StoreError) -> bool {
     matches!(
         error,
         StoreError::Busy { .. }
@@ -212,6 +218,7 @@ fn is_passing(error: &StoreError) -> bool {
             | StoreError::CommitUnknown { .. }
             | StoreError::DiskFull { .. }
             | StoreError::ReadOnly { .. }
+            | StoreError::FileGone { .. }
     )
 }
 

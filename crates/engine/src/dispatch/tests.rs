@@ -15,7 +15,7 @@ use store::{
 };
 use tokio::sync::watch;
 
-use super::ports::{Dice, Platforms};
+use super::ports::{Dice, Outlet, Platforms};
 use super::{EmptyShelf, Meters, Ports, Settings};
 use crate::addresses::ApiBases;
 
@@ -80,11 +80,15 @@ impl World {
     }
 
     fn node(&self) -> Node {
+        self.node_with(Arc::new(Platforms { network: platforms::platform::Network::default() }))
+    }
+
+    fn node_with(&self, outlet: Arc<dyn Outlet>) -> Node {
         let (stop, stopped) = watch::channel(false);
         let meters = Arc::new(Meters::default());
         let ports = Ports {
             ledger: Arc::new(self.store.clone()),
-            outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
+            outlet,
             shelf: Arc::new(EmptyShelf),
             dice: Dice::seeded(1),
             bases: ApiBases::default(),
@@ -355,4 +359,84 @@ async fn an_orderly_stop_finishes_what_is_out_and_hands_the_rest_back() {
         assert_ne!(delivery.status, Status::Sending, "{delivery:#?}");
         assert_eq!(delivery.counters.unknowns, 0, "{delivery:#?}");
     }
+}
+
+impl World {
+    async fn vk_channel(&self) -> ChannelId {
+        let settings = AccountSettings { kind: "user".into(), ..AccountSettings::default() };
+        let account = self.account(Name::Vk, settings).await;
+        self.channel(account, "-200000001", ChannelSettings::default()).await
+    }
+}
+
+#[tokio::test]
+async fn new_posts_of_a_database_that_was_started_anew_are_shown_by_vk() {
+    let first = World::new().await;
+    let ids = first.post("1", &Message::text("Пропала собака"), &[first.vk_channel().await]).await;
+    let node = first.node();
+    first.until_ended(&ids).await;
+    node.stop().await;
+    // The same ids begin again, within the hour in which VK remembers keys.
+    let second = World { sandbox: first.sandbox, ..World::new().await };
+    let ids = second.post("2", &Message::text("Пропал кот"), &[second.vk_channel().await]).await;
+    let node = second.node();
+    assert_eq!(second.until_ended(&ids).await[0].status, Status::Sent);
+    node.stop().await;
+    let posts = second.sandbox.core().chats.messages(Name::Vk, "-200000001");
+    assert_eq!(posts.len(), 2, "{posts:?}");
+}
+
+/// A platform that answers everything with what it showed first.
+#[derive(Debug)]
+struct Swallowing;
+
+impl Outlet for Swallowing {
+    fn send<'a>(
+        &'a self,
+        _: &'a super::Address,
+        _: &'a store::Claim,
+        _: platforms::platform::Sending<'a>,
+    ) -> futures_util::future::BoxFuture<'a, platforms::platform::Report> {
+        let sent = domain::outcome::Sent {
+            provider_message_id: Some("-200000001_5".into()),
+            raw: serde_json::Value::Null,
+        };
+        let report = platforms::platform::Report {
+            outcome: domain::outcome::Outcome::Sent(sent),
+            ids: vec!["-200000001_5".into()],
+            handles: Vec::new(),
+            notes: Vec::new(),
+        };
+        Box::pin(async { report })
+    }
+
+    fn reconcile<'a>(
+        &'a self,
+        _: &'a super::Address,
+        _: platforms::platform::Question<'a>,
+    ) -> futures_util::future::BoxFuture<'a, platforms::platform::Reconciled> {
+        Box::pin(async { platforms::platform::Reconciled::CannotKnow })
+    }
+
+    fn probe<'a>(
+        &'a self,
+        _: &'a super::Address,
+    ) -> futures_util::future::BoxFuture<'a, Result<(), domain::outcome::Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn a_post_that_is_answered_with_the_id_of_another_one_is_not_sent() {
+    let w = World::new().await;
+    let channel = w.vk_channel().await;
+    let first = w.post("1", &Message::text("Пропала собака"), &[channel]).await;
+    let second = w.post("2", &Message::text("Пропал кот"), &[channel]).await;
+    let node = w.node_with(Arc::new(Swallowing));
+    assert_eq!(w.until_ended(&first).await[0].status, Status::Sent);
+    let swallowed = w.until_ended(&second).await.remove(0);
+    assert_eq!(swallowed.status, Status::FailedPermanent);
+    let error = swallowed.last_error.unwrap().to_string();
+    assert!(error.contains("taken_for_repeat") && error.contains("rupor delivery requeue"), "{error}");
+    node.stop().await;
 }

@@ -43,6 +43,10 @@ impl Platform for Vk {
         &facts::FACTS
     }
 
+    fn recognises_repeats(&self) -> bool {
+        true
+    }
+
     fn accepts_token(&self, token: &str) -> bool {
         facts::accepts_token(token)
     }

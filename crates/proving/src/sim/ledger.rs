@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use store::{
     Account, Attempt, Channel, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, FinishKind, Finished,
-    PartProgress, Recovered, Result, StoreError, WakeUp, Whose,
+    History, PartProgress, Recovered, Remembered, Replayed, Result, StoreError, WakeUp, Whose,
 };
 use tokio::time::Instant;
 
@@ -297,6 +297,29 @@ impl Ledger for SimLedger {
             self.run.alive().await;
             Err(unreachable())
         })
+    }
+
+    fn history(&self) -> BoxFuture<'_, Result<History>> {
+        Box::pin(self.call(Kind::Read, "history", self.world().store.history()))
+    }
+
+    /// The simulated database is never lost; that is proved with real servers (`rupor/tests/failover.rs`).
+    fn connections(&self) -> u64 {
+        self.world().store.connections()
+    }
+
+    fn lose_history(&self, why: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(
+            self.call(
+                Kind::Write,
+                "lose_history",
+                async move { self.world().store.lose_history(&why).await },
+            ),
+        )
+    }
+
+    fn replay(&self, batch: Vec<Remembered>) -> BoxFuture<'_, Result<Vec<Replayed>>> {
+        Box::pin(self.call(Kind::Write, "replay", self.world().store.replay(batch)))
     }
 
     fn payloads(

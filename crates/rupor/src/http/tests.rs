@@ -462,3 +462,15 @@ async fn a_request_that_takes_too_long_is_ended() {
     let answer = server.send(never.as_bytes()).await;
     assert_eq!((answer.status, answer.code().as_str()), (503, "takes_too_long"), "{answer:?}");
 }
+
+#[tokio::test]
+async fn a_node_whose_database_lost_its_history_is_not_ready_until_it_is_released() {
+    let server = Server::start(None).await;
+    assert_eq!(server.ask("GET", "/readyz", &[], "").await.status, 200);
+    server.store.lose_history("the last outcomes are not known").await.unwrap();
+    let answer = server.ask("GET", "/readyz", &[], "").await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.body.contains("history was lost") && answer.body.contains("rupor release"), "{answer:?}");
+    server.store.hold_all(None).await.unwrap();
+    assert_eq!(server.ask("GET", "/readyz", &[], "").await.status, 200);
+}

@@ -36,6 +36,11 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
     (&["chat_not_found", "chat.not.found"], "there is no such chat, or the bot cannot see it", TARGET),
     (&["never_started"], "the reader has never started the bot", "the reader has to write to the bot first"),
     (&["no_rights", "chat.denied", "403"], "the account may not post there", RIGHTS),
+    (
+        &["taken_for_repeat"],
+        "the platform took the post for a repeat of an earlier one and shows nothing new",
+        "requeue it: it goes out under a new key",
+    ),
     (&["topic_gone"], "the forum topic is closed or gone", SETTINGS),
     (
         &["401", "404", "verify.token", "logged_out"],
