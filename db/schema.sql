@@ -483,6 +483,14 @@ CREATE TABLE media_blobs (
     CONSTRAINT media_blobs_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
 );
 
+CREATE TABLE media_looks (
+    workspace_id bigint NOT NULL,
+    key text NOT NULL,
+    begun integer NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    CONSTRAINT media_looks_pkey PRIMARY KEY (workspace_id, key)
+);
+
 CREATE TABLE media_origin (
     sha256 text NOT NULL,
     workspace_id bigint NOT NULL,
@@ -699,6 +707,8 @@ CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE
 CREATE INDEX events_of_workspace ON public.events USING btree (workspace_id, event_id);
 
 CREATE INDEX ingest_runs_of_workspace ON public.ingest_runs USING btree (workspace_id, run_id);
+
+CREATE INDEX ingest_runs_open ON public.ingest_runs USING btree (started_at) WHERE (finished_at IS NULL);
 
 CREATE INDEX ingress_receipts_age ON public.ingress_receipts USING btree (received_at);
 
@@ -995,6 +1005,24 @@ BEGIN
     PERFORM rupor_refresh_lanes(ARRAY[found_lane]);
     PERFORM rupor_refresh_accounts(ARRAY[found_account]);
     RETURN true;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.close_runs(older_than interval, why text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    n bigint;
+BEGIN
+    PERFORM rupor_guard(NULL);
+    UPDATE ingest_runs AS r
+       SET finished_at = rupor_now(), error = why
+     WHERE r.finished_at IS NULL AND r.started_at < rupor_now() - older_than;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
 END $function$
 ;
 
@@ -1350,13 +1378,14 @@ DECLARE
     n bigint;
 BEGIN
     PERFORM rupor_guard(NULL);
+    DELETE FROM media_looks AS l WHERE l.last_at < rupor_now() - older_than;
     WITH gone AS (DELETE FROM ingress_receipts AS r WHERE r.received_at < rupor_now() - older_than RETURNING 1)
     SELECT count(*) INTO n FROM gone;
     RETURN n;
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.lease_sources(owner text, "limit" integer, lease interval)
+CREATE OR REPLACE FUNCTION public.lease_sources(owner text, "limit" integer, failing integer, lease interval)
  RETURNS SETOF bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1368,12 +1397,20 @@ BEGIN
     UPDATE pull_cursors AS c
        SET lease_owner = owner, lease_until = rupor_now() + lease
      WHERE c.source_id IN (
-               SELECT d.source_id
-                 FROM pull_cursors AS d JOIN pull_sources AS s ON s.source_id = d.source_id
-                WHERE s.enabled AND d.next_poll_at <= rupor_now() AND d.lease_until <= rupor_now()
-                ORDER BY d.next_poll_at, d.source_id
-                LIMIT "limit"
-                  FOR UPDATE OF d SKIP LOCKED)
+               SELECT l.source_id
+                 FROM pull_cursors AS l
+                WHERE l.lease_until <= rupor_now()
+                  AND l.source_id IN (
+                      SELECT w.source_id
+                        FROM (SELECT d.source_id, d.next_poll_at, d.failing_since IS NOT NULL AS fails,
+                                     row_number() OVER (PARTITION BY d.failing_since IS NOT NULL
+                                                            ORDER BY d.next_poll_at, d.source_id) AS place
+                                FROM pull_cursors AS d JOIN pull_sources AS s ON s.source_id = d.source_id
+                               WHERE s.enabled AND d.next_poll_at <= rupor_now() AND d.lease_until <= rupor_now()) AS w
+                       WHERE NOT w.fails OR w.place <= failing
+                       ORDER BY w.next_poll_at, w.source_id
+                       LIMIT "limit")
+                  FOR UPDATE OF l SKIP LOCKED)
     RETURNING c.source_id;
 END $function$
 ;
@@ -1468,6 +1505,51 @@ BEGIN
          LIMIT 1;
     END IF;
     RETURN nullif(at, 'infinity');
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.post_gone(workspace_id bigint, source text, origin_id text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws      CONSTANT bigint := post_gone.workspace_id;
+    gone    record;
+    waiting bigint[];
+    deletes jsonb;
+    n_ended integer := 0;
+    n_made  integer := 0;
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM lock_workspace(ws);
+    UPDATE messages AS m
+       SET gone_at = rupor_now()
+     WHERE m.workspace_id = ws AND m.source = post_gone.source AND m.origin_id = post_gone.origin_id AND m.gone_at IS NULL
+    RETURNING m.message_id, m.revision INTO gone;
+    IF gone.message_id IS NULL THEN
+        RETURN false;
+    END IF;
+    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry')),
+           jsonb_agg(jsonb_build_object('message_id', d.message_id, 'channel_id', d.channel_id, 'revision', gone.revision,
+                                        'action', 'delete', 'target_delivery', d.delivery_id) ORDER BY d.delivery_id)
+               FILTER (WHERE d.status IN ('claimed', 'sending', 'sent') AND c.settings ->> 'on_gone' = 'delete')
+      INTO waiting, deletes
+      FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
+     WHERE d.message_id = gone.message_id AND d.action = 'send' AND c.removed_at IS NULL;
+    IF waiting IS NOT NULL THEN
+        n_ended := (SELECT count(*) FROM unnest(cancel_deliveries(ws, waiting)) AS c (done) WHERE c.done);
+    END IF;
+    IF deletes IS NOT NULL THEN
+        n_made := (SELECT count(f.id) FROM unnest(follow_up(ws, deletes)) AS f (id));
+    END IF;
+    INSERT INTO events (workspace_id, at, name, message_id, detail)
+    VALUES (ws, rupor_now(), 'gone', gone.message_id,
+            jsonb_build_object('source', post_gone.source, 'origin_id', post_gone.origin_id,
+                               'cancelled', n_ended, 'deleted', n_made));
+    RETURN true;
 END $function$
 ;
 
@@ -1789,12 +1871,13 @@ BEGIN
         VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
         -- The old delivery's key, if nobody took it since.
         INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
-        SELECT ws, c.channel_id, c.dedup, m.hash_version, k.key, CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END,
+        SELECT ws, c.channel_id, k.mode, m.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE m.kind END,
                made, m.origin, at
           FROM messages AS m
           JOIN channels AS c ON c.channel_id = old.channel_id
-         CROSS JOIN LATERAL (SELECT CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
-                                                 WHEN 'case' THEN m.case_id::text END AS key) AS k
+         CROSS JOIN LATERAL (SELECT e.mode, CASE e.mode WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                                                        WHEN 'case' THEN m.case_id::text END AS key
+                               FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
          WHERE m.message_id = old.message_id AND k.key IS NOT NULL
         ON CONFLICT DO NOTHING;
         UPDATE lane_heads AS h SET n_queued = h.n_queued + 1 WHERE h.lane_id = old.lane_id;
@@ -1976,13 +2059,14 @@ BEGIN
     DELETE FROM attempts AS a WHERE a.delivery_id = ANY (old);
     DELETE FROM public.deliveries AS d WHERE d.delivery_id = ANY (old);
     GET DIAGNOSTICS deliveries = ROW_COUNT;
+    -- By when it was last seen: what its source still shows would be new again, and published again.
     DELETE FROM public.messages AS m
      WHERE m.message_id = ANY (array(
                SELECT l.message_id
-                 FROM (SELECT x.message_id, x.created_at FROM public.messages AS x
+                 FROM (SELECT x.message_id, x.last_seen_at FROM public.messages AS x
                         WHERE ws IS NULL OR x.workspace_id = ws
                         ORDER BY x.message_id LIMIT "limit") AS l
-                WHERE l.created_at < today - keep_deliveries
+                WHERE l.last_seen_at < today - keep_deliveries
                   AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = l.message_id)
                   AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = l.message_id)));
     GET DIAGNOSTICS messages = ROW_COUNT;
@@ -2597,6 +2681,15 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_dedup_mode(dedup text, case_id bigint)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE WHEN dedup = 'case' AND case_id IS NULL THEN 'content' ELSE dedup END
+$function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_deliver(ws bigint, at timestamp with time zone, items jsonb, m_id bigint[], m_made boolean[], fresh boolean)
  RETURNS jsonb
  LANGUAGE plpgsql
@@ -2626,8 +2719,9 @@ BEGIN
            array_agg(t.ordered ORDER BY t.ord, t.channel_id), array_agg(t.key ORDER BY t.ord, t.channel_id)
       INTO d_ord, d_channel, d_account, d_lane, d_ordered, d_key
       FROM (SELECT w.ord::integer, c.channel_id, h.account_id, h.lane_id, h.max_parallel = 1 AS ordered,
-                   CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
-                                WHEN 'case' THEN m.case_id::text END AS key
+                   CASE rupor_dedup_mode(c.dedup, m.case_id)
+                       WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                       WHEN 'case' THEN m.case_id::text END AS key
               FROM unnest(m_id, m_made) WITH ORDINALITY AS w (message_id, made, ord)
              CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = w.message_id OFFSET 0) AS m
              CROSS JOIN LATERAL (SELECT DISTINCT e::bigint AS channel_id
@@ -2648,14 +2742,15 @@ BEGIN
         -- The first of each key takes it if it is free; whom it meets is settled in phase two.
         WITH taken AS (
             INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
-            SELECT DISTINCT ON (d.channel_id, c.dedup, m.hash_version, d.key, kind)
-                   ws, d.channel_id, c.dedup, m.hash_version, d.key,
-                   CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, d.delivery_id, m.origin, at
+            SELECT DISTINCT ON (d.channel_id, mode, m.hash_version, d.key, kind)
+                   ws, d.channel_id, rupor_dedup_mode(c.dedup, m.case_id) AS mode, m.hash_version, d.key,
+                   CASE rupor_dedup_mode(c.dedup, m.case_id) WHEN 'content' THEN '' ELSE m.kind END AS kind,
+                   d.delivery_id, m.origin, at
               FROM unnest(d_id, d_ord, d_channel, d_key) AS d (delivery_id, ord, channel_id, key)
              CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
               JOIN channels AS c ON c.channel_id = d.channel_id
              WHERE d.key IS NOT NULL
-             ORDER BY d.channel_id, c.dedup, m.hash_version, d.key, kind, d.delivery_id
+             ORDER BY d.channel_id, mode, m.hash_version, d.key, kind, d.delivery_id
             ON CONFLICT DO NOTHING
             RETURNING delivery_id
         )
@@ -3656,8 +3751,8 @@ DECLARE
     n_seen integer;
 BEGIN
     WITH met AS MATERIALIZED (
-        SELECT d.delivery_id, d.channel_id, c.dedup AS mode, m.hash_version AS version, d.key,
-               CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, m.origin,
+        SELECT d.delivery_id, d.channel_id, rupor_dedup_mode(c.dedup, m.case_id) AS mode, m.hash_version AS version, d.key,
+               CASE rupor_dedup_mode(c.dedup, m.case_id) WHEN 'content' THEN '' ELSE m.kind END AS kind, m.origin,
                at - rupor_span(c.dedup_ttl_us) AS free_before
           FROM unnest(d_id, d_ord, d_channel, d_key, d_free) AS d (delivery_id, ord, channel_id, key, free)
          CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
@@ -3897,6 +3992,8 @@ ALTER TABLE lane_heads ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE media_blobs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
+ALTER TABLE media_looks ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
 ALTER TABLE media_origin ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE message_media ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
@@ -4019,6 +4116,10 @@ CREATE POLICY own_workspace ON media_blobs TO PUBLIC USING ((workspace_id = rupo
 
 CREATE POLICY owner_spans ON media_blobs TO CURRENT_USER USING (rupor_spans());
 
+CREATE POLICY own_workspace ON media_looks TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON media_looks TO CURRENT_USER USING (rupor_spans());
+
 CREATE POLICY dispatcher_spans ON media_origin TO rupor_dispatcher USING (true) WITH CHECK (true);
 
 CREATE POLICY own_workspace ON media_origin TO PUBLIC USING ((workspace_id = rupor_workspace()));
@@ -4111,6 +4212,8 @@ GRANT EXECUTE ON FUNCTION mark_sent(bigint,bigint,uuid,text,timestamp with time 
 
 GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION post_gone(bigint,text,text) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION record_part(bigint,bigint,uuid,integer,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_app;
@@ -4156,6 +4259,8 @@ GRANT EXECUTE ON FUNCTION rupor_count_sent(rupor_moves,bigint[],timestamp with t
 GRANT EXECUTE ON FUNCTION rupor_deal(bigint[],integer[],integer,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_deal_with_care(bigint[],integer[],integer,boolean,timestamp with time zone,timestamp with time zone,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_dedup_mode(text,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_deliver(bigint,timestamp with time zone,jsonb,bigint[],boolean[],boolean) TO rupor_app;
 
@@ -4345,6 +4450,8 @@ GRANT SELECT ON lane_heads TO rupor_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON media_blobs TO rupor_app;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON media_looks TO rupor_app;
+
 GRANT DELETE, INSERT, SELECT, UPDATE ON media_origin TO rupor_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON message_media TO rupor_app;
@@ -4375,6 +4482,8 @@ GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION claim_deliveries(bigint,text,integer,integer,boolean,bigint) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION close_runs(interval,text) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION collect_media(interval,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[],bigint[],bigint[]) TO rupor_dispatcher;
@@ -4387,7 +4496,7 @@ GRANT EXECUTE ON FUNCTION fail_permanent(bigint,bigint,uuid,jsonb) TO rupor_disp
 
 GRANT EXECUTE ON FUNCTION forget_receipts(interval) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION lease_sources(text,integer,interval) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION lease_sources(text,integer,integer,interval) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION mark_sent(bigint,bigint,uuid,text,timestamp with time zone,jsonb) TO rupor_dispatcher;
 
@@ -4434,6 +4543,8 @@ GRANT EXECUTE ON FUNCTION rupor_count_sent(rupor_moves,bigint[],timestamp with t
 GRANT EXECUTE ON FUNCTION rupor_deal(bigint[],integer[],integer,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_deal_with_care(bigint[],integer[],integer,boolean,timestamp with time zone,timestamp with time zone,text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_dedup_mode(text,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_deliver(bigint,timestamp with time zone,jsonb,bigint[],boolean[],boolean) TO rupor_dispatcher;
 

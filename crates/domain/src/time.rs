@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
 
-/// A span of microseconds.
+/// A span of microseconds. What is longer than can be counted is as long as can be counted: the numbers come from
+/// settings and from strangers, and none of them may end a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Span(pub i64);
@@ -22,7 +23,7 @@ impl Timestamp {
     pub const NEVER: Timestamp = Timestamp(i64::MAX);
 
     pub const fn from_millis(ms: i64) -> Timestamp {
-        Timestamp(ms * 1_000)
+        Timestamp(ms.saturating_mul(1_000))
     }
 
     pub const fn millis(self) -> i64 {
@@ -38,15 +39,15 @@ impl Span {
     }
 
     pub const fn from_millis(ms: i64) -> Span {
-        Span(ms * 1_000)
+        Span(ms.saturating_mul(1_000))
     }
 
     pub const fn from_secs(secs: i64) -> Span {
-        Span(secs * 1_000_000)
+        Span(secs.saturating_mul(1_000_000))
     }
 
     pub const fn from_hours(hours: i64) -> Span {
-        Span::from_secs(hours * 3_600)
+        Span::from_secs(hours.saturating_mul(3_600))
     }
 
     pub const fn millis(self) -> i64 {

@@ -74,6 +74,9 @@ pub struct ChannelExtras {
     /// `none` leaves published copies alone when their source changes. The store reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_edit: Option<String>,
+    /// `delete` takes published copies back when their source vanishes; `none` (default) leaves them. The store reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_gone: Option<String>,
     /// How long one request may take, e.g. `10s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
@@ -95,6 +98,7 @@ impl Default for ChannelExtras {
             protect: settings.protect,
             on_close: None,
             on_edit: None,
+            on_gone: None,
             timeout: None,
             upload_timeout: None,
         }

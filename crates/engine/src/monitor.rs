@@ -24,6 +24,9 @@ const MEDIA_UNUSED: Span = Span::from_hours(24 * 7);
 /// A pushed post may be pushed again with the same key for this long.
 const RECEIPTS_KEEP: Span = Span::from_hours(24 * 30);
 
+/// A run that is open for so long has nobody who would end it.
+const RUN_MAX: Span = Span::from_secs(900);
+
 /// Runs until told to stop.
 pub async fn run(store: Store, lease: Span, mut stop: watch::Receiver<bool>) {
     loop {
@@ -64,6 +67,7 @@ async fn look(store: &Store, lease: Span) -> store::Result<()> {
     let removed = store.retain(Whose::Everyone, KEEP, CLEAR_MAX).await?;
     let media = store.collect_media(MEDIA_UNUSED, CLEAR_MAX).await?;
     store.forget_receipts(RECEIPTS_KEEP).await?;
+    store.close_runs(RUN_MAX).await?;
     tracing::debug!(?removed, ?media, "cleared away");
     Ok(())
 }

@@ -187,6 +187,9 @@ async fn run_loops(
         owner: sending.run_id.clone(),
         interval: settings.poll_interval,
         bases: settings.bases.clone(),
+        lease: settings.lease,
+        deadline: sources::DEADLINE,
+        grace: sources::GRACE.min(settings.drain.into()),
     };
     let sources = async {
         if settings.sources {

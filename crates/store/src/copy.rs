@@ -60,6 +60,7 @@ pub const TABLES: &[Table] = &[
     table("case_keys"),
     table("case_pictures"),
     Table { batch: MEDIA_BATCH, ..table("media_origin") },
+    table("media_looks"),
     table("message_media"),
     table("media_blobs"),
     table("pull_sources"),

@@ -243,13 +243,29 @@ impl Store {
     }
 
     /// Leases sources that are due, of every workspace: one node polls a source at a time.
-    pub async fn due_sources(&self, owner: &str, limit: usize, lease: Span) -> Result<Vec<Source>> {
-        each!(self, db => db.due_sources(owner, limit, lease))
+    pub async fn due_sources(&self, owner: &str, seats: Seats, lease: Span) -> Result<Vec<Source>> {
+        each!(self, db => db.due_sources(owner, seats, lease))
+    }
+
+    /// Holds a source for as long again; `false` if another node has it now.
+    pub async fn renew_source(
+        &self,
+        workspace: WorkspaceId,
+        id: SourceId,
+        owner: &str,
+        lease: Span,
+    ) -> Result<bool> {
+        each!(self, db => db.renew_source(workspace, id, owner, lease))
     }
 
     /// Ends a lease; `false` if it is not ours any more, and nothing changed.
     pub async fn finish_poll(&self, workspace: WorkspaceId, poll: FinishedPoll) -> Result<bool> {
         each!(self, db => db.finish_poll(workspace, poll))
+    }
+
+    /// Something that a person should look at, in words: `{"text", …}`.
+    pub async fn alert(&self, workspace: WorkspaceId, detail: Value) -> Result<()> {
+        each!(self, db => db.alert(workspace, detail))
     }
 
     pub async fn start_run(&self, workspace: WorkspaceId, source: &str) -> Result<i64> {
@@ -264,6 +280,11 @@ impl Store {
         error: Option<String>,
     ) -> Result<()> {
         each!(self, db => db.finish_run(workspace, run_id, counts, error))
+    }
+
+    /// Ends runs that nobody will end any more: they began longer ago than any run takes. Of every workspace.
+    pub async fn close_runs(&self, older_than: Span) -> Result<usize> {
+        each!(self, db => db.close_runs(older_than))
     }
 
     /// The latest runs, newest first.
@@ -358,6 +379,20 @@ impl Store {
 
     pub async fn media_origin(&self, workspace: WorkspaceId, sha256: &str) -> Result<Option<MediaOrigin>> {
         each!(self, db => db.media_origin(workspace, sha256))
+    }
+
+    /// How often a node began to decode this picture and did not come back.
+    pub async fn looks_begun(&self, workspace: WorkspaceId, key: &str) -> Result<i32> {
+        each!(self, db => db.looks_begun(workspace, key))
+    }
+
+    /// On the disk before a picture is decoded, which may end the process.
+    pub async fn begin_look(&self, workspace: WorkspaceId, key: &str) -> Result<()> {
+        each!(self, db => db.begin_look(workspace, key))
+    }
+
+    pub async fn end_look(&self, workspace: WorkspaceId, key: &str) -> Result<()> {
+        each!(self, db => db.end_look(workspace, key))
     }
 
     /// What was fetched from there before.

@@ -65,9 +65,30 @@ pub struct Source {
     pub last_error: Option<String>,
 }
 
+/// Why a run has an end that nobody wrote.
+pub(crate) const RUN_ABANDONED: &str =
+    "the node ended or lost the database before this run did; what it had not taken in is read again";
+
+/// Places of a node that are free for polls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seats {
+    pub all: usize,
+    /// How many of them may go to sources that failed the last time: those often take their whole deadline.
+    pub failing: usize,
+}
+
+impl Seats {
+    /// As many as there are, for whomever.
+    pub const fn any(n: usize) -> Seats {
+        Seats { all: n, failing: n }
+    }
+}
+
 /// How a poll went, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PollHealth {
+    /// It was broken off by us, which says nothing about the source.
+    Unchanged,
     Well,
     /// Why, and what to do about it.
     Failed(String),
@@ -76,7 +97,7 @@ pub enum PollHealth {
 impl PollHealth {
     pub(crate) fn error(&self) -> Option<String> {
         match self {
-            PollHealth::Well => None,
+            PollHealth::Unchanged | PollHealth::Well => None,
             PollHealth::Failed(why) => Some(why.chars().take(HEALTH_TEXT_MAX).collect()),
         }
     }
@@ -465,6 +486,26 @@ pub(crate) fn plan_revision(copies: &[Published], wanted: &[ChannelId]) -> Revis
     }
     let had = |channel: &ChannelId| copies.iter().any(|copy| copy.channel_id == *channel);
     plan.deliver = wanted.iter().copied().filter(|channel| !had(channel)).collect();
+    plan
+}
+
+/// What it does to the copies of a message that its source does not show any more.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct GonePlan {
+    pub cancel: Vec<DeliveryId>,
+    pub delete: Vec<Published>,
+}
+
+/// What waits is not said any more; what was said is taken back where the channel wants it.
+pub(crate) fn plan_gone(copies: &[Published]) -> GonePlan {
+    let mut plan = GonePlan::default();
+    for copy in copies {
+        match copy.state {
+            CopyState::Waiting => plan.cancel.push(copy.delivery_id),
+            CopyState::Out if copy.settings["on_gone"] == "delete" => plan.delete.push(copy.clone()),
+            CopyState::Out | CopyState::Ended => {}
+        }
+    }
     plan
 }
 

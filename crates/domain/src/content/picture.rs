@@ -9,7 +9,8 @@ use std::fmt;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits};
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 use serde::{Deserialize, Serialize};
 
 /// Compressed bytes; the largest photo any of the platforms hands out is 20 MB.
@@ -89,6 +90,40 @@ pub enum PictureError {
     UnknownFormat,
     #[error("picture cannot be read: {0}")]
     Unreadable(String),
+}
+
+/// Bytes of memory that hashing this file will need, from its header alone: the decoded picture, its brightness, and
+/// what the decoder keeps beside them. Nothing is decoded.
+pub fn picture_cost(bytes: &[u8]) -> Result<u64, PictureError> {
+    if bytes.len() > PICTURE_BYTES_MAX {
+        return Err(PictureError::TooManyBytes { bytes: bytes.len() });
+    }
+    catch_unwind(AssertUnwindSafe(|| cost(bytes)))
+        .unwrap_or_else(|_| Err(PictureError::Unreadable("the decoder gave up".to_owned())))
+}
+
+fn cost(bytes: &[u8]) -> Result<u64, PictureError> {
+    let reader = ImageReader::new(Cursor::new(bytes))
+        .with_guessed_format()
+        .map_err(|error| PictureError::Unreadable(error.to_string()))?;
+    let format = reader.format().ok_or(PictureError::UnknownFormat)?;
+    let mut decoder = reader.into_decoder().map_err(refusal)?;
+    let (width, height) = decoder.dimensions();
+    check_size((width, height))?;
+    let pixels = u64::from(width) * u64::from(height);
+    let decoded = decoder.total_bytes();
+    // Turning makes a second copy.
+    let turned = match decoder.orientation().map_err(refusal)? {
+        Orientation::NoTransforms => 0,
+        _ => decoded,
+    };
+    // A progressive JPEG keeps every coefficient until its last scan; WebP decodes into planes first.
+    let beside = match format {
+        ImageFormat::Jpeg if bytes.windows(2).any(|marker| marker == [0xff, 0xc2]) => 6 * pixels,
+        ImageFormat::WebP => 4 * pixels,
+        _ => 0,
+    };
+    Ok(decoded.saturating_add(turned).saturating_add(beside).saturating_add(2 * pixels))
 }
 
 /// Hashes the bytes of a JPEG, PNG or WebP file.

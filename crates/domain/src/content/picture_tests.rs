@@ -57,6 +57,24 @@ fn cropped(picture: &DynamicImage, per_mille: [u32; 4]) -> DynamicImage {
     picture.crop_imm(x, y, width - x - width * right / 1000, height - y - height * bottom / 1000)
 }
 
+#[test]
+fn the_cost_of_a_picture_is_known_from_its_header() {
+    // 233 KB that unfold into half a gigabyte: wide pixels of sixteen bits.
+    let mut deep = Vec::new();
+    let pixels = vec![0u8; 1_000 * 500 * 8];
+    PngEncoder::new(Cursor::new(&mut deep))
+        .write_image(&pixels, 1_000, 500, ExtendedColorType::Rgba16)
+        .unwrap();
+    assert_eq!(picture_cost(&deep), Ok(1_000 * 500 * 10));
+    assert_eq!(picture_cost(&deep[..100]), picture_cost(&deep), "the pixels are not looked at");
+    assert_eq!(picture_cost(&jpeg(&scene(1, 64, 48), 80)), Ok(64 * 48 * 5));
+    assert_eq!(
+        picture_cost(&png(7_000, 7_000)),
+        Err(PictureError::TooManyPixels { width: 7_000, height: 7_000 })
+    );
+    assert!(picture_cost("Пропал кот".as_bytes()).is_err());
+}
+
 const SEEDS: std::ops::Range<u64> = 1..21;
 
 /// Checks that every scene stays within `limit` bits of itself after `change`.

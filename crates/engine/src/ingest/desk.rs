@@ -78,6 +78,16 @@ impl SourceSettings {
     }
 }
 
+/// When the pictures of a post are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pictures {
+    /// Before it is stored.
+    Now,
+    /// Somebody waits for an answer: the post is stored with their addresses and held back for so long, in which
+    /// `take_in` with `Now` gives it their bytes. Without that it goes on as it is.
+    Later(Span),
+}
+
 /// Everything that decides about the posts of one source.
 #[derive(Debug, Clone)]
 pub struct Desk {
@@ -88,6 +98,7 @@ pub struct Desk {
     pub preset: Preset,
     pub strict_no_phone: bool,
     pub horizon: Span,
+    pub pictures: Pictures,
     listeners: Vec<Listener>,
 }
 
@@ -106,6 +117,7 @@ impl Desk {
             preset: settings.preset,
             strict_no_phone: settings.strict_no_phone,
             horizon: settings.horizon_hours.map_or(HORIZON, Span::from_hours),
+            pictures: Pictures::Now,
             listeners: channels.iter().filter_map(listener).collect(),
         }
     }

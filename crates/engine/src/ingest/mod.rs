@@ -16,9 +16,11 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
-pub use desk::{Desk, Preset, SourceSettings};
+pub use desk::{Desk, Pictures, Preset, SourceSettings};
 pub use pictures::keep_bytes;
 pub use read::{mark, read, unreadable};
+
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use domain::content::{Copied, Kind};
@@ -74,6 +76,64 @@ pub struct RawOther {
     pub page: Option<String>,
 }
 
+/// Bytes of the name that a source has for a post or a picture; an index holds them, and PostgreSQL's knows no more
+/// than 2 700.
+const NAME_BYTES_MAX: usize = 1_000;
+
+impl RawPost {
+    /// As it can be stored by every database: names without control characters and of a bounded length, addresses
+    /// likewise. What is said stays as it is.
+    fn cleaned(&self) -> RawPost {
+        let mut post = self.clone();
+        post.origin_id = bounded_name(&post.origin_id);
+        for picture in &mut post.pictures {
+            picture.key = bounded_name(&picture.key);
+        }
+        let address = post.origin.url.take().filter(|url| !url.chars().any(char::is_control));
+        post.origin.url = address.filter(|url| url.len() <= ADDRESS_BYTES_MAX);
+        post
+    }
+}
+
+/// Bytes of the address of a post, which stands at the end of what is published.
+const ADDRESS_BYTES_MAX: usize = 2_000;
+
+/// A long name is known by its beginning and its hash, so that two long names are still two.
+fn bounded_name(name: &str) -> String {
+    let plain: String = name.chars().filter(|character| !character.is_control()).collect();
+    if plain.len() <= NAME_BYTES_MAX && plain == name {
+        return plain;
+    }
+    let mut end = plain.len().min(NAME_BYTES_MAX / 4);
+    while !plain.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…{}", &plain[..end], &blake3::hash(name.as_bytes()).to_hex()[..32])
+}
+
+/// A run that tells what `work` did, also if it failed: no run stays open while its node is alive.
+pub async fn in_a_run(
+    store: &Store,
+    workspace: WorkspaceId,
+    source: &str,
+    work: impl Future<Output = anyhow::Result<(RunCounts, Option<String>)>>,
+) -> anyhow::Result<RunCounts> {
+    let run_id = store.start_run(workspace, source).await?;
+    match work.await {
+        Ok((counts, error)) => {
+            store.finish_run(workspace, run_id, counts, error).await?;
+            Ok(counts)
+        }
+        Err(error) => {
+            let told = Some(format!("{error:#}"));
+            if let Err(error) = store.finish_run(workspace, run_id, RunCounts::default(), told).await {
+                tracing::warn!(%error, source, "a run that failed could not be written down");
+            }
+            Err(error)
+        }
+    }
+}
+
 /// Takes posts in, in order; known ones that did not change are only counted. The cursor moves with the last of them.
 pub async fn take_in(
     store: &Store,
@@ -84,19 +144,25 @@ pub async fn take_in(
     progress: Option<Progress>,
 ) -> anyhow::Result<RunCounts> {
     let now = store.now().await?;
+    let posts: Vec<RawPost> = posts.iter().map(RawPost::cleaned).collect();
     let mut counts = RunCounts { seen: count(posts.len()), ..RunCounts::default() };
     let mut changed = Vec::new();
-    for source in sources_of(posts) {
-        changed.extend(changed_of(store, workspace, source, posts).await?);
+    for source in sources_of(&posts) {
+        changed.extend(changed_of(store, workspace, source, &posts).await?);
     }
-    for batch in changed.chunks(POSTS_PER_TRANSACTION) {
-        let mut prepared = Vec::with_capacity(batch.len());
-        for raw in batch {
+    let mut waiting = changed.as_slice();
+    while !waiting.is_empty() {
+        let (began, mut prepared) = (Instant::now(), Vec::new());
+        // What is ready is stored before long: whoever breaks this off for slow pictures goes on behind it.
+        while prepared.len() < waiting.len().min(POSTS_PER_TRANSACTION) && began.elapsed() < PREPARE_MAX {
+            let raw = waiting[prepared.len()];
             prepared.push(prepare(store, network, workspace, desk, raw, now).await?);
         }
+        let (batch, rest) = waiting.split_at(prepared.len());
         for ingested in ingest_all(store, workspace, batch, prepared).await? {
             add(&mut counts, &ingested);
         }
+        waiting = rest;
     }
     if progress.is_some() {
         // Behind the posts: a cursor that is too early costs a second look, one too late would lose a post.
@@ -114,15 +180,15 @@ async fn ingest_all(
     prepared: Vec<NewPost>,
 ) -> store::Result<Vec<Ingested>> {
     let refused = match store.ingest(workspace, prepared.clone(), None).await {
-        Err(error @ StoreError::Invalid { .. }) => error,
+        Err(error) if is_of_the_post(&error) => error,
         other => return other,
     };
     tracing::warn!(error = %refused, "a post cannot be stored; the posts of this batch go one by one");
     let mut all = Vec::with_capacity(prepared.len());
     for (raw, post) in raws.iter().zip(prepared) {
         let one = match store.ingest(workspace, vec![post], None).await {
-            Err(StoreError::Invalid { problem, .. }) => {
-                store.ingest(workspace, vec![unreadable(raw, &problem)], None).await?
+            Err(error) if is_of_the_post(&error) => {
+                store.ingest(workspace, vec![unreadable(raw, &error.to_string())], None).await?
             }
             other => other?,
         };
@@ -131,6 +197,13 @@ async fn ingest_all(
     Ok(all)
 }
 
+/// Refused for what it is, and it will be again: nobody is helped by waiting.
+fn is_of_the_post(error: &StoreError) -> bool {
+    matches!(error, StoreError::Invalid { .. } | StoreError::Database(_))
+}
+
+/// How long posts are prepared before those that are ready are stored.
+const PREPARE_MAX: Duration = Duration::from_secs(20);
 /// Posts of one transaction. Small, because their cases are decided one after the other while others wait.
 pub const POSTS_PER_TRANSACTION: usize = 50;
 
@@ -144,12 +217,21 @@ pub async fn prepare(
     now: Timestamp,
 ) -> anyhow::Result<NewPost> {
     let reading = read(raw, desk, now);
-    let kept = if reading.channels.is_empty() && reading.is_silent() {
+    if reading.channels.is_empty() && reading.is_silent() {
         // Nobody will see them, and no case will be found by them.
-        pictures::Kept::default()
-    } else {
-        pictures::keep(store, network, workspace, raw).await.context("keeping pictures")?
-    };
+        return Ok(reading.finish(raw, pictures::Kept::default()));
+    }
+    if let Pictures::Later(hold) = desk.pictures {
+        let (kept, is_whole) = pictures::keep_known(store, network, workspace, raw).await?;
+        let mut post = reading.finish(raw, kept);
+        if !is_whole {
+            post.message.run_at = Some(now + hold);
+            // Another mark than the whole post has: that one is news.
+            post.message.origin["hash"] = format!("{}+", mark(raw)).into();
+        }
+        return Ok(post);
+    }
+    let kept = pictures::keep(store, network, workspace, raw).await.context("keeping pictures")?;
     Ok(reading.finish(raw, kept))
 }
 

@@ -1,17 +1,40 @@
 //! Pictures of a post: fetched once through the guarded egress, hashed, kept. Trouble with one is a note, never the
 //! end of the post: what cannot be had now goes on by its address, what is not a picture is left out.
+//!
+//! Pictures come from strangers and unfold a thousandfold, so a node has one budget of memory for all that it decodes
+//! at once, paid by what the header says before anything is decoded. And because no estimate is perfect, a picture is
+//! noted down before it is decoded: one that was being decoded when a node ended is decoded alone the next time, and
+//! after `LOOKS_MAX` such endings never again.
+
+use std::time::Duration;
 
 use anyhow::anyhow;
 use bytes::Bytes;
-use domain::content::picture::{PICTURE_BYTES_MAX, PictureHash, picture_hash};
+use domain::content::picture::{PICTURE_BYTES_MAX, PictureHash, picture_cost, picture_hash};
 use domain::ids::WorkspaceId;
 use domain::message::{Media, MediaKind};
-use platforms::egress::{Fetched, MediaType, sniff};
+use platforms::egress::{FetchError, Fetched, MediaType, sniff};
 use platforms::platform::Network;
 use sha2::{Digest, Sha256};
 use store::{MediaOrigin, NewMedia, Store};
+use tokio::sync::{RwLock, Semaphore};
+use tokio::time::{Instant, timeout_at};
 
 use super::{PICTURES_MAX, RawPicture, RawPost};
+
+/// Memory for everything that is decoded at once; more than a phone's photo needs, less than the smallest server has.
+const DECODING_BYTES_MAX: u64 = 128 << 20;
+/// The budget in use, counted in KiB.
+static DECODING: Semaphore = Semaphore::const_new((DECODING_BYTES_MAX >> 10) as usize);
+/// Everybody decodes together; who is suspected of ending nodes decodes alone, so that nobody else is blamed.
+static TOGETHER: RwLock<()> = RwLock::const_new(());
+/// After so many endings of a node while it looked at a picture, the post goes on without it.
+const LOOKS_MAX: i32 = 3;
+/// Most pictures are smaller than this and are fetched freely; of larger ones only a few are in memory at once.
+const SMALL_BYTES_MAX: usize = 2 << 20;
+static LARGE: Semaphore = Semaphore::const_new(2);
+/// How long the pictures of one post may keep it waiting.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The pictures of a post that can be shown.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,24 +65,70 @@ pub async fn keep(
     if pictures.len() > PICTURES_MAX {
         kept.notes.push(format!("{} pictures, the first {PICTURES_MAX} are kept", pictures.len()));
     }
+    let until = Instant::now() + PATIENCE;
     for picture in pictures.iter().take(PICTURES_MAX) {
         if let Some(known) = store.media_by_source(workspace, &picture.key).await? {
             kept.pictures.push(known_picture(picture, &known));
             continue;
         }
-        match network.egress.fetch(&picture.url, PICTURE_BYTES_MAX).await {
-            Ok(fetched) => match look(fetched).await {
-                Ok(seen) => kept.pictures.push(put(store, workspace, picture, seen).await?),
+        match timeout_at(until, fetch(network, &picture.url)).await {
+            Ok(Ok(fetched)) => match look(store, workspace, &picture.key, fetched).await? {
+                Ok(seen) => {
+                    kept.notes.extend(seen.note.as_ref().map(|note| format!("{}: {note}", picture.key)));
+                    kept.pictures.push(put(store, workspace, picture, seen).await?);
+                }
                 Err(why) => kept.notes.push(format!("{}: left out: {why}", picture.key)),
             },
-            Err(error) if error.is_transient() => {
-                kept.notes.push(format!("{}: not fetched yet: {error}", picture.key));
+            Ok(Err(error)) if !error.is_transient() => {
+                kept.notes.push(format!("{}: left out: {error}", picture.key));
+            }
+            late => {
+                let why = late.map_or_else(|_| "it takes too long".to_owned(), |error| trouble(&error));
+                kept.notes.push(format!("{}: not fetched yet: {why}", picture.key));
                 kept.pictures.push(by_address(picture));
             }
-            Err(error) => kept.notes.push(format!("{}: left out: {error}", picture.key)),
         }
     }
     Ok(kept)
+}
+
+fn trouble(fetched: &Result<Fetched, FetchError>) -> String {
+    fetched.as_ref().err().map(ToString::to_string).unwrap_or_default()
+}
+
+async fn fetch(network: &Network, url: &str) -> Result<Fetched, FetchError> {
+    match network.egress.fetch(url, SMALL_BYTES_MAX).await {
+        Err(FetchError::TooLarge(_)) => {
+            let _seat = LARGE.acquire().await;
+            network.egress.fetch(url, PICTURE_BYTES_MAX).await
+        }
+        other => other,
+    }
+}
+
+/// Without any fetching: what is known is shown, what may be fetched goes by its address. Says whether nothing is
+/// left to fetch.
+pub async fn keep_known(
+    store: &Store,
+    network: &Network,
+    workspace: WorkspaceId,
+    raw: &RawPost,
+) -> anyhow::Result<(Kept, bool)> {
+    let (mut kept, mut is_whole) = (Kept::default(), true);
+    for media in &raw.kept {
+        kept.pictures.push(along(store, workspace, media).await?);
+    }
+    for picture in raw.pictures.iter().take(PICTURES_MAX) {
+        if let Some(known) = store.media_by_source(workspace, &picture.key).await? {
+            kept.pictures.push(known_picture(picture, &known));
+        } else if let Err(error) = network.egress.check(&picture.url) {
+            kept.notes.push(format!("{}: left out: {error}", picture.key));
+        } else {
+            kept.pictures.push(by_address(picture));
+            is_whole = false;
+        }
+    }
+    Ok((kept, is_whole))
 }
 
 /// Keeps bytes that came along with a post: a file of the command line, an upload.
@@ -78,8 +147,9 @@ pub async fn keep_bytes(
     let media_type = sniff(&bytes).ok_or_else(|| {
         anyhow!("{name}: not a jpeg, png, gif, webp, mp4, webm or pdf; convert it to one of them")
     })?;
-    let seen = look(Fetched { bytes, media_type }).await.map_err(|why| anyhow!("{name}: {why}"))?;
-    let key = format!("sha256:{}", seen.sha256);
+    let key = format!("sha256:{}", sha256(&bytes));
+    let looked = look(store, workspace, &key, Fetched { bytes, media_type }).await?;
+    let seen = looked.map_err(|why| anyhow!("{name}: {why}"))?;
     let picture = RawPicture { key, ..RawPicture::default() };
     let kept = put(store, workspace, &picture, seen).await?;
     Ok(Media { url: None, file_name: Some(name.to_owned()), ..kept.media })
@@ -93,26 +163,70 @@ async fn along(store: &Store, workspace: WorkspaceId, media: &Media) -> anyhow::
     Ok(KeptPicture { key: format!("sha256:{blob}"), media: media.clone(), look })
 }
 
+#[derive(Debug)]
 struct Seen {
     fetched: Fetched,
     sha256: String,
     look: Option<PictureHash>,
+    /// Why it has no look although it is a picture.
+    note: Option<String>,
 }
 
-/// Decoding is work for a thread of its own; a picture that would unfold into too much is refused there.
-async fn look(fetched: Fetched) -> Result<Seen, String> {
+/// What a picture looks like, within the budget; what is too large for that is kept and not looked at. The inner
+/// error says why it is no picture for anybody.
+async fn look(
+    store: &Store,
+    workspace: WorkspaceId,
+    key: &str,
+    fetched: Fetched,
+) -> anyhow::Result<Result<Seen, String>> {
+    let cost = match fetched.media_type {
+        MediaType::Jpeg | MediaType::Png | MediaType::Webp => match picture_cost(&fetched.bytes) {
+            Ok(cost) => cost,
+            Err(error) => return Ok(Err(error.to_string())),
+        },
+        MediaType::Gif | MediaType::Mp4 | MediaType::Webm | MediaType::Pdf => {
+            return Ok(Ok(unseen(fetched, None)));
+        }
+    };
+    if cost > DECODING_BYTES_MAX {
+        let note = format!(
+            "not compared with other pictures: it would unfold into {} MB, at most {} are decoded",
+            cost >> 20,
+            DECODING_BYTES_MAX >> 20
+        );
+        return Ok(Ok(unseen(fetched, Some(note))));
+    }
+    let endings = store.looks_begun(workspace, key).await?;
+    if endings >= LOOKS_MAX {
+        let why = format!("the node ended {endings} times while it looked at it");
+        tracing::error!(picture = key, why, "a picture is put aside");
+        return Ok(Err(why));
+    }
+    let (_alone, _together) = match endings {
+        0 => (None, Some(TOGETHER.read().await)),
+        _ => (Some(TOGETHER.write().await), None),
+    };
+    let paid = DECODING.acquire_many(u32::try_from(cost.div_ceil(1 << 10)).unwrap_or(u32::MAX)).await?;
+    store.begin_look(workspace, key).await?;
+    // Decoding is work for a thread of its own, which keeps what was paid until it is done.
     let looked = tokio::task::spawn_blocking(move || {
-        let sha256: String =
-            Sha256::digest(&fetched.bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        let look = match fetched.media_type {
-            MediaType::Jpeg | MediaType::Png | MediaType::Webp => {
-                Some(picture_hash(&fetched.bytes).map_err(|error| error.to_string())?)
-            }
-            MediaType::Gif | MediaType::Mp4 | MediaType::Webm | MediaType::Pdf => None,
-        };
-        Ok(Seen { fetched, sha256, look })
+        let look = picture_hash(&fetched.bytes).map_err(|error| error.to_string());
+        drop(paid);
+        Ok(Seen { look: Some(look?), ..unseen(fetched, None) })
     });
-    looked.await.unwrap_or_else(|_| Err("the decoder gave up".to_owned()))
+    let seen = looked.await.unwrap_or_else(|_| Err("the decoder gave up".to_owned()));
+    store.end_look(workspace, key).await?;
+    Ok(seen)
+}
+
+fn unseen(fetched: Fetched, note: Option<String>) -> Seen {
+    let sha256 = sha256(&fetched.bytes);
+    Seen { fetched, sha256, look: None, note }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 async fn put(

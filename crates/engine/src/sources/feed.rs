@@ -1,4 +1,5 @@
-//! RSS, Atom and JSON feeds. What is not a feed says so; an entry without an id is known by its link.
+//! RSS, Atom and JSON feeds. What is not a feed says so; an entry without an id is known by its link, and one without
+//! a link by its words, so that it is the same entry at every reading.
 
 use domain::message::Origin;
 use feed_rs::model::Entry;
@@ -11,14 +12,20 @@ use crate::ingest::{Desk, RawPicture, RawPost, take_in};
 
 /// Bytes of one feed.
 const FEED_BYTES_MAX: usize = 10_000_000;
-/// Entries of one reading: the newest come first in every feed worth its name.
+/// Entries of one reading, the newest of them.
 const ENTRIES_MAX: usize = 200;
+/// Elements inside each other. Feeds for people need a dozen; the parser calls itself for each level, and a feed that
+/// is nothing but levels would use up the stack and end the process.
+const DEPTH_MAX: usize = 200;
 
 pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
     let address = source.address.trim();
     let page = reader.network.egress.fetch_page(address, FEED_BYTES_MAX).await;
     let bytes = page.map_err(|error| refused(address, &error))?;
-    let mut posts = parse(&source.name, address, &bytes)?;
+    let (name, from) = (source.name.clone(), address.to_owned());
+    // A large feed takes its time, and a broken parser must not take others along.
+    let parsed = tokio::task::spawn_blocking(move || parse(&name, &from, &bytes)).await;
+    let mut posts = parsed.map_err(|_| broken(address))??;
     posts.sort_by_key(|post| post.origin.date);
     let cursor = json!({"entries": posts.len(), "interval_ms": source.cursor["interval_ms"]});
     let progress = Progress {
@@ -41,16 +48,58 @@ fn refused(address: &str, error: &FetchError) -> PollError {
     PollError::Refused { why: format!("feed {address}: {error}; {remedy}"), retry_after: None }
 }
 
+fn broken(address: &str) -> PollError {
+    let why = format!("feed {address}: the parser broke on it; that is a fault of rupor, please report it");
+    PollError::Refused { why, retry_after: None }
+}
+
 /// Pure: the bytes of a feed into posts.
 pub(super) fn parse(name: &str, address: &str, bytes: &[u8]) -> Result<Vec<RawPost>, PollError> {
-    let feed = feed_rs::parser::parse(bytes).map_err(|error| {
+    if depth(bytes) > DEPTH_MAX {
+        let why = format!(
+            "feed {address}: more than {DEPTH_MAX} elements inside each other; that is no feed for people, \
+             check the address"
+        );
+        return Err(PollError::Refused { why, retry_after: None });
+    }
+    // What has no id of its own gets one below: the parser would draw a new one at every reading.
+    let parser = feed_rs::parser::Builder::new().id_generator(|_, _, _| String::new()).build();
+    let mut feed = parser.parse(bytes).map_err(|error| {
         let what = if looks_like_html(bytes) { "it is a web page" } else { "it cannot be read" };
         PollError::Refused {
             why: format!("feed {address}: not a feed, {what} ({error}); look for its RSS or Atom address"),
             retry_after: None,
         }
     })?;
+    feed.entries.sort_by_key(|entry| std::cmp::Reverse(entry.published.or(entry.updated)));
     Ok(feed.entries.into_iter().take(ENTRIES_MAX).map(|entry| raw(name, entry)).collect())
+}
+
+/// How many elements of XML stand inside each other at the deepest place. Character data and comments count nothing;
+/// a NUL is half a character of UTF-16.
+fn depth(bytes: &[u8]) -> usize {
+    let plain: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+    let (mut rest, mut depth, mut deepest) = (plain.as_slice(), 0_usize, 0_usize);
+    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
+        rest = &rest[at..];
+        let end: &[u8] = match rest {
+            [b'<', b'!', b'[', ..] => b"]]>",
+            [b'<', b'!', b'-', b'-', ..] => b"-->",
+            _ => b">",
+        };
+        let Some(length) = rest.windows(end.len()).position(|window| window == end) else {
+            break;
+        };
+        match rest {
+            [b'<', b'!' | b'?', ..] => {}
+            [b'<', b'/', ..] => depth = depth.saturating_sub(1),
+            tag if length > 0 && tag[length - 1] == b'/' => {}
+            _ => depth += 1,
+        }
+        deepest = deepest.max(depth);
+        rest = &rest[length + end.len()..];
+    }
+    deepest
 }
 
 fn looks_like_html(bytes: &[u8]) -> bool {
@@ -69,9 +118,11 @@ fn raw(name: &str, entry: Entry) -> RawPost {
     let enclosures = media.filter_map(|content| content.url.as_ref().map(ToString::to_string));
     let mut pictures: Vec<String> = enclosures.chain(images(&body)).collect();
     pictures.dedup();
+    let title = entry.title.map(|title| plain(&title.content));
+    let text = plain(&body);
     RawPost {
         source: format!("feed:{name}"),
-        origin_id: entry.id,
+        origin_id: own_id(&entry.id, url.as_deref(), title.as_deref(), &text),
         origin: Origin {
             source: "feed".into(),
             url,
@@ -79,13 +130,25 @@ fn raw(name: &str, entry: Entry) -> RawPost {
             edited: entry.updated.map(|date| date.timestamp()),
             ..Origin::default()
         },
-        title: entry.title.map(|title| plain(&title.content)),
-        text: plain(&body),
+        title,
+        text,
         pictures: pictures
             .into_iter()
             .map(|url| RawPicture { key: url.clone(), url, ..RawPicture::default() })
             .collect(),
         ..RawPost::default()
+    }
+}
+
+/// Its own id, else its link, else what it says: the same at every reading.
+fn own_id(id: &str, url: Option<&str>, title: Option<&str>, text: &str) -> String {
+    let given = [Some(id), url].into_iter().flatten().map(str::trim).find(|name| !name.is_empty());
+    match given {
+        Some(name) => name.to_owned(),
+        None => {
+            let words = [title.unwrap_or_default(), text].join("\n");
+            format!("words:{}", &blake3::hash(words.as_bytes()).to_hex()[..32])
+        }
     }
 }
 

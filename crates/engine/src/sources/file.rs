@@ -13,7 +13,7 @@ use serde_json::json;
 use store::{Progress, Source, Store};
 
 use super::{PollError, Polled, Reader};
-use crate::ingest::{Desk, RawPicture, RawPost, take_in};
+use crate::ingest::{Desk, RawPicture, RawPost, in_a_run, take_in};
 
 /// Lines of one step.
 const LINES_MAX: usize = 500;
@@ -78,10 +78,12 @@ pub async fn import_step(
 ) -> anyhow::Result<ImportStep> {
     let address = path.display().to_string();
     let piece = read_piece(&address, at, IMPORT_LINES).await?;
-    let run_id = store.start_run(workspace, &format!("file:{address}")).await?;
-    let counts = take_in(store, network, workspace, desk, &piece.posts, None).await?;
-    let error = (!piece.bad.is_empty()).then(|| format!("{} lines could not be read", piece.bad.len()));
-    store.finish_run(workspace, run_id, counts, error).await?;
+    let work = async {
+        let counts = take_in(store, network, workspace, desk, &piece.posts, None).await?;
+        let error = (!piece.bad.is_empty()).then(|| format!("{} lines could not be read", piece.bad.len()));
+        Ok((counts, error))
+    };
+    let counts = in_a_run(store, workspace, &format!("file:{address}"), work).await?;
     Ok(ImportStep {
         seen: counts.seen,
         stored: counts.stored,

@@ -2,8 +2,10 @@
 //!
 //! Sources know nothing of each other: one that fails says so in its own row and waits longer, the others go on.
 //! Two nodes never poll one source at once (the lease), and if they did, the store would still publish a case once.
+//! Each poll is a task of its own with a deadline (`apart.rs`): one that hangs or breaks ends alone.
 //! Start with `poll_once`; `run` is the loop.
 
+mod apart;
 mod feed;
 mod file;
 mod vk;
@@ -11,27 +13,32 @@ mod vk;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use domain::outcome::Failure;
 use domain::time::{Span, Timestamp};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use platforms::platform::Network;
 use serde_json::Value;
-use store::{FinishedPoll, PollHealth, RunCounts, Source, Store};
-use tokio::sync::watch;
+use store::{RunCounts, Seats, Source, Store};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 
 pub use file::{ImportStep, import_step};
+
+use apart::{poll_leased, told};
 
 use crate::addresses::ApiBases;
 use crate::ingest::{Desk, SourceSettings};
 
-/// A poll that takes longer than this has lost its lease.
-const LEASE: Span = Span::from_secs(300);
-/// Sources read at once by one node.
-const AT_ONCE: usize = 8;
+/// How long one poll may take. What it has taken in by then stays, and the next one goes on behind it.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+/// How long a poll may go on after the node was told to stop.
+pub const GRACE: Duration = Duration::from_secs(3);
+/// Sources read at once by one node; and of those that failed the last time, which may take their whole deadline.
+const AT_ONCE: usize = 32;
+const FAILING_AT_ONCE: usize = 8;
 /// A quiet source is looked at so many times more rarely, and a busy one so many times more often.
 const QUIET_FACTOR: i64 = 10;
 const BUSY_FACTOR: i64 = 4;
@@ -44,6 +51,24 @@ pub struct Settings {
     pub owner: String,
     pub interval: Span,
     pub bases: ApiBases,
+    /// How long a source stays with a node that says nothing any more.
+    pub lease: Span,
+    pub deadline: Duration,
+    pub grace: Duration,
+}
+
+/// What the polls of a node share.
+#[derive(Debug)]
+struct Node {
+    store: Store,
+    network: Network,
+    settings: Settings,
+}
+
+impl Node {
+    fn reader(&self) -> Reader<'_> {
+        Reader { store: &self.store, network: &self.network, settings: &self.settings }
+    }
 }
 
 /// What every kind of source needs to be read.
@@ -77,6 +102,15 @@ pub enum PollError {
     /// The platform refused, in words with a remedy, and perhaps said when to come back.
     #[error("{why}")]
     Refused { why: String, retry_after: Option<Span> },
+    #[error("it took longer than {} seconds and was broken off; what was read is kept, the rest comes later", .0.as_secs())]
+    TooLong(Duration),
+    #[error(
+        "reading it broke: {0}; that is a fault of rupor, please report it with the address of the source"
+    )]
+    Broke(String),
+    /// By us; nothing is known about the source.
+    #[error("{0}; what was not taken in is read again")]
+    BrokenOff(&'static str),
     #[error(transparent)]
     Other(#[from] anyhow::Error),
 }
@@ -89,74 +123,37 @@ impl From<store::StoreError> for PollError {
 
 /// Leases due sources and reads them until told to stop.
 pub async fn run(store: Store, network: Network, settings: Settings, mut stop: watch::Receiver<bool>) {
-    let reader = Reader { store: &store, network: &network, settings: &settings };
-    let mut polls = FuturesUnordered::new();
-    let idle = Duration::from(settings.interval).min(Duration::from_secs(1));
+    let node = Arc::new(Node { store, network, settings });
+    let (owner, lease) = (node.settings.owner.clone(), node.settings.lease);
+    let idle = Duration::from(node.settings.interval).min(Duration::from_secs(1));
+    let failing = Arc::new(Semaphore::new(FAILING_AT_ONCE));
+    let mut polls = JoinSet::new();
     while !*stop.borrow() {
-        if polls.len() < AT_ONCE {
-            match store.due_sources(&settings.owner, AT_ONCE - polls.len(), LEASE).await {
-                Ok(due) => polls.extend(due.into_iter().map(|source| poll_leased(&reader, source))),
+        let seats = Seats { all: AT_ONCE.saturating_sub(polls.len()), failing: failing.available_permits() };
+        if seats.all > 0 {
+            match node.store.due_sources(&owner, seats, lease).await {
+                Ok(due) => {
+                    for source in due {
+                        let fails = source.failing_since.is_some();
+                        let seat = fails.then(|| Arc::clone(&failing).try_acquire_owned().ok());
+                        let (node, stop) = (Arc::clone(&node), stop.clone());
+                        polls.spawn(async move {
+                            poll_leased(&node, source, stop).await;
+                            drop(seat);
+                        });
+                    }
+                }
                 Err(error) => tracing::warn!(%error, "the due sources could not be read"),
             }
         }
         tokio::select! {
-            Some(()) = polls.next(), if !polls.is_empty() => {}
+            Some(_) = polls.join_next(), if !polls.is_empty() => {}
             () = tokio::time::sleep(idle) => {}
-            _ = stop.changed() => {}
+            () = told(&mut stop) => {}
         }
     }
-    // What is half read is finished: its posts are either in or will be read again.
-    while polls.next().await.is_some() {}
-}
-
-/// One poll with everything around it: the run that tells of it, the health, the next time.
-async fn poll_leased(reader: &Reader<'_>, source: Source) {
-    if let Err(error) = poll_and_finish(reader, &source).await {
-        tracing::warn!(
-            source = source.name,
-            error = format!("{error:#}"),
-            "a poll could not be written down"
-        );
-    }
-}
-
-async fn poll_and_finish(reader: &Reader<'_>, source: &Source) -> anyhow::Result<()> {
-    let store = reader.store;
-    let name = format!("{}:{}", source.kind, source.name);
-    let run_id = store.start_run(source.workspace_id, &name).await?;
-    let outcome = poll_once(reader, source).await;
-    let now = store.now().await?;
-    let base = base_interval(source, reader.settings);
-    let mut finished = FinishedPoll {
-        source_id: source.source_id,
-        owner: reader.settings.owner.clone(),
-        cursor: None,
-        next_poll_at: now + base,
-        health: PollHealth::Well,
-    };
-    let (counts, error) = match outcome {
-        Ok(polled) => {
-            let interval = next_interval(source, base, polled.counts.stored > 0);
-            finished.next_poll_at = if polled.more { now } else { now + interval };
-            finished.cursor = Some(with_interval(polled.cursor, interval));
-            (polled.counts, None)
-        }
-        Err(PollError::Later(at)) => {
-            finished.next_poll_at = at;
-            (RunCounts::default(), None)
-        }
-        Err(error) => {
-            // An address may carry a key, and a refusal may quote it.
-            let why = domain::shown::addresses(&told(&error)).into_owned();
-            tracing::warn!(source = source.name, why, "a source could not be read");
-            finished.next_poll_at = now + failing_wait(source, base, now, &error);
-            finished.health = PollHealth::Failed(why.clone());
-            (RunCounts::default(), Some(why))
-        }
-    };
-    store.finish_run(source.workspace_id, run_id, counts, error).await?;
-    store.finish_poll(source.workspace_id, finished).await?;
-    Ok(())
+    // Each of them ends by itself soon after it is told.
+    while polls.join_next().await.is_some() {}
 }
 
 /// Reads one source once and takes its posts in.
@@ -170,17 +167,12 @@ pub async fn poll_once(reader: &Reader<'_>, source: &Source) -> Result<Polled, P
         }
         "feed" => feed::poll(reader, source, &desk).await,
         "file" => file::poll(reader, source, &desk).await,
+        #[cfg(test)]
+        "broken" => panic!("index out of bounds"),
         kind => {
             let why = format!("source {}: unknown kind {kind:?}; known are vk, feed and file", source.name);
             Err(PollError::Refused { why, retry_after: None })
         }
-    }
-}
-
-fn told(error: &PollError) -> String {
-    match error {
-        PollError::Other(error) => format!("{error:#}"),
-        other => other.to_string(),
     }
 }
 
@@ -207,7 +199,7 @@ fn with_interval(mut cursor: Value, interval: Span) -> Value {
 fn failing_wait(source: &Source, base: Span, now: Timestamp, error: &PollError) -> Span {
     let asked = match error {
         PollError::Refused { retry_after, .. } => retry_after.unwrap_or(Span::ZERO),
-        PollError::Later(_) | PollError::Other(_) => Span::ZERO,
+        _ => Span::ZERO,
     };
     let since = source.failing_since.map_or(Span::ZERO, |since| now - since);
     since.clamp(base, FAILING_MAX.max(base)).max(asked)

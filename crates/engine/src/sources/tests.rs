@@ -1,5 +1,7 @@
 //! Sources against the sandbox and files on disk, with a store in memory: asserted on what is stored and queued.
 
+mod trouble;
+
 use std::io::Write as _;
 
 use domain::delivery::Status;
@@ -8,8 +10,8 @@ use platforms::platform::Network;
 use sandbox::{Name, Sandbox};
 use serde_json::{Value, json};
 use store::{
-    AccountSettings, Address, ChannelSettings, Clock, DedupMode, DeliveryFilter, Keyring, NewAccount,
-    NewChannel, NewSource, Source, Store, StoredMessage,
+    AccountSettings, Address, ChannelSettings, Clock, DedupMode, DeliveryFilter, FinishedPoll, Keyring,
+    NewAccount, NewChannel, NewSource, PollHealth, Source, Store, StoredMessage,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
@@ -19,6 +21,8 @@ use crate::ingest::{RawPost, keep_bytes, take_in};
 
 const LOST: &str = "Пропала собака! Убежала такса Буся, рыжая, в красном ошейнике, Тюмень, улица Ямская. \
                     Телефон 8 901 000-00-11";
+
+const LEASE: Span = Span::from_secs(60);
 
 struct World {
     store: Store,
@@ -57,8 +61,14 @@ impl World {
             settings,
         };
         let channel = store.create_channel(ws, new).await.unwrap();
-        let settings =
-            Settings { owner: "узел".into(), interval: Span::from_secs(60), bases: ApiBases::default() };
+        let settings = Settings {
+            owner: "узел".into(),
+            interval: Span::from_secs(60),
+            bases: ApiBases::default(),
+            lease: LEASE,
+            deadline: DEADLINE,
+            grace: Duration::from_millis(20),
+        };
         World { store, network: Network::default(), sandbox, ws, channel, vk, settings }
     }
 
@@ -81,7 +91,7 @@ impl World {
     /// As the loop does it, with the cursor written down.
     async fn poll(&self, id: SourceId) -> Polled {
         let source = self.row(id).await;
-        let leased = self.store.due_sources("узел", 100, LEASE).await.unwrap();
+        let leased = self.store.due_sources("узел", Seats::any(100), LEASE).await.unwrap();
         let polled = poll_once(&self.reader(), &source).await.unwrap();
         for leased in leased {
             let own = leased.source_id == id;
@@ -95,6 +105,13 @@ impl World {
             self.store.finish_poll(self.ws, finished).await.unwrap();
         }
         polled
+    }
+
+    /// As the loop does it, with everything around.
+    async fn poll_leased(&self, source: Source) {
+        let (store, settings) = (self.store.clone(), self.settings.clone());
+        let node = Arc::new(Node { store, network: Network::default(), settings });
+        poll_leased(&node, source, watch::channel(false).1).await;
     }
 
     fn put(&self, owner: i64, posts: Value) {
@@ -130,6 +147,16 @@ impl World {
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
+}
+
+/// As the sandbox is admitted by an account: the guard refuses loopback otherwise.
+fn admit(network: &Network, origin: &str) {
+    let account = platforms::platform::Account::new(
+        platforms::registry::platform("vk").unwrap(),
+        platforms::secret::Token::new("token"),
+        platforms::platform::AccountSettings { api_base: Some(origin.to_owned()), ..Default::default() },
+    );
+    network.admit(&account.unwrap());
 }
 
 fn now_s() -> i64 {
@@ -177,6 +204,8 @@ async fn an_edit_and_a_deletion_are_noticed() {
     let text = format!("{LOST} Вознаграждение!");
     w.control("PATCH", "/_/walls/-101/1", &json!({"text": text})).await;
     w.control("DELETE", "/_/walls/-101/2", &json!({})).await;
+    w.poll(id).await;
+    assert!(w.message(-101, 2).await.gone_at.is_none(), "missing once may be a hiccup");
     w.poll(id).await;
     let edited = w.message(-101, 1).await;
     assert_eq!((edited.revision, edited.payload["text"].as_str()), (2, Some(text.as_str())));
@@ -229,8 +258,8 @@ async fn a_source_that_fails_says_why_and_the_others_go_on() {
     let fault = json!({"platform": "vk", "method": "wall.get", "chat": -101, "kind": "vk_error", "code": 15});
     w.sandbox.arm(&fault).unwrap_or_else(|refusal| panic!("{}", refusal.message));
     w.put(-202, json!([{"id": 9, "date": now_s() - 30, "text": LOST}]));
-    for source in w.store.due_sources("узел", 10, LEASE).await.unwrap() {
-        poll_leased(&w.reader(), source).await;
+    for source in w.store.due_sources("узел", Seats::any(10), LEASE).await.unwrap() {
+        w.poll_leased(source).await;
     }
     let failed = w.row(closed).await;
     let why = failed.last_error.unwrap();
@@ -306,7 +335,10 @@ async fn the_loop_reads_what_is_due_and_stops() {
     node.await.unwrap();
     let sources = w.store.sources(w.ws).await.unwrap();
     assert!(sources.iter().all(|source| source.last_error.is_none()), "{sources:#?}");
-    assert!(w.store.due_sources("другой", 100, LEASE).await.unwrap().is_empty(), "each waits for its time");
+    assert!(
+        w.store.due_sources("другой", Seats::any(100), LEASE).await.unwrap().is_empty(),
+        "each waits for its time"
+    );
 }
 
 #[test]
@@ -389,13 +421,7 @@ async fn a_feed_is_read_over_the_wire() {
             axum::Router::new().route("/feed", axum::routing::get(move || std::future::ready(feed.clone())));
         axum::serve(listener, app).await
     });
-    // As the sandbox is admitted by an account: the guard refuses loopback otherwise.
-    let account = platforms::platform::Account::new(
-        platforms::registry::platform("vk").unwrap(),
-        platforms::secret::Token::new("token"),
-        platforms::platform::AccountSettings { api_base: Some(origin.clone()), ..Default::default() },
-    );
-    w.network.admit(&account.unwrap());
+    admit(&w.network, &origin);
     let id = w.source("feed", &format!("{origin}/feed")).await;
     let polled = w.poll(id).await;
     served.abort();

@@ -7,7 +7,7 @@ use anyhow::Context;
 use domain::content::Copied;
 use domain::message::{Origin, SOURCE_VK};
 use domain::time::Span;
-use platforms::vk::read::{PAGE_MAX, RawPost as VkPost, Wall, wall_page};
+use platforms::vk::read::{PAGE_MAX, RawPost as VkPost, Wall, posts_by_id, wall_page};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Progress, Source};
@@ -21,6 +21,8 @@ const OVERLAP: u32 = 20;
 /// Pages of one poll; a wall that brings more than that in one interval goes on at once.
 const PAGES_MAX: u32 = 10;
 const DEADLINE: Duration = Duration::from_secs(20);
+/// More posts than this do not vanish at once by somebody's hand: then the wall or the reading of it has changed.
+const GONE_MAX: usize = 5;
 /// A slot further away than this is not waited for.
 const SLOT_WAIT_MAX: Span = Span::from_secs(20);
 
@@ -33,6 +35,8 @@ struct Cursor {
     last: i64,
     /// The ids of the last overlap, to notice what is missing.
     window: Vec<i64>,
+    /// What was missing the last time; missing once may be a hiccup.
+    missing: Vec<i64>,
 }
 
 pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
@@ -42,8 +46,10 @@ pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> R
         retry_after: None,
     })?;
     let horizon_s = (reader.store.now().await? - desk.horizon).0 / 1_000_000;
-    let read = read_wall(reader, source, &wall, &before, horizon_s).await?;
-    let cursor = after(&before, &read);
+    let (read, extent) = read_wall(reader, source, &wall, &before, horizon_s).await?;
+    let mut cursor = after(&before, &read);
+    // Before the cursor moves on: whoever breaks off here looks again.
+    cursor.missing = notice_gone(reader, source, &before, &read, extent).await?;
     let mut posts: Vec<RawPost> = read.iter().filter(|post| !post.is_deleted).map(raw).collect();
     // Oldest first: the first to tell a story is the one that is published.
     posts.sort_by_key(|post| (post.origin.date, post.origin.post_id));
@@ -54,10 +60,64 @@ pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> R
     };
     let counts =
         take_in(reader.store, reader.network, source.workspace_id, desk, &posts, Some(progress)).await?;
-    for (owner, id) in missing(&before, &read) {
+    Ok(Polled { counts, cursor: kept(source, &cursor), more: false })
+}
+
+/// Gone is what is missing for the second time and what VK, asked for it by name, does not know either. What waits of
+/// it is cancelled, what was published is left to the channel. Returns what is to be looked at again.
+async fn notice_gone(
+    reader: &Reader<'_>,
+    source: &Source,
+    before: &Cursor,
+    read: &[VkPost],
+    extent: Extent,
+) -> Result<Vec<i64>, PollError> {
+    let missed = missing(before, read, extent);
+    let (again, mut once): (Vec<i64>, Vec<i64>) =
+        missed.into_iter().partition(|id| before.missing.contains(id));
+    let Some(owner) = before.owner.filter(|_| !again.is_empty()) else {
+        return Ok(once);
+    };
+    // One that stands there shows that the answer is about posts and not about us.
+    let Some(witness) = read.iter().find(|post| !post.is_deleted).filter(|_| again.len() <= GONE_MAX) else {
+        alert(reader, source, again.len()).await?;
+        return Ok(once);
+    };
+    let (account_id, account) = account(reader, source).await?;
+    wait_for_slot(reader, source, account_id).await?;
+    let asked: Vec<(i64, i64)> = again.iter().chain([&witness.post_id]).map(|id| (owner, *id)).collect();
+    let seen = posts_by_id(reader.network, &account, &asked, DEADLINE)
+        .await
+        .map_err(|failure| refused(source, &failure))?;
+    let shows = |id: i64| seen.iter().any(|post| post.post_id == id && !post.is_deleted);
+    if !shows(witness.post_id) {
+        once.extend(again);
+        return Ok(once);
+    }
+    for id in again.into_iter().filter(|id| !shows(*id)) {
         reader.store.post_gone(source.workspace_id, &source_name(owner), &id.to_string()).await?;
     }
-    Ok(Polled { counts, cursor: kept(source, &cursor), more: false })
+    Ok(once)
+}
+
+/// Nothing is taken back on such a look; a person decides.
+async fn alert(reader: &Reader<'_>, source: &Source, n: usize) -> Result<(), PollError> {
+    let text = format!(
+        "source {}: {n} posts are not shown any more, all at once; nothing was cancelled or deleted for that; look at \
+         the wall {} and, if they are gone on purpose, cancel or delete what you do not want",
+        source.name, source.address
+    );
+    tracing::warn!(source = source.name, n, "many posts vanished at once; nothing was deleted");
+    let detail = json!({"text": text, "source": source.source_id, "posts": n});
+    Ok(reader.store.alert(source.workspace_id, detail).await?)
+}
+
+/// How far a reading went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Part,
+    /// To the first post of the wall.
+    Whole,
 }
 
 /// The overlap, and as much before it as is new and young enough to be published.
@@ -67,10 +127,10 @@ async fn read_wall(
     wall: &Wall,
     before: &Cursor,
     horizon_s: i64,
-) -> Result<Vec<VkPost>, PollError> {
+) -> Result<(Vec<VkPost>, Extent), PollError> {
     let (account_id, account) = account(reader, source).await?;
     let mut read: Vec<VkPost> = Vec::new();
-    let mut offset = 0;
+    let (mut offset, mut extent) = (0, Extent::Part);
     for page_number in 0..PAGES_MAX {
         wait_for_slot(reader, source, account_id).await?;
         let count = if page_number == 0 { OVERLAP } else { PAGE_MAX };
@@ -88,6 +148,9 @@ async fn read_wall(
             .all(|post| post.post_id > before.last && post.date >= horizon_s);
         let last_page = page.posts.is_empty() || i64::from(offset) >= page.total;
         read.extend(page.posts);
+        if last_page {
+            extent = Extent::Whole;
+        }
         if last_page || !all_new {
             break;
         }
@@ -95,7 +158,7 @@ async fn read_wall(
     // A post that came while we were reading shifts the pages by one.
     read.sort_by_key(|post| std::cmp::Reverse(post.post_id));
     read.dedup_by_key(|post| (post.owner_id, post.post_id));
-    Ok(read)
+    Ok((read, extent))
 }
 
 async fn account(
@@ -169,6 +232,7 @@ fn after(before: &Cursor, read: &[VkPost]) -> Cursor {
         owner: read.first().map(|post| post.owner_id).or(before.owner),
         last: read.iter().map(|post| post.post_id).max().unwrap_or(0).max(before.last),
         window: newest.filter(|post| !post.is_deleted).map(|post| post.post_id).collect(),
+        missing: Vec::new(),
     }
 }
 
@@ -178,15 +242,20 @@ fn kept(source: &Source, cursor: &Cursor) -> Value {
     value
 }
 
-/// Posts that stood in the last overlap and do not stand there any more, although their place was read.
-fn missing(before: &Cursor, read: &[VkPost]) -> Vec<(i64, i64)> {
+/// Posts that stood in the last overlap and do not stand there any more, although their place was read: between the
+/// others, or anywhere on a wall that was read to its end.
+fn missing(before: &Cursor, read: &[VkPost], extent: Extent) -> Vec<i64> {
     let here: Vec<i64> = read.iter().filter(|post| !post.is_deleted).map(|post| post.post_id).collect();
-    let ordered = read.iter().filter(|post| !post.is_pinned).map(|post| post.post_id);
-    let (Some(owner), Some(oldest)) = (before.owner, ordered.min()) else {
-        return Vec::new();
+    let oldest = match extent {
+        Extent::Whole => Some(0),
+        Extent::Part => read.iter().filter(|post| !post.is_pinned).map(|post| post.post_id).min(),
     };
-    let gone = before.window.iter().filter(|id| **id >= oldest && !here.contains(id));
-    gone.map(|id| (owner, *id)).collect()
+    let oldest = oldest.unwrap_or(i64::MAX);
+    let known = before.window.iter().chain(&before.missing).copied();
+    let mut gone: Vec<i64> = known.filter(|id| *id >= oldest && !here.contains(id)).collect();
+    gone.sort_unstable();
+    gone.dedup();
+    gone
 }
 
 fn raw(post: &VkPost) -> RawPost {

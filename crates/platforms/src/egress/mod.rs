@@ -256,6 +256,12 @@ impl Egress {
         self
     }
 
+    /// Whether an address may be fetched at all, as far as it can be told without asking anybody.
+    pub fn check(&self, address: &str) -> Result<(), FetchError> {
+        let url = Url::parse(address).map_err(|_| Refused::Malformed)?;
+        Ok(self.guard.check(&url)?)
+    }
+
     /// Fetches a picture, a video or a document.
     pub async fn fetch(&self, address: &str, bytes_max: usize) -> Result<Fetched, FetchError> {
         let bytes = self.fetch_page(address, bytes_max).await?;

@@ -107,6 +107,26 @@ pub async fn wall_page(
     page(&response).ok_or_else(|| account.redact(shapeless(&response)))
 }
 
+/// Posts asked for by the most that VK answers in one call.
+pub const BY_ID_MAX: usize = 100;
+
+/// The posts of these ids (owner, post) that can be seen; what is gone or closed is simply not among them.
+pub async fn posts_by_id(
+    network: &Network,
+    account: &Account,
+    ids: &[(i64, i64)],
+    deadline: Duration,
+) -> Result<Vec<RawPost>, Failure> {
+    let names: Vec<String> =
+        ids.iter().take(BY_ID_MAX).map(|(owner, post)| format!("{owner}_{post}")).collect();
+    let call = Call::new("wall.getById").with("posts", names.join(","));
+    let response = ask(network, account, call, deadline).await?;
+    // Older versions answer with the bare array.
+    let items = response["items"].as_array().or_else(|| response.as_array());
+    let items = items.ok_or_else(|| account.redact(shapeless(&response)))?;
+    Ok(items.iter().filter_map(|item| post(item, 0)).collect())
+}
+
 /// What a screen name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {

@@ -3,7 +3,11 @@
 //! An `Idempotency-Key` is reserved together with the hash of the body before anything is stored. What is stored has
 //! a natural key, so a call that is made again, after whatever crash, finds or makes the same messages and gives the
 //! same answer; another body under the same key is refused on every node.
+//!
+//! Nobody waits for the pictures of a post: it is stored with their addresses and held back for a moment, in which they
+//! are fetched after the answer. A picture that takes longer goes by its address, whatever becomes of this process.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -13,18 +17,20 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::ids::ChannelId;
 use domain::message::Origin;
+use domain::time::Span;
 use futures_util::StreamExt;
 use platforms::platform::Network;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use store::{Endpoint, Receipt, Store};
+use tokio::sync::Semaphore;
 
 use super::pace::Pace;
 use super::read::{self, Post};
 use super::{ApiError, bearer};
 use crate::http::{Client, Site};
 use engine::addresses::ApiBases;
-use engine::ingest::{self as intake, Preset, RawPicture, RawPost, SourceSettings};
+use engine::ingest::{self as intake, Pictures, Preset, RawPicture, RawPost, SourceSettings};
 
 /// Calls a second, and bytes of one, unless the endpoint says otherwise.
 const RATE: f64 = 5.0;
@@ -34,20 +40,27 @@ const BODY_CEILING: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 const KEY_MAX: usize = 200;
+/// How long a post with pictures is held back, and how much of that is there to fetch them.
+const PICTURES_HOLD: Span = Span::from_secs(3);
+const PICTURES_TIME: Duration = Duration::from_millis(2_500);
+/// Calls whose pictures are fetched at once; those of others go by their address.
+const FETCHING_MAX: usize = 16;
 
 /// What taking posts in needs between two calls.
 #[derive(Debug)]
 pub struct Desk {
     store: Store,
-    network: Network,
+    network: Arc<Network>,
     pace: Pace,
+    fetching: Arc<Semaphore>,
 }
 
 impl Desk {
     pub fn new(store: Store) -> Desk {
         let network = Network::default();
         ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
-        Desk { store, network, pace: Pace::default() }
+        let fetching = Arc::new(Semaphore::new(FETCHING_MAX));
+        Desk { store, network: Arc::new(network), pace: Pace::default(), fetching }
     }
 }
 
@@ -108,16 +121,42 @@ impl Desk {
                 return Ok(answer);
             }
             let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
-            let desk =
+            let mut desk =
                 intake::Desk::load(&self.store, endpoint.workspace_id, &endpoint.name, &settings).await?;
-            let run = self.store.start_run(endpoint.workspace_id, &source).await?;
-            let counts =
-                intake::take_in(&self.store, &self.network, endpoint.workspace_id, &desk, &raws, None)
-                    .await?;
-            self.store.finish_run(endpoint.workspace_id, run, counts, None).await?;
+            desk.pictures = Pictures::Later(PICTURES_HOLD);
+            let work = async {
+                let (store, ws) = (&self.store, endpoint.workspace_id);
+                let counts = intake::take_in(store, &self.network, ws, &desk, &raws, None).await?;
+                Ok((counts, None))
+            };
+            intake::in_a_run(&self.store, endpoint.workspace_id, &source, work).await?;
+            self.fetch_pictures(endpoint, desk.clone(), &raws);
             self.answer(endpoint, &source, &raws).await?.context("a post that was taken in is not there")
         };
         done.await.map_err(|error| ApiError::inside(&error))
+    }
+
+    /// Gives stored posts the bytes of their pictures while they are held back. Nobody waits for this task: it ends by
+    /// itself within moments, and what it does not do nobody misses.
+    fn fetch_pictures(&self, endpoint: &Endpoint, mut desk: intake::Desk, raws: &[RawPost]) {
+        let pictured: Vec<RawPost> = raws.iter().filter(|raw| !raw.pictures.is_empty()).cloned().collect();
+        let Ok(seat) = Arc::clone(&self.fetching).try_acquire_owned() else {
+            return;
+        };
+        desk.pictures = Pictures::Now;
+        let (store, network, ws) = (self.store.clone(), Arc::clone(&self.network), endpoint.workspace_id);
+        tokio::spawn(async move {
+            let work = async {
+                for raw in &pictured {
+                    intake::take_in(&store, &network, ws, &desk, std::slice::from_ref(raw), None).await?;
+                }
+                anyhow::Ok(())
+            };
+            if let Ok(Err(error)) = tokio::time::timeout(PICTURES_TIME, work).await {
+                tracing::warn!(error = format!("{error:#}"), "pictures of a pushed post go by their address");
+            }
+            drop(seat);
+        });
     }
 
     /// Whether this very call was made before; refuses another one under its key.

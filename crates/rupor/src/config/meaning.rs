@@ -400,6 +400,7 @@ fn channel_extras(written: &written::Channel) -> ChannelExtras {
         protect: written.protect.unwrap_or(usual.protect),
         on_close: written.on_close.map(|word| word.as_str().to_owned()),
         on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
+        on_gone: written.on_gone.map(|word| word.as_str().to_owned()),
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }

@@ -90,7 +90,7 @@ fn mistakes_are_told_with_file_line_and_fix() {
         "rupor.toml:8: unknown key `silnet`; known are `account`, `target`, `preset`, `chat_kind`, `rate`, \
          `max_parallel`, `ambiguity`, `dedup`, `dedup_ttl`, `max_age`, `template`, `parse_mode`, `body_max`, `overflow`, \
          `max_media`, `route`, `quiet_hours`, `time_zone`, `silent`, `preview`, `topic`, `pin`, `from_group`, \
-         `attach_media`, `protect`, `on_close`, `on_edit`, `timeout`, `upload_timeout`, `enabled`, `paused`",
+         `attach_media`, `protect`, `on_close`, `on_edit`, `on_gone`, `timeout`, `upload_timeout`, `enabled`, `paused`",
     );
     refused(
         &file("dedup_ttl = \"3 days\""),

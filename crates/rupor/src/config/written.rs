@@ -92,6 +92,7 @@ pub struct Channel {
     pub protect: Option<bool>,
     pub on_close: Option<OnClose>,
     pub on_edit: Option<OnEdit>,
+    pub on_gone: Option<OnGone>,
     pub timeout: Option<Time>,
     pub upload_timeout: Option<Time>,
     pub enabled: Option<bool>,
@@ -302,6 +303,8 @@ words! {
     OnClose { Edit = "edit", Reply = "reply", Nothing = "none" }
     /// What an edited source does to published copies.
     OnEdit { Edit = "edit", Nothing = "none" }
+    /// What a vanished source does to published copies.
+    OnGone { Nothing = "none", Delete = "delete" }
     /// Telegram sells a faster one.
     Tier { Standard = "standard", Paid = "paid" }
     /// Where posts are pulled from.

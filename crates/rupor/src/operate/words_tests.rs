@@ -270,7 +270,7 @@ async fn a_source_that_fails_is_explained() {
         settings: serde_json::json!({}),
     };
     let source_id = world.store.create_source(world.ws, new).await.unwrap();
-    world.store.due_sources("node", 10, Span::from_secs(60)).await.unwrap();
+    world.store.due_sources("node", store::Seats::any(10), Span::from_secs(60)).await.unwrap();
     let next_poll_at = world.store.now().await.unwrap() + Span::from_secs(300);
     let health = store::PollHealth::Failed(
         "vk: the wall is closed; join the community with the reading account".into(),

@@ -38,6 +38,15 @@ CREATE TABLE media_origin (
 
 CREATE INDEX media_origin_source ON media_origin (workspace_id, source_url) WHERE source_url IS NOT NULL;
 
+-- Pictures that are being decoded: what stands here at a start was being decoded when a node ended.
+CREATE TABLE media_looks (
+    workspace_id bigint NOT NULL,
+    key          text NOT NULL,
+    begun        integer NOT NULL,
+    last_at      timestamptz NOT NULL,
+    PRIMARY KEY (workspace_id, key)
+);
+
 -- Which messages show which bytes: what is shown is not thrown away.
 CREATE TABLE message_media (
     workspace_id bigint NOT NULL,
@@ -99,6 +108,7 @@ CREATE TABLE ingest_runs (
     error        text
 );
 CREATE INDEX ingest_runs_of_workspace ON ingest_runs (workspace_id, run_id);
+CREATE INDEX ingest_runs_open ON ingest_runs (started_at) WHERE finished_at IS NULL;
 
 CREATE TABLE ingress_receipts (
     workspace_id bigint NOT NULL,
@@ -115,6 +125,7 @@ CREATE INDEX ingress_receipts_age ON ingress_receipts (received_at);
 CALL rupor_isolate('case_keys');
 CALL rupor_isolate('case_pictures');
 CALL rupor_isolate('media_origin');
+CALL rupor_isolate('media_looks');
 CALL rupor_isolate('message_media');
 CALL rupor_isolate('media_blobs');
 CALL rupor_isolate('pull_sources');

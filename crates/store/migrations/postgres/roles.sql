@@ -27,11 +27,11 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 
 GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, platform_limits, rate_groups, account_heads, lane_heads,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
-    case_keys, case_pictures, message_media, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
+    case_keys, case_pictures, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     campaigns, recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
-GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, message_media,
+GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, message_media, media_looks,
     media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;
@@ -100,13 +100,13 @@ GRANT EXECUTE ON FUNCTION
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
     retain_rows(bigint, interval, interval, interval, integer),
-    revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
+    post_gone(bigint, text, text), revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
     lock_workspace(bigint)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
-    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, interval),
+    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, integer, interval), close_runs(interval, text),
     collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], text[], bigint)
     TO rupor_dispatcher;

@@ -38,6 +38,15 @@ CREATE TABLE media_origin (
 
 CREATE INDEX media_origin_source ON media_origin (workspace_id, source_url) WHERE source_url IS NOT NULL;
 
+-- Pictures that are being decoded: what stands here at a start was being decoded when a node ended.
+CREATE TABLE media_looks (
+    workspace_id INTEGER NOT NULL,
+    key          TEXT    NOT NULL,
+    begun        INTEGER NOT NULL,
+    last_at      INTEGER NOT NULL,
+    PRIMARY KEY (workspace_id, key)
+) STRICT, WITHOUT ROWID;
+
 -- Which messages show which bytes: what is shown is not thrown away.
 CREATE TABLE message_media (
     workspace_id INTEGER NOT NULL,
@@ -99,6 +108,7 @@ CREATE TABLE ingest_runs (
     error        TEXT
 ) STRICT;
 CREATE INDEX ingest_runs_of_workspace ON ingest_runs (workspace_id, run_id);
+CREATE INDEX ingest_runs_open ON ingest_runs (started_at) WHERE finished_at IS NULL;
 
 CREATE TABLE ingress_receipts (
     workspace_id INTEGER NOT NULL,

@@ -73,16 +73,7 @@ SELECT message_id, kind, payload
  ORDER BY message_id";
 const TELL: &str = "
 INSERT INTO events (workspace_id, at, name, message_id, detail) VALUES ($1, rupor_now(), $2, $3, $4)";
-const POST_GONE: &str = "
-WITH gone AS (
-    UPDATE messages
-       SET gone_at = rupor_now()
-     WHERE workspace_id = $1 AND source = $2 AND origin_id = $3 AND gone_at IS NULL
-    RETURNING message_id
-)
-INSERT INTO events (workspace_id, at, name, message_id, detail)
-SELECT $1, rupor_now(), 'gone', message_id, jsonb_build_object('source', $2::text, 'origin_id', $3::text) FROM gone
-RETURNING event_id";
+const POST_GONE: &str = "SELECT post_gone($1, $2, $3)";
 macro_rules! message_columns {
     () => {
         "SELECT message_id, source, origin_id, payload, kind, facts, tags, origin, case_id, revision, seen_count, \
@@ -207,7 +198,9 @@ impl Postgres {
 
     pub async fn post_gone(&self, workspace: WorkspaceId, source: &str, origin_id: &str) -> Result<bool> {
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&workspace.0, &source, &origin_id];
-        Ok(self.first(As::App(workspace), Again::Safe, POST_GONE, &params).await?.is_some())
+        let gone = self.one(As::App(workspace), Again::Safe, POST_GONE, &params).await?.get(0);
+        self.ring();
+        Ok(gone)
     }
 
     pub async fn message(&self, workspace: WorkspaceId, id: MessageId) -> Result<StoredMessage> {

@@ -60,12 +60,20 @@ INSERT INTO events (workspace_id, at, name, detail)
 SELECT $1, rupor_now(), said.name, said.detail
 FROM (VALUES ('ingress_rejected', $2::jsonb), ('alert', $3::jsonb)) AS said (name, detail)
 WHERE said.detail IS NOT NULL";
+const LOOKS_BEGUN: &str = "SELECT begun FROM media_looks WHERE workspace_id = $1 AND key = $2";
+const BEGIN_LOOK: &str = "
+INSERT INTO media_looks AS l (workspace_id, key, begun, last_at) VALUES ($1, $2, 1, rupor_now())
+ON CONFLICT (workspace_id, key) DO UPDATE SET begun = l.begun + 1, last_at = excluded.last_at";
+const END_LOOK: &str = "DELETE FROM media_looks WHERE workspace_id = $1 AND key = $2";
 const FORGET_RECEIPTS: &str = "SELECT forget_receipts(rupor_span($1))";
 
 pub(super) const STATEMENTS: &[&str] = &[
     PUT_MEDIA,
     REJECTED,
     TURNED_AWAY,
+    LOOKS_BEGUN,
+    BEGIN_LOOK,
+    END_LOOK,
     SELECT_MEDIA,
     SELECT_BY_SOURCE,
     SELECT_BYTES,
@@ -203,6 +211,22 @@ impl Postgres {
         let alert = alert.map(|text| json!({"text": text, "why": "guessing"}));
         self.all(As::App(workspace), Again::Never, TURNED_AWAY, &[&workspace.0, &detail, &alert]).await?;
         Ok(())
+    }
+
+    pub async fn looks_begun(&self, workspace: WorkspaceId, key: &str) -> Result<i32> {
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&workspace.0, &key];
+        let row = self.first(As::App(workspace), Again::Safe, LOOKS_BEGUN, &params).await?;
+        Ok(row.map_or(0, |row| row.get(0)))
+    }
+
+    pub async fn begin_look(&self, workspace: WorkspaceId, key: &str) -> Result<()> {
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&workspace.0, &key];
+        self.all(As::App(workspace), Again::Never, BEGIN_LOOK, &params).await.map(drop)
+    }
+
+    pub async fn end_look(&self, workspace: WorkspaceId, key: &str) -> Result<()> {
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&workspace.0, &key];
+        self.all(As::App(workspace), Again::Safe, END_LOOK, &params).await.map(drop)
     }
 
     pub async fn forget_receipts(&self, older_than: Span) -> Result<u64> {

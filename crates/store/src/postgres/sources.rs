@@ -8,7 +8,9 @@ use tokio_postgres::types::ToSql;
 use super::rows::Time;
 use super::{Again, As, Postgres, Query, rows};
 use crate::error::{Result, StoreError};
-use crate::intake::{FinishedPoll, IngestRun, NewSource, RunCounts, Source};
+use crate::intake::{
+    FinishedPoll, IngestRun, NewSource, PollHealth, RUN_ABANDONED, RunCounts, Seats, Source,
+};
 
 const ACCOUNT_EXISTS: &str = "SELECT 1 FROM accounts WHERE workspace_id = $1 AND account_id = $2";
 const INSERT_SOURCE: &str = "
@@ -61,15 +63,22 @@ macro_rules! select_sources {
     };
 }
 const SELECT_SOURCES: &str = concat!(select_sources!(), "WHERE s.workspace_id = $1 ORDER BY s.source_id");
-const LEASE_SOURCES: &str = "SELECT lease_sources($1, $2, rupor_span($3))";
+const LEASE_SOURCES: &str = "SELECT lease_sources($1, $2, $3, rupor_span($4))";
 /// A statement of its own: the one that leases does not see what it wrote.
 const SELECT_LEASED: &str =
     concat!(select_sources!(), "WHERE s.source_id = ANY ($1::bigint[]) ORDER BY c.next_poll_at, s.source_id");
+const RENEW: &str = "
+UPDATE pull_cursors
+   SET lease_until = rupor_now() + rupor_span($4)
+ WHERE workspace_id = $1 AND source_id = $2 AND lease_owner = $3
+RETURNING source_id";
 /// A node that lost its lease says nothing any more.
 const FINISH_POLL: &str = "
 UPDATE pull_cursors
-   SET cursor = coalesce($4, cursor), next_poll_at = $5, lease_until = 'epoch', lease_owner = NULL, last_error = $6,
-       failing_since = CASE WHEN $6::text IS NULL THEN NULL ELSE coalesce(failing_since, rupor_now()) END,
+   SET cursor = coalesce($4, cursor), next_poll_at = $5, lease_until = 'epoch', lease_owner = NULL,
+       last_error = CASE WHEN $7 THEN last_error ELSE $6 END,
+       failing_since = CASE WHEN $7 THEN failing_since
+                            WHEN $6::text IS NOT NULL THEN coalesce(failing_since, rupor_now()) END,
        updated_at = rupor_now()
  WHERE workspace_id = $1 AND source_id = $2 AND lease_owner = $3
 RETURNING source_id";
@@ -78,12 +87,15 @@ pub(super) const SET_CURSOR: &str = "
 UPDATE pull_cursors
    SET cursor = $4, updated_at = rupor_now()
  WHERE workspace_id = $1 AND source_id = $2 AND lease_owner = $3";
+const ALERT: &str =
+    "INSERT INTO events (workspace_id, at, name, detail) VALUES ($1, rupor_now(), 'alert', $2)";
 const START_RUN: &str = "INSERT INTO ingest_runs (workspace_id, source, started_at) VALUES ($1, $2, rupor_now()) RETURNING run_id";
 const FINISH_RUN: &str = "
 UPDATE ingest_runs
    SET finished_at = rupor_now(), seen = $3, stored = $4, skipped = $5, enqueued = $6, error = $7
  WHERE workspace_id = $1 AND run_id = $2
 RETURNING run_id";
+const CLOSE_RUNS: &str = "SELECT close_runs(rupor_span($1), $2)";
 const SELECT_RUNS: &str = "
 SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued, error
   FROM ingest_runs
@@ -102,10 +114,13 @@ pub(super) const STATEMENTS: &[&str] = &[
     SELECT_SOURCES,
     LEASE_SOURCES,
     SELECT_LEASED,
+    RENEW,
     FINISH_POLL,
     SET_CURSOR,
+    ALERT,
     START_RUN,
     FINISH_RUN,
+    CLOSE_RUNS,
     SELECT_RUNS,
 ];
 
@@ -166,9 +181,9 @@ impl Postgres {
         Ok(rows.iter().map(source).collect())
     }
 
-    pub async fn due_sources(&self, owner: &str, limit: usize, lease: Span) -> Result<Vec<Source>> {
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let params: [&(dyn ToSql + Sync); 3] = [&owner, &limit, &lease.0];
+    pub async fn due_sources(&self, owner: &str, seats: Seats, lease: Span) -> Result<Vec<Source>> {
+        let [all, failing] = [seats.all, seats.failing].map(|n| i32::try_from(n).unwrap_or(i32::MAX));
+        let params: [&(dyn ToSql + Sync); 4] = [&owner, &all, &failing, &lease.0];
         let leased = self.all(As::Dispatcher, Again::Never, LEASE_SOURCES, &params).await?;
         let ids: Vec<i64> = leased.iter().map(|row| row.get(0)).collect();
         if ids.is_empty() {
@@ -178,11 +193,29 @@ impl Postgres {
         Ok(rows.iter().map(source).collect())
     }
 
+    pub async fn renew_source(
+        &self,
+        workspace: WorkspaceId,
+        id: SourceId,
+        owner: &str,
+        lease: Span,
+    ) -> Result<bool> {
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &owner, &lease.0];
+        Ok(self.first(As::App(workspace), Again::Safe, RENEW, &params).await?.is_some())
+    }
+
     pub async fn finish_poll(&self, workspace: WorkspaceId, poll: FinishedPoll) -> Result<bool> {
         let error = poll.health.error();
-        let params: [&(dyn ToSql + Sync); 6] =
-            [&workspace.0, &poll.source_id.0, &poll.owner, &poll.cursor, &Time(poll.next_poll_at), &error];
+        let (id, next, unchanged) =
+            (poll.source_id.0, Time(poll.next_poll_at), poll.health == PollHealth::Unchanged);
+        let params: [&(dyn ToSql + Sync); 7] =
+            [&workspace.0, &id, &poll.owner, &poll.cursor, &next, &error, &unchanged];
         Ok(self.first(As::App(workspace), Again::Never, FINISH_POLL, &params).await?.is_some())
+    }
+
+    pub async fn alert(&self, workspace: WorkspaceId, detail: serde_json::Value) -> Result<()> {
+        let params: [&(dyn ToSql + Sync); 2] = [&workspace.0, &detail];
+        self.all(As::App(workspace), Again::Never, ALERT, &params).await.map(drop)
     }
 
     pub async fn start_run(&self, workspace: WorkspaceId, source: &str) -> Result<i64> {
@@ -202,6 +235,12 @@ impl Postgres {
             [&workspace.0, &run_id, &c.seen, &c.stored, &c.skipped, &c.enqueued, &error];
         let done = self.scoped(workspace, FINISH_RUN, &params).await?;
         done.map(drop).ok_or_else(|| StoreError::not_found("run", run_id))
+    }
+
+    pub async fn close_runs(&self, older_than: Span) -> Result<usize> {
+        let params: [&(dyn ToSql + Sync); 2] = [&older_than.0, &RUN_ABANDONED];
+        let row = self.first(As::Dispatcher, Again::Safe, CLOSE_RUNS, &params).await?;
+        Ok(row.map_or(0, |row| usize::try_from(row.get::<_, i64>(0)).unwrap_or(usize::MAX)))
     }
 
     pub async fn runs(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<IngestRun>> {

@@ -365,10 +365,10 @@ fn take_key(
     target: &Target,
     delivery_id: DeliveryId,
 ) -> Result<bool> {
-    let Some((key, kind)) = dedup_key(message, target.dedup) else {
+    let Some((mode, key, kind)) = dedup_key(message, target.dedup) else {
         return Ok(true);
     };
-    let mode = target.dedup.as_str();
+    let mode = mode.as_str();
     let free_before = Timestamp(tx.now.0.saturating_sub(target.dedup_ttl_us));
     let taken = tx.execute(
         TAKE_KEY,
@@ -391,13 +391,16 @@ fn take_key(
     Ok(taken > 0)
 }
 
-/// What counts as the same thing in this channel; kinds never suppress each other.
-fn dedup_key(message: &NewMessage, mode: DedupMode) -> Option<(String, &str)> {
-    match mode {
-        DedupMode::Off => None,
-        DedupMode::Content => Some((message.content_hash.clone(), "")),
-        DedupMode::Fingerprint => Some((message.fingerprint.clone()?, &message.kind)),
-        DedupMode::Case => Some((message.case_id?.to_string(), &message.kind)),
+/// What counts as the same thing in this channel; kinds never suppress each other. News and ads belong to no case:
+/// where cases are counted, they are known by their words.
+fn dedup_key(message: &NewMessage, mode: DedupMode) -> Option<(DedupMode, String, &str)> {
+    match (mode, message.case_id) {
+        (DedupMode::Off, _) => None,
+        (DedupMode::Content, _) | (DedupMode::Case, None) => {
+            Some((DedupMode::Content, message.content_hash.clone(), ""))
+        }
+        (DedupMode::Fingerprint, _) => Some((mode, message.fingerprint.clone()?, &message.kind)),
+        (DedupMode::Case, Some(case)) => Some((mode, case.to_string(), &message.kind)),
     }
 }
 

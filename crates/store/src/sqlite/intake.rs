@@ -71,7 +71,7 @@ const POST_GONE: &str = "
 UPDATE messages
    SET gone_at = ?4
  WHERE workspace_id = ?1 AND source = ?2 AND origin_id = ?3 AND gone_at IS NULL
-RETURNING message_id";
+RETURNING message_id, revision";
 const MESSAGE_COLUMNS: &str = "message_id, source, origin_id, payload, kind, facts, tags, origin, case_id, revision, \
      seen_count, last_seen_at, skipped, gone_at, created_at";
 
@@ -138,16 +138,10 @@ impl Sqlite {
 
     pub async fn post_gone(&self, workspace: WorkspaceId, source: &str, origin_id: &str) -> Result<bool> {
         let (source, origin_id) = (source.to_owned(), origin_id.to_owned());
-        self.write(Urgency::Enqueue, move |tx| {
-            let gone = tx.first(POST_GONE, (workspace.0, &source, &origin_id, tx.now.0), |row| row.get(0))?;
-            let Some(message_id) = gone else {
-                return Ok(false);
-            };
-            let detail = json!({"source": source, "origin_id": origin_id});
-            told(tx, workspace, "gone", MessageId(message_id), detail)?;
-            Ok(true)
-        })
-        .await
+        let gone =
+            self.write(Urgency::Enqueue, move |tx| post_gone(tx, workspace, &source, &origin_id)).await?;
+        self.bell.ring();
+        Ok(gone)
     }
 
     pub async fn message(&self, workspace: WorkspaceId, id: MessageId) -> Result<StoredMessage> {
@@ -199,6 +193,25 @@ impl Sqlite {
         );
         self.read(move |tx| tx.all(&sql, (workspace.0, limit as i64), stored_message)).await
     }
+}
+
+/// What waits is cancelled, what was said is deleted where the channel wants it.
+fn post_gone(tx: &Tx<'_>, workspace: WorkspaceId, source: &str, origin_id: &str) -> Result<bool> {
+    let gone = tx.first(POST_GONE, (workspace.0, source, origin_id, tx.now.0), |row| {
+        Ok((MessageId(row.get(0)?), row.get(1)?))
+    })?;
+    let Some((message_id, revision)) = gone else {
+        return Ok(false);
+    };
+    let plan = plan_gone(&copies(tx, message_id)?);
+    let n_cancelled = cancel_all(tx, workspace, &plan.cancel)?;
+    let deletes: Vec<FollowUp> =
+        plan.delete.iter().map(|copy| follow_up_of(copy, message_id, revision, "delete")).collect();
+    let n_deleted = follow_up(tx, workspace, &deletes)?;
+    let detail =
+        json!({"source": source, "origin_id": origin_id, "cancelled": n_cancelled, "deleted": n_deleted});
+    told(tx, workspace, "gone", message_id, detail)?;
+    Ok(true)
 }
 
 fn stored_message(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredMessage> {

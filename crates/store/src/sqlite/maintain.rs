@@ -35,16 +35,16 @@ const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = 
 /// The old delivery's key, if nobody took it since.
 const TAKE_KEY_AGAIN: &str = "
 INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
-SELECT m.workspace_id, c.channel_id, c.dedup, m.hash_version,
-       CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint ELSE CAST(m.case_id AS TEXT) END,
-       CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END,
-       ?1, m.origin, ?2
-  FROM deliveries AS d
-  JOIN messages AS m ON m.message_id = d.message_id
-  JOIN channels AS c ON c.channel_id = d.channel_id
- WHERE d.delivery_id = ?1
-   AND CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
-            WHEN 'case' THEN CAST(m.case_id AS TEXT) END IS NOT NULL
+SELECT k.workspace_id, k.channel_id, k.mode, k.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE k.kind END,
+       ?1, k.origin, ?2
+  FROM (SELECT b.*, CASE b.mode WHEN 'content' THEN b.content_hash WHEN 'fingerprint' THEN b.fingerprint
+                                WHEN 'case' THEN CAST(b.case_id AS TEXT) END AS key
+          FROM (SELECT m.*, c.channel_id, iif(c.dedup = 'case' AND m.case_id IS NULL, 'content', c.dedup) AS mode
+                  FROM deliveries AS d
+                  JOIN messages AS m ON m.message_id = d.message_id
+                  JOIN channels AS c ON c.channel_id = d.channel_id
+                 WHERE d.delivery_id = ?1) AS b) AS k
+ WHERE k.key IS NOT NULL
 ON CONFLICT DO NOTHING";
 const SELECT_WAITING: &str = "
 SELECT status, lane_id, priority, position, message_id, channel_id
@@ -74,15 +74,16 @@ UPDATE dedup_index
  WHERE delivery_id = ?1";
 const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE delivery_id = ?1";
 const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE delivery_id = ?1";
+/// By when it was last seen: what its source still shows would be new again, and published again.
 const DELETE_MESSAGES: &str = "
 DELETE FROM messages
  WHERE message_id IN (SELECT m.message_id
-                        FROM (SELECT message_id, created_at
+                        FROM (SELECT message_id, last_seen_at
                                 FROM messages
                                WHERE ?1 IS NULL OR workspace_id = ?1
                                ORDER BY message_id
                                LIMIT ?3) AS m
-                       WHERE m.created_at < ?2
+                       WHERE m.last_seen_at < ?2
                          AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id)
                          AND NOT EXISTS (SELECT 1 FROM campaigns AS c WHERE c.message_id = m.message_id))";
 const DELETE_EVENTS: &str = "

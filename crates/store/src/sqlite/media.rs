@@ -58,6 +58,12 @@ const INSERT_RECEIPT: &str = "
 INSERT INTO ingress_receipts (workspace_id, endpoint_id, key, request_hash, response, received_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT DO NOTHING";
+const LOOKS_BEGUN: &str = "SELECT begun FROM media_looks WHERE workspace_id = ?1 AND key = ?2";
+const BEGIN_LOOK: &str = "
+INSERT INTO media_looks (workspace_id, key, begun, last_at) VALUES (?1, ?2, 1, ?3)
+ON CONFLICT DO UPDATE SET begun = begun + 1, last_at = excluded.last_at";
+const END_LOOK: &str = "DELETE FROM media_looks WHERE workspace_id = ?1 AND key = ?2";
+const DELETE_LOOKS: &str = "DELETE FROM media_looks WHERE last_at < ?1";
 const DELETE_RECEIPTS: &str = "DELETE FROM ingress_receipts WHERE received_at < ?1";
 
 impl Sqlite {
@@ -240,8 +246,28 @@ impl Sqlite {
         .await
     }
 
+    pub async fn looks_begun(&self, workspace: WorkspaceId, key: &str) -> Result<i32> {
+        let key = key.to_owned();
+        let begun = self.read(move |tx| tx.first(LOOKS_BEGUN, (workspace.0, &key), |row| row.get(0))).await?;
+        Ok(begun.unwrap_or(0))
+    }
+
+    pub async fn begin_look(&self, workspace: WorkspaceId, key: &str) -> Result<()> {
+        let key = key.to_owned();
+        self.write(Urgency::Enqueue, move |tx| {
+            tx.execute(BEGIN_LOOK, (workspace.0, &key, tx.now.0)).map(drop)
+        })
+        .await
+    }
+
+    pub async fn end_look(&self, workspace: WorkspaceId, key: &str) -> Result<()> {
+        let key = key.to_owned();
+        self.write(Urgency::Enqueue, move |tx| tx.execute(END_LOOK, (workspace.0, &key)).map(drop)).await
+    }
+
     pub async fn forget_receipts(&self, older_than: Span) -> Result<u64> {
         self.write(Urgency::Maintenance, move |tx| {
+            tx.execute(DELETE_LOOKS, [(tx.now - older_than).0])?;
             Ok(tx.execute(DELETE_RECEIPTS, [(tx.now - older_than).0])? as u64)
         })
         .await

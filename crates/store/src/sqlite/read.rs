@@ -21,9 +21,9 @@ SELECT max(before.delivery_id)
   JOIN messages AS own ON own.message_id = this.message_id
   JOIN messages AS other
     ON other.workspace_id = own.workspace_id
-   AND CASE c.dedup
-       WHEN 'case' THEN other.case_id = own.case_id AND other.kind = own.kind
-       WHEN 'fingerprint' THEN other.fingerprint = own.fingerprint AND other.kind = own.kind
+   AND CASE
+       WHEN c.dedup = 'case' AND own.case_id IS NOT NULL THEN other.case_id = own.case_id AND other.kind = own.kind
+       WHEN c.dedup = 'fingerprint' THEN other.fingerprint = own.fingerprint AND other.kind = own.kind
        ELSE other.content_hash = own.content_hash END
   JOIN deliveries AS before
     ON before.message_id = other.message_id AND before.channel_id = this.channel_id

@@ -8,6 +8,7 @@ use super::commit::{Settling, Token};
 use super::settle::{held, lease_expired};
 use super::{Sqlite, Urgency};
 use crate::error::Result;
+use crate::intake::RUN_ABANDONED;
 use crate::queue::{Recovered, Whose};
 
 /// Reads all that is in flight, which is never more than the nodes can carry; an index would be written by every claim.
@@ -18,19 +19,24 @@ SELECT delivery_id, workspace_id, claim_token
  ORDER BY lease_until, delivery_id
  LIMIT ?3";
 
-/// What no request has left of yet, at the moment the file changes hands; what people read tells the same.
+/// What is in flight at the moment the file changes hands; what people read tells the same.
 const ABANDONED: &str = "
-UPDATE deliveries SET lease_until = min(lease_until, ?1)
- WHERE delivery_id IN (SELECT delivery_id FROM inflight WHERE requested_at IS NULL)";
-const ABANDONED_CLAIMS: &str = "
-UPDATE inflight SET lease_until = min(lease_until, ?1) WHERE requested_at IS NULL";
+UPDATE deliveries SET lease_until = min(lease_until, ?1) WHERE delivery_id IN (SELECT delivery_id FROM inflight)";
+const ABANDONED_CLAIMS: &str = "UPDATE inflight SET lease_until = min(lease_until, ?1)";
+/// A wall that was being read is read again: what was taken in is known.
+const ABANDONED_SOURCES: &str =
+    "UPDATE pull_cursors SET lease_until = 0, lease_owner = NULL WHERE lease_owner IS NOT NULL";
+const ABANDONED_RUNS: &str = "
+UPDATE ingest_runs SET finished_at = ?1, error = ?2 WHERE finished_at IS NULL";
 
-/// The lock on the file says that whoever held these claims is gone: nobody waits for a lease that nobody holds.
-/// Where a request may have left, the lease stands: the platform may still be at it.
+/// The lock on the file says that whoever held these is gone: nobody waits for a lease that nobody holds. Where a
+/// request may have left, recovery makes the outcome unknown, and the policy of the channel decides.
 pub(super) fn end_abandoned(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let tx = connection.unchecked_transaction()?;
     tx.execute(ABANDONED, [now.0])?;
     tx.execute(ABANDONED_CLAIMS, [now.0])?;
+    tx.execute(ABANDONED_SOURCES, [])?;
+    tx.execute(ABANDONED_RUNS, (now.0, RUN_ABANDONED))?;
     tx.commit()
 }
 

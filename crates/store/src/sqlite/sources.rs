@@ -9,7 +9,9 @@ use super::heads::{NewEvent, event};
 use super::workspaces::require_workspace;
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::error::{Result, StoreError};
-use crate::intake::{FinishedPoll, IngestRun, NewSource, Progress, RunCounts, Source};
+use crate::intake::{
+    FinishedPoll, IngestRun, NewSource, PollHealth, Progress, RUN_ABANDONED, RunCounts, Seats, Source,
+};
 
 const ACCOUNT_EXISTS: &str = "SELECT 1 FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
 const INSERT_SOURCE: &str = "
@@ -29,18 +31,27 @@ const REMOVE_CURSOR: &str = "DELETE FROM pull_cursors WHERE workspace_id = ?1 AN
 const REMOVE_SOURCE: &str = "DELETE FROM pull_sources WHERE workspace_id = ?1 AND source_id = ?2";
 const SOURCE_COLUMNS: &str = "s.source_id, s.workspace_id, s.kind, s.name, s.address, s.account_id, s.enabled, \
      s.settings, c.cursor, c.next_poll_at, c.failing_since, c.last_error";
+/// The longest due first; of those that failed the last time only so many, or a few that hang would take all places.
 const DUE: &str = "
-SELECT c.source_id
-  FROM pull_cursors AS c JOIN pull_sources AS s ON s.source_id = c.source_id
- WHERE s.enabled = 1 AND c.next_poll_at <= ?1 AND c.lease_until <= ?1
- ORDER BY c.next_poll_at, c.source_id
+SELECT source_id
+  FROM (SELECT c.source_id, c.next_poll_at, c.failing_since IS NOT NULL AS failing,
+               row_number() OVER (PARTITION BY c.failing_since IS NOT NULL
+                                      ORDER BY c.next_poll_at, c.source_id) AS place
+          FROM pull_cursors AS c JOIN pull_sources AS s ON s.source_id = c.source_id
+         WHERE s.enabled = 1 AND c.next_poll_at <= ?1 AND c.lease_until <= ?1)
+ WHERE NOT failing OR place <= ?3
+ ORDER BY next_poll_at, source_id
  LIMIT ?2";
 const LEASE: &str = "UPDATE pull_cursors SET lease_owner = ?2, lease_until = ?3 WHERE source_id = ?1";
+const RENEW: &str = "
+UPDATE pull_cursors SET lease_until = ?4 WHERE workspace_id = ?1 AND source_id = ?2 AND lease_owner = ?3";
 /// A node that lost its lease says nothing any more.
 const FINISH_POLL: &str = "
 UPDATE pull_cursors
-   SET cursor = coalesce(?4, cursor), next_poll_at = ?5, lease_until = 0, lease_owner = NULL, last_error = ?6,
-       failing_since = CASE WHEN ?6 IS NULL THEN NULL ELSE coalesce(failing_since, ?7) END, updated_at = ?7
+   SET cursor = coalesce(?4, cursor), next_poll_at = ?5, lease_until = 0, lease_owner = NULL,
+       last_error = CASE WHEN ?8 THEN last_error ELSE ?6 END,
+       failing_since = CASE WHEN ?8 THEN failing_since WHEN ?6 IS NULL THEN NULL ELSE coalesce(failing_since, ?7) END,
+       updated_at = ?7
  WHERE workspace_id = ?1 AND source_id = ?2 AND lease_owner = ?3";
 const SET_CURSOR: &str = "
 UPDATE pull_cursors
@@ -51,6 +62,8 @@ const FINISH_RUN: &str = "
 UPDATE ingest_runs
    SET finished_at = ?3, seen = ?4, stored = ?5, skipped = ?6, enqueued = ?7, error = ?8
  WHERE workspace_id = ?1 AND run_id = ?2";
+const CLOSE_RUNS: &str = "
+UPDATE ingest_runs SET finished_at = ?1, error = ?3 WHERE finished_at IS NULL AND started_at < ?2";
 const SELECT_RUNS: &str = "
 SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued, error
   FROM ingest_runs
@@ -125,14 +138,15 @@ impl Sqlite {
         self.read(move |tx| tx.all(&sql, [workspace.0], source)).await
     }
 
-    pub async fn due_sources(&self, owner: &str, limit: usize, lease: Span) -> Result<Vec<Source>> {
+    pub async fn due_sources(&self, owner: &str, seats: Seats, lease: Span) -> Result<Vec<Source>> {
         let owner = owner.to_owned();
         let sql = format!(
             "SELECT {SOURCE_COLUMNS} FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
               WHERE s.source_id = ?1"
         );
         self.write(Urgency::Maintenance, move |tx| {
-            let due: Vec<i64> = tx.all(DUE, (tx.now.0, limit as i64), |row| row.get(0))?;
+            let due: Vec<i64> =
+                tx.all(DUE, (tx.now.0, seats.all as i64, seats.failing as i64), |row| row.get(0))?;
             let mut leased = Vec::with_capacity(due.len());
             for id in due {
                 tx.execute(LEASE, (id, &owner, (tx.now + lease).0))?;
@@ -143,13 +157,36 @@ impl Sqlite {
         .await
     }
 
+    pub async fn renew_source(
+        &self,
+        workspace: WorkspaceId,
+        id: SourceId,
+        owner: &str,
+        lease: Span,
+    ) -> Result<bool> {
+        let owner = owner.to_owned();
+        self.write(Urgency::Maintenance, move |tx| {
+            Ok(tx.execute(RENEW, (workspace.0, id.0, &owner, (tx.now + lease).0))? > 0)
+        })
+        .await
+    }
+
     pub async fn finish_poll(&self, workspace: WorkspaceId, poll: FinishedPoll) -> Result<bool> {
         self.write(Urgency::Maintenance, move |tx| {
             let cursor = poll.cursor.as_ref().map(ToString::to_string);
             let error = poll.health.error();
             let (id, next) = (poll.source_id.0, poll.next_poll_at.0);
-            let params = (workspace.0, id, &poll.owner, cursor, next, error, tx.now.0);
+            let unchanged = poll.health == PollHealth::Unchanged;
+            let params = (workspace.0, id, &poll.owner, cursor, next, error, tx.now.0, unchanged);
             Ok(tx.execute(FINISH_POLL, params)? > 0)
+        })
+        .await
+    }
+
+    pub async fn alert(&self, workspace: WorkspaceId, detail: serde_json::Value) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let name = "alert";
+            event(tx, NewEvent { workspace_id: workspace.0, name, detail, ..NewEvent::default() })
         })
         .await
     }
@@ -177,6 +214,13 @@ impl Sqlite {
                 0 => Err(StoreError::not_found("run", run_id)),
                 _ => Ok(()),
             }
+        })
+        .await
+    }
+
+    pub async fn close_runs(&self, older_than: Span) -> Result<usize> {
+        self.write(Urgency::Maintenance, move |tx| {
+            tx.execute(CLOSE_RUNS, (tx.now.0, (tx.now - older_than).0, RUN_ABANDONED))
         })
         .await
     }

@@ -22,6 +22,7 @@ contract! {
     a_batch_dedups_within_itself,
     kinds_never_suppress_each_other,
     a_message_without_a_fingerprint_is_never_suppressed_by_it,
+    news_from_two_groups_goes_out_once_where_cases_are_counted,
     an_unknown_channel_fails_the_whole_batch,
     a_channel_disabled_by_an_operator_is_skipped_and_said_so,
     a_batch_of_ten_thousand_is_one_call,
@@ -209,6 +210,31 @@ async fn a_message_without_a_fingerprint_is_never_suppressed_by_it(w: &World) {
     let channels = [w.channel_with(account, settings).await];
     let batch = vec![copy_of("одно", "1", &channels), copy_of("одно", "2", &channels)];
     assert!(w.enqueue(batch).await.iter().all(|e| e.deliveries[0].status == Status::Queued));
+}
+
+async fn news_from_two_groups_goes_out_once_where_cases_are_counted(w: &World) {
+    let account = w.account().await;
+    let settings = ChannelSettings { dedup: DedupMode::Case, ..ChannelSettings::default() };
+    let channels = [w.channel_with(account, settings).await];
+    let news =
+        |origin: &str| NewMessage { kind: "news".into(), ..copy_of("Субботник", origin, &channels) };
+    // Within one call, and in another one.
+    let enqueued = w.enqueue(vec![news("1"), news("2"), message("Другая новость", &channels)]).await;
+    let status = |enqueued: &Enqueued| enqueued.deliveries[0].status;
+    assert_eq!(
+        enqueued.iter().map(status).collect::<Vec<_>>(),
+        [Status::Queued, Status::Deduped, Status::Queued]
+    );
+    let repeat = w.enqueue(vec![news("3")]).await.remove(0);
+    assert_eq!(status(&repeat), Status::Deduped);
+    let first = enqueued[0].deliveries[0].delivery_id;
+    let before = w.store.said_before(w.ws, repeat.deliveries[0].delivery_id).await.unwrap();
+    assert_eq!(before.map(|said| said.delivery_id), Some(first), "and it says of what it is a copy");
+    // A requeue takes the key again.
+    let claim = w.claim_one().await;
+    w.fail(&claim, permanent(domain::outcome::Scope::Delivery)).await;
+    w.store.requeue(w.ws, vec![claim.delivery_id]).await.unwrap();
+    assert_eq!(status(&w.enqueue(vec![news("4")]).await[0]), Status::Deduped);
 }
 
 async fn an_unknown_channel_fails_the_whole_batch(w: &World) {

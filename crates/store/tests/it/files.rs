@@ -63,12 +63,32 @@ async fn what_was_answered_is_there_after_a_restart() {
     request_leaves(&store, &claimed.claims[0]).await;
     drop(store);
     let store = reopen(folder.path()).await;
-    assert!(store.recover(Whose::Everyone, 10).await.unwrap().is_empty(), "the platform may still be at it");
-    let delivery = store.delivery(ws, enqueued.deliveries[0].delivery_id).await.unwrap();
-    assert_eq!(delivery.status, Status::Sending);
-    let finish = crate::world::finish(&claimed.claims[0], crate::world::sent(&claimed.claims[0]));
-    assert_eq!(store.commit(vec![finish]).await.unwrap(), [Finished::Done(Status::Sent)]);
+    let id = enqueued.deliveries[0].delivery_id;
+    assert_eq!(store.delivery(ws, id).await.unwrap().status, Status::Sending);
+    let recovered = store.recover(Whose::Everyone, 10).await.unwrap();
+    assert_eq!(recovered, [Recovered { delivery_id: id, status: Status::Retry }], "nobody holds it any more");
+    let delivery = store.delivery(ws, id).await.unwrap();
+    assert_eq!((delivery.counters.unknowns, delivery.counters.lost_claims), (1, 0), "its request had left");
     assert!(store.audit(ws).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_wall_that_a_killed_node_was_reading_is_read_at_once_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let ws = store.create_workspace("приют").await.unwrap();
+    let (kind, name, address) = ("vk".to_owned(), "стена".to_owned(), "-101".to_owned());
+    let wall = NewSource { kind, name, address, account_id: None, settings: serde_json::json!({}) };
+    let id = store.create_source(ws, wall).await.unwrap();
+    let lease = Span::from_secs(60);
+    assert_eq!(store.due_sources("первый", Seats::any(10), lease).await.unwrap().len(), 1);
+    store.start_run(ws, "vk:стена").await.unwrap();
+    drop(store);
+    let store = reopen(folder.path()).await;
+    let due = store.due_sources("второй", Seats::any(10), lease).await.unwrap();
+    assert_eq!(due.iter().map(|source| source.source_id).collect::<Vec<_>>(), [id]);
+    let run = store.runs(ws, 10).await.unwrap().remove(0);
+    assert!(run.finished_at.is_some() && run.error.is_some(), "{run:?}");
 }
 
 #[tokio::test]
@@ -206,7 +226,7 @@ async fn a_migration_that_broke_off_goes_on() {
         "DELETE FROM schema_migrations WHERE version > 2;
          DROP TABLE bot_logs; DROP TABLE bot_outbox; DROP TABLE bot_state; DROP TABLE bot_inbox; DROP TABLE bot_rules;
          DROP TABLE recipients; DROP TABLE campaigns; DROP TABLE ingress_receipts; DROP TABLE ingest_runs;
-         DROP TABLE case_keys; DROP TABLE case_pictures; DROP TABLE message_media;
+         DROP TABLE case_keys; DROP TABLE case_pictures; DROP TABLE message_media; DROP TABLE media_looks;
          DROP TABLE pull_cursors; DROP TABLE pull_sources; DROP TABLE media_blobs; DROP TABLE media_origin;",
     )
     .unwrap();

@@ -35,6 +35,8 @@ contract! {
     an_edit_of_an_ended_search_keeps_its_ending,
     a_post_that_is_skipped_is_kept_with_its_reason,
     a_post_that_is_gone_is_recorded_once,
+    a_vanished_post_that_still_waits_is_cancelled,
+    a_vanished_post_is_taken_back_where_the_channel_wants_it,
     cases_are_those_of_the_model,
     workspaces_have_their_own_cases,
     a_refused_post_leaves_nothing_behind,
@@ -372,10 +374,36 @@ async fn a_post_that_is_gone_is_recorded_once(w: &World) {
     assert!(w.store.post_gone(w.ws, "vk:-1", "1").await.unwrap());
     assert!(!w.store.post_gone(w.ws, "vk:-1", "1").await.unwrap());
     assert!(!w.store.post_gone(w.ws, "vk:-1", "2").await.unwrap());
-    assert_eq!(detail_of(w, "gone").await, json!({"source": "vk:-1", "origin_id": "1"}));
+    let detail = json!({"source": "vk:-1", "origin_id": "1", "cancelled": 0, "deleted": 0});
+    assert_eq!(detail_of(w, "gone").await, detail);
     assert!(w.store.known_posts(w.ws, "vk:-1", vec!["1".into()]).await.unwrap()[0].gone);
     one(w, post(-1, 1, LOST, &[])).await;
     assert!(!w.store.known_posts(w.ws, "vk:-1", vec!["1".into()]).await.unwrap()[0].gone);
+}
+
+async fn a_vanished_post_that_still_waits_is_cancelled(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({"on_gone": "delete"})]).await;
+    let stored = one(w, post(-1, 1, LOST, &channels)).await;
+    assert!(w.store.post_gone(w.ws, "vk:-1", "1").await.unwrap());
+    assert!(w.claim(10).await.is_empty(), "nobody says it any more");
+    for delivery in &stored.deliveries {
+        let delivery = w.delivery(delivery.delivery_id).await;
+        assert_eq!((delivery.status, delivery.reason.as_deref()), (Status::Dead, Some("cancelled")));
+    }
+    assert_eq!(detail_of(w, "gone").await["cancelled"], 2);
+}
+
+async fn a_vanished_post_is_taken_back_where_the_channel_wants_it(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({"on_gone": "delete"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    for claim in w.claim(10).await {
+        w.sent(&claim).await;
+    }
+    assert!(w.store.post_gone(w.ws, "vk:-1", "1").await.unwrap());
+    let claim = w.claim_one().await;
+    assert_eq!((claim.action, claim.channel_id), (domain::delivery::Action::Delete, Some(channels[1])));
+    w.sent(&claim).await;
+    assert!(w.claim(10).await.is_empty(), "by default what is published stays");
 }
 
 /// Many posts that crowd the shelves: the database decides as the book in memory does.

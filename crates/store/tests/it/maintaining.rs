@@ -17,6 +17,7 @@ contract! {
     listings_filter_and_continue,
     retention_removes_only_what_is_old_and_ended,
     retention_never_forgets_inside_the_window,
+    an_entry_that_is_still_listed_after_a_month_is_not_new_again,
     unknown_deliveries_are_named,
 }
 
@@ -158,6 +159,24 @@ async fn retention_removes_only_what_is_old_and_ended(w: &World) {
     assert_eq!(w.store.lanes(w.ws).await.unwrap()[0].counts.sent, 1, "what was counted stays counted");
     let next = w.post("дальше", &channels).await.deliveries[0].delivery_id;
     assert!(next > left[0].delivery_id, "ids are never used twice");
+}
+
+async fn an_entry_that_is_still_listed_after_a_month_is_not_new_again(w: &World) {
+    let channels = w.channels(1).await;
+    let post = NewPost { message: message("без даты", &channels), sketch: None };
+    let (source, id) = (post.message.source.clone(), post.message.origin_id.clone());
+    w.store.ingest(w.ws, vec![post.clone()], None).await.unwrap();
+    let claim = w.claim_one().await;
+    w.sent(&claim).await;
+    for _ in 0..40 {
+        w.advance(Span::from_hours(20)).await;
+        w.store.posts_seen(w.ws, &source, vec![id.clone()]).await.unwrap();
+        w.store.retain(Whose::Everyone, KEEP, 100).await.unwrap();
+    }
+    let again = w.store.ingest(w.ws, vec![post.clone()], None).await.unwrap().remove(0);
+    assert_eq!((again.fate, again.deliveries.len()), (Fate::Seen, 0));
+    w.advance(Span::from_hours(25)).await;
+    assert_eq!(w.store.retain(Whose::Everyone, KEEP, 100).await.unwrap().messages, 1, "then nobody shows it");
 }
 
 async fn retention_never_forgets_inside_the_window(w: &World) {

@@ -10,6 +10,7 @@ use store::*;
 use crate::world::*;
 
 contract! {
+    a_picture_that_ended_its_nodes_is_remembered,
     bytes_are_kept_once_and_read_back,
     a_handle_counts_until_it_expires,
     bytes_that_a_message_shows_are_not_thrown_out,
@@ -141,4 +142,21 @@ async fn what_a_door_turns_away_leaves_an_event(w: &World) {
     let rejected = || ("ingress_rejected".to_owned(), detail.clone());
     let alert = ("alert".to_owned(), json!({"text": "somebody guesses", "why": "guessing"}));
     assert_eq!(told, [alert, rejected(), rejected()]);
+}
+
+async fn a_picture_that_ended_its_nodes_is_remembered(w: &World) {
+    let begun = async || w.store.looks_begun(w.ws, "https://vk.com/photo-1_2").await.unwrap();
+    assert_eq!(begun().await, 0);
+    for n in 1..=3 {
+        w.store.begin_look(w.ws, "https://vk.com/photo-1_2").await.unwrap();
+        assert_eq!(begun().await, n);
+    }
+    let other = w.another_workspace("другой").await;
+    assert_eq!(other.store.looks_begun(other.ws, "https://vk.com/photo-1_2").await.unwrap(), 0);
+    w.store.end_look(w.ws, "https://vk.com/photo-1_2").await.unwrap();
+    assert_eq!(begun().await, 0);
+    w.store.begin_look(w.ws, "https://vk.com/photo-1_2").await.unwrap();
+    w.advance(Span::from_hours(2)).await;
+    w.store.forget_receipts(Span::from_hours(1)).await.unwrap();
+    assert_eq!(begun().await, 0, "nobody shows it any more");
 }

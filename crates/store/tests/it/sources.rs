@@ -14,6 +14,10 @@ contract! {
     a_failing_source_says_since_when_and_why,
     the_cursor_moves_with_the_posts,
     a_run_tells_what_it_saw,
+    a_run_that_nobody_will_end_is_closed_with_the_reason,
+    a_lease_that_is_renewed_is_not_taken_over,
+    sources_that_fail_do_not_take_the_places_of_the_others,
+    a_poll_that_was_broken_off_says_nothing_about_its_source,
     bad_sources_are_refused,
 }
 
@@ -40,7 +44,7 @@ fn finished(source_id: SourceId, owner: &str, next_in: Span) -> FinishedPoll {
 const LEASE: Span = Span::from_secs(60);
 
 async fn due(w: &World, owner: &str) -> Vec<SourceId> {
-    let due = w.store.due_sources(owner, 10, LEASE).await.unwrap();
+    let due = w.store.due_sources(owner, Seats::any(10), LEASE).await.unwrap();
     due.into_iter().map(|source| source.source_id).collect()
 }
 
@@ -67,7 +71,7 @@ async fn a_source_is_created_changed_and_removed(w: &World) {
 async fn one_node_polls_a_source_at_a_time(w: &World) {
     let first = w.store.create_source(w.ws, wall("раз")).await.unwrap();
     let second = w.store.create_source(w.ws, wall("два")).await.unwrap();
-    assert_eq!(w.store.due_sources("а", 1, LEASE).await.unwrap()[0].source_id, first);
+    assert_eq!(w.store.due_sources("а", Seats::any(1), LEASE).await.unwrap()[0].source_id, first);
     assert_eq!(due(w, "б").await, [second]);
     assert!(due(w, "в").await.is_empty());
     assert!(w.store.finish_poll(w.ws, finished(first, "а", Span::from_secs(30))).await.unwrap());
@@ -140,6 +144,71 @@ async fn a_run_tells_what_it_saw(w: &World) {
     assert_eq!((runs[1].counts, runs[1].finished_at), (counts, Some(START + Span::from_secs(3))));
     assert_eq!(runs[0].error.as_deref(), Some("captcha"));
     assert!(w.store.finish_run(w.ws, 4_000, counts, None).await.is_err());
+}
+
+async fn a_run_that_nobody_will_end_is_closed_with_the_reason(w: &World) {
+    let left = w.store.start_run(w.ws, "vk:-101").await.unwrap();
+    w.seconds(600).await;
+    let young = w.store.start_run(w.ws, "vk:-102").await.unwrap();
+    assert_eq!(w.store.close_runs(Span::from_secs(300)).await.unwrap(), 1);
+    assert_eq!(w.store.close_runs(Span::from_secs(300)).await.unwrap(), 0);
+    let runs = w.store.runs(w.ws, 10).await.unwrap();
+    assert_eq!((runs[0].run_id, runs[0].finished_at), (young, None));
+    assert_eq!((runs[1].run_id, runs[1].finished_at), (left, Some(START + Span::from_secs(600))));
+    assert!(runs[1].error.as_deref().is_some_and(|why| why.contains("is read again")), "{runs:?}");
+}
+
+async fn a_lease_that_is_renewed_is_not_taken_over(w: &World) {
+    let id = w.store.create_source(w.ws, wall("раз")).await.unwrap();
+    assert_eq!(due(w, "а").await, [id]);
+    for _ in 0..3 {
+        w.seconds(40).await;
+        assert!(w.store.renew_source(w.ws, id, "а", LEASE).await.unwrap());
+        assert!(!w.store.renew_source(w.ws, id, "б", LEASE).await.unwrap(), "not theirs");
+        assert!(due(w, "б").await.is_empty());
+    }
+    w.seconds(60).await;
+    assert_eq!(due(w, "б").await, [id]);
+    assert!(!w.store.renew_source(w.ws, id, "а", LEASE).await.unwrap(), "it went to another node");
+}
+
+async fn sources_that_fail_do_not_take_the_places_of_the_others(w: &World) {
+    let mut ids = Vec::new();
+    for n in 0..6 {
+        ids.push(w.store.create_source(w.ws, wall(&format!("стена {n}"))).await.unwrap());
+    }
+    due(w, "а").await;
+    for &id in &ids {
+        let fails = id.0 < ids[4].0;
+        let health = if fails { PollHealth::Failed("it hangs".into()) } else { PollHealth::Well };
+        // Those that fail are due longest.
+        let next_in = Span::from_secs(if fails { 1 } else { 5 });
+        w.store.finish_poll(w.ws, FinishedPoll { health, ..finished(id, "а", next_in) }).await.unwrap();
+    }
+    w.seconds(10).await;
+    let seats = Seats { all: 3, failing: 1 };
+    let leased = w.store.due_sources("а", seats, LEASE).await.unwrap();
+    let leased: Vec<SourceId> = leased.iter().map(|source| source.source_id).collect();
+    assert_eq!(leased, [ids[0], ids[4], ids[5]]);
+    let seats = Seats { all: 3, failing: 0 };
+    assert!(w.store.due_sources("а", seats, LEASE).await.unwrap().is_empty());
+    assert_eq!(w.store.due_sources("а", Seats::any(9), LEASE).await.unwrap().len(), 3);
+}
+
+async fn a_poll_that_was_broken_off_says_nothing_about_its_source(w: &World) {
+    let id = w.store.create_source(w.ws, wall("раз")).await.unwrap();
+    due(w, "а").await;
+    let failed = PollHealth::Failed("the wall is closed".into());
+    let poll = FinishedPoll { health: failed, ..finished(id, "а", Span::ZERO) };
+    w.store.finish_poll(w.ws, poll).await.unwrap();
+    due(w, "а").await;
+    let poll = FinishedPoll { health: PollHealth::Unchanged, ..finished(id, "а", Span::ZERO) };
+    assert!(w.store.finish_poll(w.ws, poll).await.unwrap());
+    let source = w.store.sources(w.ws).await.unwrap().remove(0);
+    assert_eq!(
+        (source.failing_since, source.last_error.as_deref()),
+        (Some(START), Some("the wall is closed"))
+    );
 }
 
 async fn bad_sources_are_refused(w: &World) {

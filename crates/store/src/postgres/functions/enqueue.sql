@@ -143,8 +143,9 @@ BEGIN
            array_agg(t.ordered ORDER BY t.ord, t.channel_id), array_agg(t.key ORDER BY t.ord, t.channel_id)
       INTO d_ord, d_channel, d_account, d_lane, d_ordered, d_key
       FROM (SELECT w.ord::integer, c.channel_id, h.account_id, h.lane_id, h.max_parallel = 1 AS ordered,
-                   CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
-                                WHEN 'case' THEN m.case_id::text END AS key
+                   CASE rupor_dedup_mode(c.dedup, m.case_id)
+                       WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                       WHEN 'case' THEN m.case_id::text END AS key
               FROM unnest(m_id, m_made) WITH ORDINALITY AS w (message_id, made, ord)
              CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = w.message_id OFFSET 0) AS m
              CROSS JOIN LATERAL (SELECT DISTINCT e::bigint AS channel_id
@@ -165,14 +166,15 @@ BEGIN
         -- The first of each key takes it if it is free; whom it meets is settled in phase two.
         WITH taken AS (
             INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
-            SELECT DISTINCT ON (d.channel_id, c.dedup, m.hash_version, d.key, kind)
-                   ws, d.channel_id, c.dedup, m.hash_version, d.key,
-                   CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, d.delivery_id, m.origin, at
+            SELECT DISTINCT ON (d.channel_id, mode, m.hash_version, d.key, kind)
+                   ws, d.channel_id, rupor_dedup_mode(c.dedup, m.case_id) AS mode, m.hash_version, d.key,
+                   CASE rupor_dedup_mode(c.dedup, m.case_id) WHEN 'content' THEN '' ELSE m.kind END AS kind,
+                   d.delivery_id, m.origin, at
               FROM unnest(d_id, d_ord, d_channel, d_key) AS d (delivery_id, ord, channel_id, key)
              CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
               JOIN channels AS c ON c.channel_id = d.channel_id
              WHERE d.key IS NOT NULL
-             ORDER BY d.channel_id, c.dedup, m.hash_version, d.key, kind, d.delivery_id
+             ORDER BY d.channel_id, mode, m.hash_version, d.key, kind, d.delivery_id
             ON CONFLICT DO NOTHING
             RETURNING delivery_id
         )
@@ -321,8 +323,8 @@ DECLARE
     n_seen integer;
 BEGIN
     WITH met AS MATERIALIZED (
-        SELECT d.delivery_id, d.channel_id, c.dedup AS mode, m.hash_version AS version, d.key,
-               CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END AS kind, m.origin,
+        SELECT d.delivery_id, d.channel_id, rupor_dedup_mode(c.dedup, m.case_id) AS mode, m.hash_version AS version, d.key,
+               CASE rupor_dedup_mode(c.dedup, m.case_id) WHEN 'content' THEN '' ELSE m.kind END AS kind, m.origin,
                at - rupor_span(c.dedup_ttl_us) AS free_before
           FROM unnest(d_id, d_ord, d_channel, d_key, d_free) AS d (delivery_id, ord, channel_id, key, free)
          CROSS JOIN LATERAL (SELECT x.* FROM messages AS x WHERE x.message_id = m_id[d.ord] OFFSET 0) AS m
@@ -359,6 +361,12 @@ BEGIN
     END IF;
     RETURN array(SELECT d.free OR d.taken FROM unnest(d_free, rupor_among(d_id, taken)) AS d (free, taken));
 END $$;
+
+-- News and ads belong to no case: where cases are counted, they are known by their words.
+CREATE FUNCTION rupor_dedup_mode(dedup text, case_id bigint) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN dedup = 'case' AND case_id IS NULL THEN 'content' ELSE dedup END
+$$;
 
 -- Writes deliveries and their places in the queue: first those whose way is free, later the rest.
 CREATE FUNCTION rupor_put_deliveries(

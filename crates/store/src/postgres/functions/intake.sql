@@ -92,6 +92,48 @@ BEGIN
     RETURN answer;
 END $$;
 
+-- A post that its source does not show any more: what waits is cancelled, what was said is deleted where the channel
+-- wants it (`on_gone`). False if it was known to be gone, or not known at all.
+CREATE FUNCTION post_gone(workspace_id bigint, source text, origin_id text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    ws      CONSTANT bigint := post_gone.workspace_id;
+    gone    record;
+    waiting bigint[];
+    deletes jsonb;
+    n_ended integer := 0;
+    n_made  integer := 0;
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM lock_workspace(ws);
+    UPDATE messages AS m
+       SET gone_at = rupor_now()
+     WHERE m.workspace_id = ws AND m.source = post_gone.source AND m.origin_id = post_gone.origin_id AND m.gone_at IS NULL
+    RETURNING m.message_id, m.revision INTO gone;
+    IF gone.message_id IS NULL THEN
+        RETURN false;
+    END IF;
+    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry')),
+           jsonb_agg(jsonb_build_object('message_id', d.message_id, 'channel_id', d.channel_id, 'revision', gone.revision,
+                                        'action', 'delete', 'target_delivery', d.delivery_id) ORDER BY d.delivery_id)
+               FILTER (WHERE d.status IN ('claimed', 'sending', 'sent') AND c.settings ->> 'on_gone' = 'delete')
+      INTO waiting, deletes
+      FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
+     WHERE d.message_id = gone.message_id AND d.action = 'send' AND c.removed_at IS NULL;
+    IF waiting IS NOT NULL THEN
+        n_ended := (SELECT count(*) FROM unnest(cancel_deliveries(ws, waiting)) AS c (done) WHERE c.done);
+    END IF;
+    IF deletes IS NOT NULL THEN
+        n_made := (SELECT count(f.id) FROM unnest(follow_up(ws, deletes)) AS f (id));
+    END IF;
+    INSERT INTO events (workspace_id, at, name, message_id, detail)
+    VALUES (ws, rupor_now(), 'gone', gone.message_id,
+            jsonb_build_object('source', post_gone.source, 'origin_id', post_gone.origin_id,
+                               'cancelled', n_ended, 'deleted', n_made));
+    RETURN true;
+END $$;
+
 -- A known message to channels that did not have it yet: its new words made it theirs.
 CREATE FUNCTION deliver_message(workspace_id bigint, message_id bigint, item jsonb) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER

@@ -52,12 +52,13 @@ BEGIN
         VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
         -- The old delivery's key, if nobody took it since.
         INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
-        SELECT ws, c.channel_id, c.dedup, m.hash_version, k.key, CASE c.dedup WHEN 'content' THEN '' ELSE m.kind END,
+        SELECT ws, c.channel_id, k.mode, m.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE m.kind END,
                made, m.origin, at
           FROM messages AS m
           JOIN channels AS c ON c.channel_id = old.channel_id
-         CROSS JOIN LATERAL (SELECT CASE c.dedup WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
-                                                 WHEN 'case' THEN m.case_id::text END AS key) AS k
+         CROSS JOIN LATERAL (SELECT e.mode, CASE e.mode WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                                                        WHEN 'case' THEN m.case_id::text END AS key
+                               FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
          WHERE m.message_id = old.message_id AND k.key IS NOT NULL
         ON CONFLICT DO NOTHING;
         UPDATE lane_heads AS h SET n_queued = h.n_queued + 1 WHERE h.lane_id = old.lane_id;
@@ -178,13 +179,14 @@ BEGIN
     DELETE FROM attempts AS a WHERE a.delivery_id = ANY (old);
     DELETE FROM public.deliveries AS d WHERE d.delivery_id = ANY (old);
     GET DIAGNOSTICS deliveries = ROW_COUNT;
+    -- By when it was last seen: what its source still shows would be new again, and published again.
     DELETE FROM public.messages AS m
      WHERE m.message_id = ANY (array(
                SELECT l.message_id
-                 FROM (SELECT x.message_id, x.created_at FROM public.messages AS x
+                 FROM (SELECT x.message_id, x.last_seen_at FROM public.messages AS x
                         WHERE ws IS NULL OR x.workspace_id = ws
                         ORDER BY x.message_id LIMIT "limit") AS l
-                WHERE l.created_at < today - keep_deliveries
+                WHERE l.last_seen_at < today - keep_deliveries
                   AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = l.message_id)
                   AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = l.message_id)));
     GET DIAGNOSTICS messages = ROW_COUNT;

@@ -31,6 +31,7 @@ DECLARE
     n bigint;
 BEGIN
     PERFORM rupor_guard(NULL);
+    DELETE FROM media_looks AS l WHERE l.last_at < rupor_now() - older_than;
     WITH gone AS (DELETE FROM ingress_receipts AS r WHERE r.received_at < rupor_now() - older_than RETURNING 1)
     SELECT count(*) INTO n FROM gone;
     RETURN n;
