@@ -15,3 +15,4 @@ pub mod monitor;
 pub mod opening;
 pub mod sources;
 pub mod span;
+pub mod upkeep;

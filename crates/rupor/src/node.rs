@@ -22,6 +22,7 @@ use engine::addresses::ApiBases;
 use engine::dispatch::ports::{Dice, Platforms};
 use engine::dispatch::{self, Meters, Ports};
 use engine::epoch::Note;
+use engine::upkeep::kept_up;
 use engine::{monitor, sources};
 
 use crate::{http, operate};
@@ -191,26 +192,34 @@ async fn run_loops(
         deadline: sources::DEADLINE,
         grace: sources::GRACE.min(settings.drain.into()),
     };
-    let sources = async {
-        if settings.sources {
-            sources::run(store.clone(), Network::default(), reading, stopped.clone()).await;
+    let sources = kept_up("sources", || {
+        let (store, reading, stopped) = (store.clone(), reading.clone(), stopped.clone());
+        let is_wanted = settings.sources;
+        async move {
+            if is_wanted {
+                sources::run(store, Network::default(), reading, stopped).await;
+            }
         }
-    };
-    let ports = Ports {
+    });
+    let ports = || Ports {
         ledger: Arc::new(store.clone()),
         outlet: Arc::new(Platforms { network: Network::default() }),
         shelf: Arc::new(store.clone()),
         dice: Dice::seeded(rand::random()),
-        bases: settings.bases,
-        meters,
+        bases: settings.bases.clone(),
+        meters: Arc::clone(&meters),
     };
-    let dispatch = async {
-        match settings.dispatch {
-            true => dispatch::run(sending, ports, stopped.clone()).await,
-            false => Ok(stopped.clone().wait_for(|stop| *stop).await.is_ok()),
+    let dispatch = kept_up("dispatch", || {
+        let (sending, ports, mut stopped) = (sending.clone(), ports(), stopped.clone());
+        let is_wanted = settings.dispatch;
+        async move {
+            match is_wanted {
+                true => dispatch::run(sending, ports, stopped).await,
+                false => Ok(stopped.wait_for(|stop| *stop).await.is_ok()),
+            }
         }
-    };
-    let monitor = monitor::run(store.clone(), settings.lease, stopped.clone());
+    });
+    let monitor = kept_up("monitor", || monitor::run(store.clone(), settings.lease, stopped.clone()));
     let ((), drained, ()) = tokio::join!(sources, dispatch, monitor);
     drained
 }

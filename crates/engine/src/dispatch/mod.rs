@@ -47,6 +47,7 @@ use ports::{Dice, Ledger, Outlet, Shelf};
 use recorder::{End, Recorder};
 
 use crate::addresses::ApiBases;
+use crate::upkeep::kept_up;
 
 /// After a claim that gave nothing: somebody else may hold what is due, and asking at once would ask for ever.
 const EMPTY_WAIT: Duration = Duration::from_millis(10);
@@ -168,7 +169,8 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         meters: ports.meters,
         settings,
     });
-    let housekeeping = tokio::spawn(Arc::clone(&dispatcher).keep_house());
+    let house = Arc::clone(&dispatcher);
+    let housekeeping = tokio::spawn(kept_up("housekeeping", move || Arc::clone(&house).keep_house()));
     let asked = Arc::clone(&dispatcher.stop);
     let listening = tokio::spawn(async move {
         // When nobody is left who could ask, it is time to stop as well.

@@ -282,6 +282,59 @@ async fn a_hanging_account_costs_the_others_nothing() {
     node.stop().await;
 }
 
+/// An adapter with a defect: whatever is sent to one account panics.
+#[derive(Debug)]
+struct Planted {
+    inner: Platforms,
+    account: AccountId,
+}
+
+impl Outlet for Planted {
+    fn send<'a>(
+        &'a self,
+        address: &'a super::Address,
+        claim: &'a store::Claim,
+        sending: platforms::platform::Sending<'a>,
+    ) -> futures_util::future::BoxFuture<'a, platforms::platform::Report> {
+        assert!(claim.account_id != self.account, "planted");
+        self.inner.send(address, claim, sending)
+    }
+
+    fn reconcile<'a>(
+        &'a self,
+        address: &'a super::Address,
+        question: platforms::platform::Question<'a>,
+    ) -> futures_util::future::BoxFuture<'a, platforms::platform::Reconciled> {
+        self.inner.reconcile(address, question)
+    }
+
+    fn probe<'a>(
+        &'a self,
+        address: &'a super::Address,
+    ) -> futures_util::future::BoxFuture<'a, Result<(), domain::outcome::Failure>> {
+        self.inner.probe(address)
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_one_account_costs_the_others_nothing() {
+    let w = World::new().await;
+    let broken = w.account(Name::Max, AccountSettings::default()).await;
+    let planted = w.channel(broken, "-70000000000001", ChannelSettings::default()).await;
+    let healthy = w.telegram_channel().await;
+    let mut ids = Vec::new();
+    for n in 0..20 {
+        w.post(&format!("p{n}"), &Message::text("ломается"), &[planted]).await;
+        ids.extend(w.post(&n.to_string(), &Message::text(format!("Пост {n}")), &[healthy]).await);
+    }
+    let inner = Platforms { network: platforms::platform::Network::default() };
+    let node = w.node_with(Arc::new(Planted { inner, account: broken }));
+    for delivery in w.until_ended(&ids).await {
+        assert_eq!(delivery.status, Status::Sent);
+    }
+    node.stop().await;
+}
+
 #[tokio::test]
 async fn a_broken_delivery_continues_with_the_part_that_is_missing() {
     let w = World::new().await;
