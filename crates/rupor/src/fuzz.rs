@@ -141,7 +141,9 @@ fn configuration_files() {
     let example = include_str!("../../../rupor.example.toml").as_bytes().to_vec();
     let city = include_str!("demo/city.toml").as_bytes().to_vec();
     let pieces = example.chunks(700).map(<[u8]>::to_vec).chain([example.clone(), city]);
-    let variables = |name: &str| (name.len() < 40).then(|| "invented-0123456789-0123456789".to_owned());
+    // Names that tell how a node runs hold no secrets, and may be shown.
+    let is_secret = |name: &str| name.len() < 40 && !name.starts_with("RUPOR_PLATFORM");
+    let variables = |name: &str| is_secret(name).then(|| "invented-0123456789-0123456789".to_owned());
     drive("config", pieces.collect(), |bytes| {
         let text = String::from_utf8_lossy(bytes);
         let shown = match crate::config::from_text(&text, "rupor.toml", &variables) {
@@ -213,4 +215,27 @@ fn is_about_the_input(problem: &str) -> bool {
 #[test]
 fn json_for_sqlite() {
     json_for_the_ledger("sqlite::memory:", 1);
+}
+
+/// The same through the functions of PostgreSQL, which take it as JSON.
+#[test]
+fn json_for_postgres() {
+    let Ok(server) = std::env::var("RUPOR_TEST_POSTGRES") else { return };
+    let name = format!("fuzz_{}", uuid::Uuid::new_v4().simple());
+    let (base, _) = server.rsplit_once('/').unwrap();
+    let on_server = |sql: String| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
+            let talking = tokio::spawn(connection);
+            client.batch_execute(&sql).await.unwrap();
+            talking.abort();
+        });
+    };
+    on_server(format!("CREATE DATABASE {name}"));
+    let done = catch_unwind(|| json_for_the_ledger(&format!("{base}/{name}"), 4));
+    on_server(format!("DROP DATABASE {name} WITH (FORCE)"));
+    if let Err(panic) = done {
+        resume_unwind(panic);
+    }
 }

@@ -81,6 +81,8 @@ fn classify_answer(purpose: Purpose, answer: &Answer) -> Verdict {
 /// MAX refused in its own words.
 fn refused(purpose: Purpose, answer: &Answer, body: &Value) -> Verdict {
     let code = shorten(body["code"].as_str().unwrap_or_default());
+    // An empty code says nothing; then the status is the code.
+    let code = if code.trim().is_empty() { answer.status.to_string() } else { code };
     let message = shorten(body["message"].as_str().unwrap_or_default());
     if code == NOT_FOUND && purpose == Purpose::Delete {
         return Verdict::Done(serde_json::json!({ "success": true }));

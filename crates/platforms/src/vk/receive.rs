@@ -142,6 +142,8 @@ fn event(kind: &str, object: &Value, event_id: Option<String>, group: Option<i64
         _ => None,
     };
     let at_ms = message["date"].as_i64().and_then(|seconds| seconds.checked_mul(1_000));
+    // An empty id is no id: all events that have it would be one.
+    let event_id = event_id.filter(|id| !id.trim().is_empty());
     let key = event_id.unwrap_or_else(|| fallback_key(kind, object, group));
     Incoming { key, at_ms, event: event.unwrap_or_else(|| Event::Unknown { kind: kind.to_owned() }) }
 }

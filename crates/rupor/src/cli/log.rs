@@ -20,7 +20,9 @@ pub fn start() {
 pub fn start_at(usual: &str) {
     let filter = EnvFilter::try_from_env("RUPOR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let json = std::env::var("RUPOR_LOG_FORMAT").is_ok_and(|format| format == "json");
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    // A log that cannot be written (its disk is full) must not bring down whoever logs.
+    let builder =
+        tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_target(false);
     // A second start in one process changes nothing.
     let _ = if json {
         builder.json().with_writer(Lines(std::io::stderr)).try_init()

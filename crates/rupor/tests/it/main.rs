@@ -3,3 +3,4 @@
 mod operating;
 mod promises;
 mod readme;
+mod security;
