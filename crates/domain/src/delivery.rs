@@ -123,6 +123,8 @@ impl std::fmt::Display for Status {
 pub enum Reason {
     /// The platform refused this one for good.
     Refused,
+    /// The recipient blocked us or left.
+    RecipientGone,
     AttemptsExhausted,
     FloodCap,
     OutcomeUnknown,
@@ -147,6 +149,7 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::Refused => "refused",
+            Reason::RecipientGone => "recipient_gone",
             Reason::AttemptsExhausted => "attempts_exhausted",
             Reason::FloodCap => "flood_cap",
             Reason::OutcomeUnknown => "outcome_unknown",

@@ -13,6 +13,7 @@
 //! | facts | what was recognised in a message |
 //! | case | one real-world incident; messages attach to it |
 //! | route | which messages go to which channels |
+//! | destination | a channel or a recipient: where a delivery goes |
 //! | delivery | one message to one channel or recipient |
 //! | part | one request of a delivery |
 //! | attempt | one claimed → sending of a delivery |
@@ -30,6 +31,7 @@ pub mod chat;
 pub mod message;
 
 pub mod delivery;
+pub mod destination;
 pub mod outcome;
 pub mod settle;
 

@@ -29,7 +29,9 @@ pub const UNKNOWNS_MAX: i32 = 1;
 
 /// First pause of a channel after a permanent failure of its own; doubles with the streak.
 pub const CHANNEL_PAUSE: Span = Span::from_secs(600);
-/// Failures in a row that disable a channel.
+/// No such pause is longer.
+pub const CHANNEL_PAUSE_MAX: Span = Span::from_hours(24);
+/// Failures in a row that disable a channel; a recipient is gone then.
 pub const CHANNEL_STREAK_MAX: i32 = 3;
 /// Pause of a channel that failed for a moment without naming a wait.
 pub const CHANNEL_WAIT: Span = Span::from_secs(30);

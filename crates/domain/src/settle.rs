@@ -1,10 +1,12 @@
-//! What an ended send means: for the delivery, for its channel and for its account.
+//! What an ended send means: for the delivery, for its lane, for its destination and for its account.
+//!
+//! The lane waits (pause), the destination is judged (strikes, disabled, gone), the account is slowed or stopped.
 //!
 //! `settle` is the policy table of DESIGN §8 as one pure function. The SQLite driver calls it; the
 //! PostgreSQL functions say the same in SQL; random sequences compare the two.
 
 use crate::delivery::{AmbiguityPolicy, Counters, Reason, Status, Step, step};
-use crate::ids::ChannelId;
+use crate::destination::Destination;
 use crate::limits::*;
 use crate::outcome::{CODE_NOT_READY, Category, Certainty, Failure, Outcome, Scope};
 use crate::retry::{Chance, backoff, doubled, not_ready_wait};
@@ -26,11 +28,13 @@ pub enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standing {
     pub counters: Counters,
+    /// Of the lane.
     pub policy: AmbiguityPolicy,
-    pub channel: Option<ChannelId>,
+    pub destination: Destination,
+    /// Of the destination: failures of its own in a row.
     pub error_streak: i32,
-    /// The channel of this account that flooded last, and until when.
-    pub flood: Option<(ChannelId, Timestamp)>,
+    /// The destination of this account that flooded last, and until when.
+    pub flood: Option<(Destination, Timestamp)>,
     /// Failures of the whole account in a row.
     pub trouble_streak: i32,
 }
@@ -43,23 +47,33 @@ pub struct Settlement {
     pub counters: Counters,
     /// Set exactly when the status is `retry`.
     pub run_at: Option<Timestamp>,
-    pub channel: ChannelEffect,
+    pub lane: LaneEffect,
+    pub destination: DestinationEffect,
     pub account: AccountEffect,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChannelEffect {
+pub enum LaneEffect {
+    None,
+    /// Everything behind this one waits as well.
+    PauseUntil(Timestamp),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DestinationEffect {
     None,
     /// It works: the streak of failures is over.
     Healthy,
-    /// It asked for a pause; its own fault is not implied.
+    /// This recipient waits, and nobody else of the lane.
     PauseUntil(Timestamp),
     /// It failed for good once more.
     Strike {
         error_streak: i32,
-        paused_until: Timestamp,
+        /// Nothing is sent there any more: a channel is disabled, a recipient is gone.
         disable: bool,
     },
+    /// The recipient blocked us or left: no alarm, and nothing is sent there any more.
+    Gone,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +81,7 @@ pub enum AccountEffect {
     None,
     Healthy,
     /// One chat floods: remembered, in case a second one does.
-    RememberFlood(ChannelId, Timestamp),
+    RememberFlood(Destination, Timestamp),
     CooldownUntil(Timestamp),
     /// Nothing this account sends can succeed: a person has to look.
     Pause,
@@ -91,14 +105,15 @@ fn sent(standing: &Standing) -> Settlement {
         reason: None,
         counters: standing.counters,
         run_at: None,
-        channel: ChannelEffect::Healthy,
+        lane: LaneEffect::None,
+        destination: DestinationEffect::Healthy,
         account: AccountEffect::Healthy,
     }
 }
 
 fn failed(standing: &Standing, failure: &Failure, now: Timestamp, chance: Chance) -> Settlement {
     match (failure.category, failure.certainty, failure.scope) {
-        (Category::Permanent, _, scope) => refused(standing, scope, now),
+        (Category::Permanent, _, _) => refused(standing, failure, now),
         (Category::Transient, Certainty::Unknown, scope) => {
             let wait = asked_wait(failure).unwrap_or(Span::ZERO);
             let settled = unknown(standing, Reason::OutcomeUnknown, wait, now, chance);
@@ -113,8 +128,7 @@ fn failed(standing: &Standing, failure: &Failure, now: Timestamp, chance: Chance
         (Category::Transient, Certainty::NotSent, _) if failure.is_flood() => flooded(standing, failure, now),
         (Category::Transient, Certainty::NotSent, Scope::Channel) => {
             let until = now + CHANNEL_WAIT;
-            Settlement::retry(standing.counters, Reason::Failed, until)
-                .channel(ChannelEffect::PauseUntil(until))
+            Settlement::retry(standing.counters, Reason::Failed, until).waits(standing.destination, until)
         }
         (Category::Transient, Certainty::NotSent, Scope::Platform) => {
             Settlement::retry(standing.counters, Reason::AccountTrouble, now)
@@ -123,20 +137,30 @@ fn failed(standing: &Standing, failure: &Failure, now: Timestamp, chance: Chance
     }
 }
 
-fn refused(standing: &Standing, scope: Scope, now: Timestamp) -> Settlement {
-    match scope {
-        Scope::Delivery => Settlement::end(standing.counters, Step::Refuse, Reason::Refused),
-        Scope::Channel => {
-            let error_streak = standing.error_streak + 1;
-            Settlement::end(standing.counters, Step::Refuse, Reason::Refused).channel(ChannelEffect::Strike {
-                error_streak,
-                paused_until: now + doubled(CHANNEL_PAUSE, error_streak - 1, Span::from_hours(24)),
-                disable: error_streak >= CHANNEL_STREAK_MAX,
-            })
-        }
+fn refused(standing: &Standing, failure: &Failure, now: Timestamp) -> Settlement {
+    let refused = || Settlement::end(standing.counters, Step::Refuse, Reason::Refused);
+    match (failure.scope, standing.destination) {
         // One revoked token must not kill a backlog: the row waits for the account, uncharged.
-        Scope::Platform => {
+        (Scope::Platform, _) => {
             Settlement::retry(standing.counters, Reason::AccountTrouble, now).account(AccountEffect::Pause)
+        }
+        (_, Destination::Recipient(_)) if failure.recipient_gone => {
+            Settlement::end(standing.counters, Step::Refuse, Reason::RecipientGone)
+                .destination(DestinationEffect::Gone)
+        }
+        (Scope::Delivery, _) => refused(),
+        (Scope::Channel, destination) => {
+            let error_streak = standing.error_streak + 1;
+            let disable = error_streak >= CHANNEL_STREAK_MAX;
+            let settled = refused().destination(DestinationEffect::Strike { error_streak, disable });
+            match destination {
+                Destination::Channel(_) => {
+                    let pause = doubled(CHANNEL_PAUSE, error_streak - 1, CHANNEL_PAUSE_MAX);
+                    settled.lane(LaneEffect::PauseUntil(now + pause))
+                }
+                // The others of the lane have nothing to do with it.
+                Destination::Recipient(_) => settled,
+            }
         }
     }
 }
@@ -166,20 +190,21 @@ fn flooded(standing: &Standing, failure: &Failure, now: Timestamp) -> Settlement
     } else {
         Settlement::retry(counters, Reason::Flood, until)
     };
-    match (failure.scope, standing.channel) {
-        (Scope::Channel, Some(channel)) if !second_flood(standing, channel, now) => settled
-            .channel(ChannelEffect::PauseUntil(until))
-            .account(AccountEffect::RememberFlood(channel, until)),
-        (Scope::Channel, Some(_)) => {
-            settled.channel(ChannelEffect::PauseUntil(until)).account(AccountEffect::CooldownUntil(until))
+    match failure.scope {
+        Scope::Channel => {
+            let account = match second_flood(standing, now) {
+                false => AccountEffect::RememberFlood(standing.destination, until),
+                true => AccountEffect::CooldownUntil(until),
+            };
+            settled.waits(standing.destination, until).account(account)
         }
-        _ => settled.account(AccountEffect::CooldownUntil(until)),
+        Scope::Delivery | Scope::Platform => settled.account(AccountEffect::CooldownUntil(until)),
     }
 }
 
 /// A second chat of the account floods while the first still waits: it is the account that is too fast.
-fn second_flood(standing: &Standing, channel: ChannelId, now: Timestamp) -> bool {
-    standing.flood.is_some_and(|(first, until)| first != channel && until > now)
+fn second_flood(standing: &Standing, now: Timestamp) -> bool {
+    standing.flood.is_some_and(|(first, until)| first != standing.destination && until > now)
 }
 
 fn unknown(standing: &Standing, reason: Reason, asked: Span, now: Timestamp, chance: Chance) -> Settlement {
@@ -231,7 +256,8 @@ impl Settlement {
             reason: Some(reason),
             counters,
             run_at: None,
-            channel: ChannelEffect::None,
+            lane: LaneEffect::None,
+            destination: DestinationEffect::None,
             account: AccountEffect::None,
         }
     }
@@ -240,8 +266,20 @@ impl Settlement {
         Settlement { run_at: Some(run_at), ..Settlement::end(counters, Step::TryAgain, reason) }
     }
 
-    fn channel(self, channel: ChannelEffect) -> Settlement {
-        Settlement { channel, ..self }
+    /// A channel has a lane of its own, which waits; of a recipient's lane only this recipient does.
+    fn waits(self, destination: Destination, until: Timestamp) -> Settlement {
+        match destination {
+            Destination::Channel(_) => self.lane(LaneEffect::PauseUntil(until)),
+            Destination::Recipient(_) => self.destination(DestinationEffect::PauseUntil(until)),
+        }
+    }
+
+    fn lane(self, lane: LaneEffect) -> Settlement {
+        Settlement { lane, ..self }
+    }
+
+    fn destination(self, destination: DestinationEffect) -> Settlement {
+        Settlement { destination, ..self }
     }
 
     fn account(self, account: AccountEffect) -> Settlement {

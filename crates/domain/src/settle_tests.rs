@@ -1,17 +1,20 @@
 //! The policy table of DESIGN §8, row by row.
 
 use super::*;
+use crate::ids::{ChannelId, RecipientId};
 use crate::outcome::Sent;
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
-const A: ChannelId = ChannelId(1);
-const B: ChannelId = ChannelId(2);
+const A: Destination = Destination::Channel(ChannelId(1));
+const B: Destination = Destination::Channel(ChannelId(2));
+const ANNA: Destination = Destination::Recipient(RecipientId(1));
+const BORIS: Destination = Destination::Recipient(RecipientId(2));
 
 fn standing(policy: AmbiguityPolicy) -> Standing {
     Standing {
         counters: Counters { attempt: 1, ..Counters::default() },
         policy,
-        channel: Some(A),
+        destination: A,
         error_streak: 0,
         flood: None,
         trouble_streak: 0,
@@ -39,7 +42,7 @@ fn sent_ends_the_streaks() {
     let sent = Sent { provider_message_id: Some("1".into()), raw: serde_json::Value::Null };
     let settled = check(&standing(AmbiguityPolicy::ResendOnce), Ending::Outcome(Outcome::Sent(sent)));
     assert_eq!(settled.status, Status::Sent);
-    assert_eq!((settled.channel, settled.account), (ChannelEffect::Healthy, AccountEffect::Healthy));
+    assert_eq!((settled.destination, settled.account), (DestinationEffect::Healthy, AccountEffect::Healthy));
 }
 
 #[test]
@@ -68,7 +71,10 @@ fn a_flood_pauses_the_channel_and_is_not_charged() {
     );
     assert_eq!((settled.status, settled.run_at), (Status::Retry, Some(until(5))));
     assert_eq!((settled.counters.charged, settled.counters.flood_waits), (0, 1));
-    assert_eq!(settled.channel, ChannelEffect::PauseUntil(until(5)));
+    assert_eq!(
+        (settled.lane, settled.destination),
+        (LaneEffect::PauseUntil(until(5)), DestinationEffect::None)
+    );
     assert_eq!(settled.account, AccountEffect::RememberFlood(A, until(5)));
 }
 
@@ -115,7 +121,8 @@ fn a_refusal_of_the_channel_strikes_it() {
         let settled = check_failure(&at, failure(Category::Permanent, Scope::Channel));
         assert_eq!((settled.status, settled.reason), (Status::FailedPermanent, Some(Reason::Refused)));
         let paused_until = until(minutes * 60);
-        assert_eq!(settled.channel, ChannelEffect::Strike { error_streak, paused_until, disable });
+        assert_eq!(settled.destination, DestinationEffect::Strike { error_streak, disable });
+        assert_eq!(settled.lane, LaneEffect::PauseUntil(paused_until));
     }
 }
 
@@ -181,4 +188,48 @@ fn a_claim_handed_back_costs_nothing() {
     let at = standing(AmbiguityPolicy::Hold);
     let settled = check(&at, Ending::Released);
     assert_eq!((settled.status, settled.counters, settled.run_at), (Status::Retry, at.counters, Some(NOW)));
+}
+
+#[test]
+fn a_flood_of_one_recipient_makes_that_recipient_wait_and_nobody_else() {
+    let flood = || failure(Category::Transient, Scope::Channel).retry_after(5_000);
+    let mut at = Standing { destination: ANNA, ..standing(AmbiguityPolicy::ResendOnce) };
+    let settled = check_failure(&at, flood());
+    assert_eq!((settled.status, settled.run_at), (Status::Retry, Some(until(5))));
+    assert_eq!(
+        (settled.lane, settled.destination),
+        (LaneEffect::None, DestinationEffect::PauseUntil(until(5)))
+    );
+    assert_eq!(settled.account, AccountEffect::RememberFlood(ANNA, until(5)));
+    // A second chat within the wait, be it a person or a channel: the account is too fast.
+    for first in [BORIS, A] {
+        at.flood = Some((first, until(1)));
+        assert_eq!(check_failure(&at, flood()).account, AccountEffect::CooldownUntil(until(5)));
+    }
+    at.flood = Some((BORIS, NOW));
+    assert_eq!(check_failure(&at, flood()).account, AccountEffect::RememberFlood(ANNA, until(5)));
+}
+
+#[test]
+fn a_recipient_who_blocked_us_is_gone_and_nothing_else_happens() {
+    let blocked = || Failure { recipient_gone: true, ..failure(Category::Permanent, Scope::Channel) };
+    let at = Standing { destination: ANNA, ..standing(AmbiguityPolicy::ResendOnce) };
+    let settled = check_failure(&at, blocked());
+    assert_eq!((settled.status, settled.reason), (Status::FailedPermanent, Some(Reason::RecipientGone)));
+    assert_eq!((settled.lane, settled.destination), (LaneEffect::None, DestinationEffect::Gone));
+    assert_eq!(settled.account, AccountEffect::None);
+    // A channel that threw us out is struck as before: somebody may let us in again.
+    let settled = check_failure(&standing(AmbiguityPolicy::ResendOnce), blocked());
+    assert!(matches!(settled.destination, DestinationEffect::Strike { .. }));
+}
+
+#[test]
+fn a_recipient_that_keeps_refusing_is_gone_in_the_end() {
+    let mut at = Standing { destination: ANNA, ..standing(AmbiguityPolicy::ResendOnce) };
+    for (error_streak, disable) in [(1, false), (2, false), (3, true)] {
+        at.error_streak = error_streak - 1;
+        let settled = check_failure(&at, failure(Category::Permanent, Scope::Channel));
+        assert_eq!(settled.destination, DestinationEffect::Strike { error_streak, disable });
+        assert_eq!((settled.lane, settled.account), (LaneEffect::None, AccountEffect::None));
+    }
 }

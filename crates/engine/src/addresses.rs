@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use domain::chat::ChatKind;
 use platforms::part::{AccountKind, ParseMode};
 use platforms::platform::{AccountSettings, Deadlines};
 use platforms::registry;
@@ -154,6 +155,15 @@ pub fn channel(
         pin: extras.pin,
         from_group: extras.from_group,
         protect: extras.protect,
+    })
+}
+
+/// The private chat of somebody on this account, as its platform renders and sends with it; the address is not known yet.
+pub fn person(account: &store::Account) -> anyhow::Result<platforms::part::ChannelSettings> {
+    Ok(platforms::part::ChannelSettings {
+        chat_kind: ChatKind::Private,
+        account_kind: account_kind(account)?,
+        ..platforms::part::ChannelSettings::default()
     })
 }
 

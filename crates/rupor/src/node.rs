@@ -48,6 +48,8 @@ pub struct Settings {
     pub config: Option<(Config, Absent)>,
     pub listen: Option<SocketAddr>,
     pub bases: ApiBases,
+    /// Whether the platforms' own limits of private chats are obeyed.
+    pub platform_limits: bool,
     pub lease: Span,
     /// Usual time between two looks at a wall or feed.
     pub poll_interval: Span,
@@ -182,6 +184,7 @@ async fn run_loops(
 ) -> store::Result<bool> {
     let mut sending = dispatch::Settings::new(uuid::Uuid::new_v4().simple().to_string());
     sending.lease = settings.lease;
+    sending.platform_limits = settings.platform_limits;
     sending.drain = settings.drain.into();
     tracing::info!(database = %settings.address, run = sending.run_id, "running");
     let reading = sources::Settings {

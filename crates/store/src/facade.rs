@@ -27,6 +27,7 @@ macro_rules! each {
         }
     };
 }
+pub(crate) use each;
 
 impl Store {
     /// Opens a database whose schema is current; `migrate` makes it so.

@@ -21,6 +21,7 @@ pub mod keyring;
 pub mod media;
 pub mod migrations;
 pub mod queue;
+pub mod recipients;
 pub mod refill;
 pub mod wake;
 
@@ -37,4 +38,5 @@ pub use intake::*;
 pub use keyring::Keyring;
 pub use media::*;
 pub use queue::*;
+pub use recipients::*;
 pub use wake::WakeUp;

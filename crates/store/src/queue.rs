@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::delivery::{Action, Counters, Priority, Status};
+use domain::destination::Destination;
 use domain::ids::{
     AccountId, CampaignId, CaseId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, RecipientId,
     WorkspaceId,
@@ -126,8 +127,7 @@ pub struct Claim {
     pub workspace_id: WorkspaceId,
     pub lane_id: LaneId,
     pub account_id: AccountId,
-    pub channel_id: Option<ChannelId>,
-    pub recipient_id: Option<RecipientId>,
+    pub destination: Destination,
     pub message_id: MessageId,
     pub revision: i32,
     pub action: Action,
@@ -271,6 +271,8 @@ pub struct Event {
     pub message_id: Option<MessageId>,
     pub delivery_id: Option<DeliveryId>,
     pub channel_id: Option<ChannelId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recipient_id: Option<RecipientId>,
     pub account_id: Option<AccountId>,
     pub detail: Value,
 }

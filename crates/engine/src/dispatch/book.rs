@@ -1,4 +1,5 @@
-//! The address book: who sends and where to, read from rows and kept for a moment.
+//! The address book: who sends and where to, read from rows and kept for a moment. Channels are few and stand here;
+//! recipients may be a million, so here stands what all of them on an account share, and each is asked for by itself.
 //!
 //! Config is rows, so a change needs no restart: what is older than `FRESH` is read again before it is used, and
 //! trouble with an account throws its page away at once. Tokens are opened only for rows that changed.
@@ -7,13 +8,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::chat::ChatKind;
 use domain::delivery::AmbiguityPolicy;
-use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::destination::Destination;
+use domain::ids::{AccountId, ChannelId, RecipientId, WorkspaceId};
+use domain::limits::effective_rate;
 use domain::outcome::{Category, Failure, Scope};
 use domain::pacing::interval;
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 use platforms::part::ChannelSettings;
 use platforms::platform::{Account, Deadlines, Platform};
+use store::RecipientStatus;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -33,14 +38,23 @@ pub struct Address {
     pub interval: Span,
 }
 
-/// A channel ready to be rendered for.
-#[derive(Debug)]
+/// A destination ready to be rendered for.
+#[derive(Debug, Clone)]
 pub struct Place {
     pub settings: ChannelSettings,
     pub deadlines: Deadlines,
     pub policy: AmbiguityPolicy,
     /// Between two requests to this chat.
     pub interval: Span,
+}
+
+/// All that a delivery needs to know about its way.
+#[derive(Debug)]
+pub struct Found {
+    pub address: Arc<Address>,
+    pub place: Arc<Place>,
+    /// When the chat is free; `None`: the claim has waited for it.
+    pub free_at: Option<Timestamp>,
 }
 
 /// A row that can be used, or what is wrong with it; never repeats a secret.
@@ -51,32 +65,79 @@ struct Page {
     read_at: Instant,
     accounts: HashMap<AccountId, (store::Account, Usable<Address>)>,
     places: HashMap<ChannelId, Usable<Place>>,
+    /// What the private chats of an account have in common.
+    people: HashMap<AccountId, Usable<Place>>,
 }
 
 #[derive(Debug)]
 pub struct Book {
     ledger: Arc<dyn Ledger>,
     bases: ApiBases,
+    /// Whether the platforms' own limits are obeyed; rehearsals lift them.
+    limited: bool,
     pages: Mutex<HashMap<WorkspaceId, Page>>,
 }
 
 impl Book {
-    pub fn new(ledger: Arc<dyn Ledger>, bases: ApiBases) -> Book {
-        Book { ledger, bases, pages: Mutex::default() }
+    pub fn new(ledger: Arc<dyn Ledger>, bases: ApiBases, limited: bool) -> Book {
+        Book { ledger, bases, limited, pages: Mutex::default() }
     }
 
-    /// The account and the channel of a delivery, or what is wrong with their rows.
+    /// The account and the destination of a delivery, or what is wrong with their rows; and when the chat is free, if
+    /// the claim does not say so already.
     pub async fn find(
         &self,
         workspace: WorkspaceId,
         account: AccountId,
-        channel: ChannelId,
+        destination: Destination,
+    ) -> store::Result<Result<Found, Failure>> {
+        let found = self.look_up(workspace, account, destination).await?;
+        match (found, destination) {
+            (Ok((address, place)), Destination::Channel(_)) => {
+                Ok(Ok(Found { address, place, free_at: None }))
+            }
+            (Ok((address, place)), Destination::Recipient(id)) => {
+                self.approach(workspace, id, address, &place).await
+            }
+            (Err(failure), _) => Ok(Err(failure)),
+        }
+    }
+
+    /// Where this person is written to, and the slot of their chat; campaigns and dialogues share its pace.
+    async fn approach(
+        &self,
+        workspace: WorkspaceId,
+        id: RecipientId,
+        address: Arc<Address>,
+        place: &Place,
+    ) -> store::Result<Result<Found, Failure>> {
+        let approach = match self.ledger.approach(workspace, id, place.interval).await {
+            Err(store::StoreError::NotFound { .. }) => {
+                return Ok(Err(unusable(Scope::Delivery, format!("recipient {id} is not there any more"))));
+            }
+            approach => approach?,
+        };
+        if approach.status == RecipientStatus::Gone {
+            let gone = Failure::new(Category::Permanent, Scope::Channel, "gone", "the recipient is gone");
+            return Ok(Err(Failure { recipient_gone: true, ..gone }));
+        }
+        let free_at = approach.slot_at.max(approach.paused_until);
+        let settings = ChannelSettings { target: approach.address, ..place.settings.clone() };
+        let place = Arc::new(Place { settings, ..place.clone() });
+        Ok(Ok(Found { address, place, free_at: Some(free_at) }))
+    }
+
+    async fn look_up(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        destination: Destination,
     ) -> store::Result<Result<(Arc<Address>, Arc<Place>), Failure>> {
         let mut pages = self.pages.lock().await;
         let fresh = pages.get(&workspace).is_some_and(|page| {
             page.read_at.elapsed() < FRESH
                 && page.accounts.contains_key(&account)
-                && page.places.contains_key(&channel)
+                && destination.channel().is_none_or(|channel| page.places.contains_key(&channel))
         });
         if !fresh {
             let old = pages.remove(&workspace);
@@ -87,8 +148,12 @@ impl Book {
             || Err(unusable(Scope::Platform, format!("account {account} is not there any more"))),
             |(_, address)| address.clone(),
         );
-        let place = page.places.get(&channel).map_or_else(
-            || Err(unusable(Scope::Channel, format!("channel {channel} is not there any more"))),
+        let place = match destination {
+            Destination::Channel(channel) => page.places.get(&channel),
+            Destination::Recipient(_) => page.people.get(&account),
+        };
+        let place = place.map_or_else(
+            || Err(unusable(Scope::Channel, format!("{destination} is not there any more"))),
             |place| place.clone(),
         );
         Ok(address.and_then(|address| place.map(|place| (address, place))))
@@ -129,7 +194,12 @@ impl Book {
                 (row.channel_id, place.map_err(|error| unusable(Scope::Channel, format!("{error:#}"))))
             })
             .collect();
-        Ok(Page { read_at: Instant::now(), accounts, places })
+        let people = accounts.iter().map(|(id, (row, _))| {
+            let chats = private_chats(row, self.limited).map(Arc::new);
+            (*id, chats.map_err(|error| unusable(Scope::Platform, format!("{error:#}"))))
+        });
+        let people = people.collect();
+        Ok(Page { read_at: Instant::now(), accounts, places, people })
     }
 
     async fn open(&self, row: &store::Account) -> store::Result<Usable<Address>> {
@@ -151,6 +221,18 @@ impl Book {
 /// A row that no request can be made from: certain, and before the network.
 fn unusable(scope: Scope, why: String) -> Failure {
     Failure::new(Category::Permanent, scope, "config", why)
+}
+
+/// The policy and the pace of a private chat are the platform's: nobody sets them person by person.
+fn private_chats(account: &store::Account, limited: bool) -> anyhow::Result<Place> {
+    let facts = addresses::platform(&account.platform)?.facts();
+    let rate = facts.chat_rate(ChatKind::Private).filter(|_| limited);
+    Ok(Place {
+        settings: addresses::person(account)?,
+        deadlines: Deadlines::default(),
+        policy: facts.ambiguity,
+        interval: interval(effective_rate(None, rate)),
+    })
 }
 
 fn place(row: &store::Channel, account: &store::Account) -> anyhow::Result<Place> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::{Action, AmbiguityPolicy, Status};
+use domain::destination::Destination;
 use domain::message::Message;
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use domain::time::{Span, Timestamp};
@@ -18,7 +19,7 @@ use platforms::platform::{Deadlines, Question, Reconciled, Report, Sending};
 use store::{Claim, Delivery, FinishKind, PartProgress, Parts, StoreError};
 use tokio::time::Instant;
 
-use super::book::{Address, Place};
+use super::book::{Address, Found, Place};
 use super::breaker::refusal;
 use super::gait::{Departure, LATE_MAX, Ticket, Way};
 use super::media::AccountMedia;
@@ -29,6 +30,8 @@ use super::{Dispatcher, published};
 const MARKED_TOGETHER: Span = Span::from_millis(20);
 /// Slots one part may miss before the claim is handed back.
 const SLOTS_MISSED_MAX: u32 = 3;
+/// A chat that is free this soon is waited for with the claim in hand.
+const CHAT_WAIT_MAX: Span = Span::from_secs(5);
 /// How long a wait goes on before the clock is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
@@ -60,6 +63,8 @@ struct Work {
     place: Arc<Place>,
     message: Arc<Message>,
     parts: Vec<Part>,
+    /// When the chat is free, where the claim did not wait for it.
+    free_at: Option<Timestamp>,
 }
 
 /// How far this claim has come.
@@ -119,11 +124,11 @@ impl Dispatcher {
 
     /// Everything that can go wrong before the network goes wrong here.
     async fn prepare(&self, claim: &Claim) -> Step<Work> {
-        let Some(channel) = claim.channel_id else {
-            return Err(delivery_failure("no_channel", "the delivery has no channel").into());
-        };
-        let found = self.book.find(claim.workspace_id, claim.account_id, channel).await;
-        let (address, place) = found.map_err(unreadable)??;
+        let found = self.book.find(claim.workspace_id, claim.account_id, claim.destination).await;
+        let Found { address, place, free_at } = found.map_err(unreadable)??;
+        if let Some(at) = free_at {
+            soon_free(at - self.time.now())?;
+        }
         let message = self.message(claim).await?;
         let target = match claim.target_delivery {
             Some(id) => {
@@ -149,7 +154,7 @@ impl Dispatcher {
         for note in &rendered.notes {
             tracing::info!(delivery = claim.delivery_id.0, note, "left out");
         }
-        Ok(Work { address, place, message, parts: rendered.parts })
+        Ok(Work { address, place, message, parts: rendered.parts, free_at })
     }
 
     /// The message of a claim; a post to forty channels is read once.
@@ -276,7 +281,7 @@ impl Dispatcher {
             false => None,
         };
         let slot = match progress.marked || progress.earlier.len() > claim.parts.len() {
-            false => claim.slot_at,
+            false => self.first_slot(claim, work, progress.lease_until).await?,
             true => self.reserve(claim, work, progress.lease_until).await?,
         };
         self.admit(claim, work, slot, progress, carries_media).await?;
@@ -318,11 +323,28 @@ impl Dispatcher {
         }
     }
 
+    /// The slot of the claim. A chat that is not free by then is waited for, and costs another one.
+    async fn first_slot(&self, claim: &Claim, work: &Work, lease_until: Timestamp) -> Step<Timestamp> {
+        match work.free_at {
+            Some(at) if at > claim.slot_at => {
+                self.wait_for(at, lease_until).await?;
+                self.reserve_again(claim).await
+            }
+            _ => Ok(claim.slot_at),
+        }
+    }
+
     /// A slot for one more request to the same chat: first the chat's own, and when that has come the account's, so
     /// that a slow chat does not keep account slots waiting.
     async fn reserve(&self, claim: &Claim, work: &Work, lease_until: Timestamp) -> Step<Timestamp> {
         if work.place.interval > Span::ZERO {
-            let slot = self.ledger.reserve_lane(claim.workspace_id, claim.lane_id).await;
+            let slot = match claim.destination {
+                Destination::Channel(_) => self.ledger.reserve_lane(claim.workspace_id, claim.lane_id).await,
+                Destination::Recipient(id) => {
+                    let approach = self.ledger.approach(claim.workspace_id, id, work.place.interval).await;
+                    approach.map(|approach| approach.slot_at)
+                }
+            };
             self.wait_for(slot.map_err(unreadable)?, lease_until).await?;
         }
         self.reserve_again(claim).await
@@ -347,7 +369,7 @@ impl Dispatcher {
     ) -> Step<()> {
         let way = Way {
             account_interval: work.address.interval,
-            lane: claim.lane_id,
+            chat: claim.destination,
             chat_interval: work.place.interval,
         };
         for _ in 0..SLOTS_MISSED_MAX {
@@ -558,6 +580,15 @@ fn published_already(target: Delivery) -> Step<Delivery> {
             Err(Failure::new(Category::Transient, Scope::Delivery, CODE_NOT_READY, why).into())
         }
     }
+}
+
+/// A chat that flooded is left alone for longer than a claim may wait: its delivery comes back when it is free.
+fn soon_free(wait: Span) -> Step<()> {
+    if wait <= CHAT_WAIT_MAX {
+        return Ok(());
+    }
+    let waits = Failure::new(Category::Transient, Scope::Channel, "chat_waits", "the chat asked for a pause");
+    Err(waits.retry_after(wait.millis() + 1).into())
 }
 
 /// The beginning of the stretch that this instant lies in.

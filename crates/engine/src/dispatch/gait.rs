@@ -9,7 +9,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use domain::ids::{AccountId, DeliveryId, LaneId};
+use domain::destination::Destination;
+use domain::ids::{AccountId, DeliveryId};
 use domain::time::{Span, Timestamp};
 
 /// A request leaves no later than this after its slot. Of a thousand a second so many may then come too late to be told
@@ -20,7 +21,7 @@ const CATCH_UP_PER_MILLE: i64 = 5;
 /// A departure further ahead was written by a clock that has gone back since.
 const FAR_AHEAD: Span = Span::from_secs(5);
 /// Chats that are remembered; beyond it the oldest are forgotten.
-const LANES_MAX: usize = 20_000;
+const CHATS_MAX: usize = 20_000;
 
 #[derive(Debug, Default)]
 pub struct Gaits(Mutex<State>);
@@ -30,7 +31,7 @@ struct State {
     /// Slots that are held and not used yet.
     slots: HashMap<AccountId, BTreeSet<(Timestamp, DeliveryId)>>,
     /// When something last left for a chat with a pace of its own.
-    lanes: HashMap<LaneId, Timestamp>,
+    chats: HashMap<Destination, Timestamp>,
 }
 
 /// One slot that somebody holds; without him it is gone.
@@ -41,7 +42,7 @@ pub struct Ticket<'a> {
     slot: Timestamp,
     delivery: DeliveryId,
     /// A departure that was fixed, and when something left for its chat before.
-    fixed: Option<(LaneId, Timestamp, Option<Timestamp>)>,
+    fixed: Option<(Destination, Timestamp, Option<Timestamp>)>,
 }
 
 /// When a request leaves.
@@ -57,7 +58,7 @@ pub enum Departure {
 pub struct Way {
     /// Between two requests of the account; zero means unlimited.
     pub account_interval: Span,
-    pub lane: LaneId,
+    pub chat: Destination,
     /// Between two requests to the chat.
     pub chat_interval: Span,
 }
@@ -78,14 +79,14 @@ impl Ticket<'_> {
     /// The slot has come and the request is ready: when it may leave. Asked again, the departure before is void.
     pub fn depart(&mut self, way: Way, now: Timestamp) -> Departure {
         let mut state = self.gaits.state();
-        let State { slots, lanes } = &mut *state;
+        let State { slots, chats } = &mut *state;
         let slots = slots.entry(self.account).or_default();
-        if let Some((lane, at, before)) = self.fixed.take() {
+        if let Some((chat, at, before)) = self.fixed.take() {
             slots.insert((self.slot, self.delivery));
-            if lanes.get(&lane) == Some(&at) {
+            if chats.get(&chat) == Some(&at) {
                 match before {
-                    Some(before) => lanes.insert(lane, before),
-                    None => lanes.remove(&lane),
+                    Some(before) => chats.insert(chat, before),
+                    None => chats.remove(&chat),
                 };
             }
         }
@@ -96,7 +97,7 @@ impl Ticket<'_> {
             Some(&(slot, _)) if !is_gone(self.slot, way, now) => slot,
             _ => return Departure::Missed,
         };
-        let chat_free = match lanes.get(&way.lane) {
+        let chat_free = match chats.get(&way.chat) {
             Some(&left) if way.chat_interval > Span::ZERO && left - now < FAR_AHEAD => {
                 left + nearly(way.chat_interval)
             }
@@ -110,10 +111,10 @@ impl Ticket<'_> {
         slots.pop_first();
         let mut before = None;
         if way.chat_interval > Span::ZERO {
-            before = lanes.insert(way.lane, at);
-            forget_oldest(lanes);
+            before = chats.insert(way.chat, at);
+            forget_oldest(chats);
         }
-        self.fixed = Some((way.lane, at, before));
+        self.fixed = Some((way.chat, at, before));
         Departure::At(at)
     }
 }
@@ -135,24 +136,27 @@ fn nearly(span: Span) -> Span {
     Span(span.0 - span.0 / 1_000 * CATCH_UP_PER_MILLE)
 }
 
-fn forget_oldest(lanes: &mut HashMap<LaneId, Timestamp>) {
-    if lanes.len() <= LANES_MAX {
+fn forget_oldest(chats: &mut HashMap<Destination, Timestamp>) {
+    if chats.len() <= CHATS_MAX {
         return;
     }
-    let mut times: Vec<Timestamp> = lanes.values().copied().collect();
+    let mut times: Vec<Timestamp> = chats.values().copied().collect();
     let middle = times.len() / 2;
     let (_, median, _) = times.select_nth_unstable(middle);
     let median = *median;
-    lanes.retain(|_, left| *left > median);
+    chats.retain(|_, left| *left > median);
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::ids::{ChannelId, RecipientId};
+
     use super::*;
 
     const ACCOUNT: AccountId = AccountId(1);
-    const FREE: Way =
-        Way { account_interval: Span::from_millis(10), lane: LaneId(1), chat_interval: Span::ZERO };
+    const CHAT: Destination = Destination::Channel(ChannelId(1));
+    const OTHER_CHAT: Destination = Destination::Recipient(RecipientId(5));
+    const FREE: Way = Way { account_interval: Span::from_millis(10), chat: CHAT, chat_interval: Span::ZERO };
 
     fn ms(at: i64) -> Timestamp {
         Timestamp(at * 1_000)
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn a_chat_keeps_its_own_distance() {
         let gaits = Gaits::default();
-        let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
+        let way = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
         let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(100, 114), Departure::At(ms(114)));
         assert_eq!(leave(1_100, 1_100), Departure::At(ms(1_109)));
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn a_chat_that_waits_holds_up_no_other() {
         let gaits = Gaits::default();
-        let slow = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
+        let slow = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
         let leave = |way, slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(slow, 100, 100), Departure::At(ms(100)));
         assert_eq!(leave(FREE, 1_080, 1_080), Departure::At(ms(1_080)));
@@ -252,7 +256,7 @@ mod tests {
     #[test]
     fn a_departure_that_was_slept_through_is_void() {
         let gaits = Gaits::default();
-        let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
+        let way = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
         let mut ticket = gaits.hold(ACCOUNT, ms(100), DeliveryId(1));
         assert_eq!(ticket.depart(way, ms(100)), Departure::At(ms(100)));
         assert_eq!(ticket.depart(way, ms(112)), Departure::At(ms(112)));
@@ -262,7 +266,7 @@ mod tests {
     #[test]
     fn where_the_account_has_no_pace_nobody_is_late() {
         let gaits = Gaits::default();
-        let way = Way { account_interval: Span::ZERO, lane: LaneId(5), chat_interval: Span::from_secs(1) };
+        let way = Way { account_interval: Span::ZERO, chat: OTHER_CHAT, chat_interval: Span::from_secs(1) };
         let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
         assert_eq!(leave(100, 140), Departure::At(ms(140)));
         assert_eq!(leave(110, 160), Departure::Missed, "the chat has its own distance all the same");
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn a_clock_that_went_back_holds_up_nobody() {
         let gaits = Gaits::default();
-        let way = Way { lane: LaneId(5), chat_interval: Span::from_secs(1), ..FREE };
+        let way = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
         let leave = |slot| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(slot));
         assert_eq!(leave(100_000), Departure::At(ms(100_000)));
         assert_eq!(leave(1_000), Departure::At(ms(1_000)));

@@ -82,6 +82,8 @@ pub struct Settings {
     pub idle_poll: Duration,
     /// How long an orderly stop waits for requests that are out.
     pub drain: Duration,
+    /// The platforms' own limits of private chats are obeyed. Those of accounts and channels stand in their rows.
+    pub platform_limits: bool,
 }
 
 impl Settings {
@@ -93,6 +95,7 @@ impl Settings {
             media_max: 64,
             idle_poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),
+            platform_limits: true,
         }
     }
 }
@@ -147,7 +150,7 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         Arc::clone(&witness),
     );
     let dispatcher = Arc::new(Dispatcher {
-        book: book::Book::new(Arc::clone(&ports.ledger), ports.bases),
+        book: book::Book::new(Arc::clone(&ports.ledger), ports.bases, settings.platform_limits),
         breakers: breaker::Breakers::default(),
         messages: messages::Messages::new(Arc::clone(&ports.ledger)),
         gaits: gait::Gaits::default(),
@@ -310,7 +313,7 @@ impl Dispatcher {
             };
             let remembered = remembered(&claim, &ending, parts);
             let finish = Finish { claim: claim.reference(), ending, chance: dispatcher.dice.chance() };
-            let end = End { finish, channel_id: claim.channel_id, remembered, permit };
+            let end = End { finish, destination: claim.destination, remembered, permit };
             dispatcher.recorder.end(end);
         });
     }

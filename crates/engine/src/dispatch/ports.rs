@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Mutex;
 
-use domain::ids::{AccountId, DeliveryId, LaneId, MessageId, WorkspaceId};
+use domain::ids::{AccountId, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId};
 use domain::message::MediaKind;
 use domain::outcome::Failure;
 use domain::retry::Chance;
@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 use secrecy::SecretString;
 use serde_json::Value;
 use store::{
-    Account, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished, History,
+    Account, Approach, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished, History,
     PartProgress, Recovered, Remembered, Replayed, Result, Store, WakeUp, Whose,
 };
 
@@ -71,6 +71,13 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>>;
     fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> BoxFuture<'_, Result<SecretString>>;
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>>;
+    /// Where somebody is written to, and the slot of their chat.
+    fn approach(
+        &self,
+        workspace: WorkspaceId,
+        recipient: RecipientId,
+        interval: Span,
+    ) -> BoxFuture<'_, Result<Approach>>;
 }
 
 impl Ledger for Store {
@@ -171,6 +178,15 @@ impl Ledger for Store {
 
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>> {
         Box::pin(Store::channels(self, workspace))
+    }
+
+    fn approach(
+        &self,
+        workspace: WorkspaceId,
+        recipient: RecipientId,
+        interval: Span,
+    ) -> BoxFuture<'_, Result<Approach>> {
+        Box::pin(Store::approach(self, workspace, recipient, interval))
     }
 }
 

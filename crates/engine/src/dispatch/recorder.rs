@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use domain::ids::ChannelId;
+use domain::destination::Destination;
 use domain::time::Span;
 use store::{ClaimRef, Finish, FinishKind, Finished, PartProgress, Remembered, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -38,7 +38,7 @@ struct Mark {
 #[derive(Debug)]
 pub struct End {
     pub finish: Finish,
-    pub channel_id: Option<ChannelId>,
+    pub destination: Destination,
     /// A success, as it is offered again should the ledger lose it.
     pub remembered: Option<Remembered>,
     /// Given back when the end is written: what is not written down still counts as out.
@@ -187,7 +187,7 @@ fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
     };
     meters.count("rupor_outcomes_total", outcome);
     let (delivery, account) = (end.finish.claim.delivery_id.0, end.finish.claim.account_id.0);
-    let channel = end.channel_id.map(|id| id.0);
+    let to = end.destination;
     match &end.finish.ending {
         FinishKind::Outcome(domain::outcome::Outcome::Failed(failure))
         | FinishKind::RetryAt(domain::outcome::Outcome::Failed(failure), _) => {
@@ -195,7 +195,7 @@ fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
             tracing::info!(
                 delivery,
                 account,
-                channel,
+                %to,
                 outcome,
                 code = failure.code,
                 message = failure.message,
@@ -203,9 +203,9 @@ fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
             );
         }
         FinishKind::Outcome(_) | FinishKind::RetryAt(..) => {
-            tracing::debug!(delivery, account, channel, outcome, "sent");
+            tracing::debug!(delivery, account, %to, outcome, "sent");
         }
-        FinishKind::Release => tracing::debug!(delivery, account, channel, outcome, "handed back unsent"),
+        FinishKind::Release => tracing::debug!(delivery, account, %to, outcome, "handed back unsent"),
     }
 }
 

@@ -5,14 +5,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::ids::{AccountId, DeliveryId, LaneId, MessageId, WorkspaceId};
+use domain::ids::{AccountId, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId};
 use domain::outcome::{Category, Failure, Outcome, Scope};
 use domain::time::{Span, Timestamp};
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 use serde_json::Value;
 use store::{
-    Account, Attempt, Channel, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, FinishKind, Finished,
+    Account, Approach, Attempt, Channel, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, FinishKind, Finished,
     History, PartProgress, Recovered, Remembered, Replayed, Result, StoreError, WakeUp, Whose,
 };
 use tokio::time::Instant;
@@ -365,6 +365,16 @@ impl Ledger for SimLedger {
 
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>> {
         Box::pin(self.call(Kind::Read, "channels", self.world().store.channels(workspace)))
+    }
+
+    fn approach(
+        &self,
+        workspace: WorkspaceId,
+        recipient: RecipientId,
+        interval: Span,
+    ) -> BoxFuture<'_, Result<Approach>> {
+        let approach = self.world().store.approach(workspace, recipient, interval);
+        Box::pin(self.call(Kind::Write, "approach", approach))
     }
 }
 

@@ -72,6 +72,9 @@ async fn node(args: &Run) -> anyhow::Result<()> {
         config: args.config()?,
         listen: args.listen,
         bases: ApiBases::from_env(|name| std::env::var(name).ok()),
+        platform_limits: environment::platform_limits(&config::process_variables)
+            .map_err(|problem| anyhow::anyhow!("{}: {}", problem.place, problem.text))?
+            == config::PlatformLimits::On,
         lease: args.lease()?,
         poll_interval: positive("--poll-interval (RUPOR_POLL_INTERVAL)", &args.poll_interval)?,
         drain: positive("--drain", &args.drain)?,

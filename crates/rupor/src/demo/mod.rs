@@ -75,6 +75,7 @@ impl World {
             config: Some((config::from_text(CONFIG, "city.toml", &variables)?, Absent::Disable)),
             listen: Some(listen),
             bases,
+            platform_limits: true,
             lease: LEASE,
             poll_interval: POLL_INTERVAL,
             drain: DRAIN,

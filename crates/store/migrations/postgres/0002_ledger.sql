@@ -96,6 +96,7 @@ CREATE TABLE deliveries (
     ended_at        timestamptz,
     FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id),
     FOREIGN KEY (workspace_id, channel_id) REFERENCES channels (workspace_id, channel_id),
+    FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients (workspace_id, recipient_id),
     -- The rules of SQLite's many small CHECKs in three: every one of them is evaluated with every update.
     CONSTRAINT deliveries_state CHECK (CASE
         WHEN status IN ('sending', 'claimed')
@@ -204,10 +205,11 @@ CREATE TABLE events (
         'enqueued', 'deduped', 'retry_scheduled', 'retry_exhausted', 'dead_letter', 'failed_permanent',
         'outcome_unknown', 'late_success', 'lease_recovered', 'channel_paused', 'channel_resumed',
         'channel_disabled', 'channel_removed', 'account_paused', 'account_resumed', 'cooldown', 'ingest_skipped',
-        'ingress_rejected', 'edited', 'gone', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
+        'ingress_rejected', 'edited', 'gone', 'recipient_gone', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'alert')),
     message_id   bigint,
     delivery_id  bigint,
     channel_id   bigint,
+    recipient_id bigint,
     account_id   bigint,
     detail       jsonb       NOT NULL DEFAULT '{}'
 );

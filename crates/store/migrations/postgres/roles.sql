@@ -25,15 +25,15 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 
 -- -- the application: reads its workspace, writes its configuration and its intake
 
-GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, platform_limits, rate_groups, account_heads, lane_heads,
+GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients, suppressions, platform_limits, rate_groups, account_heads, lane_heads,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
     case_keys, case_pictures, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
-    campaigns, recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
+    campaigns, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, message_media, media_looks,
     media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
-    recipients, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
+    recipients, suppressions, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;
 GRANT INSERT ON accounts, channels TO rupor_app;
 GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why,
@@ -101,12 +101,13 @@ GRANT EXECUTE ON FUNCTION
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
     retain_rows(bigint, interval, interval, interval, integer),
     post_gone(bigint, text, text), revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
-    lock_workspace(bigint)
+    lock_workspace(bigint), open_lane(bigint, bigint, bigint, bigint, integer, double precision, text),
+    enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, integer, interval), close_runs(interval, text),
-    collect_media(interval, integer), forget_receipts(interval),
+    approach_recipient(bigint, bigint, bigint), collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], text[], bigint)
     TO rupor_dispatcher;

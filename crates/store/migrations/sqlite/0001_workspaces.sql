@@ -44,7 +44,8 @@ CREATE TABLE rate_groups (
     burst          INTEGER NOT NULL DEFAULT 1 CHECK (burst >= 1),
     next_slot      INTEGER NOT NULL DEFAULT 0,
     cooldown_until INTEGER NOT NULL DEFAULT 0,
-    flood_channel  INTEGER,                         -- the chat that flooded last, and until when
+    flood_channel  INTEGER,                         -- the chat that flooded last (one of the two), and until when
+    flood_recipient INTEGER,
     flood_until    INTEGER NOT NULL DEFAULT 0,
     trouble_streak INTEGER NOT NULL DEFAULT 0,
     UNIQUE (platform, fingerprint)
@@ -113,6 +114,44 @@ CREATE TABLE channels (
     UNIQUE (workspace_id, channel_id)
 ) STRICT;
 
+-- A person on a bot. The status decides who may be written to unasked: only who is active is in an audience.
+CREATE TABLE recipients (
+    recipient_id INTEGER PRIMARY KEY,
+    workspace_id INTEGER NOT NULL,
+    account_id   INTEGER NOT NULL,
+    platform     TEXT    NOT NULL,
+    user_id      TEXT    NOT NULL,                  -- the platform's own id of the person
+    address      TEXT    NOT NULL,                  -- the chat to write to
+    attributes   TEXT    NOT NULL DEFAULT '{}',
+    time_zone    TEXT,
+    status       TEXT    NOT NULL DEFAULT 'known' CHECK (status IN ('known', 'active', 'stopped', 'gone')),
+    status_why   TEXT,
+    status_at    INTEGER NOT NULL,
+    source       TEXT    NOT NULL DEFAULT '',       -- where we know them from
+    contacted_at INTEGER,
+    error_streak INTEGER NOT NULL DEFAULT 0 CHECK (error_streak >= 0),
+    paused_until INTEGER NOT NULL DEFAULT 0,        -- a flood of this chat
+    next_slot    INTEGER NOT NULL DEFAULT 0,        -- the pace of this chat, whatever lane asks
+    created_at   INTEGER NOT NULL,
+    FOREIGN KEY (workspace_id, account_id) REFERENCES accounts (workspace_id, account_id),
+    UNIQUE (workspace_id, account_id, user_id),
+    UNIQUE (workspace_id, recipient_id)
+) STRICT;
+CREATE INDEX recipients_of_person ON recipients (workspace_id, platform, user_id, account_id);
+
+-- Who must not be written to, on one account or on all; survives every import.
+CREATE TABLE suppressions (
+    suppression_id INTEGER PRIMARY KEY,
+    workspace_id   INTEGER NOT NULL REFERENCES workspaces,
+    platform       TEXT    NOT NULL,
+    user_id        TEXT    NOT NULL,
+    account_id     INTEGER NOT NULL DEFAULT 0,      -- 0: all accounts
+    reason         TEXT    NOT NULL CHECK (reason IN ('stopped', 'blocked', 'deactivated', 'complaint', 'manual', 'imported')),
+    origin         TEXT    NOT NULL CHECK (origin IN ('recipient', 'platform', 'operator')),
+    at             INTEGER NOT NULL,
+    UNIQUE (workspace_id, platform, user_id, account_id)
+) STRICT;
+
 -- What a workspace sets for a rate group; the group itself keeps the slots.
 CREATE TABLE platform_limits (
     workspace_id   INTEGER NOT NULL REFERENCES workspaces,
@@ -137,18 +176,21 @@ CREATE TABLE account_heads (
 CREATE INDEX account_heads_due ON account_heads (next_at, account_id);
 CREATE INDEX account_heads_due_of_workspace ON account_heads (workspace_id, next_at, account_id);
 
--- The head of a lane: one channel, or one campaign on one account.
+-- The head of a lane, which says how deliveries queue: one per channel, per campaign and account, per dialogue.
+-- There may be a million dialogues: whoever lists lanes goes by lane_heads_listed.
 CREATE TABLE lane_heads (
     lane_id        INTEGER PRIMARY KEY,
     workspace_id   INTEGER NOT NULL,
     account_id     INTEGER NOT NULL,
     channel_id     INTEGER UNIQUE,
     campaign_id    INTEGER,
+    recipient_id   INTEGER UNIQUE,                  -- a dialogue
     next_at        INTEGER NOT NULL DEFAULT 9223372036854775807,
     head_priority  INTEGER NOT NULL DEFAULT 0 CHECK (head_priority IN (0, 1)),
     open           INTEGER NOT NULL DEFAULT 1 CHECK (open IN (0, 1)),
     blocked_until  INTEGER NOT NULL DEFAULT 0,      -- pause of the channel
     closed_until   INTEGER NOT NULL DEFAULT 0,      -- quiet hours
+    ambiguity      TEXT    NOT NULL DEFAULT 'resend_once' CHECK (ambiguity IN ('resend', 'resend_once', 'hold', 'reconcile')),
     max_parallel   INTEGER NOT NULL,                -- 1 keeps the order
     interval_us    INTEGER NOT NULL DEFAULT 0 CHECK (interval_us >= 0),
     next_slot      INTEGER NOT NULL DEFAULT 0,
@@ -162,7 +204,8 @@ CREATE TABLE lane_heads (
     n_deduped      INTEGER NOT NULL DEFAULT 0,
     n_failed       INTEGER NOT NULL DEFAULT 0,
     n_dead         INTEGER NOT NULL DEFAULT 0,
-    CHECK ((channel_id IS NULL) <> (campaign_id IS NULL)),
+    CHECK ((channel_id IS NOT NULL) + (campaign_id IS NOT NULL) + (recipient_id IS NOT NULL) = 1),
     UNIQUE (campaign_id, account_id)
 ) STRICT;
 CREATE INDEX lane_heads_due ON lane_heads (account_id, head_priority, next_at, lane_id);
+CREATE INDEX lane_heads_listed ON lane_heads (workspace_id, lane_id) WHERE recipient_id IS NULL;

@@ -92,6 +92,7 @@ CREATE TABLE deliveries (
     ended_at        INTEGER,
     FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id),
     FOREIGN KEY (workspace_id, channel_id) REFERENCES channels (workspace_id, channel_id),
+    FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients (workspace_id, recipient_id),
     -- Few and large instead of many and small: every one of them is evaluated with every update. By = and not by IN, of
     -- which SQLite builds a table for every row; the most frequent first.
     CONSTRAINT deliveries_state CHECK (
@@ -218,11 +219,12 @@ CREATE TABLE events (
         OR name = 'lease_recovered' OR name = 'channel_paused' OR name = 'channel_resumed'
         OR name = 'channel_disabled' OR name = 'channel_removed' OR name = 'account_paused'
         OR name = 'account_resumed' OR name = 'cooldown' OR name = 'ingest_skipped' OR name = 'ingress_rejected'
-        OR name = 'edited' OR name = 'gone' OR name = 'closed' OR name = 'cancelled' OR name = 'expired'
+        OR name = 'edited' OR name = 'gone' OR name = 'recipient_gone' OR name = 'closed' OR name = 'cancelled' OR name = 'expired'
         OR name = 'requeued' OR name = 'config_changed' OR name = 'held' OR name = 'released' OR name = 'alert'),
     message_id   INTEGER,
     delivery_id  INTEGER,
     channel_id   INTEGER,
+    recipient_id INTEGER,
     account_id   INTEGER,
     detail       TEXT    NOT NULL DEFAULT '{}'
 ) STRICT;

@@ -14,19 +14,6 @@ CREATE TABLE campaigns (
     UNIQUE (workspace_id, campaign_id)
 ) STRICT;
 
-CREATE TABLE recipients (
-    recipient_id INTEGER PRIMARY KEY,
-    workspace_id INTEGER NOT NULL,
-    account_id   INTEGER NOT NULL,
-    address      TEXT    NOT NULL,
-    gone_at      INTEGER,                           -- blocked us or left
-    settings     TEXT    NOT NULL DEFAULT '{}',
-    created_at   INTEGER NOT NULL,
-    FOREIGN KEY (workspace_id, account_id) REFERENCES accounts (workspace_id, account_id),
-    UNIQUE (workspace_id, account_id, address),
-    UNIQUE (workspace_id, recipient_id)
-) STRICT;
-
 CREATE TABLE bot_rules (
     rule_id      INTEGER PRIMARY KEY,
     workspace_id INTEGER NOT NULL,

@@ -20,6 +20,7 @@ mod maintain;
 mod media;
 pub mod migrate;
 mod read;
+mod recipients;
 mod recover;
 mod rows;
 mod sources;
@@ -66,6 +67,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     maintain::STATEMENTS,
     media::STATEMENTS,
     read::STATEMENTS,
+    recipients::STATEMENTS,
     recover::STATEMENTS,
     sources::STATEMENTS,
     wake::STATEMENTS,

@@ -58,8 +58,11 @@ SELECT m.message_id, m.payload
  CROSS JOIN LATERAL (SELECT x.message_id, x.payload FROM messages AS x
                       WHERE x.workspace_id = $1 AND x.message_id = w.message_id
                      OFFSET 0) AS m";
-const SELECT_LANES: &str =
-    concat!("SELECT ", rows::lane_columns!(), " FROM lane_heads WHERE workspace_id = $1 ORDER BY lane_id");
+const SELECT_LANES: &str = concat!(
+    "SELECT ",
+    rows::lane_columns!(),
+    " FROM lane_heads WHERE workspace_id = $1 AND recipient_id IS NULL ORDER BY lane_id"
+);
 /// What kept a repeat from being said: the delivery before it with the same key. A look back for people; it may read
 /// every message of the workspace.
 const SAID_BEFORE: &str = "

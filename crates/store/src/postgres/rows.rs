@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 use domain::chat::{ChatKind, Overflow};
 use domain::delivery::{Action, AmbiguityPolicy, Counters, Priority, Status};
+use domain::destination::Destination;
 use domain::ids::{
     AccountId, CampaignId, ChannelId, ClaimToken, DeliveryId, EndpointId, LaneId, MessageId, RecipientId,
     WorkspaceId,
@@ -262,7 +263,7 @@ pub(super) fn attempt(row: &Row) -> Attempt {
 
 macro_rules! event_columns {
     () => {
-        "event_id, at, name, message_id, delivery_id, channel_id, account_id, detail"
+        "event_id, at, name, message_id, delivery_id, channel_id, account_id, detail, recipient_id"
     };
 }
 pub(super) use event_columns;
@@ -277,6 +278,7 @@ pub(super) fn event(row: &Row) -> Event {
         channel_id: row.get::<_, Option<i64>>(5).map(ChannelId),
         account_id: row.get::<_, Option<i64>>(6).map(AccountId),
         detail: row.get(7),
+        recipient_id: row.get::<_, Option<i64>>(8).map(RecipientId),
     }
 }
 
@@ -295,8 +297,7 @@ pub(super) fn claim(row: &Row) -> Result<Claim> {
         workspace_id: WorkspaceId(row.get(1)),
         lane_id: LaneId(row.get(2)),
         account_id: AccountId(row.get(3)),
-        channel_id: row.get::<_, Option<i64>>(4).map(ChannelId),
-        recipient_id: row.get::<_, Option<i64>>(5).map(RecipientId),
+        destination: destination(row, 4)?,
         message_id: MessageId(row.get(6)),
         revision: row.get(7),
         action: word(row, 8, Action::parse)?,
@@ -309,6 +310,12 @@ pub(super) fn claim(row: &Row) -> Result<Claim> {
         parts: parts(&row.get(21)),
         idempotency_key: row.get(22),
     })
+}
+
+/// Two columns, of which one is set.
+fn destination(row: &Row, first: usize) -> Result<Destination> {
+    Destination::of(row.get(first), row.get(first + 1))
+        .ok_or_else(|| StoreError::Database(format!("a delivery without a destination in column {first}")))
 }
 
 fn priority(number: i32) -> Priority {

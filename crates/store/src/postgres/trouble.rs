@@ -167,6 +167,8 @@ fn thing(name: Option<&str>) -> &'static str {
         Some("delivery") => "delivery",
         Some("account") => "account",
         Some("case") => "case",
+        Some("lane") => "lane",
+        Some("message") => "message",
         Some("workspace") => "workspace",
         _ => "row",
     }

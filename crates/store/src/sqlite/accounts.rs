@@ -62,7 +62,7 @@ const OPEN_HEAD: &str = "
 UPDATE account_heads
    SET open = ?2 AND NOT (SELECT w.held FROM workspaces AS w WHERE w.workspace_id = account_heads.workspace_id)
  WHERE account_id = ?1";
-const END_COOLDOWN: &str = "UPDATE rate_groups SET cooldown_until = 0, flood_until = 0, flood_channel = NULL, trouble_streak = 0 WHERE group_id = ?1";
+const END_COOLDOWN: &str = "UPDATE rate_groups SET cooldown_until = 0, flood_until = 0, flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0 WHERE group_id = ?1";
 const SELECT_PACE: &str = "
 SELECT g.group_id, g.interval_us, g.burst, g.next_slot, g.cooldown_until
   FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id

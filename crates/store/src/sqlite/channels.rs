@@ -19,15 +19,16 @@ INSERT INTO channels (workspace_id, account_id, platform, name, target, chat_kin
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
 ON CONFLICT DO NOTHING";
 const INSERT_LANE: &str = "
-INSERT INTO lane_heads (workspace_id, account_id, channel_id, max_parallel, interval_us)
-VALUES (?1, ?2, ?3, ?4, ?5)";
+INSERT INTO lane_heads (workspace_id, account_id, channel_id, max_parallel, interval_us, ambiguity)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const CHANGE_CHANNEL: &str = "
 UPDATE channels
    SET chat_kind = ?3, rate = ?4, max_parallel = ?5, ambiguity = ?6, dedup = ?7, dedup_ttl_us = ?8, max_age_us = ?9,
        template = ?10, parse_mode = ?11, body_max = ?12, overflow = ?13, max_media = ?14, route = ?15,
        quiet_hours = ?16, time_zone = ?17, settings = ?18
  WHERE workspace_id = ?1 AND channel_id = ?2";
-const CHANGE_LANE: &str = "UPDATE lane_heads SET max_parallel = ?2, interval_us = ?3 WHERE lane_id = ?1";
+const CHANGE_LANE: &str =
+    "UPDATE lane_heads SET max_parallel = ?2, interval_us = ?3, ambiguity = ?4 WHERE lane_id = ?1";
 const SELECT_LANE: &str = "
 SELECT h.lane_id, h.max_parallel
   FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
@@ -79,7 +80,8 @@ impl Sqlite {
             }
             let id = ChannelId(tx.connection.last_insert_rowid());
             let s = &new.settings;
-            let lane = (workspace.0, new.account_id.0, id.0, s.max_parallel, interval(s.rate).micros());
+            let (interval, policy) = (interval(s.rate).micros(), s.ambiguity.as_str());
+            let lane = (workspace.0, new.account_id.0, id.0, s.max_parallel, interval, policy);
             tx.execute(INSERT_LANE, lane)?;
             config_changed(tx, workspace, json!({"channel": id.0, "name": new.name}))?;
             Ok(id)
@@ -97,7 +99,8 @@ impl Sqlite {
             settings.validate()?;
             let (lane_id, max_parallel) = lane(tx, workspace, id)?;
             change(tx, workspace, id, &settings)?;
-            tx.execute(CHANGE_LANE, (lane_id, settings.max_parallel, interval(settings.rate).micros()))?;
+            let (interval, policy) = (interval(settings.rate).micros(), settings.ambiguity.as_str());
+            tx.execute(CHANGE_LANE, (lane_id, settings.max_parallel, interval, policy))?;
             let (was_ordered, ordered) = (max_parallel == 1, settings.max_parallel == 1);
             if was_ordered != ordered {
                 tx.execute(POSITION_DELIVERIES, (lane_id, ordered))?;

@@ -34,6 +34,10 @@ SELECT coalesce(c.error_streak, 0), g.trouble_streak, c.channel_id, g.group_id
   JOIN rate_groups AS g ON g.group_id = a.group_id
   LEFT JOIN channels AS c ON c.channel_id = h.channel_id
  WHERE h.lane_id = ?1";
+const RECIPIENT_HEALTHY: &str = "
+UPDATE recipients
+   SET error_streak = 0
+ WHERE recipient_id = (SELECT recipient_id FROM deliveries WHERE delivery_id = ?1) AND error_streak <> 0";
 pub(super) const REQUESTED: &str = "
 UPDATE inflight
    SET requested_at = coalesce(requested_at, ?6)
@@ -139,6 +143,8 @@ pub(super) struct Settling {
     pub(super) touched: Touched,
     /// Lanes known to have no streak that a success would end.
     pub(super) healthy: HashSet<i64>,
+    /// Those of them whose deliveries go to recipients: the streak is then the recipient's own.
+    pub(super) of_people: HashSet<i64>,
     /// Successes that passed the fence; they are written together.
     pub(super) successes: Successes,
 }
@@ -156,6 +162,9 @@ fn finish_one(tx: &Tx<'_>, settling: &mut Settling, finish: &Finish) -> Result<F
         && settling.successes.accept(tx, &finish.claim, sent)
     {
         count_sent(tx, settling, finish.claim.lane_id.0)?;
+        if settling.of_people.contains(&finish.claim.lane_id.0) {
+            tx.execute(RECIPIENT_HEALTHY, [finish.claim.delivery_id.0])?;
+        }
         return Ok(Finished::Done(Status::Sent));
     }
     settling.successes.settle(tx, finish.claim.delivery_id.0)?;
@@ -198,13 +207,14 @@ fn count_sent(tx: &Tx<'_>, settling: &mut Settling, lane_id: i64) -> Result<()> 
     let counts = settling.touched.lane(lane_id);
     counts.sending -= 1;
     counts.sent += 1;
-    if settling.healthy.insert(lane_id) {
-        end_streaks(tx, lane_id)?;
+    if settling.healthy.insert(lane_id) && end_streaks(tx, lane_id)? {
+        settling.of_people.insert(lane_id);
     }
     Ok(())
 }
 
-fn end_streaks(tx: &Tx<'_>, lane_id: i64) -> Result<()> {
+/// Ends the streaks of the channel and the account; true: the lane has no channel.
+fn end_streaks(tx: &Tx<'_>, lane_id: i64) -> Result<bool> {
     let found = tx.first(SELECT_HEALTH, [lane_id], |row| {
         Ok((
             row.get::<_, i32>(0)?,
@@ -214,7 +224,7 @@ fn end_streaks(tx: &Tx<'_>, lane_id: i64) -> Result<()> {
         ))
     })?;
     let Some((error_streak, trouble_streak, channel_id, group_id)) = found else {
-        return Ok(());
+        return Ok(false);
     };
     if error_streak != 0 {
         tx.execute(CHANNEL_HEALTHY, [channel_id])?;
@@ -222,5 +232,5 @@ fn end_streaks(tx: &Tx<'_>, lane_id: i64) -> Result<()> {
     if trouble_streak != 0 {
         tx.execute(GROUP_HEALTHY, [group_id])?;
     }
-    Ok(())
+    Ok(channel_id.is_none())
 }

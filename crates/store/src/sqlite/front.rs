@@ -5,9 +5,7 @@
 use std::collections::VecDeque;
 
 use domain::delivery::{Action, Counters};
-use domain::ids::{
-    AccountId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId,
-};
+use domain::ids::{AccountId, ClaimToken, DeliveryId, LaneId, MessageId, WorkspaceId};
 use domain::limits::URGENT_RUN_MAX;
 use domain::time::Timestamp;
 use rusqlite::Row;
@@ -193,8 +191,7 @@ impl Rows {
                 workspace_id: self.workspace_id,
                 lane_id: self.lane_id,
                 account_id: self.account_id,
-                channel_id: row.get::<_, Option<i64>>(6)?.map(ChannelId),
-                recipient_id: row.get::<_, Option<i64>>(7)?.map(RecipientId),
+                destination: rows::destination(row, 6)?,
                 message_id: MessageId(row.get(8)?),
                 revision: row.get(9)?,
                 action: rows::word(row, 10, Action::parse)?,
@@ -222,7 +219,8 @@ fn expire(tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
             name: "expired",
             message_id: Some(claim.message_id.0),
             delivery_id: Some(claim.delivery_id.0),
-            channel_id: claim.channel_id.map(|id| id.0),
+            channel_id: claim.destination.channel().map(|id| id.0),
+            recipient_id: claim.destination.recipient().map(|id| id.0),
             detail: json!({"expired_at": row.expires_at}),
             ..NewEvent::default()
         },

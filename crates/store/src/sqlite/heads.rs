@@ -164,18 +164,23 @@ pub(super) struct NewEvent<'a> {
     pub message_id: Option<i64>,
     pub delivery_id: Option<i64>,
     pub channel_id: Option<i64>,
+    pub recipient_id: Option<i64>,
     pub account_id: Option<i64>,
     pub detail: Value,
 }
 
 const INSERT_EVENT: &str = "
-INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, account_id, detail)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, account_id, detail, recipient_id)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 pub(super) fn event(tx: &Tx<'_>, event: NewEvent<'_>) -> Result<()> {
     let detail = Actor::sign(tx.actor, event.detail);
     let detail = if detail.is_null() { "{}".to_owned() } else { detail.to_string() };
     let ids = (event.message_id, event.delivery_id, event.channel_id, event.account_id);
-    tx.execute(INSERT_EVENT, (event.workspace_id, tx.now.0, event.name, ids.0, ids.1, ids.2, ids.3, detail))?;
+    let who = event.recipient_id;
+    tx.execute(
+        INSERT_EVENT,
+        (event.workspace_id, tx.now.0, event.name, ids.0, ids.1, ids.2, ids.3, detail, who),
+    )?;
     Ok(())
 }

@@ -25,6 +25,7 @@ mod media;
 pub mod migrate;
 mod place;
 mod read;
+mod recipients;
 mod recover;
 mod rows;
 mod sent;

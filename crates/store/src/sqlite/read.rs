@@ -176,8 +176,10 @@ impl Sqlite {
     }
 
     pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {
-        let sql =
-            format!("SELECT {} FROM lane_heads WHERE workspace_id = ?1 ORDER BY lane_id", rows::LANE_COLUMNS);
+        let sql = format!(
+            "SELECT {} FROM lane_heads WHERE workspace_id = ?1 AND recipient_id IS NULL ORDER BY lane_id",
+            rows::LANE_COLUMNS
+        );
         self.read(move |tx| tx.all(&sql, [workspace.0], rows::lane)).await
     }
 }

@@ -2,6 +2,7 @@
 
 use domain::chat::{ChatKind, Overflow};
 use domain::delivery::{Action, AmbiguityPolicy, Counters, Priority, Status};
+use domain::destination::Destination;
 use domain::ids::{
     AccountId, CampaignId, ChannelId, DeliveryId, EndpointId, LaneId, MessageId, RecipientId, WorkspaceId,
 };
@@ -184,7 +185,7 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<Attempt> {
 }
 
 pub(super) const EVENT_COLUMNS: &str =
-    "event_id, at, name, message_id, delivery_id, channel_id, account_id, detail";
+    "event_id, at, name, message_id, delivery_id, channel_id, account_id, detail, recipient_id";
 
 pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
     Ok(Event {
@@ -196,6 +197,18 @@ pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
         channel_id: row.get::<_, Option<i64>>(5)?.map(ChannelId),
         account_id: row.get::<_, Option<i64>>(6)?.map(AccountId),
         detail: json(row, 7)?,
+        recipient_id: row.get::<_, Option<i64>>(8)?.map(RecipientId),
+    })
+}
+
+/// Two columns, of which one is set.
+pub(super) fn destination(row: &Row<'_>, first: usize) -> rusqlite::Result<Destination> {
+    Destination::of(row.get(first)?, row.get(first + 1)?).ok_or_else(|| {
+        rusqlite::Error::FromSqlConversionFailure(
+            first,
+            Type::Integer,
+            "a delivery without a destination".into(),
+        )
     })
 }
 

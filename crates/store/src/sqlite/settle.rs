@@ -1,12 +1,13 @@
 //! What one ended claim means, written down: the delivery, its attempt, its key, its events, and what it says about
-//! its channel and its account. The rules come from `domain::settle`; the caller has passed the fence.
+//! its lane, its destination and its account. The rules come from `domain::settle`; the caller has passed the fence.
 
 use domain::delivery::{AmbiguityPolicy, Reason, Status};
-use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::destination::Destination;
+use domain::ids::{AccountId, ChannelId, RecipientId, WorkspaceId};
 use domain::limits::ERROR_TEXT_MAX;
 use domain::outcome::{Failure, Outcome};
 use domain::retry::Chance;
-use domain::settle::{AccountEffect, ChannelEffect, Ending, Settlement, Standing, settle};
+use domain::settle::{AccountEffect, DestinationEffect, Ending, LaneEffect, Settlement, Standing, settle};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -23,17 +24,17 @@ use crate::error::{Result, StoreError};
 /// Everything the rules need, found by the fence itself.
 pub(super) const SELECT_HELD: &str = "
 SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id, i.claimed_at, i.slot_at, i.lease_until,
-       i.requested_at, d.channel_id, d.message_id, d.priority, d.expires_at, d.recipient_id,
+       i.requested_at, d.message_id, d.priority, d.expires_at, d.channel_id, d.recipient_id,
        d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
-       coalesce(c.ambiguity, 'resend_once'), coalesce(c.error_streak, 0), h.max_parallel,
-       g.group_id, g.flood_channel, g.flood_until, g.trouble_streak, g.cooldown_until, coalesce(c.paused_until, 0),
-       c.removed_at IS NOT NULL
+       h.ambiguity, coalesce(c.error_streak, r.error_streak, 0), h.max_parallel,
+       g.group_id, g.flood_channel, g.flood_recipient, g.flood_until, g.trouble_streak, c.removed_at IS NOT NULL
   FROM deliveries AS d
  CROSS JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
   JOIN lane_heads AS h ON h.lane_id = i.lane_id
   JOIN accounts AS a ON a.account_id = i.account_id
   JOIN rate_groups AS g ON g.group_id = a.group_id
   LEFT JOIN channels AS c ON c.channel_id = d.channel_id
+  LEFT JOIN recipients AS r ON r.recipient_id = d.recipient_id
  WHERE d.delivery_id = ?1 AND d.workspace_id = ?2 AND i.claim_token = ?3";
 pub(super) const END_SENDING: &str = "
 UPDATE deliveries
@@ -49,7 +50,17 @@ UPDATE channels
  WHERE channel_id = ?1";
 const LANE_BLOCKED: &str = "UPDATE lane_heads SET blocked_until = max(blocked_until, ?2) WHERE lane_id = ?1";
 pub(super) const GROUP_HEALTHY: &str = "UPDATE rate_groups SET trouble_streak = 0 WHERE group_id = ?1";
-const GROUP_FLOOD: &str = "UPDATE rate_groups SET flood_channel = ?2, flood_until = ?3 WHERE group_id = ?1";
+const RECIPIENT_PAUSED: &str =
+    "UPDATE recipients SET paused_until = max(paused_until, ?2) WHERE recipient_id = ?1";
+const RECIPIENT_STRUCK: &str = "UPDATE recipients SET error_streak = ?2 WHERE recipient_id = ?1";
+const RECIPIENT_GONE: &str = "
+UPDATE recipients
+   SET status = 'gone', status_why = ?2, status_at = ?3, error_streak = ?4
+ WHERE recipient_id = ?1";
+const GROUP_FLOOD: &str = "
+UPDATE rate_groups
+   SET flood_channel = ?2, flood_recipient = ?3, flood_until = ?4
+ WHERE group_id = ?1";
 const GROUP_COOLDOWN: &str = "
 UPDATE rate_groups
    SET cooldown_until = max(cooldown_until, ?2), trouble_streak = trouble_streak + ?3
@@ -69,7 +80,6 @@ pub(super) struct Held {
     slot_at: i64,
     pub(super) lease_until: Timestamp,
     requested_at: Option<i64>,
-    channel_id: Option<i64>,
     message_id: i64,
     priority: i64,
     expires_at: Option<i64>,
@@ -87,9 +97,8 @@ pub(super) fn held(
     claim_token: Token,
 ) -> Result<Option<Held>> {
     tx.first(SELECT_HELD, (delivery_id, workspace_id, claim_token), |row| {
-        let channel = row.get::<_, Option<i64>>(10)?.map(ChannelId);
-        let flood_channel = row.get::<_, Option<i64>>(26)?.map(ChannelId);
-        let flood_until = Timestamp(row.get(27)?);
+        let flooded = Destination::of(row.get(26)?, row.get(27)?);
+        let flood_until = Timestamp(row.get(28)?);
         Ok(Held {
             delivery_id,
             claim_token,
@@ -103,20 +112,19 @@ pub(super) fn held(
             slot_at: row.get(7)?,
             lease_until: Timestamp(row.get(8)?),
             requested_at: row.get(9)?,
-            channel_id: row.get(10)?,
-            message_id: row.get(11)?,
-            priority: row.get(12)?,
-            expires_at: row.get(13)?,
+            message_id: row.get(10)?,
+            priority: row.get(11)?,
+            expires_at: row.get(12)?,
             ordered: row.get::<_, i32>(24)? == 1,
             group_id: row.get(25)?,
-            removed: row.get(31)?,
+            removed: row.get(30)?,
             standing: Standing {
                 counters: rows::counters(row, 15)?,
                 policy: rows::word(row, 22, AmbiguityPolicy::parse)?,
-                channel,
+                destination: rows::destination(row, 13)?,
                 error_streak: row.get(23)?,
-                flood: flood_channel.map(|channel| (channel, flood_until)),
-                trouble_streak: row.get(28)?,
+                flood: flooded.map(|destination| (destination, flood_until)),
+                trouble_streak: row.get(29)?,
             },
         })
     })
@@ -179,7 +187,10 @@ pub(super) fn write(
     counts.sending -= 1;
     *counts.status(settlement.status) += 1;
     events(tx, held, ending, settlement, failure)?;
-    channel_effect(tx, held, settlement.channel, failure)?;
+    match held.standing.destination {
+        Destination::Channel(id) => channel_effect(tx, held, id, settlement, failure)?,
+        Destination::Recipient(id) => recipient_effect(tx, held, id, settlement, failure)?,
+    }
     account_effect(tx, held, settlement.account, failure)?;
     Ok(settlement.status)
 }
@@ -286,7 +297,8 @@ fn events(
                 name,
                 message_id: Some(held.message_id),
                 delivery_id: Some(held.delivery_id),
-                channel_id: held.channel_id,
+                channel_id: held.standing.destination.channel().map(|id| id.0),
+                recipient_id: held.standing.destination.recipient().map(|id| id.0),
                 account_id: Some(held.account_id),
                 detail: json!({"reason": reason, "code": code, "attempt": held.attempt}),
             },
@@ -300,7 +312,15 @@ fn events(
     }
     match settlement.status {
         Status::Retry if matches!(ending, Ending::Outcome(_)) => say("retry_scheduled"),
-        Status::FailedPermanent => say("failed_permanent"),
+        Status::FailedPermanent => {
+            say("failed_permanent")?;
+            let gone = matches!(
+                settlement.destination,
+                DestinationEffect::Gone | DestinationEffect::Strike { disable: true, .. }
+            );
+            let recipient = held.standing.destination.recipient().is_some();
+            if gone && recipient { say("recipient_gone") } else { Ok(()) }
+        }
         Status::Dead if settlement.reason == Some(Reason::AttemptsExhausted) => {
             say("retry_exhausted")?;
             say("dead_letter")
@@ -310,28 +330,57 @@ fn events(
     }
 }
 
-fn channel_effect(tx: &Tx<'_>, held: &Held, effect: ChannelEffect, failure: Option<&Failure>) -> Result<()> {
-    let Some(channel_id) = held.channel_id else {
-        return Ok(());
-    };
-    let (workspace, id) = (WorkspaceId(held.workspace_id), ChannelId(channel_id));
+fn channel_effect(
+    tx: &Tx<'_>,
+    held: &Held,
+    id: ChannelId,
+    settlement: &Settlement,
+    failure: Option<&Failure>,
+) -> Result<()> {
+    let workspace = WorkspaceId(held.workspace_id);
     let why = failure.map_or("", |failure| failure.code.as_str());
     let streak = held.standing.error_streak;
-    match effect {
-        ChannelEffect::None => Ok(()),
-        ChannelEffect::Healthy if streak == 0 => Ok(()),
-        ChannelEffect::Healthy => tx.execute(CHANNEL_HEALTHY, [channel_id]).map(drop),
-        ChannelEffect::PauseUntil(until) => pause_lane(tx, held, id, until, why, streak),
-        ChannelEffect::Strike { error_streak, paused_until, disable: false } => {
-            pause_lane(tx, held, id, paused_until, why, error_streak)
-        }
-        ChannelEffect::Strike { error_streak, paused_until, disable: true } => {
-            pause_lane(tx, held, id, paused_until, why, error_streak)?;
-            disable(tx, workspace, id, held.lane_id, DisabledBy::Auto)?;
-            let text = format!("channel {id} is disabled after {error_streak} failures in a row");
-            channel_event(tx, workspace, id, "alert", json!({"text": text, "code": why}))
-        }
+    let (error_streak, off) = match settlement.destination {
+        DestinationEffect::Healthy if streak != 0 => return tx.execute(CHANNEL_HEALTHY, [id.0]).map(drop),
+        DestinationEffect::Strike { error_streak, disable } => (error_streak, disable),
+        _ => (streak, false),
+    };
+    if let LaneEffect::PauseUntil(until) = settlement.lane {
+        pause_lane(tx, held, id, until, why, error_streak)?;
     }
+    if !off {
+        return Ok(());
+    }
+    disable(tx, workspace, id, held.lane_id, DisabledBy::Auto)?;
+    let text = format!("channel {id} is disabled after {error_streak} failures in a row");
+    channel_event(tx, workspace, id, "alert", json!({"text": text, "code": why}))
+}
+
+/// A person who cannot be reached is no alarm.
+fn recipient_effect(
+    tx: &Tx<'_>,
+    held: &Held,
+    id: RecipientId,
+    settlement: &Settlement,
+    failure: Option<&Failure>,
+) -> Result<()> {
+    let why = failure.map_or("", |failure| failure.code.as_str());
+    let streak = held.standing.error_streak;
+    let changed = match settlement.destination {
+        DestinationEffect::None => 0,
+        DestinationEffect::Healthy if streak == 0 => 0,
+        DestinationEffect::Healthy => tx.execute(RECIPIENT_STRUCK, (id.0, 0))?,
+        DestinationEffect::PauseUntil(until) => tx.execute(RECIPIENT_PAUSED, (id.0, until.0))?,
+        DestinationEffect::Strike { error_streak, disable: false } => {
+            tx.execute(RECIPIENT_STRUCK, (id.0, error_streak))?
+        }
+        DestinationEffect::Strike { error_streak, disable: true } => {
+            tx.execute(RECIPIENT_GONE, (id.0, why, tx.now.0, error_streak))?
+        }
+        DestinationEffect::Gone => tx.execute(RECIPIENT_GONE, (id.0, why, tx.now.0, streak))?,
+    };
+    debug_assert!(changed <= 1, "one recipient, one row");
+    Ok(())
 }
 
 fn pause_lane(
@@ -355,8 +404,9 @@ fn account_effect(tx: &Tx<'_>, held: &Held, effect: AccountEffect, failure: Opti
         AccountEffect::None => Ok(()),
         AccountEffect::Healthy if held.standing.trouble_streak == 0 => Ok(()),
         AccountEffect::Healthy => tx.execute(GROUP_HEALTHY, [held.group_id]).map(drop),
-        AccountEffect::RememberFlood(channel, until) => {
-            tx.execute(GROUP_FLOOD, (held.group_id, channel.0, until.0)).map(drop)
+        AccountEffect::RememberFlood(chat, until) => {
+            let (channel, recipient) = (chat.channel().map(|id| id.0), chat.recipient().map(|id| id.0));
+            tx.execute(GROUP_FLOOD, (held.group_id, channel, recipient, until.0)).map(drop)
         }
         AccountEffect::CooldownUntil(until) => {
             let trouble = i32::from(!failure.is_some_and(Failure::is_flood));

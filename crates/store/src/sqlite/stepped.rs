@@ -23,7 +23,7 @@ SELECT max((SELECT coalesce(max(served_at), 0) FROM account_heads),
            coalesce((SELECT at FROM events ORDER BY event_id DESC LIMIT 1), 0))";
 
 /// ?1 is now, ?2 the step. Retries first, by what the delivery says; then what was due when it came.
-const FORGET: [&str; 11] = [
+const FORGET: [&str; 12] = [
     "UPDATE rate_groups
         SET next_slot = min(next_slot, ?1 + burst * interval_us),
             cooldown_until = CASE WHEN cooldown_until > ?1 THEN max(?1, cooldown_until - ?2) ELSE cooldown_until END,
@@ -34,6 +34,10 @@ const FORGET: [&str; 11] = [
                                  THEN max(?1, blocked_until - ?2) ELSE blocked_until END",
     "UPDATE channels SET paused_until = max(?1, paused_until - ?2)
       WHERE paused_until > ?1 AND paused_until < 9223372036854775807",
+    "UPDATE recipients
+        SET next_slot = min(next_slot, ?1),
+            paused_until = CASE WHEN paused_until > ?1 THEN max(?1, paused_until - ?2) ELSE paused_until END
+      WHERE next_slot > ?1 OR paused_until > ?1",
     "UPDATE account_heads SET served_at = ?1 WHERE served_at > ?1 AND ?2 > 0",
     "UPDATE deliveries SET run_at = max(?1, run_at - ?2) WHERE status = 'retry' AND run_at > ?1",
     "UPDATE deliveries SET run_at = ?1 WHERE status = 'queued' AND run_at > ?1 AND run_at <= queued_at AND ?2 > 0",

@@ -123,7 +123,9 @@ fn fill_the_rest(path: &Path) {
              INSERT INTO case_pictures (workspace_id, key, across, down, case_id, last_seen_at) VALUES (1, -5, -9223372036854775808, 3, 1, 4);
              INSERT INTO message_media (workspace_id, sha256, message_id) VALUES (1, 'ab', 1) ON CONFLICT DO NOTHING;
              INSERT INTO campaigns (workspace_id, name, message_id, created_at) VALUES (1, 'рассылка', 1, 5);
-             INSERT INTO recipients (workspace_id, account_id, address, gone_at, created_at) VALUES (1, 1, '77', NULL, 6), (1, 1, '78', 8, 6);
+             INSERT INTO recipients (workspace_id, account_id, platform, user_id, address, status, status_at, created_at)
+             VALUES (1, 1, 'telegram', '77', '77', 'active', 6, 6), (1, 1, 'telegram', '78', '78', 'gone', 8, 6);
+             INSERT INTO suppressions (workspace_id, platform, user_id, reason, origin, at) VALUES (1, 'telegram', '78', 'blocked', 'platform', 8);
              INSERT INTO bot_rules (workspace_id, account_id, version, rules, created_at) VALUES (1, 1, 1, 'если', 7);
              INSERT INTO bot_inbox (workspace_id, account_id, event_key, chat, body, received_at) VALUES (1, 1, 'к', 'ч', '{\"a\": \"я\"}', 8);
              INSERT INTO bot_state (workspace_id, account_id, chat, updated_at) VALUES (1, 1, 'ч', 9);

@@ -133,7 +133,10 @@ async fn a_paused_channel_keeps_its_queue(w: &World) {
     w.store.pause_channel(w.ws, channels[0], until, "тишина").await.unwrap();
     posts(w, 1, &channels).await;
     let claims = w.claim(10).await;
-    assert_eq!(claims.iter().map(|claim| claim.channel_id).collect::<Vec<_>>(), [Some(channels[1])]);
+    assert_eq!(
+        claims.iter().map(|claim| claim.destination.channel()).collect::<Vec<_>>(),
+        [Some(channels[1])]
+    );
     w.sent(&claims[0]).await;
     assert_eq!(w.claim_ahead(10, Span::ZERO).await.next_at, Some(until));
     w.store.pause_channel(w.ws, channels[0], Timestamp::NEVER, "совсем").await.unwrap();
@@ -226,7 +229,7 @@ async fn a_long_backlog_does_not_starve_the_others(w: &World) {
     let mut served = Vec::new();
     for _ in 0..2 {
         let claim = w.claim_one().await;
-        served.push(claim.channel_id);
+        served.push(claim.destination.channel());
         w.sent(&claim).await;
         w.advance(Span(1)).await;
     }
@@ -260,7 +263,7 @@ async fn urgent_goes_before_bulk_but_bulk_gets_one_turn_in_ten(w: &World) {
     let mut order = String::new();
     for _ in 0..30 {
         let claim = w.claim_one().await;
-        order.push(if claim.channel_id == Some(channels[0]) { 'b' } else { 'u' });
+        order.push(if claim.destination.channel() == Some(channels[0]) { 'b' } else { 'u' });
         w.sent(&claim).await;
         w.advance(Span(1)).await;
     }

@@ -154,7 +154,7 @@ async fn a_late_success_is_adopted_if_nothing_was_sent_since(w: &World) {
     assert!(w.claim(10).await.is_empty());
     let copy = NewMessage {
         content_hash: "hash of Пропала такса".into(),
-        ..message("копия", &[claim.channel_id.unwrap()])
+        ..message("копия", &[claim.destination.channel().unwrap()])
     };
     assert_eq!(w.enqueue(vec![copy]).await[0].deliveries[0].status, Status::Deduped, "it counts as said");
 }
@@ -194,7 +194,10 @@ async fn a_flood_pauses_the_channel_and_is_never_undercut(w: &World) {
     assert_eq!(w.fail(&claims[0], flood).await, Finished::Done(Status::Retry));
     w.sent(&claims[1]).await;
     let next = w.claim(10).await;
-    assert_eq!(next.iter().map(|claim| claim.channel_id).collect::<Vec<_>>(), [claims[1].channel_id]);
+    assert_eq!(
+        next.iter().map(|claim| claim.destination.channel()).collect::<Vec<_>>(),
+        [claims[1].destination.channel()]
+    );
     w.seconds(36).await;
     assert!(w.claim(10).await.is_empty());
     w.seconds(1).await;

@@ -258,7 +258,7 @@ async fn an_edit_that_enters_the_route_is_delivered(w: &World) {
     assert_eq!(statuses(&revised), [Status::Queued]);
     assert_eq!(revised.deliveries[0].channel_id, channels[1]);
     let mut actions: Vec<_> =
-        send_all(w).await.into_iter().map(|claim| (claim.channel_id, claim.action)).collect();
+        send_all(w).await.into_iter().map(|claim| (claim.destination.channel(), claim.action)).collect();
     actions.sort_by_key(|(channel, _)| *channel);
     assert_eq!(actions, [(Some(channels[0]), Action::Edit), (Some(channels[1]), Action::Send)]);
     let copy = one(w, post(-2, 1, LOST, &channels)).await;

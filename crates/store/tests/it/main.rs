@@ -20,5 +20,6 @@ mod maintaining;
 mod media;
 mod model;
 mod pacing;
+mod recipients;
 mod recovering;
 mod sources;

@@ -97,7 +97,7 @@ async fn a_removed_channel_fails_what_waited_for_it(w: &World) {
         (delivery.status, delivery.reason.as_deref()),
         (Status::FailedPermanent, Some("channel_removed"))
     );
-    let out = claims.iter().find(|claim| claim.channel_id == Some(channels[0])).unwrap();
+    let out = claims.iter().find(|claim| claim.destination.channel() == Some(channels[0])).unwrap();
     assert_eq!(w.sent(out).await, Finished::Done(Status::Sent), "what was out is still told");
     let refused = w.store.enqueue(w.ws, vec![message("три", &channels)]).await.unwrap_err();
     assert!(matches!(refused, StoreError::NotFound { what: "channel", .. }), "{refused}");

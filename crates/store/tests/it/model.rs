@@ -9,12 +9,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use domain::delivery::{AmbiguityPolicy, Counters, Priority, Status};
+use domain::destination::Destination;
 use domain::ids::{AccountId, ChannelId, DeliveryId, MessageId};
 use domain::limits::{PAYLOAD_BYTES_MAX, SUSPECT_PATIENCE};
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use domain::pacing::{Pace, interval};
 use domain::retry::Chance;
-use domain::settle::{AccountEffect, ChannelEffect, Ending, Settlement, Standing, settle};
+use domain::settle::{AccountEffect, DestinationEffect, Ending, LaneEffect, Settlement, Standing, settle};
 use domain::time::{Span, Timestamp};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -241,7 +242,7 @@ struct ModelAccount {
     pace: Pace,
     cooldown_until: Timestamp,
     paused: bool,
-    flood: Option<(ChannelId, Timestamp)>,
+    flood: Option<(Destination, Timestamp)>,
     trouble_streak: i32,
 }
 
@@ -708,7 +709,7 @@ impl Model {
         let standing = Standing {
             counters: delivery.counters,
             policy: channel.policy,
-            channel: Some(channel.id),
+            destination: Destination::Channel(channel.id),
             error_streak: channel.error_streak,
             flood: account.flood,
             trouble_streak: account.trouble_streak,
@@ -751,23 +752,25 @@ impl Model {
     fn effects(&mut self, id: DeliveryId, ending: &Ending, settlement: &Settlement) {
         let channel = &mut self.channels[self.deliveries[&id].channel];
         let account = &mut self.accounts[channel.account];
-        match settlement.channel {
-            ChannelEffect::None => {}
-            ChannelEffect::Healthy => channel.error_streak = 0,
-            ChannelEffect::PauseUntil(until) => channel.paused_until = channel.paused_until.max(until),
-            ChannelEffect::Strike { error_streak, paused_until, disable } => {
+        if let LaneEffect::PauseUntil(until) = settlement.lane {
+            channel.paused_until = channel.paused_until.max(until);
+        }
+        match settlement.destination {
+            DestinationEffect::None => {}
+            DestinationEffect::Healthy => channel.error_streak = 0,
+            DestinationEffect::Strike { error_streak, disable } => {
                 channel.error_streak = error_streak;
-                channel.paused_until = channel.paused_until.max(paused_until);
                 if disable {
                     (channel.open, channel.by_operator) = (false, false);
                 }
             }
+            DestinationEffect::PauseUntil(_) | DestinationEffect::Gone => unreachable!("of recipients alone"),
         }
         let flood = matches!(ending, Ending::Outcome(Outcome::Failed(failure)) if failure.is_flood());
         match settlement.account {
             AccountEffect::None => {}
             AccountEffect::Healthy => account.trouble_streak = 0,
-            AccountEffect::RememberFlood(channel, until) => account.flood = Some((channel, until)),
+            AccountEffect::RememberFlood(chat, until) => account.flood = Some((chat, until)),
             AccountEffect::CooldownUntil(until) => {
                 account.cooldown_until = account.cooldown_until.max(until);
                 account.trouble_streak += i32::from(!flood);

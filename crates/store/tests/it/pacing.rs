@@ -74,13 +74,16 @@ async fn a_channel_has_its_own_rate(w: &World) {
         w.sent(claim).await;
     }
     let second = w.claim_ahead(10, Span::ZERO).await;
-    assert_eq!(second.claims.iter().map(|claim| claim.channel_id).collect::<Vec<_>>(), [Some(fast)]);
+    assert_eq!(
+        second.claims.iter().map(|claim| claim.destination.channel()).collect::<Vec<_>>(),
+        [Some(fast)]
+    );
     w.sent(&second.claims[0]).await;
     let third = w.claim(10).await;
     w.sent(&third[0]).await;
     assert_eq!(w.claim_ahead(10, Span::ZERO).await.next_at, Some(START + Span::from_secs(1)));
     w.seconds(1).await;
-    assert_eq!(w.claim_one().await.channel_id, Some(slow));
+    assert_eq!(w.claim_one().await.destination.channel(), Some(slow));
 }
 
 async fn look_ahead_takes_slots_but_not_too_far(w: &World) {

@@ -1,11 +1,12 @@
 //! The rules of `domain::settle`, said once in Rust and once in SQL, on cases drawn at random.
 
 use domain::delivery::{AmbiguityPolicy, Counters};
-use domain::ids::ChannelId;
+use domain::destination::Destination;
+use domain::ids::{ChannelId, RecipientId};
 use domain::limits::*;
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use domain::retry::Chance;
-use domain::settle::{AccountEffect, ChannelEffect, Ending, Settlement, Standing, settle};
+use domain::settle::{AccountEffect, DestinationEffect, Ending, LaneEffect, Settlement, Standing, settle};
 use domain::time::{Span, Timestamp};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -31,7 +32,13 @@ fn standing() -> impl Strategy<Value = Standing> {
         Just(AmbiguityPolicy::Reconcile)
     ];
     let at = |hours: std::ops::Range<i64>| hours.prop_map(|hours| NOW + Span::from_hours(hours));
-    let channel = || (1..4_i64).prop_map(ChannelId);
+    // Channels and recipients with the same numbers: they must not be taken for each other.
+    let destination = || {
+        (1..3_i64, any::<bool>()).prop_map(|(id, person)| match person {
+            true => Destination::Recipient(RecipientId(id)),
+            false => Destination::Channel(ChannelId(id)),
+        })
+    };
     let counters = (
         0..ATTEMPTS_MAX,
         0..FLOOD_WAITS_MAX,
@@ -40,9 +47,9 @@ fn standing() -> impl Strategy<Value = Standing> {
         0..LOST_CLAIMS_MAX,
         proptest::option::of(at(-25..1)),
     );
-    let around = (proptest::option::of(channel()), 0..4, proptest::option::of((channel(), at(-1..2))), 0..8);
-    (counters, policies, around).prop_map(|(c, policy, (channel, error_streak, flood, trouble_streak))| {
-        Standing {
+    let around = (destination(), 0..4, proptest::option::of((destination(), at(-1..2))), 0..8);
+    (counters, policies, around).prop_map(
+        |(c, policy, (destination, error_streak, flood, trouble_streak))| Standing {
             counters: Counters {
                 attempt: 100,
                 charged: c.0,
@@ -53,12 +60,12 @@ fn standing() -> impl Strategy<Value = Standing> {
                 flood_since: c.5,
             },
             policy,
-            channel,
+            destination,
             error_streak,
             flood,
             trouble_streak,
-        }
-    })
+        },
+    )
 }
 
 fn ending() -> impl Strategy<Value = Ending> {
@@ -71,13 +78,15 @@ fn ending() -> impl Strategy<Value = Ending> {
         Just(Some(90_000_000)),
         Just(Some(i64::MAX / 2_000))
     ];
-    let failed =
-        (category, scope, code, wait, any::<bool>()).prop_map(|(category, scope, code, wait, unknown)| {
+    let failed = (category, scope, code, wait, any::<(bool, bool)>()).prop_map(
+        |(category, scope, code, wait, (unknown, gone))| {
             let mut failure = Failure::new(category, scope, code, "сбой");
             failure.retry_after_ms = wait;
+            failure.recipient_gone = gone;
             let failure = if unknown { failure.unknown() } else { failure };
             Ending::Outcome(Outcome::Failed(failure))
-        });
+        },
+    );
     prop_oneof![
         10 => failed,
         1 => Just(Ending::Outcome(Outcome::Sent(Sent { provider_message_id: None, raw: Value::Null }))),
@@ -90,13 +99,16 @@ fn ending() -> impl Strategy<Value = Ending> {
 /// A settlement as one JSON object, the same from both sides.
 fn told(settlement: &Settlement, error_streak: i32) -> Value {
     let c = &settlement.counters;
-    let (channel, until, streak, disable) = match settlement.channel {
-        ChannelEffect::None => ("none", None, error_streak, false),
-        ChannelEffect::Healthy => ("healthy", None, error_streak, false),
-        ChannelEffect::PauseUntil(until) => ("pause", Some(until), error_streak, false),
-        ChannelEffect::Strike { error_streak, paused_until, disable } => {
-            ("strike", Some(paused_until), error_streak, disable)
-        }
+    let lane_until = match settlement.lane {
+        LaneEffect::None => None,
+        LaneEffect::PauseUntil(until) => Some(until),
+    };
+    let (destination, until, streak, disable) = match settlement.destination {
+        DestinationEffect::None => ("none", None, error_streak, false),
+        DestinationEffect::Healthy => ("healthy", None, error_streak, false),
+        DestinationEffect::PauseUntil(until) => ("pause", Some(until), error_streak, false),
+        DestinationEffect::Strike { error_streak, disable } => ("strike", None, error_streak, disable),
+        DestinationEffect::Gone => ("gone", None, error_streak, false),
     };
     let (account, account_until) = match settlement.account {
         AccountEffect::None => ("none", None),
@@ -111,7 +123,8 @@ fn told(settlement: &Settlement, error_streak: i32) -> Value {
         "charged": c.charged, "flood_waits": c.flood_waits, "not_ready_waits": c.not_ready_waits,
         "unknowns": c.unknowns, "lost_claims": c.lost_claims, "flood_since": c.flood_since,
         "run_at": settlement.run_at,
-        "channel_effect": channel, "channel_until": until, "error_streak": streak, "disable": disable,
+        "lane_until": lane_until, "destination_effect": destination, "destination_until": until,
+        "error_streak": streak, "disable": disable,
         "account_effect": account, "account_until": account_until,
     })
 }
@@ -128,8 +141,10 @@ fn asked((standing, ending, chance): &Case) -> Value {
     json!({
         "charged": c.charged, "flood_waits": c.flood_waits, "not_ready_waits": c.not_ready_waits,
         "unknowns": c.unknowns, "lost_claims": c.lost_claims, "flood_since": c.flood_since,
-        "policy": standing.policy.as_str(), "channel": standing.channel, "error_streak": standing.error_streak,
-        "flood_channel": standing.flood.map(|(channel, _)| channel),
+        "policy": standing.policy.as_str(), "error_streak": standing.error_streak,
+        "channel": standing.destination.channel(), "recipient": standing.destination.recipient(),
+        "flood_channel": standing.flood.and_then(|(chat, _)| chat.channel()),
+        "flood_recipient": standing.flood.and_then(|(chat, _)| chat.recipient()),
         "flood_until": standing.flood.map_or(Timestamp(0), |(_, until)| until),
         "trouble_streak": standing.trouble_streak, "ending": word, "failure": failure, "chance": chance,
     })
@@ -138,13 +153,14 @@ fn asked((standing, ending, chance): &Case) -> Value {
 const SETTLE: &str = "
 SELECT to_jsonb(s) || jsonb_build_object(
            'flood_since', rupor_micros(s.flood_since), 'run_at', rupor_micros(s.run_at),
-           'channel_until', rupor_micros(s.channel_until), 'account_until', rupor_micros(s.account_until))
+           'lane_until', rupor_micros(s.lane_until), 'destination_until', rupor_micros(s.destination_until),
+           'account_until', rupor_micros(s.account_until))
   FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS i (c, n)
  CROSS JOIN LATERAL rupor_settle(
            ROW(NULL, NULL, c -> 'charged', c -> 'flood_waits', c -> 'not_ready_waits', c -> 'unknowns', c -> 'lost_claims',
-               rupor_time(c -> 'flood_since'), NULL, NULL, NULL, NULL, NULL, NULL, NULL)::rupor_settlement,
-           c ->> 'policy', (c ->> 'channel')::bigint, (c ->> 'error_streak')::integer, (c ->> 'flood_channel')::bigint,
-           rupor_time(c -> 'flood_until'), (c ->> 'trouble_streak')::integer, c ->> 'ending',
+               rupor_time(c -> 'flood_since'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::rupor_settlement,
+           c ->> 'policy', (c ->> 'channel')::bigint, (c ->> 'recipient')::bigint, (c ->> 'error_streak')::integer,
+           (c ->> 'flood_channel')::bigint, (c ->> 'flood_recipient')::bigint, rupor_time(c -> 'flood_until'), (c ->> 'trouble_streak')::integer, c ->> 'ending',
            CASE WHEN c -> 'failure' <> 'null' THEN rupor_failure(c -> 'failure', NULL) END,
            rupor_time(to_jsonb($2::bigint)), (c ->> 'chance')::integer) AS s
  ORDER BY n";

@@ -202,7 +202,7 @@ BEGIN
        SET paused = false, paused_why = NULL, paused_at = NULL
      WHERE a.account_id = resume_account.account_id AND (a.paused OR a.paused_why IS NOT NULL);
     UPDATE rate_groups AS g
-       SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, trouble_streak = 0
+       SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0
      WHERE g.group_id = grp;
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h WHERE h.group_id = grp));
     INSERT INTO events (workspace_id, at, name, account_id)

@@ -23,9 +23,9 @@ BEGIN
     PERFORM rupor_require_table(TG_RELID, 'channels');
     PERFORM set_config('rupor.span', 'on', true);
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO lane_heads (workspace_id, account_id, channel_id, open, blocked_until, max_parallel, interval_us)
+        INSERT INTO lane_heads (workspace_id, account_id, channel_id, open, blocked_until, max_parallel, interval_us, ambiguity)
         VALUES (NEW.workspace_id, NEW.account_id, NEW.channel_id, NEW.enabled AND NEW.removed_at IS NULL,
-                NEW.paused_until, NEW.max_parallel, rupor_interval_us(NEW.rate));
+                NEW.paused_until, NEW.max_parallel, rupor_interval_us(NEW.rate), NEW.ambiguity);
         RETURN NULL;
     END IF;
     IF NEW.account_id <> OLD.account_id OR NEW.workspace_id <> OLD.workspace_id THEN
@@ -35,7 +35,7 @@ BEGIN
     PERFORM rupor_lock_accounts(ARRAY[NEW.account_id]);
     UPDATE lane_heads
        SET open = NEW.enabled AND NEW.removed_at IS NULL, blocked_until = NEW.paused_until,
-           max_parallel = NEW.max_parallel, interval_us = rupor_interval_us(NEW.rate)
+           max_parallel = NEW.max_parallel, interval_us = rupor_interval_us(NEW.rate), ambiguity = NEW.ambiguity
      WHERE channel_id = NEW.channel_id
     RETURNING lane_id INTO lane;
     IF (OLD.max_parallel = 1) <> (NEW.max_parallel = 1) THEN
@@ -51,8 +51,10 @@ FOR EACH ROW EXECUTE FUNCTION rupor_channel_changed();
 
 CREATE OR REPLACE TRIGGER channels_changed AFTER UPDATE ON channels
 FOR EACH ROW
-WHEN ((OLD.workspace_id, OLD.account_id, OLD.enabled, OLD.removed_at, OLD.paused_until, OLD.rate, OLD.max_parallel)
-   IS DISTINCT FROM (NEW.workspace_id, NEW.account_id, NEW.enabled, NEW.removed_at, NEW.paused_until, NEW.rate, NEW.max_parallel))
+WHEN ((OLD.workspace_id, OLD.account_id, OLD.enabled, OLD.removed_at, OLD.paused_until, OLD.rate, OLD.max_parallel,
+       OLD.ambiguity)
+   IS DISTINCT FROM (NEW.workspace_id, NEW.account_id, NEW.enabled, NEW.removed_at, NEW.paused_until, NEW.rate,
+                     NEW.max_parallel, NEW.ambiguity))
 EXECUTE FUNCTION rupor_channel_changed();
 
 -- An ordered lane's place is the delivery id, an unordered one's is the due time.

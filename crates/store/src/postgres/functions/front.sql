@@ -216,14 +216,14 @@ BEGIN
            SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = at
           FROM gone AS g
          WHERE d.delivery_id = g.delivery_id
-        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.message_id, d.retry_at, g.expires_at
+        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.recipient_id, d.message_id, d.retry_at, g.expires_at
     ), forgotten AS (
         DELETE FROM dedup_index AS k
          USING gone AS g
          WHERE k.delivery_id = g.delivery_id
     ), told AS (
-        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
-        SELECT e.workspace_id, rupor_expire_heads.at, 'expired', e.message_id, e.delivery_id, e.channel_id,
+        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, recipient_id, detail)
+        SELECT e.workspace_id, rupor_expire_heads.at, 'expired', e.message_id, e.delivery_id, e.channel_id, e.recipient_id,
                jsonb_build_object('expired_at', rupor_micros(e.expires_at))
           FROM ended AS e
          ORDER BY e.delivery_id

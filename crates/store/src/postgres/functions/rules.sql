@@ -11,8 +11,9 @@ CREATE TYPE rupor_settlement AS (
     lost_claims     integer,
     flood_since     timestamptz,
     run_at          timestamptz,   -- set exactly when the status is retry
-    channel_effect  text,          -- none, healthy, pause, strike
-    channel_until   timestamptz,
+    lane_until      timestamptz,   -- set when the lane pauses
+    destination_effect text,       -- none, healthy, pause, strike, gone
+    destination_until timestamptz,
     error_streak    integer,
     disable         boolean,
     account_effect  text,          -- none, healthy, flood, cooldown, pause
@@ -75,11 +76,24 @@ LANGUAGE sql IMMUTABLE AS $$
                     AND failure ->> 'certainty' = 'not_sent' AND failure ->> 'retry_after_ms' IS NOT NULL, false)
 $$;
 
+-- A channel has a lane of its own, which waits; of a recipient's lane only this recipient does.
+CREATE FUNCTION rupor_waits(s rupor_settlement, channel_id bigint, until timestamptz) RETURNS rupor_settlement
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF channel_id IS NOT NULL THEN
+        s.lane_until := until;
+    ELSE
+        s.destination_effect := 'pause'; s.destination_until := until;
+    END IF;
+    RETURN s;
+END $$;
+
 -- ending: sent, failed (with failure), lost (lease over, no request recorded), unknown (lease over after a request),
 -- released (handed back unsent). `s` comes in with the delivery's counters.
 CREATE FUNCTION rupor_settle(
-    s rupor_settlement, policy text, channel_id bigint, error_streak integer, flood_channel bigint,
-    flood_until timestamptz, trouble_streak integer, ending text, failure jsonb, at timestamptz, chance integer
+    s rupor_settlement, policy text, channel_id bigint, recipient_id bigint, error_streak integer, flood_channel bigint,
+    flood_recipient bigint, flood_until timestamptz, trouble_streak integer, ending text, failure jsonb, at timestamptz,
+    chance integer
 ) RETURNS rupor_settlement
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -89,10 +103,10 @@ DECLARE
     cooldown bigint;
 BEGIN
     s.status := 'retry'; s.run_at := NULL; s.reason := NULL;
-    s.channel_effect := 'none'; s.account_effect := 'none';
+    s.lane_until := NULL; s.destination_effect := 'none'; s.destination_until := NULL; s.account_effect := 'none';
     s.error_streak := error_streak; s.disable := false;
     IF ending = 'sent' THEN
-        s.status := 'sent'; s.channel_effect := 'healthy'; s.account_effect := 'healthy';
+        s.status := 'sent'; s.destination_effect := 'healthy'; s.account_effect := 'healthy';
     ELSIF ending = 'released' THEN
         s.reason := 'released'; s.run_at := at;
     ELSIF ending = 'lost' THEN
@@ -121,13 +135,19 @@ BEGIN
         IF scope = 'platform' THEN
             -- One revoked token must not kill a backlog: the row waits for the account, uncharged.
             s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'pause';
+        ELSIF recipient_id IS NOT NULL AND coalesce((failure ->> 'recipient_gone')::boolean, false) THEN
+            s.status := 'failed_permanent'; s.reason := 'recipient_gone'; s.destination_effect := 'gone';
         ELSE
             s.status := 'failed_permanent'; s.reason := 'refused';
             IF scope = 'channel' THEN
-                s.channel_effect := 'strike';
+                s.destination_effect := 'strike';
                 s.error_streak := error_streak + 1;
-                s.channel_until := at + rupor_span(rupor_doubled(rupor_rule_channel_pause_us(), error_streak, rupor_rule_retry_after_max_us()));
                 s.disable := s.error_streak >= rupor_rule_channel_streak_max();
+                -- the others of a recipient's lane have nothing to do with it
+                IF channel_id IS NOT NULL THEN
+                    s.lane_until := at + rupor_span(rupor_doubled(
+                        rupor_rule_channel_pause_us(), error_streak, rupor_rule_channel_pause_max_us()));
+                END IF;
             END IF;
         END IF;
     ELSIF scope = 'delivery' THEN
@@ -155,10 +175,11 @@ BEGIN
             s.reason := 'flood'; s.run_at := until;
         END IF;
         s.account_effect := 'cooldown'; s.account_until := until;
-        IF scope = 'channel' AND channel_id IS NOT NULL THEN
-            s.channel_effect := 'pause'; s.channel_until := until;
+        IF scope = 'channel' THEN
+            s := rupor_waits(s, channel_id, until);
             -- A second chat that floods while the first still waits: it is the account that is too fast.
-            IF NOT coalesce(flood_channel <> channel_id AND flood_until > at, false) THEN
+            IF coalesce(flood_until <= at, true) OR num_nonnulls(flood_channel, flood_recipient) = 0
+               OR (flood_channel, flood_recipient) IS NOT DISTINCT FROM (channel_id, recipient_id) THEN
                 s.account_effect := 'flood';
             END IF;
         END IF;
@@ -166,7 +187,7 @@ BEGIN
     ELSIF scope = 'channel' THEN
         until := at + rupor_span(rupor_rule_channel_wait_us());
         s.reason := 'failed'; s.run_at := until;
-        s.channel_effect := 'pause'; s.channel_until := until;
+        s := rupor_waits(s, channel_id, until);
     ELSE
         s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'cooldown';
     END IF;

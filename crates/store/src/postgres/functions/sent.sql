@@ -61,6 +61,15 @@ BEGIN
               FROM unnest(lanes, plain) AS l (lane_id, plain)
              WHERE l.plain
              GROUP BY l.lane_id) AS c;
+    -- The streaks of channels end by their lanes; a recipient's ends by the delivery.
+    IF EXISTS (SELECT FROM unnest(moves.lane_id) AS l (lane_id)
+                CROSS JOIN LATERAL (SELECT FROM lane_heads AS h WHERE h.lane_id = l.lane_id AND h.channel_id IS NULL OFFSET 0) AS h) THEN
+        UPDATE recipients AS r
+           SET error_streak = 0
+          FROM unnest(ids, plain) AS g (delivery_id, plain)
+         CROSS JOIN LATERAL (SELECT x.recipient_id FROM deliveries AS x WHERE x.delivery_id = g.delivery_id OFFSET 0) AS d
+         WHERE g.plain AND r.recipient_id = d.recipient_id AND r.error_streak <> 0;
+    END IF;
 END $$;
 
 -- Nothing but successes. A lane or an account whose head points somewhere was not full, so one claim less does not move

@@ -1,5 +1,5 @@
 -- What one ended claim means, written down: the delivery, its attempt, its key, its events, and what it says about its
--- channel and its account. The rules come from rules.sql; the caller has passed the fence.
+-- lane, its destination and its account. The rules come from rules.sql; the caller has passed the fence.
 
 -- Ends a claim whose lease is over. Chance is drawn from the row itself, so that every node would draw the same.
 CREATE FUNCTION rupor_end_lease(held inflight, at timestamptz) RETURNS text
@@ -21,20 +21,25 @@ DECLARE
     s     rupor_settlement;
     lane  lane_heads;
     chan  channels;
+    who   recipients;
     grp   rate_groups;
     why   text := coalesce(failure ->> 'code', '');
     place bigint;
 BEGIN
     SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = held.delivery_id;
     SELECT x.* INTO lane FROM lane_heads AS x WHERE x.lane_id = held.lane_id;
-    SELECT x.* INTO chan FROM channels AS x WHERE x.channel_id = d.channel_id;
+    IF d.channel_id IS NOT NULL THEN
+        SELECT x.* INTO chan FROM channels AS x WHERE x.channel_id = d.channel_id;
+    ELSE
+        SELECT x.* INTO who FROM recipients AS x WHERE x.recipient_id = d.recipient_id;
+    END IF;
     SELECT g.* INTO grp
       FROM account_heads AS h JOIN rate_groups AS g ON g.group_id = h.group_id
      WHERE h.account_id = held.account_id;
     s.charged := d.charged; s.flood_waits := d.flood_waits; s.not_ready_waits := d.not_ready_waits;
     s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
-    s := rupor_settle(s, coalesce(chan.ambiguity, 'resend_once'), d.channel_id, coalesce(chan.error_streak, 0),
-                      grp.flood_channel, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
+    s := rupor_settle(s, lane.ambiguity, d.channel_id, d.recipient_id, coalesce(chan.error_streak, who.error_streak, 0),
+                      grp.flood_channel, grp.flood_recipient, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
     IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN
         s.run_at := greatest(not_before, at + rupor_span(coalesce(rupor_wait_us(failure), 0)));
     END IF;
@@ -79,40 +84,45 @@ BEGIN
            n_failed = h.n_failed + (s.status = 'failed_permanent')::integer, n_dead = h.n_dead + (s.status = 'dead')::integer
      WHERE h.lane_id = held.lane_id;
 
-    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, account_id, detail)
-    SELECT held.workspace_id, rupor_end_claim.at, e.name, d.message_id, held.delivery_id, d.channel_id, held.account_id,
+    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, recipient_id, account_id, detail)
+    SELECT held.workspace_id, rupor_end_claim.at, e.name, d.message_id, held.delivery_id, d.channel_id, d.recipient_id, held.account_id,
            jsonb_build_object('reason', s.reason, 'code', failure ->> 'code', 'attempt', held.attempt)
       FROM unnest(ARRAY[
                CASE WHEN ending IN ('lost', 'unknown') THEN 'lease_recovered' END,
                CASE WHEN s.unknowns > d.unknowns THEN 'outcome_unknown' END,
                CASE WHEN s.status = 'retry' AND ending = 'failed' THEN 'retry_scheduled' END,
                CASE WHEN s.status = 'failed_permanent' THEN 'failed_permanent' END,
+               CASE WHEN s.destination_effect = 'gone' OR (s.disable AND d.recipient_id IS NOT NULL) THEN 'recipient_gone' END,
                CASE WHEN s.status = 'dead' AND s.reason = 'attempts_exhausted' THEN 'retry_exhausted' END,
                CASE WHEN s.status = 'dead' THEN 'dead_letter' END]) WITH ORDINALITY AS e (name, ord)
      WHERE e.name IS NOT NULL
      ORDER BY e.ord;
-    PERFORM rupor_channel_effect(held, d.channel_id, s, coalesce(chan.error_streak, 0), why, at);
-    PERFORM rupor_account_effect(held, d.channel_id, s, grp, failure, why, at);
+    IF d.channel_id IS NOT NULL THEN
+        PERFORM rupor_channel_effect(held, d.channel_id, s, why, at);
+    ELSE
+        PERFORM rupor_recipient_effect(who, s, why, at);
+    END IF;
+    PERFORM rupor_account_effect(held, d, s, grp, failure, why, at);
     RETURN s.status;
 END $$;
 
 -- The lane follows its channel by trigger.
-CREATE FUNCTION rupor_channel_effect(held inflight, channel bigint, s rupor_settlement, streak integer, why text, at timestamptz)
+CREATE FUNCTION rupor_channel_effect(held inflight, channel bigint, s rupor_settlement, why text, at timestamptz)
 RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF channel IS NULL OR s.channel_effect = 'none' THEN
-        RETURN;
-    ELSIF s.channel_effect = 'healthy' THEN
+    IF s.destination_effect = 'healthy' THEN
         UPDATE channels AS c SET error_streak = 0 WHERE c.channel_id = channel AND c.error_streak <> 0;
+        RETURN;
+    ELSIF s.lane_until IS NULL THEN
         RETURN;
     END IF;
     UPDATE channels AS c
-       SET paused_until = greatest(c.paused_until, s.channel_until), paused_why = why, error_streak = s.error_streak
+       SET paused_until = greatest(c.paused_until, s.lane_until), paused_why = why, error_streak = s.error_streak
      WHERE c.channel_id = channel;
     INSERT INTO events (workspace_id, at, name, channel_id, detail)
     VALUES (held.workspace_id, at, 'channel_paused', channel,
-            jsonb_build_object('until', rupor_micros(s.channel_until), 'why', why, 'streak', s.error_streak));
+            jsonb_build_object('until', rupor_micros(s.lane_until), 'why', why, 'streak', s.error_streak));
     IF s.disable THEN
         UPDATE channels AS c SET enabled = false, disabled_by = 'auto' WHERE c.channel_id = channel;
         INSERT INTO events (workspace_id, at, name, channel_id, detail)
@@ -123,8 +133,26 @@ BEGIN
     END IF;
 END $$;
 
+-- A person who cannot be reached is no alarm.
+CREATE FUNCTION rupor_recipient_effect(who recipients, s rupor_settlement, why text, at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF s.destination_effect = 'pause' THEN
+        UPDATE recipients AS r SET paused_until = greatest(r.paused_until, s.destination_until)
+         WHERE r.recipient_id = who.recipient_id;
+    ELSIF s.destination_effect = 'gone' OR s.disable THEN
+        UPDATE recipients AS r
+           SET status = 'gone', status_why = why, status_at = at, error_streak = s.error_streak
+         WHERE r.recipient_id = who.recipient_id;
+    ELSIF s.destination_effect = 'strike' THEN
+        UPDATE recipients AS r SET error_streak = s.error_streak WHERE r.recipient_id = who.recipient_id;
+    ELSIF s.destination_effect = 'healthy' THEN
+        UPDATE recipients AS r SET error_streak = 0 WHERE r.recipient_id = who.recipient_id AND r.error_streak <> 0;
+    END IF;
+END $$;
+
 CREATE FUNCTION rupor_account_effect(
-    held inflight, channel bigint, s rupor_settlement, grp rate_groups, failure jsonb, why text, at timestamptz
+    held inflight, d deliveries, s rupor_settlement, grp rate_groups, failure jsonb, why text, at timestamptz
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -133,7 +161,9 @@ BEGIN
     IF s.account_effect = 'healthy' AND grp.trouble_streak <> 0 THEN
         UPDATE rate_groups AS g SET trouble_streak = 0 WHERE g.group_id = grp.group_id;
     ELSIF s.account_effect = 'flood' THEN
-        UPDATE rate_groups AS g SET flood_channel = channel, flood_until = s.account_until WHERE g.group_id = grp.group_id;
+        UPDATE rate_groups AS g
+           SET flood_channel = d.channel_id, flood_recipient = d.recipient_id, flood_until = s.account_until
+         WHERE g.group_id = grp.group_id;
     ELSIF s.account_effect = 'cooldown' THEN
         UPDATE rate_groups AS g
            SET cooldown_until = greatest(g.cooldown_until, s.account_until),

@@ -1,0 +1,134 @@
+-- People on bots: their lanes, what is queued for them, and how they are approached.
+
+-- The lane of a campaign on an account, or of a dialogue; made when it is not there. NULL: no such account or recipient.
+-- Its policy comes from the platform, which the caller knows.
+CREATE FUNCTION open_lane(
+    workspace_id bigint, campaign_id bigint, recipient_id bigint, account_id bigint, max_parallel integer,
+    rate double precision, ambiguity text
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    account bigint;
+    lane    bigint;
+BEGIN
+    PERFORM rupor_guard(open_lane.workspace_id);
+    IF open_lane.recipient_id IS NOT NULL THEN
+        SELECT r.account_id INTO account FROM recipients AS r
+         WHERE r.workspace_id = open_lane.workspace_id AND r.recipient_id = open_lane.recipient_id;
+    ELSE
+        SELECT a.account_id INTO account FROM accounts AS a
+         WHERE a.workspace_id = open_lane.workspace_id AND a.account_id = open_lane.account_id;
+    END IF;
+    IF account IS NULL THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity)
+    VALUES (open_lane.workspace_id, account, CASE WHEN open_lane.recipient_id IS NULL THEN open_lane.campaign_id END,
+            open_lane.recipient_id, open_lane.max_parallel, rupor_interval_us(open_lane.rate), open_lane.ambiguity)
+    ON CONFLICT DO NOTHING
+    RETURNING lane_id INTO lane;
+    IF lane IS NULL THEN
+        SELECT h.lane_id INTO lane FROM lane_heads AS h
+         WHERE h.workspace_id = open_lane.workspace_id
+           AND CASE WHEN open_lane.recipient_id IS NOT NULL THEN h.recipient_id = open_lane.recipient_id
+                    ELSE h.campaign_id = open_lane.campaign_id AND h.account_id = account END;
+    END IF;
+    RETURN lane;
+END $$;
+
+-- Queues one message for recipients, in the order they are named, and returns their deliveries in that order. NULL where
+-- nothing is queued: not of this lane's account, gone, the same delivery is there already; and in the lane of a campaign
+-- also who is not active or is suppressed.
+CREATE FUNCTION enqueue_for_recipients(
+    workspace_id bigint, message_id bigint, lane_id bigint, recipient_ids bigint[], bulk boolean, run_at timestamptz
+) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    ws     CONSTANT bigint := enqueue_for_recipients.workspace_id;
+    at     timestamptz := rupor_now();
+    due    timestamptz := greatest(coalesce(enqueue_for_recipients.run_at, at), at);
+    lane   lane_heads;
+    m      messages;
+    past   text;
+    answer bigint[];
+    n      bigint;
+BEGIN
+    PERFORM rupor_guard(ws);
+    SELECT h.* INTO lane FROM lane_heads AS h WHERE h.workspace_id = ws AND h.lane_id = enqueue_for_recipients.lane_id;
+    IF lane.lane_id IS NULL OR lane.channel_id IS NOT NULL THEN
+        RAISE EXCEPTION 'lane % is not known in this workspace', enqueue_for_recipients.lane_id
+            USING ERRCODE = 'RU001', DETAIL = 'lane', HINT = enqueue_for_recipients.lane_id::text;
+    END IF;
+    SELECT x.* INTO m FROM messages AS x WHERE x.workspace_id = ws AND x.message_id = enqueue_for_recipients.message_id;
+    SELECT c.history INTO past FROM control AS c;
+    IF m.message_id IS NULL THEN
+        RAISE EXCEPTION 'message % is not known in this workspace', enqueue_for_recipients.message_id
+            USING ERRCODE = 'RU001', DETAIL = 'message', HINT = enqueue_for_recipients.message_id::text;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[lane.account_id]);
+    SELECT h.* INTO lane FROM lane_heads AS h WHERE h.lane_id = enqueue_for_recipients.lane_id;
+    WITH wanted AS MATERIALIZED (
+        SELECT w.recipient_id, w.ord, nextval('deliveries_delivery_id_seq') AS delivery_id
+          FROM (SELECT u.recipient_id, u.ord
+                  FROM (SELECT x.recipient_id, min(x.ord) AS ord
+                          FROM unnest(recipient_ids) WITH ORDINALITY AS x (recipient_id, ord)
+                         GROUP BY x.recipient_id) AS u
+                  JOIN recipients AS r ON r.recipient_id = u.recipient_id
+                 WHERE r.workspace_id = ws AND r.account_id = lane.account_id AND r.status <> 'gone'
+                   AND (lane.recipient_id IS NULL OR lane.recipient_id = r.recipient_id)
+                   AND (lane.campaign_id IS NULL OR (r.status = 'active' AND NOT EXISTS (
+                            SELECT FROM suppressions AS s
+                             WHERE s.workspace_id = ws AND s.platform = r.platform AND s.user_id = r.user_id
+                               AND s.account_id IN (0, r.account_id))))
+                 ORDER BY u.ord) AS w
+    ), put AS (
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, priority,
+                                status, run_at, position, idempotency_key, queued_at)
+        SELECT w.delivery_id, ws, lane.lane_id, lane.account_id, w.recipient_id, m.message_id, m.revision,
+               bulk::integer, 'queued', due,
+               CASE WHEN lane.max_parallel = 1 THEN w.delivery_id ELSE rupor_micros(due) END,
+               rupor_key(past, w.delivery_id, m.request_hash, m.content_hash, m.revision), at
+          FROM wanted AS w
+         ORDER BY w.delivery_id
+        ON CONFLICT DO NOTHING
+        RETURNING delivery_id, recipient_id, priority, position
+    ), queued AS (
+        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+        SELECT lane.lane_id, p.priority, p.position, p.delivery_id, ws, due FROM put AS p
+    )
+    SELECT array_agg(p.delivery_id ORDER BY x.ord), count(p.delivery_id) INTO answer, n
+      FROM unnest(recipient_ids) WITH ORDINALITY AS x (recipient_id, ord)
+      LEFT JOIN wanted AS w ON w.ord = x.ord
+      LEFT JOIN put AS p ON p.delivery_id = w.delivery_id;
+    IF n > 0 THEN
+        UPDATE lane_heads AS h SET n_queued = h.n_queued + n WHERE h.lane_id = lane.lane_id;
+        PERFORM rupor_refresh_lanes(ARRAY[lane.lane_id]);
+        PERFORM rupor_refresh_accounts(ARRAY[lane.account_id]);
+        INSERT INTO events (workspace_id, at, name, message_id, account_id, detail)
+        VALUES (ws, at, 'enqueued', enqueue_for_recipients.message_id, lane.account_id,
+                jsonb_build_object('deliveries', n, 'lane', lane.lane_id));
+    END IF;
+    RETURN coalesce(answer, '{}');
+END $$;
+
+-- Somebody is about to be written to: where, whether it may be, and the slot of their chat. The pace is the chat's own:
+-- campaigns and dialogues that write to one person share it.
+CREATE FUNCTION approach_recipient(
+    workspace_id bigint, recipient_id bigint, interval_us bigint,
+    OUT address text, OUT status text, OUT paused_until timestamptz, OUT slot_at timestamptz
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    at timestamptz := rupor_now();
+BEGIN
+    PERFORM rupor_guard(approach_recipient.workspace_id);
+    UPDATE recipients AS r
+       SET next_slot = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.next_slot
+                            ELSE greatest(r.next_slot, at) + rupor_span(approach_recipient.interval_us) END,
+           contacted_at = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.contacted_at ELSE at END
+     WHERE r.workspace_id = approach_recipient.workspace_id AND r.recipient_id = approach_recipient.recipient_id
+    RETURNING r.address, r.status, r.paused_until, greatest(at, r.next_slot - rupor_span(approach_recipient.interval_us))
+      INTO address, status, paused_until, slot_at;
+END $$;

@@ -1,0 +1,267 @@
+//! People on bots: who they are, their lanes, what is queued for them, and how they are approached.
+
+use domain::delivery::Priority;
+use domain::ids::{AccountId, DeliveryId, LaneId, RecipientId, WorkspaceId};
+use domain::time::Span;
+use serde_json::Value;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::rows::Time;
+use super::{Again, As, Postgres, rows};
+use crate::error::{Result, StoreError};
+use crate::recipients::*;
+
+const ACCOUNT_PLATFORM: &str = "SELECT platform FROM accounts WHERE workspace_id = $1 AND account_id = $2";
+/// Who stopped or is gone stays so; who was merely known may become active. Of one person named twice the last counts.
+const PUT: &str = "
+WITH people AS (
+    SELECT DISTINCT ON (p.user_id) p.*
+      FROM unnest($4::text[], $5::text[], $6::jsonb[], $7::text[], $8::text[], $9::text[]) WITH ORDINALITY
+           AS p (user_id, address, attributes, time_zone, status, source, ord)
+     ORDER BY p.user_id, p.ord DESC
+), put AS (
+    INSERT INTO recipients AS r (workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, source)
+    SELECT $1, $2, $3, p.user_id, p.address, p.attributes, p.time_zone, p.status, p.source FROM people AS p ORDER BY p.ord
+    ON CONFLICT (workspace_id, account_id, user_id) DO UPDATE
+       SET address = excluded.address, attributes = excluded.attributes, time_zone = excluded.time_zone,
+           status = CASE WHEN r.status = 'known' THEN excluded.status ELSE r.status END,
+           status_at = CASE WHEN r.status = 'known' AND excluded.status <> 'known' THEN rupor_now() ELSE r.status_at END
+    RETURNING r.recipient_id, r.user_id, r.xmax = 0 AS created
+)
+SELECT put.recipient_id, put.created AND p.ord = min(p.ord) OVER (PARTITION BY p.user_id)
+  FROM unnest($4::text[]) WITH ORDINALITY AS p (user_id, ord) JOIN put ON put.user_id = p.user_id
+ ORDER BY p.ord";
+macro_rules! columns {
+    () => {
+        "recipient_id, workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, status_why, \
+         status_at, source, contacted_at, error_streak, paused_until"
+    };
+}
+const SELECT_ONE: &str =
+    concat!("SELECT ", columns!(), " FROM recipients WHERE workspace_id = $1 AND recipient_id = $2");
+const SELECT_SOME: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM recipients
+      WHERE workspace_id = $1 AND account_id = $2 AND recipient_id > $3
+      ORDER BY recipient_id LIMIT $4"
+);
+const SET_STATUS: &str = "
+UPDATE recipients
+   SET status = $3, status_why = $4, status_at = rupor_now(),
+       error_streak = CASE WHEN $3 = 'gone' THEN error_streak ELSE 0 END
+ WHERE workspace_id = $1 AND recipient_id = $2
+RETURNING recipient_id";
+const SUPPRESS: &str = "
+INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT DO NOTHING";
+const UNSUPPRESS: &str = "
+DELETE FROM suppressions WHERE workspace_id = $1 AND platform = $2 AND user_id = $3 AND account_id = $4
+RETURNING suppression_id";
+const SUPPRESSIONS: &str = "
+SELECT platform, user_id, account_id, reason, origin
+  FROM suppressions
+ WHERE workspace_id = $1 AND platform = $2 AND user_id = $3
+ ORDER BY account_id";
+const OPEN_LANE: &str = "SELECT open_lane($1, $2, $3, $4, $5, $6, $7)";
+const ENQUEUE_FOR: &str = "SELECT enqueue_for_recipients($1, $2, $3, $4, $5, $6)";
+const APPROACH: &str = "SELECT address, status, paused_until, slot_at FROM approach_recipient($1, $2, $3)";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    ACCOUNT_PLATFORM,
+    PUT,
+    SELECT_ONE,
+    SELECT_SOME,
+    SET_STATUS,
+    SUPPRESS,
+    UNSUPPRESS,
+    SUPPRESSIONS,
+    OPEN_LANE,
+    ENQUEUE_FOR,
+    APPROACH,
+];
+
+impl Postgres {
+    pub async fn put_recipients(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        people: Vec<NewRecipient>,
+    ) -> Result<Vec<PutRecipient>> {
+        check(&people)?;
+        let platform = self.scoped(workspace, ACCOUNT_PLATFORM, &[&workspace.0, &account.0]).await?;
+        let platform: String = platform.ok_or_else(|| StoreError::unknown_account(account))?.get(0);
+        let text = |of: fn(&NewRecipient) -> &str| people.iter().map(of).collect::<Vec<&str>>();
+        let (user_ids, addresses) = (text(|p| &p.user_id), text(|p| &p.address));
+        let (statuses, sources) = (text(|p| p.status.as_str()), text(|p| &p.source));
+        let attributes: Vec<&Value> = people.iter().map(|p| &p.attributes).collect();
+        let zones: Vec<Option<&str>> = people.iter().map(|p| p.time_zone.as_deref()).collect();
+        let params: [&(dyn ToSql + Sync); 9] = [
+            &workspace.0,
+            &account.0,
+            &platform,
+            &user_ids,
+            &addresses,
+            &attributes,
+            &zones,
+            &statuses,
+            &sources,
+        ];
+        let rows = self.all(As::App(workspace), Again::Safe, PUT, &params).await?;
+        Ok(rows
+            .iter()
+            .map(|row| PutRecipient { recipient_id: RecipientId(row.get(0)), created: row.get(1) })
+            .collect())
+    }
+
+    pub async fn recipient(&self, workspace: WorkspaceId, id: RecipientId) -> Result<Recipient> {
+        let row = self.first(As::App(workspace), Again::Safe, SELECT_ONE, &[&workspace.0, &id.0]).await?;
+        recipient(&row.ok_or_else(|| StoreError::not_found("recipient", id))?)
+    }
+
+    pub async fn recipients(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        after: Option<RecipientId>,
+        limit: usize,
+    ) -> Result<Vec<Recipient>> {
+        let (after, limit) = (after.map_or(0, |id| id.0), limit as i64);
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &account.0, &after, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_SOME, &params).await?;
+        rows.iter().map(recipient).collect()
+    }
+
+    pub async fn set_recipient_status(
+        &self,
+        workspace: WorkspaceId,
+        id: RecipientId,
+        status: RecipientStatus,
+        why: &str,
+    ) -> Result<()> {
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &status.as_str(), &why];
+        let changed = self.first(As::App(workspace), Again::Safe, SET_STATUS, &params).await?;
+        changed.map(drop).ok_or_else(|| StoreError::not_found("recipient", id))
+    }
+
+    pub async fn suppress(&self, workspace: WorkspaceId, new: Suppression) -> Result<()> {
+        let account = new.account_id.map_or(0, |id| id.0);
+        let (reason, origin) = (new.reason.as_str(), new.origin.as_str());
+        let params: [&(dyn ToSql + Sync); 6] =
+            [&workspace.0, &new.platform, &new.user_id, &account, &reason, &origin];
+        self.all(As::App(workspace), Again::Safe, SUPPRESS, &params).await.map(drop)
+    }
+
+    pub async fn unsuppress(
+        &self,
+        workspace: WorkspaceId,
+        platform: &str,
+        user_id: &str,
+        account: Option<AccountId>,
+    ) -> Result<bool> {
+        let account = account.map_or(0, |id| id.0);
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &platform, &user_id, &account];
+        Ok(self.first(As::App(workspace), Again::Never, UNSUPPRESS, &params).await?.is_some())
+    }
+
+    pub async fn suppressions(
+        &self,
+        workspace: WorkspaceId,
+        platform: &str,
+        user_id: &str,
+    ) -> Result<Vec<Suppression>> {
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &platform, &user_id];
+        let rows = self.all(As::App(workspace), Again::Safe, SUPPRESSIONS, &params).await?;
+        rows.iter().map(suppression).collect()
+    }
+
+    pub async fn open_lane(
+        &self,
+        workspace: WorkspaceId,
+        of: LaneOf,
+        settings: LaneSettings,
+    ) -> Result<LaneId> {
+        settings.validate()?;
+        let (campaign, recipient, account) = match of {
+            LaneOf::Campaign(campaign, account) => (Some(campaign.0), None, Some(account.0)),
+            LaneOf::Dialogue(recipient) => (None, Some(recipient.0), None),
+        };
+        let policy = settings.ambiguity.as_str();
+        let params: [&(dyn ToSql + Sync); 7] =
+            [&workspace.0, &campaign, &recipient, &account, &settings.max_parallel, &settings.rate, &policy];
+        let row = self.one(As::App(workspace), Again::Safe, OPEN_LANE, &params).await?;
+        row.get::<_, Option<i64>>(0).map(LaneId).ok_or_else(|| match of {
+            LaneOf::Campaign(_, account) => StoreError::unknown_account(account),
+            LaneOf::Dialogue(recipient) => StoreError::not_found("recipient", recipient),
+        })
+    }
+
+    /// Twice is once: the same delivery is there already. But then nobody learns its id, so it is not done again.
+    pub async fn enqueue_for(
+        &self,
+        workspace: WorkspaceId,
+        new: ForRecipients,
+    ) -> Result<Vec<Option<DeliveryId>>> {
+        let ids: Vec<i64> = new.recipients.iter().map(|id| id.0).collect();
+        let (bulk, run_at) = (new.priority == Priority::Bulk, new.run_at.map(Time));
+        let params: [&(dyn ToSql + Sync); 6] =
+            [&workspace.0, &new.message_id.0, &new.lane_id.0, &ids, &bulk, &run_at];
+        let row = self.one(As::App(workspace), Again::Never, ENQUEUE_FOR, &params).await?;
+        let queued: Vec<Option<i64>> = row.get(0);
+        if queued.iter().any(Option::is_some) {
+            self.ring();
+        }
+        Ok(queued.into_iter().map(|id| id.map(DeliveryId)).collect())
+    }
+
+    /// An unanswered COMMIT is simply paid for again: a slot may be wasted, never used twice.
+    pub async fn approach(
+        &self,
+        workspace: WorkspaceId,
+        id: RecipientId,
+        interval: Span,
+    ) -> Result<Approach> {
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &interval.0];
+        let row = self.one(As::App(workspace), Again::Safe, APPROACH, &params).await?;
+        let address: Option<String> = row.get(0);
+        Ok(Approach {
+            address: address.ok_or_else(|| StoreError::not_found("recipient", id))?,
+            status: rows::word(&row, 1, RecipientStatus::parse)?,
+            paused_until: rows::at(&row, 2),
+            slot_at: rows::at(&row, 3),
+        })
+    }
+}
+
+fn recipient(row: &Row) -> Result<Recipient> {
+    Ok(Recipient {
+        recipient_id: RecipientId(row.get(0)),
+        workspace_id: WorkspaceId(row.get(1)),
+        account_id: AccountId(row.get(2)),
+        platform: row.get(3),
+        user_id: row.get(4),
+        address: row.get(5),
+        attributes: row.get(6),
+        time_zone: row.get(7),
+        status: rows::word(row, 8, RecipientStatus::parse)?,
+        status_why: row.get(9),
+        status_at: rows::at(row, 10),
+        source: row.get(11),
+        contacted_at: rows::time(row, 12),
+        error_streak: row.get(13),
+        paused_until: rows::at(row, 14),
+    })
+}
+
+fn suppression(row: &Row) -> Result<Suppression> {
+    let account: i64 = row.get(2);
+    Ok(Suppression {
+        platform: row.get(0),
+        user_id: row.get(1),
+        account_id: (account != 0).then_some(AccountId(account)),
+        reason: rows::word(row, 3, SuppressionReason::parse)?,
+        origin: rows::word(row, 4, SuppressionOrigin::parse)?,
+    })
+}

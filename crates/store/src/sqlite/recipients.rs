@@ -1,0 +1,363 @@
+//! People on bots: who they are, their lanes, what is queued for them, and how they are approached.
+
+use std::collections::HashSet;
+
+use domain::delivery::Priority;
+use domain::ids::{AccountId, DeliveryId, LaneId, RecipientId, WorkspaceId};
+use domain::pacing::interval;
+use domain::time::{Span, Timestamp};
+use rusqlite::Row;
+use serde_json::json;
+
+use super::enqueue::INSERT_READY;
+use super::heads::{NewEvent, Touched, event};
+use super::{Sqlite, Tx, Urgency, history, rows};
+use crate::error::{Result, StoreError};
+use crate::recipients::*;
+
+const ACCOUNT_PLATFORM: &str = "SELECT platform FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
+const FIND: &str =
+    "SELECT recipient_id FROM recipients WHERE workspace_id = ?1 AND account_id = ?2 AND user_id = ?3";
+const INSERT: &str = "
+INSERT INTO recipients (workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, status_at,
+                        source, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?9)";
+/// Who stopped or is gone stays so; who was merely known may become active.
+const UPDATE: &str = "
+UPDATE recipients
+   SET address = ?2, attributes = ?3, time_zone = ?4,
+       status = CASE WHEN status = 'known' THEN ?5 ELSE status END,
+       status_at = CASE WHEN status = 'known' AND ?5 <> 'known' THEN ?6 ELSE status_at END
+ WHERE recipient_id = ?1";
+const COLUMNS: &str = "recipient_id, workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, \
+     status_why, status_at, source, contacted_at, error_streak, paused_until";
+const SET_STATUS: &str = "
+UPDATE recipients
+   SET status = ?3, status_why = ?4, status_at = ?5,
+       error_streak = CASE WHEN ?3 = 'gone' THEN error_streak ELSE 0 END
+ WHERE workspace_id = ?1 AND recipient_id = ?2";
+const SUPPRESS: &str = "
+INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin, at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT DO NOTHING";
+const UNSUPPRESS: &str = "
+DELETE FROM suppressions WHERE workspace_id = ?1 AND platform = ?2 AND user_id = ?3 AND account_id = ?4";
+const SUPPRESSIONS: &str = "
+SELECT platform, user_id, account_id, reason, origin
+  FROM suppressions
+ WHERE workspace_id = ?1 AND platform = ?2 AND user_id = ?3
+ ORDER BY account_id";
+const ACCOUNT_OF: &str = "SELECT account_id FROM recipients WHERE workspace_id = ?1 AND recipient_id = ?2";
+const FIND_LANE: &str = "
+SELECT lane_id FROM lane_heads
+ WHERE workspace_id = ?1 AND CASE WHEN ?2 IS NOT NULL THEN recipient_id = ?2 ELSE campaign_id = ?3 AND account_id = ?4 END";
+const FIND_DIALOGUE: &str = "SELECT lane_id FROM lane_heads WHERE recipient_id = ?1";
+const INSERT_LANE: &str = "
+INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const SELECT_LANE: &str = "
+SELECT account_id, max_parallel = 1, campaign_id IS NOT NULL, recipient_id
+  FROM lane_heads
+ WHERE workspace_id = ?1 AND lane_id = ?2 AND channel_id IS NULL";
+const SELECT_REVISION: &str = "SELECT revision FROM messages WHERE workspace_id = ?1 AND message_id = ?2";
+/// May this person be written to in this lane? ?4: it is a campaign's.
+const MAY_HEAR: &str = "
+SELECT 1 FROM recipients AS r
+ WHERE r.workspace_id = ?1 AND r.recipient_id = ?2 AND r.account_id = ?3 AND r.status <> 'gone'
+   AND (?4 = 0 OR (r.status = 'active' AND NOT EXISTS (
+            SELECT 1 FROM suppressions AS s
+             WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
+               AND s.account_id IN (0, r.account_id))))";
+const INSERT_DELIVERY: &str = "
+INSERT INTO deliveries (workspace_id, lane_id, account_id, recipient_id, message_id, revision, priority, status, run_at,
+                        position, idempotency_key, queued_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'queued', ?8, 0, '', ?9)
+ON CONFLICT DO NOTHING";
+const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = ?3 WHERE delivery_id = ?1";
+const APPROACH: &str = "
+UPDATE recipients
+   SET next_slot = CASE WHEN status = 'gone' OR paused_until > ?3 THEN next_slot ELSE max(next_slot, ?3) + ?4 END,
+       contacted_at = CASE WHEN status = 'gone' OR paused_until > ?3 THEN contacted_at ELSE ?3 END
+ WHERE workspace_id = ?1 AND recipient_id = ?2
+RETURNING address, status, paused_until, max(?3, next_slot - ?4)";
+
+impl Sqlite {
+    pub async fn put_recipients(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        people: Vec<NewRecipient>,
+    ) -> Result<Vec<PutRecipient>> {
+        check(&people)?;
+        self.write(Urgency::Maintenance, move |tx| {
+            let platform: String = tx
+                .first(ACCOUNT_PLATFORM, (workspace.0, account.0), |row| row.get(0))?
+                .ok_or_else(|| StoreError::unknown_account(account))?;
+            people.iter().map(|person| put(tx, workspace, account, &platform, person)).collect()
+        })
+        .await
+    }
+
+    pub async fn recipient(&self, workspace: WorkspaceId, id: RecipientId) -> Result<Recipient> {
+        let sql = format!("SELECT {COLUMNS} FROM recipients WHERE workspace_id = ?1 AND recipient_id = ?2");
+        let found = self.read(move |tx| tx.first(&sql, (workspace.0, id.0), recipient)).await?;
+        found.ok_or_else(|| StoreError::not_found("recipient", id))
+    }
+
+    pub async fn recipients(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        after: Option<RecipientId>,
+        limit: usize,
+    ) -> Result<Vec<Recipient>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM recipients
+              WHERE workspace_id = ?1 AND account_id = ?2 AND recipient_id > ?3
+              ORDER BY recipient_id LIMIT ?4"
+        );
+        let after = after.map_or(0, |id| id.0);
+        self.read(move |tx| tx.all(&sql, (workspace.0, account.0, after, limit as i64), recipient)).await
+    }
+
+    pub async fn set_recipient_status(
+        &self,
+        workspace: WorkspaceId,
+        id: RecipientId,
+        status: RecipientStatus,
+        why: &str,
+    ) -> Result<()> {
+        let why = why.to_owned();
+        self.write(Urgency::Maintenance, move |tx| {
+            match tx.execute(SET_STATUS, (workspace.0, id.0, status.as_str(), why, tx.now.0))? {
+                0 => Err(StoreError::not_found("recipient", id)),
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    pub async fn suppress(&self, workspace: WorkspaceId, new: Suppression) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let account = new.account_id.map_or(0, |id| id.0);
+            let (reason, origin) = (new.reason.as_str(), new.origin.as_str());
+            let row = (workspace.0, &new.platform, &new.user_id, account, reason, origin, tx.now.0);
+            tx.execute(SUPPRESS, row).map(drop)
+        })
+        .await
+    }
+
+    pub async fn unsuppress(
+        &self,
+        workspace: WorkspaceId,
+        platform: &str,
+        user_id: &str,
+        account: Option<AccountId>,
+    ) -> Result<bool> {
+        let key = (workspace.0, platform.to_owned(), user_id.to_owned(), account.map_or(0, |id| id.0));
+        self.write(Urgency::Maintenance, move |tx| Ok(tx.execute(UNSUPPRESS, key)? > 0)).await
+    }
+
+    pub async fn suppressions(
+        &self,
+        workspace: WorkspaceId,
+        platform: &str,
+        user_id: &str,
+    ) -> Result<Vec<Suppression>> {
+        let key = (workspace.0, platform.to_owned(), user_id.to_owned());
+        self.read(move |tx| tx.all(SUPPRESSIONS, key, suppression)).await
+    }
+
+    pub async fn open_lane(
+        &self,
+        workspace: WorkspaceId,
+        of: LaneOf,
+        settings: LaneSettings,
+    ) -> Result<LaneId> {
+        settings.validate()?;
+        self.write(Urgency::Maintenance, move |tx| open_lane(tx, workspace, of, settings)).await
+    }
+
+    pub async fn enqueue_for(
+        &self,
+        workspace: WorkspaceId,
+        new: ForRecipients,
+    ) -> Result<Vec<Option<DeliveryId>>> {
+        let queued = self.write(Urgency::Enqueue, move |tx| enqueue_for(tx, workspace, &new)).await?;
+        if queued.iter().any(Option::is_some) {
+            self.bell.ring();
+        }
+        Ok(queued)
+    }
+
+    pub async fn approach(
+        &self,
+        workspace: WorkspaceId,
+        id: RecipientId,
+        interval: Span,
+    ) -> Result<Approach> {
+        let found = self
+            .write(Urgency::Claim, move |tx| {
+                tx.first(APPROACH, (workspace.0, id.0, tx.now.0, interval.0), |row| {
+                    Ok(Approach {
+                        address: row.get(0)?,
+                        status: rows::word(row, 1, RecipientStatus::parse)?,
+                        paused_until: Timestamp(row.get(2)?),
+                        slot_at: Timestamp(row.get(3)?),
+                    })
+                })
+            })
+            .await?;
+        found.ok_or_else(|| StoreError::not_found("recipient", id))
+    }
+}
+
+fn put(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    account: AccountId,
+    platform: &str,
+    person: &NewRecipient,
+) -> Result<PutRecipient> {
+    let (attributes, status) = (person.attributes.to_string(), person.status.as_str());
+    let key = (workspace.0, account.0, &person.user_id);
+    if let Some(id) = tx.first(FIND, key, |row| row.get::<_, i64>(0))? {
+        tx.execute(UPDATE, (id, &person.address, attributes, &person.time_zone, status, tx.now.0))?;
+        return Ok(PutRecipient { recipient_id: RecipientId(id), created: false });
+    }
+    let row = (
+        workspace.0,
+        account.0,
+        platform,
+        &person.user_id,
+        &person.address,
+        attributes,
+        &person.time_zone,
+        status,
+        tx.now.0,
+        &person.source,
+    );
+    Ok(PutRecipient { recipient_id: RecipientId(tx.insert(INSERT, row)?), created: true })
+}
+
+fn open_lane(tx: &Tx<'_>, workspace: WorkspaceId, of: LaneOf, settings: LaneSettings) -> Result<LaneId> {
+    let (campaign, recipient, account) = match of {
+        LaneOf::Campaign(campaign, account) => {
+            let there = tx.first(ACCOUNT_PLATFORM, (workspace.0, account.0), |_| Ok(()))?;
+            there.ok_or_else(|| StoreError::unknown_account(account))?;
+            (Some(campaign.0), None, account.0)
+        }
+        LaneOf::Dialogue(recipient) => {
+            let account = tx.first(ACCOUNT_OF, (workspace.0, recipient.0), |row| row.get::<_, i64>(0))?;
+            let account = account.ok_or_else(|| StoreError::not_found("recipient", recipient))?;
+            (None, Some(recipient.0), account)
+        }
+    };
+    let found = match recipient {
+        Some(id) => tx.first(FIND_DIALOGUE, [id], |row| row.get::<_, i64>(0))?,
+        None => tx.first(FIND_LANE, (workspace.0, None::<i64>, campaign, account), |row| row.get(0))?,
+    };
+    if let Some(lane) = found {
+        return Ok(LaneId(lane));
+    }
+    let interval = interval(settings.rate).micros();
+    let policy = settings.ambiguity.as_str();
+    let row = (workspace.0, account, campaign, recipient, settings.max_parallel, interval, policy);
+    Ok(LaneId(tx.insert(INSERT_LANE, row)?))
+}
+
+fn enqueue_for(tx: &Tx<'_>, workspace: WorkspaceId, new: &ForRecipients) -> Result<Vec<Option<DeliveryId>>> {
+    let lane = tx.first(SELECT_LANE, (workspace.0, new.lane_id.0), |row| {
+        Ok((
+            row.get::<_, i64>(0)?,
+            row.get::<_, bool>(1)?,
+            row.get::<_, bool>(2)?,
+            row.get::<_, Option<i64>>(3)?,
+        ))
+    })?;
+    let (account, ordered, campaign, only) =
+        lane.ok_or_else(|| StoreError::not_found("lane", new.lane_id))?;
+    let revision = tx.first(SELECT_REVISION, (workspace.0, new.message_id.0), |row| row.get::<_, i32>(0))?;
+    let revision = revision.ok_or_else(|| StoreError::not_found("message", new.message_id))?;
+    let run_at = new.run_at.unwrap_or(tx.now).max(tx.now).0;
+    let priority = i64::from(new.priority == Priority::Bulk);
+    let mut touched = Touched::default();
+    let mut seen = HashSet::new();
+    let mut queued = Vec::with_capacity(new.recipients.len());
+    for recipient in &new.recipients {
+        let may = (workspace.0, recipient.0, account, campaign);
+        let heard = seen.insert(*recipient)
+            && only.is_none_or(|only| only == recipient.0)
+            && tx.first(MAY_HEAR, may, |_| Ok(()))?.is_some();
+        let row = (
+            workspace.0,
+            new.lane_id.0,
+            account,
+            recipient.0,
+            new.message_id.0,
+            revision,
+            priority,
+            run_at,
+            tx.now.0,
+        );
+        if !heard || tx.execute(INSERT_DELIVERY, row)? == 0 {
+            queued.push(None);
+            continue;
+        }
+        let id = tx.connection.last_insert_rowid();
+        let position = if ordered { id } else { run_at };
+        let key = history::key_of(tx, id, new.message_id.0)?;
+        tx.execute(SET_PLACE, (id, position, key))?;
+        let ready = (new.lane_id.0, priority, position, id, workspace.0, run_at, None::<i64>, 0);
+        tx.execute(INSERT_READY, ready)?;
+        touched.lane(new.lane_id.0).queued += 1;
+        queued.push(Some(DeliveryId(id)));
+    }
+    touched.refresh(tx)?;
+    let n = queued.iter().flatten().count();
+    if n > 0 {
+        event(
+            tx,
+            NewEvent {
+                workspace_id: workspace.0,
+                name: "enqueued",
+                message_id: Some(new.message_id.0),
+                account_id: Some(account),
+                detail: json!({"deliveries": n, "lane": new.lane_id.0}),
+                ..NewEvent::default()
+            },
+        )?;
+    }
+    Ok(queued)
+}
+
+fn recipient(row: &Row<'_>) -> rusqlite::Result<Recipient> {
+    Ok(Recipient {
+        recipient_id: RecipientId(row.get(0)?),
+        workspace_id: WorkspaceId(row.get(1)?),
+        account_id: AccountId(row.get(2)?),
+        platform: row.get(3)?,
+        user_id: row.get(4)?,
+        address: row.get(5)?,
+        attributes: rows::json(row, 6)?,
+        time_zone: row.get(7)?,
+        status: rows::word(row, 8, RecipientStatus::parse)?,
+        status_why: row.get(9)?,
+        status_at: Timestamp(row.get(10)?),
+        source: row.get(11)?,
+        contacted_at: rows::time(row, 12)?,
+        error_streak: row.get(13)?,
+        paused_until: Timestamp(row.get(14)?),
+    })
+}
+
+fn suppression(row: &Row<'_>) -> rusqlite::Result<Suppression> {
+    let account: i64 = row.get(2)?;
+    Ok(Suppression {
+        platform: row.get(0)?,
+        user_id: row.get(1)?,
+        account_id: (account != 0).then_some(AccountId(account)),
+        reason: rows::word(row, 3, SuppressionReason::parse)?,
+        origin: rows::word(row, 4, SuppressionOrigin::parse)?,
+    })
+}

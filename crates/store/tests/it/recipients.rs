@@ -1,0 +1,302 @@
+//! People on bots: from a row to gone, in lanes of campaigns and dialogues, on both databases.
+
+use domain::delivery::{AmbiguityPolicy, Priority, Status};
+use domain::destination::Destination;
+use domain::ids::{AccountId, CampaignId, LaneId, MessageId, RecipientId};
+use domain::outcome::{Category, Failure, Outcome, Scope};
+use domain::time::{Span, Timestamp};
+use serde_json::json;
+use store::*;
+
+use crate::world::*;
+
+contract! {
+    a_person_is_known_by_account_and_user_id,
+    who_stopped_stays_stopped_through_an_import,
+    a_campaign_reaches_only_who_wants_to_hear,
+    a_recipient_is_claimed_sent_to_and_committed,
+    a_flood_of_one_recipient_leaves_channels_of_the_same_bot_sending,
+    a_blocked_recipient_is_gone_and_nothing_is_retried,
+    a_recipient_that_keeps_refusing_is_gone_and_a_success_forgives,
+    the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks,
+    dialogues_are_never_listed,
+    an_unknown_outcome_follows_the_policy_of_the_lane,
+}
+
+fn person(user_id: &str) -> NewRecipient {
+    NewRecipient {
+        user_id: user_id.into(),
+        address: user_id.into(),
+        attributes: json!({"имя": "Анна"}),
+        time_zone: Some("Europe/Moscow".into()),
+        status: RecipientStatus::Active,
+        source: "импорт".into(),
+    }
+}
+
+async fn people(w: &World, account: AccountId, n: usize) -> Vec<RecipientId> {
+    let people = (0..n).map(|i| person(&format!("{}", 700 + i))).collect();
+    let put = w.store.put_recipients(w.ws, account, people).await.unwrap();
+    put.into_iter().map(|put| put.recipient_id).collect()
+}
+
+fn campaign_lane() -> LaneSettings {
+    LaneSettings { max_parallel: 6, rate: None, ambiguity: AmbiguityPolicy::ResendOnce }
+}
+
+async fn lane_of_campaign(w: &World, account: AccountId) -> LaneId {
+    let of = LaneOf::Campaign(CampaignId(1), account);
+    w.store.open_lane(w.ws, of, campaign_lane()).await.unwrap()
+}
+
+async fn text(w: &World, words: &str) -> MessageId {
+    w.store.enqueue(w.ws, vec![message(words, &[])]).await.unwrap()[0].message_id
+}
+
+async fn broadcast(
+    w: &World,
+    lane_id: LaneId,
+    words: &str,
+    recipients: &[RecipientId],
+) -> Vec<domain::ids::DeliveryId> {
+    let message_id = text(w, words).await;
+    let recipients = recipients.to_vec();
+    let new = ForRecipients { message_id, lane_id, recipients, priority: Priority::Bulk, run_at: None };
+    w.store.enqueue_for(w.ws, new).await.unwrap().into_iter().map(Option::unwrap).collect()
+}
+
+fn failed(failure: Failure) -> FinishKind {
+    FinishKind::Outcome(Outcome::Failed(failure))
+}
+
+fn blocked() -> Failure {
+    Failure {
+        recipient_gone: true,
+        ..Failure::new(Category::Permanent, Scope::Channel, "blocked", "бот заблокирован")
+    }
+}
+
+fn flood() -> Failure {
+    Failure::new(Category::Transient, Scope::Channel, "429", "часто").retry_after(60_000)
+}
+
+async fn a_person_is_known_by_account_and_user_id(w: &World) {
+    let account = w.account().await;
+    let first = w.store.put_recipients(w.ws, account, vec![person("1"), person("2")]).await.unwrap();
+    assert!(first.iter().all(|put| put.created));
+    let moved = NewRecipient { address: "чат 2".into(), time_zone: None, ..person("2") };
+    let again = w.store.put_recipients(w.ws, account, vec![moved, person("3")]).await.unwrap();
+    assert_eq!((again[0].recipient_id, again[0].created), (first[1].recipient_id, false));
+    assert!(again[1].created);
+    let known = w.store.recipient(w.ws, first[1].recipient_id).await.unwrap();
+    assert_eq!((known.address.as_str(), known.time_zone.as_deref()), ("чат 2", None));
+    assert_eq!(known.attributes, json!({"имя": "Анна"}));
+    let all = w.store.recipients(w.ws, account, Some(first[0].recipient_id), 10).await.unwrap();
+    assert_eq!(all.iter().map(|r| r.user_id.as_str()).collect::<Vec<_>>(), ["2", "3"]);
+    let nobody = w.store.put_recipients(w.ws, AccountId(999_999), vec![person("1")]).await;
+    assert!(matches!(nobody, Err(StoreError::NotFound { what: "account", .. })), "{nobody:?}");
+}
+
+async fn who_stopped_stays_stopped_through_an_import(w: &World) {
+    let account = w.account().await;
+    let id = people(w, account, 1).await[0];
+    w.store.set_recipient_status(w.ws, id, RecipientStatus::Stopped, "/stop").await.unwrap();
+    assert_eq!(people(w, account, 1).await, [id]);
+    let known = w.store.recipient(w.ws, id).await.unwrap();
+    assert_eq!((known.status, known.status_why.as_deref()), (RecipientStatus::Stopped, Some("/stop")));
+}
+
+async fn a_campaign_reaches_only_who_wants_to_hear(w: &World) {
+    let account = w.account().await;
+    let ids = people(w, account, 5).await;
+    w.store.set_recipient_status(w.ws, ids[0], RecipientStatus::Stopped, "/stop").await.unwrap();
+    w.store.set_recipient_status(w.ws, ids[1], RecipientStatus::Gone, "blocked").await.unwrap();
+    let suppression = |user_id: &str, account_id| Suppression {
+        platform: "telegram".into(),
+        user_id: user_id.into(),
+        account_id,
+        reason: SuppressionReason::Complaint,
+        origin: SuppressionOrigin::Operator,
+    };
+    let everywhere = suppression("702", None);
+    w.store.suppress(w.ws, everywhere.clone()).await.unwrap();
+    w.store.suppress(w.ws, everywhere.clone()).await.unwrap();
+    w.store.suppress(w.ws, suppression("703", Some(account))).await.unwrap();
+    assert_eq!(w.store.suppressions(w.ws, "telegram", "702").await.unwrap(), [everywhere]);
+    let (lane_id, message_id) = (lane_of_campaign(w, account).await, text(w, "скидки").await);
+    let new = ForRecipients {
+        message_id,
+        lane_id,
+        recipients: ids.clone(),
+        priority: Priority::Bulk,
+        run_at: None,
+    };
+    let queued = w.store.enqueue_for(w.ws, new.clone()).await.unwrap();
+    assert_eq!(queued.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, false, true]);
+    assert!(w.store.unsuppress(w.ws, "telegram", "703", Some(account)).await.unwrap());
+    assert!(!w.store.unsuppress(w.ws, "telegram", "703", Some(account)).await.unwrap());
+    let queued = w.store.enqueue_for(w.ws, new).await.unwrap();
+    assert_eq!(queued.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, true, false]);
+    // A dialogue answers whoever can be reached.
+    let settings = LaneSettings { max_parallel: 1, ..campaign_lane() };
+    let lane_id = w.store.open_lane(w.ws, LaneOf::Dialogue(ids[0]), settings).await.unwrap();
+    let again = w.store.open_lane(w.ws, LaneOf::Dialogue(ids[0]), settings).await.unwrap();
+    assert_eq!(lane_id, again);
+    let answer = ForRecipients {
+        message_id,
+        lane_id,
+        recipients: vec![ids[0], ids[4]],
+        priority: Priority::Urgent,
+        run_at: None,
+    };
+    let queued = w.store.enqueue_for(w.ws, answer).await.unwrap();
+    assert_eq!(
+        queued.iter().map(Option::is_some).collect::<Vec<_>>(),
+        [true, false],
+        "a dialogue is one person's"
+    );
+}
+
+async fn a_recipient_is_claimed_sent_to_and_committed(w: &World) {
+    let account = w.account().await;
+    let ids = people(w, account, 3).await;
+    let lane = lane_of_campaign(w, account).await;
+    let queued = broadcast(w, lane, "скидки", &ids).await;
+    let claims = w.claim(10).await;
+    let to: Vec<Destination> = claims.iter().map(|claim| claim.destination).collect();
+    assert_eq!(to, ids.iter().map(|&id| Destination::Recipient(id)).collect::<Vec<_>>());
+    assert!(claims.iter().all(|claim| claim.lane_id == lane));
+    let finishes = claims.iter().map(|claim| finish(claim, sent(claim))).collect();
+    let finished = w.store.commit(finishes).await.unwrap();
+    assert_eq!(finished, vec![Finished::Done(Status::Sent); 3]);
+    for id in queued {
+        let delivery = w.store.delivery(w.ws, id).await.unwrap();
+        assert_eq!((delivery.status, delivery.channel_id), (Status::Sent, None));
+    }
+    let lanes = w.store.lanes(w.ws).await.unwrap();
+    assert_eq!(lanes.iter().find(|l| l.lane_id == lane).unwrap().counts.sent, 3);
+}
+
+async fn a_flood_of_one_recipient_leaves_channels_of_the_same_bot_sending(w: &World) {
+    let account = w.account().await;
+    let channel = w.channel(account).await;
+    let ids = people(w, account, 2).await;
+    let lane = lane_of_campaign(w, account).await;
+    broadcast(w, lane, "скидки", &ids[..1]).await;
+    let claim = w.claim(1).await.remove(0);
+    w.store.commit(vec![finish(&claim, failed(flood()))]).await.unwrap();
+    // The same bot goes on: a channel, and another person of the same lane.
+    w.store.enqueue(w.ws, vec![message("пропала собака", &[channel])]).await.unwrap();
+    broadcast(w, lane, "ещё", &ids[1..]).await;
+    let others = w.claim(10).await;
+    assert_eq!(others.len(), 2, "{others:?}");
+    assert!(w.store.accounts(w.ws).await.unwrap()[0].cooldown_until <= w.now().await);
+    let who = w.store.recipient(w.ws, ids[0]).await.unwrap();
+    assert_eq!(who.paused_until, w.now().await + Span::from_secs(60));
+    // A second chat that floods within the wait: now it is the account.
+    let other = others.iter().find(|c| c.destination == Destination::Recipient(ids[1])).unwrap();
+    w.store.commit(vec![finish(other, failed(flood()))]).await.unwrap();
+    assert!(w.store.accounts(w.ws).await.unwrap()[0].cooldown_until > w.now().await);
+}
+
+async fn a_blocked_recipient_is_gone_and_nothing_is_retried(w: &World) {
+    let account = w.account().await;
+    let ids = people(w, account, 2).await;
+    let lane = lane_of_campaign(w, account).await;
+    broadcast(w, lane, "скидки", &ids).await;
+    let claims = w.claim(10).await;
+    let first = claims.iter().find(|c| c.destination == Destination::Recipient(ids[0])).unwrap();
+    w.store.commit(vec![finish(first, failed(blocked()))]).await.unwrap();
+    let delivery = w.store.delivery(w.ws, first.delivery_id).await.unwrap();
+    assert_eq!(
+        (delivery.status, delivery.reason.as_deref()),
+        (Status::FailedPermanent, Some("recipient_gone"))
+    );
+    let who = w.store.recipient(w.ws, ids[0]).await.unwrap();
+    assert_eq!((who.status, who.status_why.as_deref()), (RecipientStatus::Gone, Some("blocked")));
+    w.advance(Span::from_hours(1)).await;
+    assert!(w.claim(10).await.is_empty());
+    // Neither alarm nor pause: the account and the lane go on.
+    let events = w.store.events(w.ws, 0, 100).await.unwrap();
+    assert!(events.iter().any(|e| e.name == "recipient_gone" && e.recipient_id == Some(ids[0])));
+    assert!(!events.iter().any(|e| e.name == "alert" || e.name == "channel_paused"));
+    // And nothing is queued for them any more.
+    let message_id = text(w, "ещё").await;
+    let new = ForRecipients {
+        message_id,
+        lane_id: lane,
+        recipients: ids.clone(),
+        priority: Priority::Bulk,
+        run_at: None,
+    };
+    let queued = w.store.enqueue_for(w.ws, new).await.unwrap();
+    assert_eq!(queued.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
+}
+
+async fn a_recipient_that_keeps_refusing_is_gone_and_a_success_forgives(w: &World) {
+    let account = w.account().await;
+    let ids = people(w, account, 1).await;
+    let lane = lane_of_campaign(w, account).await;
+    let refuse = || failed(Failure::new(Category::Permanent, Scope::Channel, "chat_not_found", "нет чата"));
+    for (n, ending) in [None, Some(()), None, None, None].into_iter().enumerate() {
+        broadcast(w, lane, &format!("раз {n}"), &ids).await;
+        let claim = w.claim(1).await.remove(0);
+        let ending = match ending {
+            None => refuse(),
+            Some(()) => sent(&claim),
+        };
+        w.store.commit(vec![finish(&claim, ending)]).await.unwrap();
+        let who = w.store.recipient(w.ws, ids[0]).await.unwrap();
+        assert_eq!(who.error_streak, [1, 0, 1, 2, 3][n]);
+        assert_eq!(who.status == RecipientStatus::Gone, n == 4);
+    }
+}
+
+async fn the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks(w: &World) {
+    let account = w.account().await;
+    let ids = people(w, account, 2).await;
+    let second = Span::from_secs(1);
+    let now = w.now().await;
+    let slots = |at: &[Approach]| at.iter().map(|a| a.slot_at).collect::<Vec<Timestamp>>();
+    let mut approached = Vec::new();
+    for id in [ids[0], ids[0], ids[1], ids[0]] {
+        approached.push(w.store.approach(w.ws, id, second).await.unwrap());
+    }
+    assert_eq!(slots(&approached), [now, now + second, now, now + Span::from_secs(2)]);
+    assert_eq!(approached[0].address, "700");
+    assert_eq!(w.store.recipient(w.ws, ids[0]).await.unwrap().contacted_at, Some(now));
+}
+
+async fn dialogues_are_never_listed(w: &World) {
+    let account = w.account().await;
+    let channel = w.channel(account).await;
+    let ids = people(w, account, 3).await;
+    let settings = LaneSettings { max_parallel: 1, ..campaign_lane() };
+    for id in ids {
+        w.store.open_lane(w.ws, LaneOf::Dialogue(id), settings).await.unwrap();
+    }
+    let campaign = lane_of_campaign(w, account).await;
+    let lanes = w.store.lanes(w.ws).await.unwrap();
+    assert_eq!(lanes.len(), 2);
+    assert!(lanes.iter().any(|lane| lane.channel_id == Some(channel)));
+    assert!(lanes.iter().any(|lane| lane.lane_id == campaign && lane.campaign_id == Some(CampaignId(1))));
+}
+
+async fn an_unknown_outcome_follows_the_policy_of_the_lane(w: &World) {
+    let account = w.account().await;
+    let ids = people(w, account, 1).await;
+    for (n, (policy, status)) in
+        [(AmbiguityPolicy::Hold, Status::Dead), (AmbiguityPolicy::Resend, Status::Retry)]
+            .into_iter()
+            .enumerate()
+    {
+        let of = LaneOf::Campaign(CampaignId(10 + n as i64), account);
+        let settings = LaneSettings { ambiguity: policy, ..campaign_lane() };
+        let lane = w.store.open_lane(w.ws, of, settings).await.unwrap();
+        let id = broadcast(w, lane, &format!("раз {n}"), &ids).await[0];
+        let claim = w.claim(1).await.remove(0);
+        let unknown = Failure::new(Category::Transient, Scope::Delivery, "timeout", "").unknown();
+        w.store.commit(vec![finish(&claim, failed(unknown))]).await.unwrap();
+        assert_eq!(w.store.delivery(w.ws, id).await.unwrap().status, status, "{policy:?}");
+    }
+}
