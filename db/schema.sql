@@ -37,6 +37,7 @@ CREATE TYPE rupor_dealt AS (
     turn integer[],
     old bigint[],
     odd boolean,
+    put_off bigint[],
     closed boolean
 );
 
@@ -66,8 +67,9 @@ CREATE TYPE rupor_settlement AS (
     lost_claims integer,
     flood_since timestamp with time zone,
     run_at timestamp with time zone,
-    channel_effect text,
-    channel_until timestamp with time zone,
+    lane_until timestamp with time zone,
+    destination_effect text,
+    destination_until timestamp with time zone,
     error_streak integer,
     disable boolean,
     account_effect text,
@@ -82,6 +84,7 @@ CREATE TABLE account_heads (
     served_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     open boolean NOT NULL DEFAULT true,
     max_parallel integer NOT NULL,
+    retry_parallel integer NOT NULL,
     urgent_run integer NOT NULL DEFAULT 0,
     CONSTRAINT account_heads_pkey PRIMARY KEY (account_id)
 ) WITH (fillfactor=50, autovacuum_vacuum_threshold=200, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_cost_delay=0);
@@ -372,6 +375,7 @@ CREATE TABLE deliveries (
     CONSTRAINT deliveries_pkey PRIMARY KEY (delivery_id),
     CONSTRAINT deliveries_workspace_id_channel_id_fkey FOREIGN KEY (workspace_id, channel_id) REFERENCES channels(workspace_id, channel_id),
     CONSTRAINT deliveries_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id),
+    CONSTRAINT deliveries_workspace_id_recipient_id_fkey FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients(workspace_id, recipient_id),
     CONSTRAINT deliveries_counters CHECK ((((charged >= 0) AND (charged <= attempt)) AND ((unknowns >= 0) AND (unknowns <= attempt)) AND ((lost_claims >= 0) AND (lost_claims <= attempt)) AND (attempt <= claim_seq) AND (generation >= 0) AND (priority = ANY (ARRAY[0, 1])))),
     CONSTRAINT deliveries_state CHECK (
 CASE
@@ -392,10 +396,11 @@ CREATE TABLE events (
     message_id bigint,
     delivery_id bigint,
     channel_id bigint,
+    recipient_id bigint,
     account_id bigint,
     detail jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT events_pkey PRIMARY KEY (event_id),
-    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'alert'::text])))
+    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'recipient_gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'alert'::text])))
 );
 
 CREATE TABLE inflight (
@@ -446,12 +451,15 @@ CREATE TABLE lane_heads (
     account_id bigint NOT NULL,
     channel_id bigint,
     campaign_id bigint,
+    recipient_id bigint,
     next_at timestamp with time zone NOT NULL DEFAULT 'infinity'::timestamp with time zone,
     served_at timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     head_priority integer NOT NULL DEFAULT 0,
     open boolean NOT NULL DEFAULT true,
     blocked_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     closed_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    put_off_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    ambiguity text NOT NULL DEFAULT 'resend_once'::text,
     max_parallel integer NOT NULL,
     interval_us bigint NOT NULL DEFAULT 0,
     next_slot timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
@@ -466,7 +474,9 @@ CREATE TABLE lane_heads (
     CONSTRAINT lane_heads_pkey PRIMARY KEY (lane_id),
     CONSTRAINT lane_heads_campaign_id_account_id_key UNIQUE (campaign_id, account_id),
     CONSTRAINT lane_heads_channel_id_key UNIQUE (channel_id),
-    CONSTRAINT lane_heads_check CHECK (((channel_id IS NULL) <> (campaign_id IS NULL))),
+    CONSTRAINT lane_heads_recipient_id_key UNIQUE (recipient_id),
+    CONSTRAINT lane_heads_ambiguity_check CHECK ((ambiguity = ANY (ARRAY['resend'::text, 'resend_once'::text, 'hold'::text, 'reconcile'::text]))),
+    CONSTRAINT lane_heads_check CHECK ((num_nonnulls(channel_id, campaign_id, recipient_id) = 1)),
     CONSTRAINT lane_heads_head_priority_check CHECK ((head_priority = ANY (ARRAY[0, 1]))),
     CONSTRAINT lane_heads_interval_us_check CHECK ((interval_us >= 0))
 ) WITH (fillfactor=50, autovacuum_vacuum_threshold=200, autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_cost_delay=0);
@@ -600,6 +610,7 @@ CREATE TABLE rate_groups (
     next_slot timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     cooldown_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     flood_channel bigint,
+    flood_recipient bigint,
     flood_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     trouble_streak integer NOT NULL DEFAULT 0,
     CONSTRAINT rate_groups_pkey PRIMARY KEY (group_id),
@@ -625,15 +636,27 @@ CREATE TABLE recipients (
     recipient_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
     workspace_id bigint NOT NULL,
     account_id bigint NOT NULL,
+    platform text NOT NULL,
+    user_id text NOT NULL,
     address text NOT NULL,
-    gone_at timestamp with time zone,
-    settings jsonb NOT NULL DEFAULT '{}'::jsonb,
-    created_at timestamp with time zone NOT NULL,
+    attributes jsonb NOT NULL DEFAULT '{}'::jsonb,
+    time_zone text,
+    status text NOT NULL DEFAULT 'known'::text,
+    status_why text,
+    status_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    source text NOT NULL DEFAULT ''::text,
+    contacted_at timestamp with time zone,
+    error_streak integer NOT NULL DEFAULT 0,
+    paused_until timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    next_slot timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
     CONSTRAINT recipients_pkey PRIMARY KEY (recipient_id),
-    CONSTRAINT recipients_workspace_id_account_id_address_key UNIQUE (workspace_id, account_id, address),
+    CONSTRAINT recipients_workspace_id_account_id_user_id_key UNIQUE (workspace_id, account_id, user_id),
     CONSTRAINT recipients_workspace_id_recipient_id_key UNIQUE (workspace_id, recipient_id),
-    CONSTRAINT recipients_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id)
-);
+    CONSTRAINT recipients_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id),
+    CONSTRAINT recipients_error_streak_check CHECK ((error_streak >= 0)),
+    CONSTRAINT recipients_status_check CHECK ((status = ANY (ARRAY['known'::text, 'active'::text, 'stopped'::text, 'gone'::text])))
+) WITH (fillfactor=80);
 
 CREATE TABLE schema_functions (
     one integer NOT NULL,
@@ -651,6 +674,22 @@ CREATE TABLE schema_migrations (
     checksum text NOT NULL,
     applied_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
+);
+
+CREATE TABLE suppressions (
+    suppression_id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY,
+    workspace_id bigint NOT NULL,
+    platform text NOT NULL,
+    user_id text NOT NULL,
+    account_id bigint NOT NULL DEFAULT 0,
+    reason text NOT NULL,
+    origin text NOT NULL,
+    at timestamp with time zone NOT NULL DEFAULT rupor_now(),
+    CONSTRAINT suppressions_pkey PRIMARY KEY (suppression_id),
+    CONSTRAINT suppressions_workspace_id_platform_user_id_account_id_key UNIQUE (workspace_id, platform, user_id, account_id),
+    CONSTRAINT suppressions_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT suppressions_origin_check CHECK ((origin = ANY (ARRAY['recipient'::text, 'platform'::text, 'operator'::text]))),
+    CONSTRAINT suppressions_reason_check CHECK ((reason = ANY (ARRAY['stopped'::text, 'blocked'::text, 'deactivated'::text, 'complaint'::text, 'manual'::text, 'imported'::text])))
 );
 
 CREATE TABLE workspace_endpoints (
@@ -714,6 +753,8 @@ CREATE INDEX ingress_receipts_age ON public.ingress_receipts USING btree (receiv
 
 CREATE INDEX lane_heads_due ON public.lane_heads USING btree (account_id, head_priority, next_at, lane_id);
 
+CREATE INDEX lane_heads_listed ON public.lane_heads USING btree (workspace_id, lane_id) WHERE (recipient_id IS NULL);
+
 CREATE INDEX media_origin_source ON public.media_origin USING btree (workspace_id, source_url) WHERE (source_url IS NOT NULL);
 
 CREATE INDEX messages_case ON public.messages USING btree (workspace_id, case_id) WHERE (case_id IS NOT NULL);
@@ -721,6 +762,29 @@ CREATE INDEX messages_case ON public.messages USING btree (workspace_id, case_id
 CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, fingerprint) WHERE (fingerprint IS NOT NULL);
 
 CREATE INDEX platform_limits_of_group ON public.platform_limits USING btree (group_id);
+
+CREATE INDEX recipients_of_person ON public.recipients USING btree (workspace_id, platform, user_id, account_id);
+
+CREATE OR REPLACE FUNCTION public.approach_recipient(workspace_id bigint, recipient_id bigint, interval_us bigint, OUT address text, OUT status text, OUT paused_until timestamp with time zone, OUT slot_at timestamp with time zone)
+ RETURNS record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at timestamptz := rupor_now();
+BEGIN
+    PERFORM rupor_guard(approach_recipient.workspace_id);
+    UPDATE recipients AS r
+       SET next_slot = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.next_slot
+                            ELSE greatest(r.next_slot, at) + rupor_span(approach_recipient.interval_us) END,
+           contacted_at = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.contacted_at ELSE at END
+     WHERE r.workspace_id = approach_recipient.workspace_id AND r.recipient_id = approach_recipient.recipient_id
+    RETURNING r.address, r.status, r.paused_until, greatest(at, r.next_slot - rupor_span(approach_recipient.interval_us))
+      INTO address, status, paused_until, slot_at;
+END $function$
+;
 
 CREATE OR REPLACE FUNCTION public.await_due_account(workspace_id bigint, ahead_ms integer)
  RETURNS void
@@ -951,6 +1015,11 @@ BEGIN
         END IF;
         IF cardinality(t.old) > 0 THEN
             PERFORM rupor_expire_heads(t.old, at);
+        END IF;
+
+        IF cardinality(t.put_off) > 0 THEN
+            UPDATE lane_heads AS h SET put_off_until = at + rupor_span(rupor_rule_retry_look_us())
+             WHERE h.lane_id = ANY (t.put_off);
         END IF;
 
         -- The heads: lanes that were looked at, budgets that were drawn on, accounts.
@@ -1214,6 +1283,83 @@ BEGIN
         SELECT e.* FROM workspace_endpoints AS e
          WHERE e.enabled
            AND (e.secret_hash = hash OR (e.old_secret_hash = hash AND e.old_secret_until > rupor_now()));
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.enqueue_for_recipients(workspace_id bigint, message_id bigint, lane_id bigint, recipient_ids bigint[], bulk boolean, run_at timestamp with time zone)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET jit TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws     CONSTANT bigint := enqueue_for_recipients.workspace_id;
+    at     timestamptz := rupor_now();
+    due    timestamptz := greatest(coalesce(enqueue_for_recipients.run_at, at), at);
+    lane   lane_heads;
+    m      messages;
+    past   text;
+    answer bigint[];
+    n      bigint;
+BEGIN
+    PERFORM rupor_guard(ws);
+    SELECT h.* INTO lane FROM lane_heads AS h WHERE h.workspace_id = ws AND h.lane_id = enqueue_for_recipients.lane_id;
+    IF lane.lane_id IS NULL OR lane.channel_id IS NOT NULL THEN
+        RAISE EXCEPTION 'lane % is not known in this workspace', enqueue_for_recipients.lane_id
+            USING ERRCODE = 'RU001', DETAIL = 'lane', HINT = enqueue_for_recipients.lane_id::text;
+    END IF;
+    SELECT x.* INTO m FROM messages AS x WHERE x.workspace_id = ws AND x.message_id = enqueue_for_recipients.message_id;
+    SELECT c.history INTO past FROM control AS c;
+    IF m.message_id IS NULL THEN
+        RAISE EXCEPTION 'message % is not known in this workspace', enqueue_for_recipients.message_id
+            USING ERRCODE = 'RU001', DETAIL = 'message', HINT = enqueue_for_recipients.message_id::text;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[lane.account_id]);
+    SELECT h.* INTO lane FROM lane_heads AS h WHERE h.lane_id = enqueue_for_recipients.lane_id;
+    WITH wanted AS MATERIALIZED (
+        SELECT w.recipient_id, w.ord, nextval('deliveries_delivery_id_seq') AS delivery_id
+          FROM (SELECT u.recipient_id, u.ord
+                  FROM (SELECT x.recipient_id, min(x.ord) AS ord
+                          FROM unnest(recipient_ids) WITH ORDINALITY AS x (recipient_id, ord)
+                         GROUP BY x.recipient_id) AS u
+                  JOIN recipients AS r ON r.recipient_id = u.recipient_id
+                 WHERE r.workspace_id = ws AND r.account_id = lane.account_id AND r.status <> 'gone'
+                   AND (lane.recipient_id IS NULL OR lane.recipient_id = r.recipient_id)
+                   AND (lane.campaign_id IS NULL OR (r.status = 'active' AND NOT EXISTS (
+                            SELECT FROM suppressions AS s
+                             WHERE s.workspace_id = ws AND s.platform = r.platform AND s.user_id = r.user_id
+                               AND s.account_id IN (0, r.account_id))))
+                 ORDER BY u.ord) AS w
+    ), put AS (
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, priority,
+                                status, run_at, position, idempotency_key, queued_at)
+        SELECT w.delivery_id, ws, lane.lane_id, lane.account_id, w.recipient_id, m.message_id, m.revision,
+               bulk::integer, 'queued', due,
+               CASE WHEN lane.max_parallel = 1 THEN w.delivery_id ELSE rupor_micros(due) END,
+               rupor_key(past, w.delivery_id, m.request_hash, m.content_hash, m.revision), at
+          FROM wanted AS w
+         ORDER BY w.delivery_id
+        ON CONFLICT DO NOTHING
+        RETURNING delivery_id, recipient_id, priority, position
+    ), queued AS (
+        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+        SELECT lane.lane_id, p.priority, p.position, p.delivery_id, ws, due FROM put AS p
+    )
+    SELECT array_agg(p.delivery_id ORDER BY x.ord), count(p.delivery_id) INTO answer, n
+      FROM unnest(recipient_ids) WITH ORDINALITY AS x (recipient_id, ord)
+      LEFT JOIN wanted AS w ON w.ord = x.ord
+      LEFT JOIN put AS p ON p.delivery_id = w.delivery_id;
+    IF n > 0 THEN
+        UPDATE lane_heads AS h SET n_queued = h.n_queued + n WHERE h.lane_id = lane.lane_id;
+        PERFORM rupor_refresh_lanes(ARRAY[lane.lane_id]);
+        PERFORM rupor_refresh_accounts(ARRAY[lane.account_id]);
+        INSERT INTO events (workspace_id, at, name, message_id, account_id, detail)
+        VALUES (ws, at, 'enqueued', enqueue_for_recipients.message_id, lane.account_id,
+                jsonb_build_object('deliveries', n, 'lane', lane.lane_id));
+    END IF;
+    RETURN coalesce(answer, '{}');
 END $function$
 ;
 
@@ -1505,6 +1651,43 @@ BEGIN
          LIMIT 1;
     END IF;
     RETURN nullif(at, 'infinity');
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.open_lane(workspace_id bigint, campaign_id bigint, recipient_id bigint, account_id bigint, max_parallel integer, rate double precision, ambiguity text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    account bigint;
+    lane    bigint;
+BEGIN
+    PERFORM rupor_guard(open_lane.workspace_id);
+    IF open_lane.recipient_id IS NOT NULL THEN
+        SELECT r.account_id INTO account FROM recipients AS r
+         WHERE r.workspace_id = open_lane.workspace_id AND r.recipient_id = open_lane.recipient_id;
+    ELSE
+        SELECT a.account_id INTO account FROM accounts AS a
+         WHERE a.workspace_id = open_lane.workspace_id AND a.account_id = open_lane.account_id;
+    END IF;
+    IF account IS NULL THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity)
+    VALUES (open_lane.workspace_id, account, CASE WHEN open_lane.recipient_id IS NULL THEN open_lane.campaign_id END,
+            open_lane.recipient_id, open_lane.max_parallel, rupor_interval_us(open_lane.rate), open_lane.ambiguity)
+    ON CONFLICT DO NOTHING
+    RETURNING lane_id INTO lane;
+    IF lane IS NULL THEN
+        SELECT h.lane_id INTO lane FROM lane_heads AS h
+         WHERE h.workspace_id = open_lane.workspace_id
+           AND CASE WHEN open_lane.recipient_id IS NOT NULL THEN h.recipient_id = open_lane.recipient_id
+                    ELSE h.campaign_id = open_lane.campaign_id AND h.account_id = account END;
+    END IF;
+    RETURN lane;
 END $function$
 ;
 
@@ -2011,7 +2194,7 @@ BEGIN
        SET paused = false, paused_why = NULL, paused_at = NULL
      WHERE a.account_id = resume_account.account_id AND (a.paused OR a.paused_why IS NOT NULL);
     UPDATE rate_groups AS g
-       SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, trouble_streak = 0
+       SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0
      WHERE g.group_id = grp;
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h WHERE h.group_id = grp));
     INSERT INTO events (workspace_id, at, name, account_id)
@@ -2177,14 +2360,15 @@ BEGIN
     SELECT w.held INTO held FROM workspaces AS w WHERE w.workspace_id = NEW.workspace_id FOR SHARE;
     IF TG_OP = 'INSERT' THEN
         PERFORM rupor_lock_groups(ARRAY[NEW.group_id]);
-        INSERT INTO account_heads (account_id, workspace_id, group_id, open, max_parallel)
-        VALUES (NEW.account_id, NEW.workspace_id, NEW.group_id, NOT (NEW.paused OR held), NEW.max_parallel);
+        INSERT INTO account_heads (account_id, workspace_id, group_id, open, max_parallel, retry_parallel)
+        VALUES (NEW.account_id, NEW.workspace_id, NEW.group_id, NOT (NEW.paused OR held), NEW.max_parallel, NEW.retry_parallel);
         PERFORM rupor_fit_group(NEW.group_id);
         RETURN NULL;
     END IF;
     PERFORM rupor_lock_groups(ARRAY[OLD.group_id, NEW.group_id]);
     UPDATE account_heads
-       SET group_id = NEW.group_id, open = NOT (NEW.paused OR held), max_parallel = NEW.max_parallel
+       SET group_id = NEW.group_id, open = NOT (NEW.paused OR held), max_parallel = NEW.max_parallel,
+           retry_parallel = NEW.retry_parallel
      WHERE account_id = NEW.account_id;
     IF OLD.group_id <> NEW.group_id THEN
         PERFORM rupor_fit_group(OLD.group_id);
@@ -2194,7 +2378,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_account_effect(held inflight, channel bigint, s rupor_settlement, grp rate_groups, failure jsonb, why text, at timestamp with time zone)
+CREATE OR REPLACE FUNCTION public.rupor_account_effect(held inflight, d deliveries, s rupor_settlement, grp rate_groups, failure jsonb, why text, at timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -2204,7 +2388,9 @@ BEGIN
     IF s.account_effect = 'healthy' AND grp.trouble_streak <> 0 THEN
         UPDATE rate_groups AS g SET trouble_streak = 0 WHERE g.group_id = grp.group_id;
     ELSIF s.account_effect = 'flood' THEN
-        UPDATE rate_groups AS g SET flood_channel = channel, flood_until = s.account_until WHERE g.group_id = grp.group_id;
+        UPDATE rate_groups AS g
+           SET flood_channel = d.channel_id, flood_recipient = d.recipient_id, flood_until = s.account_until
+         WHERE g.group_id = grp.group_id;
     ELSIF s.account_effect = 'cooldown' THEN
         UPDATE rate_groups AS g
            SET cooldown_until = greatest(g.cooldown_until, s.account_until),
@@ -2315,9 +2501,9 @@ BEGIN
     PERFORM rupor_require_table(TG_RELID, 'channels');
     PERFORM set_config('rupor.span', 'on', true);
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO lane_heads (workspace_id, account_id, channel_id, open, blocked_until, max_parallel, interval_us)
+        INSERT INTO lane_heads (workspace_id, account_id, channel_id, open, blocked_until, max_parallel, interval_us, ambiguity)
         VALUES (NEW.workspace_id, NEW.account_id, NEW.channel_id, NEW.enabled AND NEW.removed_at IS NULL,
-                NEW.paused_until, NEW.max_parallel, rupor_interval_us(NEW.rate));
+                NEW.paused_until, NEW.max_parallel, rupor_interval_us(NEW.rate), NEW.ambiguity);
         RETURN NULL;
     END IF;
     IF NEW.account_id <> OLD.account_id OR NEW.workspace_id <> OLD.workspace_id THEN
@@ -2327,7 +2513,7 @@ BEGIN
     PERFORM rupor_lock_accounts(ARRAY[NEW.account_id]);
     UPDATE lane_heads
        SET open = NEW.enabled AND NEW.removed_at IS NULL, blocked_until = NEW.paused_until,
-           max_parallel = NEW.max_parallel, interval_us = rupor_interval_us(NEW.rate)
+           max_parallel = NEW.max_parallel, interval_us = rupor_interval_us(NEW.rate), ambiguity = NEW.ambiguity
      WHERE channel_id = NEW.channel_id
     RETURNING lane_id INTO lane;
     IF (OLD.max_parallel = 1) <> (NEW.max_parallel = 1) THEN
@@ -2339,23 +2525,23 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_channel_effect(held inflight, channel bigint, s rupor_settlement, streak integer, why text, at timestamp with time zone)
+CREATE OR REPLACE FUNCTION public.rupor_channel_effect(held inflight, channel bigint, s rupor_settlement, why text, at timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    IF channel IS NULL OR s.channel_effect = 'none' THEN
-        RETURN;
-    ELSIF s.channel_effect = 'healthy' THEN
+    IF s.destination_effect = 'healthy' THEN
         UPDATE channels AS c SET error_streak = 0 WHERE c.channel_id = channel AND c.error_streak <> 0;
+        RETURN;
+    ELSIF s.lane_until IS NULL THEN
         RETURN;
     END IF;
     UPDATE channels AS c
-       SET paused_until = greatest(c.paused_until, s.channel_until), paused_why = why, error_streak = s.error_streak
+       SET paused_until = greatest(c.paused_until, s.lane_until), paused_why = why, error_streak = s.error_streak
      WHERE c.channel_id = channel;
     INSERT INTO events (workspace_id, at, name, channel_id, detail)
     VALUES (held.workspace_id, at, 'channel_paused', channel,
-            jsonb_build_object('until', rupor_micros(s.channel_until), 'why', why, 'streak', s.error_streak));
+            jsonb_build_object('until', rupor_micros(s.lane_until), 'why', why, 'streak', s.error_streak));
     IF s.disable THEN
         UPDATE channels AS c SET enabled = false, disabled_by = 'auto' WHERE c.channel_id = channel;
         INSERT INTO events (workspace_id, at, name, channel_id, detail)
@@ -2517,7 +2703,8 @@ BEGIN
     WITH front AS MATERIALIZED (
         SELECT l.nth, l.run, l.held, r.place, r.delivery_id, r.retried, r.priority, r.run_at, r.rank,
                r.rank <= l.room AND r.run_at <= at AS due,
-               r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)) AS odd
+               r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)
+                                     OR (r.retried AND r.run_at <= at)) AS odd
           FROM unnest(m.lane_id, rooms, runs, m.in_flight) WITH ORDINALITY AS l (lane_id, room, run, held, nth)
           LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*,
                                     row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS rank
@@ -2577,9 +2764,11 @@ DECLARE
     bulk_over    boolean;
     take_bulk    boolean;
     retried      boolean;
+    retries_left integer;                    -- of the account
+    waits        boolean;
     slot         timestamptz;
 BEGIN
-    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.closed := false;
+    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.put_off := '{}'; t.closed := false;
     m.lane_id := '{}'; m.queued := '{}'; m.retry := '{}'; m.sending := '{}'; m.slot_at := '{}'; m.run := '{}';
     FOR o IN
         -- A lane without rows comes as one row without a delivery, so that its head is set right.
@@ -2588,13 +2777,15 @@ BEGIN
           LEFT JOIN LATERAL (SELECT q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect,
                                     q.retried, row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS nth
                                FROM ready AS q
-                              WHERE q.lane_id = l.lane_id
+                              -- without order, rows that wait are passed over, and some of those that find no room
+                              WHERE q.lane_id = l.lane_id AND (l.ordered OR q.run_at <= at)
                               ORDER BY q.priority, q.position, q.delivery_id
-                              LIMIT l.lane_room) AS r ON true
+                              LIMIT l.lane_room + CASE WHEN l.ordered THEN 0 ELSE 32 END) AS r ON true
          ORDER BY l.ord, l.turn, l.lane_next, l.lane_id, r.nth
     LOOP
         IF account IS DISTINCT FROM o.account_id THEN
             account := o.account_id;
+            retries_left := o.account_retries;
             -- A head may not know that another account of the group earned a cooldown.
             account_left := CASE WHEN o.cooldown_until > at THEN 0 ELSE least(o.account_room, budget) END;
             group_at := array_position(groups, o.group_id);
@@ -2627,7 +2818,8 @@ BEGIN
                  WHERE q.lane_id = lane AND q.priority = 1 AND (q.position, q.delivery_id) > (bulk_after, bulk_id)
                  ORDER BY q.position, q.delivery_id
                  LIMIT 1;
-                take_bulk := coalesce(b.run_at <= at AND NOT b.suspect AND (b.expires_at > at OR b.expires_at IS NULL), false);
+                take_bulk := coalesce(b.run_at <= at AND NOT b.suspect AND (b.expires_at > at OR b.expires_at IS NULL)
+                                      AND (NOT b.retried OR retries_left > 0), false);
                 bulk_over := NOT take_bulk;
             END IF;
             slot := greatest(at, group_slots[group_at] - o.tolerance);
@@ -2643,13 +2835,20 @@ BEGIN
                 lane_over := true;
                 EXIT;
             END IF;
+            IF NOT take_bulk AND o.retried AND retries_left <= 0 THEN
+                -- Order waits for it; without order the others pass.
+                t.put_off := t.put_off || lane;
+                lane_over := o.ordered;
+                EXIT;
+            END IF;
             IF NOT take_bulk AND o.suspect THEN
                 -- Beside rows of which no request has left yet it might be blamed for what they do; it waits, but
-                -- not for ever.
-                lane_over := NOT first OR cardinality(t.id) > 0
+                -- not for ever, and without order the others pass.
+                waits := NOT first OR cardinality(t.id) > 0
                     OR (o.run_at > at - patience
                         AND EXISTS (SELECT FROM inflight AS i WHERE i.run_id = claimer AND i.requested_at IS NULL));
-                EXIT WHEN lane_over;
+                lane_over := waits AND o.ordered;
+                EXIT WHEN waits;
                 t.closed := true;
             END IF;
 
@@ -2665,6 +2864,7 @@ BEGIN
             END IF;
             t.slot_at := t.slot_at || slot;
             IF retried THEN
+                retries_left := retries_left - 1;
                 m.retry[visited] := m.retry[visited] - 1;
             ELSE
                 m.queued[visited] := m.queued[visited] - 1;
@@ -2676,6 +2876,11 @@ BEGIN
         END LOOP;
         EXIT WHEN budget = 0 OR t.closed;
     END LOOP;
+    -- Who gave something looks again at once.
+    IF cardinality(t.put_off) > 0 THEN
+        t.put_off := array(SELECT DISTINCT l.lane_id FROM unnest(m.lane_id, m.sending) AS l (lane_id, n)
+                            WHERE l.n = 0 AND l.lane_id = ANY (t.put_off));
+    END IF;
     t.moves := m;
     RETURN t;
 END $function$
@@ -2857,24 +3062,26 @@ END $function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_due_lanes(accounts bigint[], shares integer[], at timestamp with time zone, until timestamp with time zone)
- RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean, lane_held bigint)
+ RETURNS TABLE(ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamp with time zone, tolerance interval, cooldown_until timestamp with time zone, turn integer, lane_next timestamp with time zone, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamp with time zone, lane_run integer, mixed boolean, lane_held bigint, ordered boolean, account_retries integer)
  LANGUAGE sql
  STABLE
 AS $function$
     SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
            rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
-           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed, l.held
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed, l.held, l.ordered,
+           room.retries
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
      CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
      CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
      -- lanes beyond the last slot would be looked at for nothing
      CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*), CASE WHEN g.interval_us > 0 THEN
                                     (rupor_micros(until) - rupor_micros(greatest(g.next_slot, at))) / g.interval_us + g.burst
-                                END))::integer AS n
+                                END))::integer AS n,
+                                (h.retry_parallel - count(*) FILTER (WHERE i.attempt > 1))::integer AS retries
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room
      CROSS JOIN LATERAL (
-           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed, i.held,
+           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed, i.held, d.max_parallel = 1 AS ordered,
                   -- after so many urgent rows in a row one bulk lane comes first
                   CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= rupor_rule_urgent_run_max() THEN 0 ELSE 1 + d.head_priority END AS turn,
                   greatest(0, least(d.max_parallel - i.held, ceil(room.n::numeric / count(*) OVER ())))::integer AS room
@@ -2907,20 +3114,25 @@ DECLARE
     s     rupor_settlement;
     lane  lane_heads;
     chan  channels;
+    who   recipients;
     grp   rate_groups;
     why   text := coalesce(failure ->> 'code', '');
     place bigint;
 BEGIN
     SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = held.delivery_id;
     SELECT x.* INTO lane FROM lane_heads AS x WHERE x.lane_id = held.lane_id;
-    SELECT x.* INTO chan FROM channels AS x WHERE x.channel_id = d.channel_id;
+    IF d.channel_id IS NOT NULL THEN
+        SELECT x.* INTO chan FROM channels AS x WHERE x.channel_id = d.channel_id;
+    ELSE
+        SELECT x.* INTO who FROM recipients AS x WHERE x.recipient_id = d.recipient_id;
+    END IF;
     SELECT g.* INTO grp
       FROM account_heads AS h JOIN rate_groups AS g ON g.group_id = h.group_id
      WHERE h.account_id = held.account_id;
     s.charged := d.charged; s.flood_waits := d.flood_waits; s.not_ready_waits := d.not_ready_waits;
     s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
-    s := rupor_settle(s, coalesce(chan.ambiguity, 'resend_once'), d.channel_id, coalesce(chan.error_streak, 0),
-                      grp.flood_channel, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
+    s := rupor_settle(s, lane.ambiguity, d.channel_id, d.recipient_id, coalesce(chan.error_streak, who.error_streak, 0),
+                      grp.flood_channel, grp.flood_recipient, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
     IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN
         s.run_at := greatest(not_before, at + rupor_span(coalesce(rupor_wait_us(failure), 0)));
     END IF;
@@ -2965,20 +3177,25 @@ BEGIN
            n_failed = h.n_failed + (s.status = 'failed_permanent')::integer, n_dead = h.n_dead + (s.status = 'dead')::integer
      WHERE h.lane_id = held.lane_id;
 
-    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, account_id, detail)
-    SELECT held.workspace_id, rupor_end_claim.at, e.name, d.message_id, held.delivery_id, d.channel_id, held.account_id,
+    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, recipient_id, account_id, detail)
+    SELECT held.workspace_id, rupor_end_claim.at, e.name, d.message_id, held.delivery_id, d.channel_id, d.recipient_id, held.account_id,
            jsonb_build_object('reason', s.reason, 'code', failure ->> 'code', 'attempt', held.attempt)
       FROM unnest(ARRAY[
                CASE WHEN ending IN ('lost', 'unknown') THEN 'lease_recovered' END,
                CASE WHEN s.unknowns > d.unknowns THEN 'outcome_unknown' END,
                CASE WHEN s.status = 'retry' AND ending = 'failed' THEN 'retry_scheduled' END,
                CASE WHEN s.status = 'failed_permanent' THEN 'failed_permanent' END,
+               CASE WHEN s.destination_effect = 'gone' OR (s.disable AND d.recipient_id IS NOT NULL) THEN 'recipient_gone' END,
                CASE WHEN s.status = 'dead' AND s.reason = 'attempts_exhausted' THEN 'retry_exhausted' END,
                CASE WHEN s.status = 'dead' THEN 'dead_letter' END]) WITH ORDINALITY AS e (name, ord)
      WHERE e.name IS NOT NULL
      ORDER BY e.ord;
-    PERFORM rupor_channel_effect(held, d.channel_id, s, coalesce(chan.error_streak, 0), why, at);
-    PERFORM rupor_account_effect(held, d.channel_id, s, grp, failure, why, at);
+    IF d.channel_id IS NOT NULL THEN
+        PERFORM rupor_channel_effect(held, d.channel_id, s, why, at);
+    ELSE
+        PERFORM rupor_recipient_effect(who, s, why, at);
+    END IF;
+    PERFORM rupor_account_effect(held, d, s, grp, failure, why, at);
     RETURN s.status;
 END $function$
 ;
@@ -3052,6 +3269,15 @@ BEGIN
               FROM unnest(lanes, plain) AS l (lane_id, plain)
              WHERE l.plain
              GROUP BY l.lane_id) AS c;
+    -- The streaks of channels end by their lanes; a recipient's ends by the delivery.
+    IF EXISTS (SELECT FROM unnest(moves.lane_id) AS l (lane_id)
+                CROSS JOIN LATERAL (SELECT FROM lane_heads AS h WHERE h.lane_id = l.lane_id AND h.channel_id IS NULL OFFSET 0) AS h) THEN
+        UPDATE recipients AS r
+           SET error_streak = 0
+          FROM unnest(ids, plain) AS g (delivery_id, plain)
+         CROSS JOIN LATERAL (SELECT x.recipient_id FROM deliveries AS x WHERE x.delivery_id = g.delivery_id OFFSET 0) AS d
+         WHERE g.plain AND r.recipient_id = d.recipient_id AND r.error_streak <> 0;
+    END IF;
 END $function$
 ;
 
@@ -3079,14 +3305,14 @@ BEGIN
            SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = at
           FROM gone AS g
          WHERE d.delivery_id = g.delivery_id
-        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.message_id, d.retry_at, g.expires_at
+        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.recipient_id, d.message_id, d.retry_at, g.expires_at
     ), forgotten AS (
         DELETE FROM dedup_index AS k
          USING gone AS g
          WHERE k.delivery_id = g.delivery_id
     ), told AS (
-        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
-        SELECT e.workspace_id, rupor_expire_heads.at, 'expired', e.message_id, e.delivery_id, e.channel_id,
+        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, recipient_id, detail)
+        SELECT e.workspace_id, rupor_expire_heads.at, 'expired', e.message_id, e.delivery_id, e.channel_id, e.recipient_id,
                jsonb_build_object('expired_at', rupor_micros(e.expires_at))
           FROM ended AS e
          ORDER BY e.delivery_id
@@ -3433,6 +3659,8 @@ CREATE OR REPLACE FUNCTION public.rupor_move_lanes(m rupor_moves, at timestamp w
  SET enable_hashjoin TO 'off'
  SET enable_mergejoin TO 'off'
 AS $function$
+DECLARE
+    today timestamptz := coalesce(at, rupor_now());
 BEGIN
     UPDATE lane_heads AS h
        SET next_at = n.next_at, head_priority = n.head_priority, served_at = n.served_at, next_slot = n.next_slot,
@@ -3446,7 +3674,7 @@ BEGIN
                    CASE WHEN l.open AND first.run_at IS NOT NULL
                          AND coalesce(w.in_flight, (SELECT count(*) FROM inflight AS i
                                                      WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id)) < l.max_parallel
-                        THEN greatest(first.run_at, l.blocked_until, l.closed_until, s.next_slot, s.served_at)
+                        THEN greatest(first.run_at, l.blocked_until, l.closed_until, l.put_off_until, s.next_slot, s.served_at)
                         ELSE 'infinity' END AS next_at
               FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run,
                           m.in_flight, m.first_priority, m.first_run_at)
@@ -3456,10 +3684,16 @@ BEGIN
              -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
              CROSS JOIN LATERAL (SELECT CASE WHEN w.slot_at IS NULL THEN l.served_at ELSE at END AS served_at,
                                         coalesce(w.slot_at + rupor_span(l.interval_us), l.next_slot) AS next_slot) AS s
-              LEFT JOIN LATERAL (SELECT r.priority, r.run_at
-                                   FROM ready AS r
-                                  WHERE r.lane_id = l.lane_id AND w.in_flight IS NULL
-                                  ORDER BY r.priority, r.position, r.delivery_id
+             -- Order is kept by the first row; without order, an urgent one that waits does not hide a bulk one that is due.
+              LEFT JOIN LATERAL (SELECT f.priority, f.run_at
+                                   FROM ((SELECT r.priority, r.run_at FROM ready AS r
+                                           WHERE r.lane_id = l.lane_id AND r.priority = 0 AND w.in_flight IS NULL
+                                           ORDER BY r.position, r.delivery_id LIMIT 1)
+                                         UNION ALL
+                                         (SELECT r.priority, r.run_at FROM ready AS r
+                                           WHERE r.lane_id = l.lane_id AND r.priority = 1 AND w.in_flight IS NULL
+                                           ORDER BY r.position, r.delivery_id LIMIT 1)) AS f
+                                  ORDER BY CASE WHEN l.max_parallel > 1 THEN greatest(f.run_at, today) END, f.priority
                                   LIMIT 1) AS found ON true
              CROSS JOIN LATERAL (SELECT coalesce(w.first_priority, found.priority) AS priority,
                                         coalesce(w.first_run_at, found.run_at) AS run_at) AS first
@@ -3509,6 +3743,26 @@ BEGIN
     SELECT p.lane_id, p.priority, p.position, p.delivery_id, ws, p.run_at, p.expires_at
       FROM put AS p
      WHERE p.run_at IS NOT NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_recipient_effect(who recipients, s rupor_settlement, why text, at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF s.destination_effect = 'pause' THEN
+        UPDATE recipients AS r SET paused_until = greatest(r.paused_until, s.destination_until)
+         WHERE r.recipient_id = who.recipient_id;
+    ELSIF s.destination_effect = 'gone' OR s.disable THEN
+        UPDATE recipients AS r
+           SET status = 'gone', status_why = why, status_at = at, error_streak = s.error_streak
+         WHERE r.recipient_id = who.recipient_id;
+    ELSIF s.destination_effect = 'strike' THEN
+        UPDATE recipients AS r SET error_streak = s.error_streak WHERE r.recipient_id = who.recipient_id;
+    ELSIF s.destination_effect = 'healthy' THEN
+        UPDATE recipients AS r SET error_streak = 0 WHERE r.recipient_id = who.recipient_id AND r.error_streak <> 0;
+    END IF;
 END $function$
 ;
 
@@ -3626,7 +3880,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_settle(s rupor_settlement, policy text, channel_id bigint, error_streak integer, flood_channel bigint, flood_until timestamp with time zone, trouble_streak integer, ending text, failure jsonb, at timestamp with time zone, chance integer)
+CREATE OR REPLACE FUNCTION public.rupor_settle(s rupor_settlement, policy text, channel_id bigint, recipient_id bigint, error_streak integer, flood_channel bigint, flood_recipient bigint, flood_until timestamp with time zone, trouble_streak integer, ending text, failure jsonb, at timestamp with time zone, chance integer)
  RETURNS rupor_settlement
  LANGUAGE plpgsql
  IMMUTABLE
@@ -3638,10 +3892,10 @@ DECLARE
     cooldown bigint;
 BEGIN
     s.status := 'retry'; s.run_at := NULL; s.reason := NULL;
-    s.channel_effect := 'none'; s.account_effect := 'none';
+    s.lane_until := NULL; s.destination_effect := 'none'; s.destination_until := NULL; s.account_effect := 'none';
     s.error_streak := error_streak; s.disable := false;
     IF ending = 'sent' THEN
-        s.status := 'sent'; s.channel_effect := 'healthy'; s.account_effect := 'healthy';
+        s.status := 'sent'; s.destination_effect := 'healthy'; s.account_effect := 'healthy';
     ELSIF ending = 'released' THEN
         s.reason := 'released'; s.run_at := at;
     ELSIF ending = 'lost' THEN
@@ -3670,13 +3924,19 @@ BEGIN
         IF scope = 'platform' THEN
             -- One revoked token must not kill a backlog: the row waits for the account, uncharged.
             s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'pause';
+        ELSIF recipient_id IS NOT NULL AND coalesce((failure ->> 'recipient_gone')::boolean, false) THEN
+            s.status := 'failed_permanent'; s.reason := 'recipient_gone'; s.destination_effect := 'gone';
         ELSE
             s.status := 'failed_permanent'; s.reason := 'refused';
             IF scope = 'channel' THEN
-                s.channel_effect := 'strike';
+                s.destination_effect := 'strike';
                 s.error_streak := error_streak + 1;
-                s.channel_until := at + rupor_span(rupor_doubled(rupor_rule_channel_pause_us(), error_streak, rupor_rule_retry_after_max_us()));
                 s.disable := s.error_streak >= rupor_rule_channel_streak_max();
+                -- the others of a recipient's lane have nothing to do with it
+                IF channel_id IS NOT NULL THEN
+                    s.lane_until := at + rupor_span(rupor_doubled(
+                        rupor_rule_channel_pause_us(), error_streak, rupor_rule_channel_pause_max_us()));
+                END IF;
             END IF;
         END IF;
     ELSIF scope = 'delivery' THEN
@@ -3704,10 +3964,11 @@ BEGIN
             s.reason := 'flood'; s.run_at := until;
         END IF;
         s.account_effect := 'cooldown'; s.account_until := until;
-        IF scope = 'channel' AND channel_id IS NOT NULL THEN
-            s.channel_effect := 'pause'; s.channel_until := until;
+        IF scope = 'channel' THEN
+            s := rupor_waits(s, channel_id, until);
             -- A second chat that floods while the first still waits: it is the account that is too fast.
-            IF NOT coalesce(flood_channel <> channel_id AND flood_until > at, false) THEN
+            IF coalesce(flood_until <= at, true) OR num_nonnulls(flood_channel, flood_recipient) = 0
+               OR (flood_channel, flood_recipient) IS NOT DISTINCT FROM (channel_id, recipient_id) THEN
                 s.account_effect := 'flood';
             END IF;
         END IF;
@@ -3715,7 +3976,7 @@ BEGIN
     ELSIF scope = 'channel' THEN
         until := at + rupor_span(rupor_rule_channel_wait_us());
         s.reason := 'failed'; s.run_at := until;
-        s.channel_effect := 'pause'; s.channel_until := until;
+        s := rupor_waits(s, channel_id, until);
     ELSE
         s.reason := 'account_trouble'; s.run_at := at; s.account_effect := 'cooldown';
     END IF;
@@ -3888,6 +4149,21 @@ AS $function$
 $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_waits(s rupor_settlement, channel_id bigint, until timestamp with time zone)
+ RETURNS rupor_settlement
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+BEGIN
+    IF channel_id IS NOT NULL THEN
+        s.lane_until := until;
+    ELSE
+        s.destination_effect := 'pause'; s.destination_until := until;
+    END IF;
+    RETURN s;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_workspace()
  RETURNS bigint
  LANGUAGE sql
@@ -3928,13 +4204,13 @@ AS $function$
 $function$
 ;
 
-CREATE TRIGGER accounts_changed AFTER UPDATE ON public.accounts FOR EACH ROW WHEN ((((((old.group_id IS DISTINCT FROM new.group_id) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.burst IS DISTINCT FROM new.burst)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel)) OR (old.paused IS DISTINCT FROM new.paused))) EXECUTE FUNCTION rupor_account_changed();
+CREATE TRIGGER accounts_changed AFTER UPDATE ON public.accounts FOR EACH ROW WHEN (((((((old.group_id IS DISTINCT FROM new.group_id) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.burst IS DISTINCT FROM new.burst)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel)) OR (old.retry_parallel IS DISTINCT FROM new.retry_parallel)) OR (old.paused IS DISTINCT FROM new.paused))) EXECUTE FUNCTION rupor_account_changed();
 
 CREATE TRIGGER accounts_group BEFORE INSERT OR UPDATE OF platform, fingerprint, group_id ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_group();
 
 CREATE TRIGGER accounts_inserted AFTER INSERT ON public.accounts FOR EACH ROW EXECUTE FUNCTION rupor_account_changed();
 
-CREATE TRIGGER channels_changed AFTER UPDATE ON public.channels FOR EACH ROW WHEN ((((((((old.workspace_id IS DISTINCT FROM new.workspace_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.enabled IS DISTINCT FROM new.enabled)) OR (old.removed_at IS DISTINCT FROM new.removed_at)) OR (old.paused_until IS DISTINCT FROM new.paused_until)) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel))) EXECUTE FUNCTION rupor_channel_changed();
+CREATE TRIGGER channels_changed AFTER UPDATE ON public.channels FOR EACH ROW WHEN (((((((((old.workspace_id IS DISTINCT FROM new.workspace_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.enabled IS DISTINCT FROM new.enabled)) OR (old.removed_at IS DISTINCT FROM new.removed_at)) OR (old.paused_until IS DISTINCT FROM new.paused_until)) OR (old.rate IS DISTINCT FROM new.rate)) OR (old.max_parallel IS DISTINCT FROM new.max_parallel)) OR (old.ambiguity IS DISTINCT FROM new.ambiguity))) EXECUTE FUNCTION rupor_channel_changed();
 
 CREATE TRIGGER channels_inserted AFTER INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_changed();
 
@@ -4011,6 +4287,8 @@ ALTER TABLE rate_groups ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE ready ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE recipients ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE suppressions ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE workspace_endpoints ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
@@ -4170,6 +4448,10 @@ CREATE POLICY own_workspace ON recipients TO PUBLIC USING ((workspace_id = rupor
 
 CREATE POLICY owner_spans ON recipients TO CURRENT_USER USING (rupor_spans());
 
+CREATE POLICY own_workspace ON suppressions TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON suppressions TO CURRENT_USER USING (rupor_spans());
+
 CREATE POLICY own_workspace ON workspace_endpoints TO PUBLIC USING ((workspace_id = rupor_workspace()));
 
 CREATE POLICY owner_spans ON workspace_endpoints TO CURRENT_USER USING (rupor_spans());
@@ -4179,6 +4461,8 @@ CREATE POLICY dispatcher_spans ON workspaces TO rupor_dispatcher USING (true) WI
 CREATE POLICY own_workspace ON workspaces TO PUBLIC USING ((workspace_id = rupor_workspace()));
 
 CREATE POLICY owner_spans ON workspaces TO CURRENT_USER USING (rupor_spans());
+
+GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_app;
 
@@ -4196,6 +4480,8 @@ GRANT EXECUTE ON FUNCTION deliver_message(bigint,bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION enqueue_for_recipients(bigint,bigint,bigint,bigint[],boolean,timestamp with time zone) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION enqueue_messages_and_deliveries(bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION fail_permanent(bigint,bigint,uuid,jsonb) TO rupor_app;
@@ -4211,6 +4497,8 @@ GRANT EXECUTE ON FUNCTION lock_workspace(bigint) TO rupor_app;
 GRANT EXECUTE ON FUNCTION mark_sent(bigint,bigint,uuid,text,timestamp with time zone,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION open_lane(bigint,bigint,bigint,bigint,integer,double precision,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION post_gone(bigint,text,text) TO rupor_app;
 
@@ -4238,7 +4526,7 @@ GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer)
 
 GRANT EXECUTE ON FUNCTION revise_message(bigint,bigint,jsonb) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,bigint,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_app;
+GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,deliveries,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_adopt(bigint,text,timestamp with time zone) TO rupor_app;
 
@@ -4246,7 +4534,7 @@ GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_backoff_us(integer,integer) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION rupor_channel_effect(inflight,bigint,rupor_settlement,integer,text,timestamp with time zone) TO rupor_app;
+GRANT EXECUTE ON FUNCTION rupor_channel_effect(inflight,bigint,rupor_settlement,text,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_check_claim(text,integer,integer,bigint) TO rupor_app;
 
@@ -4318,6 +4606,8 @@ GRANT EXECUTE ON FUNCTION rupor_now() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,bigint[],boolean[],timestamp with time zone[],bigint[],integer[],bigint[],bigint[],bigint[],boolean[],boolean[],boolean) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_recipient_effect(recipients,rupor_settlement,text,timestamp with time zone) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_app;
@@ -4341,6 +4631,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_max_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_us() TO rupor_app;
 
@@ -4376,13 +4668,15 @@ GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_retry_look_us() TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_suspect_patience_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_unknowns_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_urgent_run_max() TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,integer,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_app;
+GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,bigint,integer,bigint,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_app;
 
@@ -4397,6 +4691,8 @@ GRANT EXECUTE ON FUNCTION rupor_time(jsonb) TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_too_late(bigint,bigint,uuid,text,text,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_wait_us(jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_waits(rupor_settlement,bigint,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_workspace() TO rupor_app;
 
@@ -4472,11 +4768,15 @@ GRANT SELECT ON ready TO rupor_app;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON recipients TO rupor_app;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON suppressions TO rupor_app;
+
 GRANT DELETE, INSERT, SELECT, UPDATE ON workspace_endpoints TO rupor_app;
 
 GRANT SELECT ON workspaces TO rupor_app;
 
 GRANT UPDATE (held) ON workspaces TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_dispatcher;
 
@@ -4522,7 +4822,7 @@ GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer)
 
 GRANT EXECUTE ON FUNCTION rotate_key(bytea,bytea,bigint[],bytea[],bytea[],text[],bigint) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,bigint,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION rupor_account_effect(inflight,deliveries,rupor_settlement,rate_groups,jsonb,text,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_adopt(bigint,text,timestamp with time zone) TO rupor_dispatcher;
 
@@ -4530,7 +4830,7 @@ GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_backoff_us(integer,integer) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION rupor_channel_effect(inflight,bigint,rupor_settlement,integer,text,timestamp with time zone) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION rupor_channel_effect(inflight,bigint,rupor_settlement,text,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_check_claim(text,integer,integer,bigint) TO rupor_dispatcher;
 
@@ -4602,6 +4902,8 @@ GRANT EXECUTE ON FUNCTION rupor_now() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,bigint[],boolean[],timestamp with time zone[],bigint[],integer[],bigint[],bigint[],bigint[],boolean[],boolean[],boolean) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_recipient_effect(recipients,rupor_settlement,text,timestamp with time zone) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_dispatcher;
@@ -4625,6 +4927,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_max_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_us() TO rupor_dispatcher;
 
@@ -4660,13 +4964,15 @@ GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_retry_look_us() TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_suspect_patience_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_unknowns_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_urgent_run_max() TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,integer,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,bigint,integer,bigint,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_dispatcher;
 
@@ -4681,6 +4987,8 @@ GRANT EXECUTE ON FUNCTION rupor_time(jsonb) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_too_late(bigint,bigint,uuid,text,text,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_wait_us(jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_waits(rupor_settlement,bigint,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_workspace() TO rupor_dispatcher;
 

@@ -52,6 +52,9 @@ pub const CLAIM_ACCOUNTS_MAX: usize = 256;
 /// Urgent rows in a row before a bulk row gets its turn: bulk never falls below 1 in 10.
 pub const URGENT_RUN_MAX: i32 = 9;
 
+/// A lane whose next row is a retry that finds no room (`retry_parallel`) is looked at again after this long.
+pub const RETRY_LOOK: Span = Span::from_millis(250);
+
 /// Messages in one enqueue call.
 pub const ENQUEUE_BATCH_MAX: usize = 10_000;
 /// Bytes of one payload.

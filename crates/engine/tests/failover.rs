@@ -617,4 +617,13 @@ impl Ledger for Blind {
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>> {
         Ledger::channels(&self.0, workspace)
     }
+
+    fn approach(
+        &self,
+        workspace: WorkspaceId,
+        recipient: domain::ids::RecipientId,
+        interval: Span,
+    ) -> BoxFuture<'_, Result<store::Approach>> {
+        Ledger::approach(&self.0, workspace, recipient, interval)
+    }
 }

@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use domain::ids::WorkspaceId;
+use domain::delivery::{AmbiguityPolicy, Priority, Status};
+use domain::ids::{CampaignId, DeliveryId, WorkspaceId};
+use domain::message::Message;
 use sandbox::{Name, Sandbox};
 use serde_json::json;
 use store::{
-    AccountSettings, Address, ChannelSettings, Clock, DedupMode, Keyring, NewAccount, NewChannel, Store,
-    StoreError,
+    AccountSettings, Address, ChannelSettings, Clock, DedupMode, ForRecipients, Keyring, LaneOf,
+    LaneSettings, NewAccount, NewChannel, NewMessage, NewRecipient, RecipientStatus, Store, StoreError,
 };
 
 /// Posts of one test unless RUPOR_POSTS says otherwise.
@@ -403,4 +405,106 @@ async fn a_set_up_that_moves_to_postgres_and_back_says_everything_once() {
     let told = String::from_utf8(status.stdout).unwrap();
     assert!(told.contains("was copied to") || told.contains("has gone back"), "{told}");
     world.judge(30);
+}
+
+/// Three people on a bot of each platform: a campaign writes to all of them, a dialogue to the first. The deliveries.
+async fn furnish_people(world: &World, store: &Store, workspace: WorkspaceId) -> Vec<DeliveryId> {
+    let mut queued = Vec::new();
+    for platform in Name::ALL {
+        let kind = if platform == Name::Vk { "community" } else { "bot" };
+        let settings = AccountSettings {
+            kind: kind.into(),
+            api_base: Some(world.sandbox.base(platform).into()),
+            ..AccountSettings::default()
+        };
+        let (name, token) = (platform.as_str().to_owned(), "42:token-of-the-shelter".to_owned().into());
+        let new = NewAccount { platform: platform.as_str().into(), name, token, settings };
+        let account = store.create_account(workspace, new).await.unwrap();
+        let person = |n: usize| NewRecipient {
+            user_id: format!("{}", 7_001 + n),
+            address: if platform == Name::Max {
+                format!("user:{}", 7_001 + n)
+            } else {
+                format!("{}", 7_001 + n)
+            },
+            attributes: json!({}),
+            time_zone: None,
+            status: RecipientStatus::Active,
+            source: "файл".into(),
+        };
+        let people = store.put_recipients(workspace, account, (0..3).map(person).collect()).await.unwrap();
+        let ids: Vec<_> = people.iter().map(|put| put.recipient_id).collect();
+        for (words, of, max_parallel, recipients, priority) in [
+            ("Скидки", LaneOf::Campaign(CampaignId(1), account), 4, ids.clone(), Priority::Bulk),
+            ("Ваш ответ", LaneOf::Dialogue(ids[0]), 1, vec![ids[0]], Priority::Urgent),
+        ] {
+            let settings = LaneSettings { max_parallel, rate: None, ambiguity: AmbiguityPolicy::ResendOnce };
+            let lane_id = store.open_lane(workspace, of, settings).await.unwrap();
+            let new = NewMessage {
+                source: "test".into(),
+                origin_id: format!("{words} {}", platform.as_str()),
+                idempotency_key: None,
+                payload: serde_json::to_value(Message::text(words)).unwrap(),
+                content_hash: words.into(),
+                hash_version: 1,
+                fingerprint: None,
+                kind: "other".into(),
+                facts: json!({}),
+                facts_version: 1,
+                tags: Vec::new(),
+                origin: json!({}),
+                case_id: None,
+                channels: Vec::new(),
+                priority,
+                run_at: None,
+                skipped: None,
+            };
+            let message_id = store.enqueue(workspace, vec![new]).await.unwrap()[0].message_id;
+            let new = ForRecipients { message_id, lane_id, recipients, priority, run_at: None };
+            queued.extend(store.enqueue_for(workspace, new).await.unwrap().into_iter().map(Option::unwrap));
+        }
+    }
+    queued
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_writes_to_people_on_all_three_platforms() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::new(folder.path()).await;
+    let address = format!("sqlite:{}", folder.path().join("rupor.db").display());
+    Store::migrate(&Address::parse(&address).unwrap()).await.unwrap();
+    let store = world.open(&address).await;
+    let workspace = store.create_workspace("Магазин").await.unwrap();
+    let queued = furnish_people(&world, &store, workspace).await;
+    drop(store);
+    let node = world.node(&address).await;
+    let store = Store::open_reading(&Address::parse(&address).unwrap(), world.keyring()).await.unwrap();
+    for id in &queued {
+        let started = Instant::now();
+        loop {
+            let delivery = store.delivery(workspace, *id).await.unwrap();
+            if delivery.status.is_terminal() {
+                assert_eq!(delivery.status, Status::Sent, "{delivery:#?}");
+                break;
+            }
+            assert!(started.elapsed() < PATIENCE, "{delivery:#?}\n{}", world.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    node.terminate();
+    for platform in Name::ALL {
+        let mut said: Vec<(String, String)> = Vec::new();
+        for row in world.sandbox.core().ledger.rows(platform) {
+            if let Some(text) = row.text.filter(|_| row.accepted) {
+                said.push((row.chat.to_string(), text));
+            }
+        }
+        let told = |words: &str| {
+            let chats: Vec<&String> =
+                said.iter().filter(|(_, text)| text == words).map(|(chat, _)| chat).collect();
+            (chats.len(), chats.iter().collect::<BTreeSet<_>>().len())
+        };
+        assert_eq!(told("Скидки"), (3, 3), "{platform:?}: {said:?}");
+        assert_eq!(told("Ваш ответ"), (1, 1), "{platform:?}: {said:?}");
+    }
 }

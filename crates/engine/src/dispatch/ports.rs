@@ -18,8 +18,8 @@ use rand::{RngExt, SeedableRng};
 use secrecy::SecretString;
 use serde_json::Value;
 use store::{
-    Account, Approach, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished, History,
-    PartProgress, Recovered, Remembered, Replayed, Result, Store, WakeUp, Whose,
+    Account, Approach, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished,
+    History, PartProgress, Recovered, Remembered, Replayed, Result, Store, WakeUp, Whose,
 };
 
 use super::book::Address;

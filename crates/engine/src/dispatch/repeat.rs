@@ -14,7 +14,8 @@ const CODE: &str = "taken_for_repeat";
 impl Dispatcher {
     /// Only who recognises repeats can answer so, and only to something new.
     pub(super) async fn is_ours(&self, claim: &Claim, part: &Part, ids: &[String]) -> Step<()> {
-        if !matches!(part, Part::Text(_) | Part::Media(_)) {
+        // What was said to other people of the lane has ids of other chats.
+        if !matches!(part, Part::Text(_) | Part::Media(_)) || claim.destination.recipient().is_some() {
             return Ok(());
         }
         let said = self.ledger.said_lately(claim.workspace_id, claim.lane_id, claim.delivery_id).await;

@@ -493,3 +493,66 @@ async fn a_post_that_is_answered_with_the_id_of_another_one_is_not_sent() {
     assert!(error.contains("taken_for_repeat") && error.contains("rupor delivery requeue"), "{error}");
     node.stop().await;
 }
+
+/// Queues words for people in the lane of a campaign.
+async fn broadcast(w: &World, account: AccountId, words: &str, user_ids: &[&str]) -> Vec<DeliveryId> {
+    let person = |user_id: &&str| store::NewRecipient {
+        user_id: (*user_id).into(),
+        address: (*user_id).into(),
+        attributes: json!({}),
+        time_zone: None,
+        status: store::RecipientStatus::Active,
+        source: "файл".into(),
+    };
+    let put =
+        w.store.put_recipients(w.workspace, account, user_ids.iter().map(person).collect()).await.unwrap();
+    let settings = store::LaneSettings {
+        max_parallel: 4,
+        rate: None,
+        ambiguity: domain::delivery::AmbiguityPolicy::ResendOnce,
+    };
+    let of = store::LaneOf::Campaign(domain::ids::CampaignId(1), account);
+    let lane_id = w.store.open_lane(w.workspace, of, settings).await.unwrap();
+    w.post(words, &Message::text(words), &[]).await;
+    let message = w.store.message_by_origin(w.workspace, "test", words).await.unwrap().unwrap();
+    let new = store::ForRecipients {
+        message_id: message.message_id,
+        lane_id,
+        recipients: put.iter().map(|put| put.recipient_id).collect(),
+        priority: domain::delivery::Priority::Bulk,
+        run_at: None,
+    };
+    let queued = w.store.enqueue_for(w.workspace, new).await.unwrap();
+    queued.into_iter().map(Option::unwrap).collect()
+}
+
+#[tokio::test]
+async fn a_person_who_floods_or_blocked_the_bot_keeps_nobody_else_waiting() {
+    let w = World::new().await;
+    let account = w.account(Name::Telegram, AccountSettings::default()).await;
+    let channel = w.channel(account, "-1001234567890", ChannelSettings::default()).await;
+    let trouble = |chat: &str, kind: &str| json!({"platform": "telegram", "chat": chat, "kind": kind, "times": 1, "retry_after": 3600});
+    w.sandbox.arm(&trouble("701", "429")).unwrap();
+    w.sandbox.arm(&json!({"platform": "telegram", "chat": "702", "kind": "blocked", "times": 1})).unwrap();
+    let people = broadcast(&w, account, "Скидки", &["701", "702", "703"]).await;
+    let node = w.node();
+    let flooded = w.until(people[0], |delivery| delivery.status == Status::Retry).await;
+    let blocked = w.until(people[1], |delivery| delivery.status.is_terminal()).await;
+    assert_eq!(flooded.reason.as_deref(), Some("flood"));
+    assert_eq!(
+        (blocked.status, blocked.reason.as_deref()),
+        (Status::FailedPermanent, Some("recipient_gone"))
+    );
+    // Who comes afterwards is written to: another person, and a channel of the same bot.
+    let mut others = vec![people[2]];
+    others.extend(w.post("1", &Message::text("Пропала собака"), &[channel]).await);
+    for delivery in w.until_ended(&others).await {
+        assert_eq!(delivery.status, Status::Sent, "{delivery:#?}");
+    }
+    // The chat that asked for a pause is left alone, whoever wants to write there.
+    let again = broadcast(&w, account, "Ещё", &["701"]).await;
+    let waits = w.until(again[0], |delivery| delivery.status == Status::Retry).await;
+    assert_eq!(waits.last_error.unwrap()["code"], "chat_waits");
+    assert!(node.stop().await);
+    assert_eq!(w.store.audit(w.workspace).await.unwrap(), Vec::<String>::new());
+}

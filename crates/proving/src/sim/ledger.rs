@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 use serde_json::Value;
 use store::{
-    Account, Approach, Attempt, Channel, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, FinishKind, Finished,
-    History, PartProgress, Recovered, Remembered, Replayed, Result, StoreError, WakeUp, Whose,
+    Account, Approach, Attempt, Channel, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, FinishKind,
+    Finished, History, PartProgress, Recovered, Remembered, Replayed, Result, StoreError, WakeUp, Whose,
 };
 use tokio::time::Instant;
 

@@ -191,6 +191,7 @@ CREATE TABLE account_heads (
     served_at      timestamptz NOT NULL DEFAULT 'epoch',  -- next_at is never before it: the least recently served come first
     open           boolean     NOT NULL DEFAULT true,
     max_parallel   integer     NOT NULL,
+    retry_parallel integer     NOT NULL,                  -- of those in flight, retries
     urgent_run     integer     NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_vacuum_cost_delay = 0);
@@ -213,6 +214,7 @@ CREATE TABLE lane_heads (
     open           boolean     NOT NULL DEFAULT true,
     blocked_until  timestamptz NOT NULL DEFAULT 'epoch',    -- pause of the channel
     closed_until   timestamptz NOT NULL DEFAULT 'epoch',    -- quiet hours
+    put_off_until  timestamptz NOT NULL DEFAULT 'epoch',    -- its next row is a retry that found no room
     ambiguity      text        NOT NULL DEFAULT 'resend_once' CHECK (ambiguity IN ('resend', 'resend_once', 'hold', 'reconcile')),
     max_parallel   integer     NOT NULL,                    -- 1 keeps the order
     interval_us    bigint      NOT NULL DEFAULT 0 CHECK (interval_us >= 0),

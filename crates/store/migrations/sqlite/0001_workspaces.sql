@@ -170,6 +170,7 @@ CREATE TABLE account_heads (
     next_at        INTEGER NOT NULL DEFAULT 9223372036854775807,
     open           INTEGER NOT NULL DEFAULT 1 CHECK (open IN (0, 1)),
     max_parallel   INTEGER NOT NULL,
+    retry_parallel INTEGER NOT NULL,                -- of those in flight, retries
     served_at      INTEGER NOT NULL DEFAULT 0,      -- next_at is never before it: the least recently served come first
     urgent_run     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
@@ -190,6 +191,7 @@ CREATE TABLE lane_heads (
     open           INTEGER NOT NULL DEFAULT 1 CHECK (open IN (0, 1)),
     blocked_until  INTEGER NOT NULL DEFAULT 0,      -- pause of the channel
     closed_until   INTEGER NOT NULL DEFAULT 0,      -- quiet hours
+    put_off_until  INTEGER NOT NULL DEFAULT 0,      -- its next row is a retry that found no room
     ambiguity      TEXT    NOT NULL DEFAULT 'resend_once' CHECK (ambiguity IN ('resend', 'resend_once', 'hold', 'reconcile')),
     max_parallel   INTEGER NOT NULL,                -- 1 keeps the order
     interval_us    INTEGER NOT NULL DEFAULT 0 CHECK (interval_us >= 0),

@@ -46,11 +46,12 @@ pub(super) const CHECKS: &[&str] = &[
        FROM lane_heads AS h
       CROSS JOIN LATERAL (
             SELECT coalesce(
-                (SELECT greatest(r.run_at, h.blocked_until, h.closed_until, h.next_slot, h.served_at)
+                (SELECT greatest(r.run_at, h.blocked_until, h.closed_until, h.put_off_until, h.next_slot, h.served_at)
                    FROM ready AS r
                   WHERE r.lane_id = h.lane_id
                     AND h.open
                     AND (SELECT count(*) FROM inflight AS i WHERE i.lane_id = h.lane_id) < h.max_parallel
+                    AND (h.max_parallel = 1 OR r.priority = h.head_priority)
                   ORDER BY r.priority, r.position, r.delivery_id
                   LIMIT 1),
                 'infinity') AS next_at) AS n

@@ -145,6 +145,7 @@ fn rules() -> String {
         NOT_READY_WAIT_MAX,
         PAYLOAD_BYTES_MAX,
         RETRY_AFTER_MAX,
+        RETRY_LOOK,
         SUSPECT_PATIENCE,
         UNKNOWNS_MAX,
         URGENT_RUN_MAX,

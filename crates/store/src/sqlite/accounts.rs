@@ -21,8 +21,8 @@ INSERT INTO accounts (workspace_id, platform, name, kind, tier, token_sealed, fi
 VALUES (?1, ?2, ?3, ?4, ?5, x'', ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 ON CONFLICT DO NOTHING";
 const INSERT_HEAD: &str = "
-INSERT INTO account_heads (account_id, workspace_id, group_id, max_parallel)
-VALUES (?1, ?2, ?3, ?4)";
+INSERT INTO account_heads (account_id, workspace_id, group_id, max_parallel, retry_parallel)
+VALUES (?1, ?2, ?3, ?4, ?5)";
 const SET_TOKEN: &str = "
 UPDATE accounts
    SET token_sealed = ?3, fingerprint = ?4, group_id = ?5
@@ -42,7 +42,8 @@ UPDATE accounts
    SET kind = ?3, tier = ?4, rate = ?5, burst = ?6, max_parallel = ?7, retry_parallel = ?8,
        api_base = ?9, proxy = ?10, extra_roots = ?11, settings = ?12
  WHERE workspace_id = ?1 AND account_id = ?2";
-const SET_HEAD_PARALLEL: &str = "UPDATE account_heads SET max_parallel = ?2 WHERE account_id = ?1";
+const SET_HEAD_PARALLEL: &str =
+    "UPDATE account_heads SET max_parallel = ?2, retry_parallel = ?3 WHERE account_id = ?1";
 /// The slowest of everybody who shares the token; nobody may outrun another's setting.
 const GROUP_RATE: &str = "
 SELECT min(rate), min(burst)
@@ -126,7 +127,7 @@ impl Sqlite {
             let sealed = keyring.seal_token(workspace, id, &new.token);
             tx.execute(SET_TOKEN, (workspace.0, id.0, sealed, &fingerprint, group_id))?;
             tx.execute(SET_ADDRESSES, (workspace.0, id.0, keyring.seal_addresses(workspace, id, s)))?;
-            tx.execute(INSERT_HEAD, (id.0, workspace.0, group_id, s.max_parallel))?;
+            tx.execute(INSERT_HEAD, (id.0, workspace.0, group_id, s.max_parallel, s.retry_parallel))?;
             tx.execute(OPEN_HEAD, (id.0, true))?;
             refresh_group_rate(tx, group_id)?;
             config_changed(tx, workspace, json!({"account": id.0, "name": new.name}))?;
@@ -165,7 +166,7 @@ impl Sqlite {
             )?;
             follow_key(tx, &keyring)?;
             tx.execute(SET_ADDRESSES, (workspace.0, id.0, keyring.seal_addresses(workspace, id, s)))?;
-            tx.execute(SET_HEAD_PARALLEL, (id.0, s.max_parallel))?;
+            tx.execute(SET_HEAD_PARALLEL, (id.0, s.max_parallel, s.retry_parallel))?;
             refresh_group_rate(tx, group_id)?;
             refresh_head(tx, id)?;
             config_changed(tx, workspace, json!({"account": id.0}))

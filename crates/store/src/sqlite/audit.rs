@@ -45,10 +45,11 @@ const CHECKS: &[&str] = &[
        FROM lane_heads AS h
       WHERE h.workspace_id = ?1
         AND h.next_at <> coalesce(
-              (SELECT max(r.run_at, h.blocked_until, h.closed_until, h.next_slot, h.served_at)
+              (SELECT max(r.run_at, h.blocked_until, h.closed_until, h.put_off_until, h.next_slot, h.served_at)
                  FROM ready AS r
                 WHERE r.lane_id = h.lane_id
                   AND h.open = 1
+                  AND (h.max_parallel = 1 OR r.priority = h.head_priority)
                   AND (SELECT count(*) FROM inflight AS i WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id) < h.max_parallel
                 ORDER BY r.priority, r.position, r.delivery_id
                 LIMIT 1),

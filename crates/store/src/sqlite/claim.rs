@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use domain::ids::ClaimToken;
 use domain::limits::{
-    CLAIM_ACCOUNTS_MAX, CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, SUSPECT_PATIENCE, URGENT_RUN_MAX,
+    CLAIM_ACCOUNTS_MAX, CLAIM_AHEAD_MAX, CLAIM_BATCH_MAX, RETRY_LOOK, SUSPECT_PATIENCE, URGENT_RUN_MAX,
 };
 use domain::pacing::Pace;
 use domain::time::{Span, Timestamp};
@@ -26,13 +26,13 @@ use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
 const HELD: &str = "SELECT held FROM control";
 /// The two forms differ only in whose accounts they see; each walks its own index.
 pub(super) const DUE_ACCOUNTS: &str = "
-SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
+SELECT account_id, workspace_id, group_id, max_parallel, urgent_run, retry_parallel
   FROM account_heads
  WHERE next_at <= ?1
  ORDER BY next_at, account_id
  LIMIT ?2";
 pub(super) const DUE_ACCOUNTS_OF_WORKSPACE: &str = "
-SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
+SELECT account_id, workspace_id, group_id, max_parallel, urgent_run, retry_parallel
   FROM account_heads
  WHERE workspace_id = ?3 AND next_at <= ?1
  ORDER BY next_at, account_id
@@ -40,7 +40,9 @@ SELECT account_id, workspace_id, group_id, max_parallel, urgent_run
 const SELECT_GROUP: &str =
     "SELECT interval_us, burst, next_slot, cooldown_until FROM rate_groups WHERE group_id = ?1";
 const SET_GROUP_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
-pub(super) const ACCOUNT_IN_FLIGHT: &str = "SELECT count(*) FROM inflight WHERE account_id = ?1";
+/// All of them, and the retries among them.
+pub(super) const ACCOUNT_IN_FLIGHT: &str =
+    "SELECT count(*), count(CASE WHEN attempt > 1 THEN 1 END) FROM inflight WHERE account_id = ?1";
 pub(super) const DUE_LANES: &str = "
 SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
   FROM lane_heads
@@ -68,6 +70,7 @@ static INSERT_INFLIGHT: LazyLock<Insert> = LazyLock::new(|| {
 const UNMARKED: &str = "SELECT 1 FROM inflight WHERE run_id = ?1 AND requested_at IS NULL LIMIT 1";
 const SET_ACCOUNT_SERVED: &str =
     "UPDATE account_heads SET urgent_run = ?2, served_at = ?3 WHERE account_id = ?1";
+const PUT_OFF_LANE: &str = "UPDATE lane_heads SET put_off_until = ?2 WHERE lane_id = ?1";
 const PUT_OFF_ACCOUNT: &str = "UPDATE account_heads SET next_at = ?2 WHERE account_id = ?1";
 const NEXT_AT: &str = "SELECT min(next_at) FROM account_heads";
 const NEXT_AT_OF_WORKSPACE: &str = "SELECT min(next_at) FROM account_heads WHERE workspace_id = ?1";
@@ -101,11 +104,12 @@ pub(super) struct Account {
     group_id: i64,
     max_parallel: i64,
     urgent_run: i32,
+    retry_parallel: i64,
 }
 
 pub(super) struct Lane {
     pub(super) lane_id: i64,
-    max_parallel: i64,
+    pub(super) max_parallel: i64,
     interval: Span,
     next_slot: Timestamp,
     pub(super) urgent_run: i32,
@@ -222,6 +226,7 @@ fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
         group_id: row.get(2)?,
         max_parallel: row.get(3)?,
         urgent_run: row.get(4)?,
+        retry_parallel: row.get(5)?,
     })
 }
 
@@ -251,7 +256,9 @@ fn serve_account(
         tx.execute(PUT_OFF_ACCOUNT, (account.account_id, cooldown_until.0))?;
         return Ok(());
     }
-    let in_flight: i64 = tx.first(ACCOUNT_IN_FLIGHT, [account.account_id], |row| row.get(0))?.unwrap_or(0);
+    let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let (in_flight, retries) = tx.first(ACCOUNT_IN_FLIGHT, [account.account_id], counts)?.unwrap_or_default();
+    let mut retries_left = usize::try_from(account.retry_parallel - retries).unwrap_or(0);
     let room = usize::try_from(account.max_parallel - in_flight).unwrap_or(0);
     // Lanes beyond the last slot would be looked at for nothing.
     let mut left = share.min(room).min(pace.available(tx.now, until));
@@ -263,7 +270,7 @@ fn serve_account(
             Split::Fair => left.div_ceil(lanes.len() - visited),
             Split::Greedy => left,
         };
-        let n = serve_lane(tx, batch, account, lane, lane_share)?;
+        let n = serve_lane(tx, batch, account, lane, lane_share, &mut retries_left)?;
         urgent_run = match (priority, n) {
             (_, 0) => urgent_run,
             (0, n) => urgent_run.saturating_add(n as i32),
@@ -311,6 +318,7 @@ fn serve_lane(
     account: &Account,
     lane: &Lane,
     share: usize,
+    retries_left: &mut usize,
 ) -> Result<usize> {
     let key = (account.account_id, lane.lane_id);
     let in_flight: i64 = tx.first(LANE_IN_FLIGHT, key, |row| row.get(0))?.unwrap_or(0);
@@ -318,6 +326,7 @@ fn serve_lane(
     let mut pace = Pace { interval: lane.interval, burst: 1, next_slot: lane.next_slot };
     let mut rows = Rows::of(account, lane, room);
     let first = batch.claims.len();
+    let mut put_off = false;
     while batch.claims.len() < first + room && !batch.closed {
         let Some(slot) = slot(tx, batch, account, &pace)? else {
             break;
@@ -325,9 +334,17 @@ fn serve_lane(
         let Some(row) = rows.next(tx)? else {
             break;
         };
-        if row.suspect && has_company(tx, batch, &row)? {
-            break;
+        // Order waits for a row that may not go now; without order the others pass.
+        let no_room = !row.was_queued && *retries_left == 0;
+        if no_room || (row.suspect && has_company(tx, batch, &row)?) {
+            put_off |= no_room;
+            if lane.max_parallel == 1 {
+                break;
+            }
+            rows.pass(&row);
+            continue;
         }
+        *retries_left -= usize::from(!row.was_queued);
         batch.closed = row.suspect;
         pace.take(slot);
         group(tx, batch, account.group_id)?.pace.take(slot);
@@ -336,6 +353,9 @@ fn serve_lane(
     }
     rows.flush(tx)?;
     let taken = batch.claims.len() - first;
+    if put_off && taken == 0 {
+        tx.execute(PUT_OFF_LANE, (lane.lane_id, (tx.now + RETRY_LOOK).0))?;
+    }
     let served = Served { next_slot: pace.next_slot, urgent_run: rows.urgent_run };
     batch.served.push((lane.lane_id, rows.counts, (taken > 0).then_some(served)));
     batch.touched.account(account.account_id);

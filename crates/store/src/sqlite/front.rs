@@ -2,7 +2,7 @@
 //!
 //! It knows neither slots nor parallelism: whoever claims decides how many rows it takes.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use domain::delivery::{Action, Counters};
 use domain::ids::{AccountId, ClaimToken, DeliveryId, LaneId, MessageId, WorkspaceId};
@@ -77,6 +77,12 @@ pub(super) struct Rows {
     pub(super) urgent_run: i32,
     /// No bulk row is due, and none will be in this transaction.
     no_bulk: bool,
+    /// Order is kept: nothing passes the first row.
+    ordered: bool,
+    /// The urgent rows that are left wait; without order the bulk ones do not wait for them.
+    bulk_only: bool,
+    /// Rows that may not go now and were passed.
+    passed: HashSet<i64>,
     pub(super) counts: CountChange,
 }
 
@@ -92,6 +98,9 @@ impl Rows {
             jumped: false,
             urgent_run: lane.urgent_run,
             no_bulk: false,
+            ordered: lane.max_parallel == 1,
+            bulk_only: false,
+            passed: HashSet::new(),
             counts: CountChange::default(),
         }
     }
@@ -99,9 +108,18 @@ impl Rows {
     /// The next row if it is due; rows that are too old end on the way.
     pub(super) fn next(&mut self, tx: &Tx<'_>) -> Result<Option<ReadyRow>> {
         loop {
-            let Some(mut row) = self.first(tx)?.filter(|row| row.run_at <= tx.now) else {
+            let Some(mut row) = self.first(tx)? else {
                 return Ok(None);
             };
+            if row.run_at > tx.now {
+                if self.ordered || self.bulk_only || row.priority != 0 {
+                    return Ok(None);
+                }
+                self.flush(tx)?;
+                (self.bulk_only, self.no_bulk) = (true, true);
+                self.fetched.clear();
+                continue;
+            }
             if row.expires_at.is_none_or(|at| at > tx.now.0) {
                 if row.claim.claim_seq > 0 {
                     let counters = |row: &Row<'_>| rows::counters(row, 0);
@@ -119,7 +137,9 @@ impl Rows {
         if self.urgent_run >= URGENT_RUN_MAX && !self.no_bulk {
             self.flush(tx)?;
             let bulk = tx.first(NEXT_BULK_ROWS, (self.lane_id.0, 1), |row| self.row(row))?;
-            if let Some(bulk) = bulk.filter(|row| row.run_at <= tx.now) {
+            let free =
+                |row: &ReadyRow| row.run_at <= tx.now && !self.passed.contains(&row.claim.delivery_id.0);
+            if let Some(bulk) = bulk.filter(free) {
                 self.jumped = true;
                 self.fetched.retain(|row| row.claim.delivery_id != bulk.claim.delivery_id);
                 return Ok(Some(bulk));
@@ -128,14 +148,25 @@ impl Rows {
         }
         if self.fetched.is_empty() {
             self.flush(tx)?;
+            let sql = if self.bulk_only { NEXT_BULK_ROWS } else { NEXT_ROWS };
             let mut fetched = VecDeque::with_capacity(self.room);
-            tx.each(NEXT_ROWS, (self.lane_id.0, self.room as i64), |row| {
-                fetched.push_back(self.row(row)?);
+            tx.each(sql, (self.lane_id.0, (self.room + self.passed.len()) as i64), |row| {
+                let row = self.row(row)?;
+                if !self.passed.contains(&row.claim.delivery_id.0) {
+                    fetched.push_back(row);
+                }
                 Ok(())
             })?;
+            self.jumped |= self.bulk_only || !self.passed.is_empty();
             self.fetched = fetched;
         }
         Ok(self.fetched.pop_front())
+    }
+
+    /// The row stays where it is, and the next one comes.
+    pub(super) fn pass(&mut self, row: &ReadyRow) {
+        self.passed.insert(row.claim.delivery_id.0);
+        self.jumped = true;
     }
 
     pub(super) fn taken(&mut self, row: &ReadyRow) {
@@ -174,7 +205,7 @@ impl Rows {
             return Err(StoreError::Database(problem));
         }
         self.gone.clear();
-        self.jumped = false;
+        self.jumped = self.bulk_only || !self.passed.is_empty();
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use crate::error::Result;
 
 /// When the lane's first row may go, by everything that can hold it back; and with it what a transaction moved in it.
 /// A claim that served the lane says so with its next slot, its run and the time; otherwise those are NULL.
-/// A full lane is told before its rows are looked at: as a condition on them it would be asked of every one.
+/// Order is kept by the first row; without order, an urgent one that waits does not hide a bulk one that is due.
 pub(super) const MOVE_LANE: &str = "
 UPDATE lane_heads AS h
    SET next_at = CASE
@@ -21,23 +21,22 @@ UPDATE lane_heads AS h
           AND (SELECT count(*) FROM inflight AS i
                 WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id) < h.max_parallel
          THEN coalesce(
-           (SELECT max(r.run_at, h.blocked_until, h.closed_until, coalesce(?9, h.next_slot), coalesce(?11, h.served_at))
-              FROM ready AS r
-             WHERE r.lane_id = h.lane_id
-             ORDER BY r.priority, r.position, r.delivery_id
-             LIMIT 1),
+           max(CASE WHEN first.urgent IS NULL OR (h.max_parallel > 1 AND first.bulk < first.urgent AND first.urgent > ?12)
+                    THEN first.bulk ELSE first.urgent END,
+               h.blocked_until, h.closed_until, h.put_off_until, coalesce(?9, h.next_slot), coalesce(?11, h.served_at)),
            9223372036854775807)
          ELSE 9223372036854775807 END,
-       head_priority = coalesce(
-         (SELECT r.priority
-            FROM ready AS r
-           WHERE r.lane_id = h.lane_id
-           ORDER BY r.priority, r.position, r.delivery_id
-           LIMIT 1),
-         0),
+       head_priority = CASE
+         WHEN first.bulk IS NOT NULL
+          AND (first.urgent IS NULL OR (h.max_parallel > 1 AND first.bulk < first.urgent AND first.urgent > ?12))
+         THEN 1 ELSE 0 END,
        n_queued = n_queued + ?2, n_retry = n_retry + ?3, n_sending = n_sending + ?4, n_sent = n_sent + ?5,
        n_deduped = n_deduped + ?6, n_failed = n_failed + ?7, n_dead = n_dead + ?8,
        next_slot = coalesce(?9, next_slot), urgent_run = coalesce(?10, urgent_run), served_at = coalesce(?11, served_at)
+  FROM (SELECT (SELECT r.run_at FROM ready AS r WHERE r.lane_id = ?1 AND r.priority = 0
+                 ORDER BY r.position, r.delivery_id LIMIT 1) AS urgent,
+               (SELECT r.run_at FROM ready AS r WHERE r.lane_id = ?1 AND r.priority = 1
+                 ORDER BY r.position, r.delivery_id LIMIT 1) AS bulk) AS first
  WHERE h.lane_id = ?1";
 /// Successes in a lane whose head points somewhere: it was not full, so one claim less does not move its head.
 pub(super) const COUNT_SENT: &str = "
@@ -117,7 +116,10 @@ pub(super) fn move_lane(tx: &Tx<'_>, lane_id: i64, c: CountChange, served: Optio
     let (queued, retry, sending, sent, deduped, failed, dead) = counts;
     tx.execute(
         MOVE_LANE,
-        (lane_id, queued, retry, sending, sent, deduped, failed, dead, next_slot, urgent_run, served_at),
+        (
+            lane_id, queued, retry, sending, sent, deduped, failed, dead, next_slot, urgent_run, served_at,
+            tx.now.0,
+        ),
     )?;
     Ok(())
 }

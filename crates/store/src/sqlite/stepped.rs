@@ -30,6 +30,7 @@ const FORGET: [&str; 12] = [
             flood_until = CASE WHEN flood_until > ?1 THEN max(?1, flood_until - ?2) ELSE flood_until END",
     "UPDATE lane_heads
         SET next_slot = min(next_slot, ?1 + interval_us), served_at = min(served_at, ?1),
+            put_off_until = min(put_off_until, ?1),
             blocked_until = CASE WHEN blocked_until > ?1 AND blocked_until < 9223372036854775807
                                  THEN max(?1, blocked_until - ?2) ELSE blocked_until END",
     "UPDATE channels SET paused_until = max(?1, paused_until - ?2)

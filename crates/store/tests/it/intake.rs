@@ -401,7 +401,10 @@ async fn a_vanished_post_is_taken_back_where_the_channel_wants_it(w: &World) {
     }
     assert!(w.store.post_gone(w.ws, "vk:-1", "1").await.unwrap());
     let claim = w.claim_one().await;
-    assert_eq!((claim.action, claim.channel_id), (domain::delivery::Action::Delete, Some(channels[1])));
+    assert_eq!(
+        (claim.action, claim.destination.channel()),
+        (domain::delivery::Action::Delete, Some(channels[1]))
+    );
     w.sent(&claim).await;
     assert!(w.claim(10).await.is_empty(), "by default what is published stays");
 }

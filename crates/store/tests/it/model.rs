@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use domain::delivery::{AmbiguityPolicy, Counters, Priority, Status};
 use domain::destination::Destination;
 use domain::ids::{AccountId, ChannelId, DeliveryId, MessageId};
-use domain::limits::{PAYLOAD_BYTES_MAX, SUSPECT_PATIENCE};
+use domain::limits::{PAYLOAD_BYTES_MAX, RETRY_LOOK, SUSPECT_PATIENCE};
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use domain::pacing::{Pace, interval};
 use domain::retry::Chance;
@@ -244,6 +244,9 @@ struct ModelAccount {
     paused: bool,
     flood: Option<(Destination, Timestamp)>,
     trouble_streak: i32,
+    retry_parallel: usize,
+    /// When its retries last filled their room: lanes may have been put off then.
+    full_at: Timestamp,
 }
 
 struct ModelChannel {
@@ -314,6 +317,8 @@ impl Model {
                 paused: false,
                 flood: None,
                 trouble_streak: 0,
+                retry_parallel: 2,
+                full_at: Timestamp(0),
             });
         }
         let policies = [
@@ -356,7 +361,9 @@ impl Model {
 
     async fn run(mut self, world: &World, operations: &[Operation]) -> Checked {
         for (n, operation) in operations.iter().enumerate() {
+            self.note_full();
             self.step(world, operation).await?;
+            self.note_full();
             self.compare_deliveries(world).await?;
             if n % 5 == 4 || n + 1 == operations.len() {
                 self.compare_settings(world).await?;
@@ -576,9 +583,10 @@ impl Model {
         }
         let alone = n == 1 && self.deliveries[&claimed.claims[0].delivery_id].counters.lost_claims > 0;
         if n < limit && !alone {
-            for channel in 0..CHANNELS {
-                // Its first row; the bulk row behind it is next only in its turn.
-                if let Some(&id) = self.next_of_lane(channel).first() {
+            for channel in (0..CHANNELS).filter(|&channel| !self.may_be_put_off(channel)) {
+                // Its first row, and where order is not kept the first that is no suspect; the bulk rows behind them are
+                // next only in their turn.
+                for id in self.must_go(channel) {
                     let suspect = self.deliveries[&id].counters.lost_claims > 0;
                     let waits = n > 0 || (unmarked && self.has_patience(id));
                     prop_assert!(suspect && waits, "{id} was eligible and left behind");
@@ -593,7 +601,40 @@ impl Model {
         self.deliveries[&id].run_at + SUSPECT_PATIENCE > self.now
     }
 
-    /// The rows of a lane that may be claimed next: its first row, or its first bulk row in its turn.
+    fn retries(&self, account: usize) -> usize {
+        let of = |d: &&ModelDelivery| self.channels[d.channel].account == account;
+        let sending =
+            self.deliveries.values().filter(|d| d.status == Status::Sending && d.counters.attempt > 1);
+        sending.filter(of).count()
+    }
+
+    /// A lane with a retry that found no room is looked at again a moment later.
+    fn may_be_put_off(&self, channel: usize) -> bool {
+        let account = &self.accounts[self.channels[channel].account];
+        let waits = |d: &ModelDelivery| d.channel == channel && d.status == Status::Retry;
+        account.full_at + RETRY_LOOK > self.now && self.deliveries.values().any(waits)
+    }
+
+    /// Of the rows that may be next, those that nothing keeps waiting.
+    fn must_go(&self, channel: usize) -> Vec<DeliveryId> {
+        let suspect = |id: &DeliveryId| self.deliveries[id].counters.lost_claims > 0;
+        let mut next = self.next_of_lane(channel);
+        let passed = self.channels[channel].max_parallel > 1 && next.first().is_some_and(suspect);
+        next.truncate(if passed && next.get(1).is_some_and(|id| !suspect(id)) { 2 } else { 1 });
+        next
+    }
+
+    /// Notes which accounts have no room for another retry.
+    fn note_full(&mut self) {
+        for account in 0..self.accounts.len() {
+            if self.retries(account) >= self.accounts[account].retry_parallel {
+                self.accounts[account].full_at = self.now;
+            }
+        }
+    }
+
+    /// The rows of a lane that may be claimed next: its first row, or its first bulk row in its turn. Where order is not
+    /// kept, rows that wait or find no room are passed over, and suspects may be.
     fn next_of_lane(&self, channel: usize) -> Vec<DeliveryId> {
         let c = &self.channels[channel];
         let account = &self.accounts[c.account];
@@ -621,13 +662,34 @@ impl Model {
         let waiting = self.deliveries.iter().filter(|(_, d)| d.channel == channel && d.status.is_pending());
         let mut order: Vec<_> = waiting.map(|(id, d)| (place(id, d), d.run_at)).collect();
         order.sort();
-        let due = |row: &&((Priority, i64, DeliveryId), Timestamp)| row.1 <= self.now;
-        let Some(((_, _, first), _)) = order.first().filter(due) else {
-            return Vec::new();
+        let room = self.retries(c.account) < account.retry_parallel;
+        let may_go = |row: &&((Priority, i64, DeliveryId), Timestamp)| {
+            row.1 <= self.now && (room || self.deliveries[&row.0.2].status != Status::Retry)
         };
-        let bulk = order.iter().find(|((priority, ..), _)| *priority == Priority::Bulk).filter(due);
-        let mut next = vec![*first];
-        next.extend(bulk.map(|((_, _, id), _)| *id).filter(|id| id != first));
+        let is_bulk = |row: &&((Priority, i64, DeliveryId), Timestamp)| row.0.0 == Priority::Bulk;
+        let no_suspect = |row: &&((Priority, i64, DeliveryId), Timestamp)| {
+            self.deliveries[&row.0.2].counters.lost_claims == 0
+        };
+        let rows: Vec<_> = if c.max_parallel == 1 {
+            let Some(first) = order.first().filter(may_go) else {
+                return Vec::new();
+            };
+            vec![Some(first), order.iter().find(is_bulk).filter(may_go)]
+        } else {
+            let free = || order.iter().filter(may_go);
+            vec![
+                free().next(),
+                free().find(no_suspect),
+                free().find(is_bulk),
+                free().filter(is_bulk).find(no_suspect),
+            ]
+        };
+        let mut next: Vec<DeliveryId> = Vec::new();
+        for ((_, _, id), _) in rows.into_iter().flatten() {
+            if !next.contains(id) {
+                next.push(*id);
+            }
+        }
         next
     }
 

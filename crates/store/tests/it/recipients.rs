@@ -21,6 +21,9 @@ contract! {
     the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks,
     dialogues_are_never_listed,
     an_unknown_outcome_follows_the_policy_of_the_lane,
+    retries_in_flight_never_exceed_retry_parallel,
+    retries_of_many_channels_share_the_room_of_their_account,
+    an_unordered_lane_passes_a_waiting_retry,
 }
 
 fn person(user_id: &str) -> NewRecipient {
@@ -299,4 +302,82 @@ async fn an_unknown_outcome_follows_the_policy_of_the_lane(w: &World) {
         w.store.commit(vec![finish(&claim, failed(unknown))]).await.unwrap();
         assert_eq!(w.store.delivery(w.ws, id).await.unwrap().status, status, "{policy:?}");
     }
+}
+
+/// The claims of an account that are out, as the test counts them: retries among them have tried before.
+fn retries(claims: &[Claim]) -> usize {
+    claims.iter().filter(|claim| claim.counters.attempt > 1).count()
+}
+
+async fn retries_in_flight_never_exceed_retry_parallel(w: &World) {
+    let settings = AccountSettings { max_parallel: 20, retry_parallel: 2, ..AccountSettings::default() };
+    let account = w.account_with(settings).await;
+    let ids = people(w, account, 10).await;
+    let of = LaneOf::Campaign(CampaignId(1), account);
+    let settings = LaneSettings { max_parallel: 15, ..campaign_lane() };
+    let lane = w.store.open_lane(w.ws, of, settings).await.unwrap();
+    broadcast(w, lane, "скидки", &ids[..6]).await;
+    for claim in w.claim(10).await {
+        w.fail(&claim, transient(Scope::Delivery)).await;
+    }
+    w.advance(Span::from_secs(60)).await;
+    // The retries are due first, but the others of the lane do not wait for them.
+    broadcast(w, lane, "ещё", &ids[6..]).await;
+    let mut out = w.claim(20).await;
+    assert_eq!((out.len(), retries(&out)), (6, 2), "{out:?}");
+    w.advance(Span::from_secs(1)).await;
+    assert!(w.claim(20).await.is_empty(), "no room for a third retry");
+    let mut sent = 0;
+    while let Some(claim) = out.pop() {
+        w.sent(&claim).await;
+        sent += 1;
+        w.advance(Span::from_secs(1)).await;
+        out.extend(w.claim(20).await);
+        assert!(retries(&out) <= 2, "{out:?}");
+    }
+    assert_eq!(sent, 10, "in the end everybody heard it");
+}
+
+async fn retries_of_many_channels_share_the_room_of_their_account(w: &World) {
+    let settings = AccountSettings { max_parallel: 20, retry_parallel: 2, ..AccountSettings::default() };
+    let account = w.account_with(settings).await;
+    let mut channels = Vec::new();
+    for _ in 0..5 {
+        channels.push(w.channel(account).await);
+    }
+    w.post("раз", &channels[..4]).await;
+    for claim in w.claim(10).await {
+        w.fail(&claim, transient(Scope::Delivery)).await;
+    }
+    w.advance(Span::from_secs(60)).await;
+    w.post("два", &channels).await;
+    let out = w.claim(20).await;
+    // Two retries, and the channel that has none; behind the other retries their channels keep the order.
+    assert_eq!((out.len(), retries(&out)), (3, 2), "{out:?}");
+    for claim in &out {
+        w.sent(claim).await;
+    }
+    w.advance(Span::from_secs(1)).await;
+    let out = w.claim(20).await;
+    assert_eq!((out.len(), retries(&out)), (4, 2), "{out:?}");
+}
+
+async fn an_unordered_lane_passes_a_waiting_retry(w: &World) {
+    let account = w.account().await;
+    let channel =
+        w.channel_with(account, ChannelSettings { max_parallel: 4, ..ChannelSettings::default() }).await;
+    w.post("раз", &[channel]).await;
+    let claim = w.claim_one().await;
+    w.fail(&claim, transient(Scope::Delivery).retry_after(3_600_000)).await;
+    // The retry is urgent and waits for an hour; a bulk row behind it goes at once.
+    let bulk = NewMessage { priority: Priority::Bulk, ..message("два", &[channel]) };
+    w.enqueue(vec![bulk]).await;
+    let claims = w.claim(10).await;
+    assert_eq!(claims.len(), 1);
+    w.sent(&claims[0]).await;
+    w.post("три", &[channel]).await;
+    w.enqueue(vec![NewMessage { priority: Priority::Bulk, ..message("четыре", &[channel]) }]).await;
+    assert_eq!(w.claim(10).await.len(), 2);
+    w.advance(Span::from_hours(1)).await;
+    assert_eq!(retries(&w.claim(10).await), 1);
 }

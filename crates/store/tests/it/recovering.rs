@@ -87,7 +87,12 @@ async fn a_row_that_kills_its_holder_again_and_again_is_poison(w: &World) {
 }
 
 async fn a_suspect_is_claimed_alone(w: &World) {
-    let channels = w.channels(3).await;
+    let settings = AccountSettings { retry_parallel: 3, ..AccountSettings::default() };
+    let account = w.account_with(settings).await;
+    let mut channels = Vec::new();
+    for _ in 0..3 {
+        channels.push(w.channel(account).await);
+    }
     w.post("раз", &channels).await;
     assert_eq!(w.claim(10).await.len(), 3);
     w.seconds(60).await;

@@ -42,14 +42,15 @@ BEGIN
     SELECT w.held INTO held FROM workspaces AS w WHERE w.workspace_id = NEW.workspace_id FOR SHARE;
     IF TG_OP = 'INSERT' THEN
         PERFORM rupor_lock_groups(ARRAY[NEW.group_id]);
-        INSERT INTO account_heads (account_id, workspace_id, group_id, open, max_parallel)
-        VALUES (NEW.account_id, NEW.workspace_id, NEW.group_id, NOT (NEW.paused OR held), NEW.max_parallel);
+        INSERT INTO account_heads (account_id, workspace_id, group_id, open, max_parallel, retry_parallel)
+        VALUES (NEW.account_id, NEW.workspace_id, NEW.group_id, NOT (NEW.paused OR held), NEW.max_parallel, NEW.retry_parallel);
         PERFORM rupor_fit_group(NEW.group_id);
         RETURN NULL;
     END IF;
     PERFORM rupor_lock_groups(ARRAY[OLD.group_id, NEW.group_id]);
     UPDATE account_heads
-       SET group_id = NEW.group_id, open = NOT (NEW.paused OR held), max_parallel = NEW.max_parallel
+       SET group_id = NEW.group_id, open = NOT (NEW.paused OR held), max_parallel = NEW.max_parallel,
+           retry_parallel = NEW.retry_parallel
      WHERE account_id = NEW.account_id;
     IF OLD.group_id <> NEW.group_id THEN
         PERFORM rupor_fit_group(OLD.group_id);
@@ -63,8 +64,8 @@ FOR EACH ROW EXECUTE FUNCTION rupor_account_changed();
 
 CREATE OR REPLACE TRIGGER accounts_changed AFTER UPDATE ON accounts
 FOR EACH ROW
-WHEN ((OLD.group_id, OLD.rate, OLD.burst, OLD.max_parallel, OLD.paused)
-   IS DISTINCT FROM (NEW.group_id, NEW.rate, NEW.burst, NEW.max_parallel, NEW.paused))
+WHEN ((OLD.group_id, OLD.rate, OLD.burst, OLD.max_parallel, OLD.retry_parallel, OLD.paused)
+   IS DISTINCT FROM (NEW.group_id, NEW.rate, NEW.burst, NEW.max_parallel, NEW.retry_parallel, NEW.paused))
 EXECUTE FUNCTION rupor_account_changed();
 
 CREATE OR REPLACE FUNCTION rupor_limit_changed() RETURNS trigger

@@ -48,6 +48,7 @@ CREATE TYPE rupor_dealt AS (
     turn       integer[],
     old        bigint[],         -- lanes whose next rows are too old
     odd        boolean,          -- something that needs care: dealt row by row
+    put_off    bigint[],         -- lanes whose next row is a retry that found no room
     closed     boolean           -- a suspect row was taken: it goes alone
 );
 
@@ -194,6 +195,11 @@ BEGIN
             PERFORM rupor_expire_heads(t.old, at);
         END IF;
 
+        IF cardinality(t.put_off) > 0 THEN
+            UPDATE lane_heads AS h SET put_off_until = at + rupor_span(rupor_rule_retry_look_us())
+             WHERE h.lane_id = ANY (t.put_off);
+        END IF;
+
         -- The heads: lanes that were looked at, budgets that were drawn on, accounts.
         PERFORM rupor_move_lanes(t.moves, at);
         IF paced AND took > 0 THEN
@@ -228,23 +234,25 @@ RETURNS TABLE (
     ord bigint, account_id bigint, account_room integer, group_id bigint, group_interval bigint, group_slot timestamptz,
     tolerance interval, cooldown_until timestamptz,
     turn integer, lane_next timestamptz, lane_id bigint, lane_room integer, lane_interval bigint, lane_slot timestamptz,
-    lane_run integer, mixed boolean, lane_held bigint
+    lane_run integer, mixed boolean, lane_held bigint, ordered boolean, account_retries integer
 )
 LANGUAGE sql STABLE AS $$
     SELECT o.ord, h.account_id, room.n, g.group_id, g.interval_us, g.next_slot,
            rupor_span((g.burst - 1) * g.interval_us), g.cooldown_until,
-           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed, l.held
+           l.turn, l.next_at, l.lane_id, l.room, l.interval_us, l.next_slot, l.urgent_run, l.mixed, l.held, l.ordered,
+           room.retries
       FROM unnest(accounts, shares) WITH ORDINALITY AS o (account_id, share, ord)
      CROSS JOIN LATERAL (SELECT x.* FROM account_heads AS x WHERE x.account_id = o.account_id OFFSET 0) AS h
      CROSS JOIN LATERAL (SELECT x.* FROM rate_groups AS x WHERE x.group_id = h.group_id OFFSET 0) AS g
      -- lanes beyond the last slot would be looked at for nothing
      CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*), CASE WHEN g.interval_us > 0 THEN
                                     (rupor_micros(until) - rupor_micros(greatest(g.next_slot, at))) / g.interval_us + g.burst
-                                END))::integer AS n
+                                END))::integer AS n,
+                                (h.retry_parallel - count(*) FILTER (WHERE i.attempt > 1))::integer AS retries
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room
      CROSS JOIN LATERAL (
-           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed, i.held,
+           SELECT d.lane_id, d.next_at, d.interval_us, d.next_slot, d.urgent_run, d.mixed, i.held, d.max_parallel = 1 AS ordered,
                   -- after so many urgent rows in a row one bulk lane comes first
                   CASE WHEN d.head_priority = 1 AND d.nth = 1 AND h.urgent_run >= rupor_rule_urgent_run_max() THEN 0 ELSE 1 + d.head_priority END AS turn,
                   greatest(0, least(d.max_parallel - i.held, ceil(room.n::numeric / count(*) OVER ())))::integer AS room

@@ -3,7 +3,7 @@
 
 -- The ordinary round of accounts without a rate, all at once: how many rows each lane gives is said before any row is
 -- read. It says `odd`, and what it decided is void, where rows must be taken one by one: a lane with its own rate or with
--- both priorities, a suspect row, one that is too old, one that is not due and keeps others waiting.
+-- both priorities, a suspect row, a retry, one that is too old, one that is not due and keeps others waiting.
 CREATE FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamptz) RETURNS rupor_dealt
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -30,7 +30,8 @@ BEGIN
     WITH front AS MATERIALIZED (
         SELECT l.nth, l.run, l.held, r.place, r.delivery_id, r.retried, r.priority, r.run_at, r.rank,
                r.rank <= l.room AND r.run_at <= at AS due,
-               r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)) AS odd
+               r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)
+                                     OR (r.retried AND r.run_at <= at)) AS odd
           FROM unnest(m.lane_id, rooms, runs, m.in_flight) WITH ORDINALITY AS l (lane_id, room, run, held, nth)
           LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*,
                                     row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS rank
@@ -90,9 +91,11 @@ DECLARE
     bulk_over    boolean;
     take_bulk    boolean;
     retried      boolean;
+    retries_left integer;                    -- of the account
+    waits        boolean;
     slot         timestamptz;
 BEGIN
-    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.closed := false;
+    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.put_off := '{}'; t.closed := false;
     m.lane_id := '{}'; m.queued := '{}'; m.retry := '{}'; m.sending := '{}'; m.slot_at := '{}'; m.run := '{}';
     FOR o IN
         -- A lane without rows comes as one row without a delivery, so that its head is set right.
@@ -101,13 +104,15 @@ BEGIN
           LEFT JOIN LATERAL (SELECT q.ctid AS place, q.priority, q.position, q.delivery_id, q.run_at, q.expires_at, q.suspect,
                                     q.retried, row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS nth
                                FROM ready AS q
-                              WHERE q.lane_id = l.lane_id
+                              -- without order, rows that wait are passed over, and some of those that find no room
+                              WHERE q.lane_id = l.lane_id AND (l.ordered OR q.run_at <= at)
                               ORDER BY q.priority, q.position, q.delivery_id
-                              LIMIT l.lane_room) AS r ON true
+                              LIMIT l.lane_room + CASE WHEN l.ordered THEN 0 ELSE 32 END) AS r ON true
          ORDER BY l.ord, l.turn, l.lane_next, l.lane_id, r.nth
     LOOP
         IF account IS DISTINCT FROM o.account_id THEN
             account := o.account_id;
+            retries_left := o.account_retries;
             -- A head may not know that another account of the group earned a cooldown.
             account_left := CASE WHEN o.cooldown_until > at THEN 0 ELSE least(o.account_room, budget) END;
             group_at := array_position(groups, o.group_id);
@@ -140,7 +145,8 @@ BEGIN
                  WHERE q.lane_id = lane AND q.priority = 1 AND (q.position, q.delivery_id) > (bulk_after, bulk_id)
                  ORDER BY q.position, q.delivery_id
                  LIMIT 1;
-                take_bulk := coalesce(b.run_at <= at AND NOT b.suspect AND (b.expires_at > at OR b.expires_at IS NULL), false);
+                take_bulk := coalesce(b.run_at <= at AND NOT b.suspect AND (b.expires_at > at OR b.expires_at IS NULL)
+                                      AND (NOT b.retried OR retries_left > 0), false);
                 bulk_over := NOT take_bulk;
             END IF;
             slot := greatest(at, group_slots[group_at] - o.tolerance);
@@ -156,13 +162,20 @@ BEGIN
                 lane_over := true;
                 EXIT;
             END IF;
+            IF NOT take_bulk AND o.retried AND retries_left <= 0 THEN
+                -- Order waits for it; without order the others pass.
+                t.put_off := t.put_off || lane;
+                lane_over := o.ordered;
+                EXIT;
+            END IF;
             IF NOT take_bulk AND o.suspect THEN
                 -- Beside rows of which no request has left yet it might be blamed for what they do; it waits, but
-                -- not for ever.
-                lane_over := NOT first OR cardinality(t.id) > 0
+                -- not for ever, and without order the others pass.
+                waits := NOT first OR cardinality(t.id) > 0
                     OR (o.run_at > at - patience
                         AND EXISTS (SELECT FROM inflight AS i WHERE i.run_id = claimer AND i.requested_at IS NULL));
-                EXIT WHEN lane_over;
+                lane_over := waits AND o.ordered;
+                EXIT WHEN waits;
                 t.closed := true;
             END IF;
 
@@ -178,6 +191,7 @@ BEGIN
             END IF;
             t.slot_at := t.slot_at || slot;
             IF retried THEN
+                retries_left := retries_left - 1;
                 m.retry[visited] := m.retry[visited] - 1;
             ELSE
                 m.queued[visited] := m.queued[visited] - 1;
@@ -189,6 +203,11 @@ BEGIN
         END LOOP;
         EXIT WHEN budget = 0 OR t.closed;
     END LOOP;
+    -- Who gave something looks again at once.
+    IF cardinality(t.put_off) > 0 THEN
+        t.put_off := array(SELECT DISTINCT l.lane_id FROM unnest(m.lane_id, m.sending) AS l (lane_id, n)
+                            WHERE l.n = 0 AND l.lane_id = ANY (t.put_off));
+    END IF;
     t.moves := m;
     RETURN t;
 END $$;

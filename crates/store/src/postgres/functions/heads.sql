@@ -28,6 +28,8 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+DECLARE
+    today timestamptz := coalesce(at, rupor_now());
 BEGIN
     UPDATE lane_heads AS h
        SET next_at = n.next_at, head_priority = n.head_priority, served_at = n.served_at, next_slot = n.next_slot,
@@ -41,7 +43,7 @@ BEGIN
                    CASE WHEN l.open AND first.run_at IS NOT NULL
                          AND coalesce(w.in_flight, (SELECT count(*) FROM inflight AS i
                                                      WHERE i.account_id = l.account_id AND i.lane_id = l.lane_id)) < l.max_parallel
-                        THEN greatest(first.run_at, l.blocked_until, l.closed_until, s.next_slot, s.served_at)
+                        THEN greatest(first.run_at, l.blocked_until, l.closed_until, l.put_off_until, s.next_slot, s.served_at)
                         ELSE 'infinity' END AS next_at
               FROM unnest(m.lane_id, m.queued, m.retry, m.sending, m.sent, m.deduped, m.failed, m.dead, m.slot_at, m.run,
                           m.in_flight, m.first_priority, m.first_run_at)
@@ -51,10 +53,16 @@ BEGIN
              -- A lane's own slot never lies behind the one it got, so its next is one interval after its last.
              CROSS JOIN LATERAL (SELECT CASE WHEN w.slot_at IS NULL THEN l.served_at ELSE at END AS served_at,
                                         coalesce(w.slot_at + rupor_span(l.interval_us), l.next_slot) AS next_slot) AS s
-              LEFT JOIN LATERAL (SELECT r.priority, r.run_at
-                                   FROM ready AS r
-                                  WHERE r.lane_id = l.lane_id AND w.in_flight IS NULL
-                                  ORDER BY r.priority, r.position, r.delivery_id
+             -- Order is kept by the first row; without order, an urgent one that waits does not hide a bulk one that is due.
+              LEFT JOIN LATERAL (SELECT f.priority, f.run_at
+                                   FROM ((SELECT r.priority, r.run_at FROM ready AS r
+                                           WHERE r.lane_id = l.lane_id AND r.priority = 0 AND w.in_flight IS NULL
+                                           ORDER BY r.position, r.delivery_id LIMIT 1)
+                                         UNION ALL
+                                         (SELECT r.priority, r.run_at FROM ready AS r
+                                           WHERE r.lane_id = l.lane_id AND r.priority = 1 AND w.in_flight IS NULL
+                                           ORDER BY r.position, r.delivery_id LIMIT 1)) AS f
+                                  ORDER BY CASE WHEN l.max_parallel > 1 THEN greatest(f.run_at, today) END, f.priority
                                   LIMIT 1) AS found ON true
              CROSS JOIN LATERAL (SELECT coalesce(w.first_priority, found.priority) AS priority,
                                         coalesce(w.first_run_at, found.run_at) AS run_at) AS first
