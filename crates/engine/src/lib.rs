@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! sources ─► ingest ─► store ─► dispatch ─► platforms          monitor: what stands still, what grew old
+//!                                                              vitals: whether the database is well
 //! ```
 //!
 //! Nothing here knows a configuration file, a command line or an HTTP server: who starts a loop gives it values.
@@ -16,3 +17,4 @@ pub mod opening;
 pub mod sources;
 pub mod span;
 pub mod upkeep;
+pub mod vitals;

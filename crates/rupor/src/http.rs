@@ -23,7 +23,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use store::{Store, StoreError};
+use store::{Health, Store, StoreError};
 use tokio::net::TcpListener;
 
 use crate::api::{self, ApiError};
@@ -217,24 +217,33 @@ impl Site {
     }
 }
 
+/// How long a probe waits for the database; who asks has little patience.
+const READY_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// From the calls that were answered lately, never by default. Everybody may ask, so it names no address.
 async fn ready(State(site): State<Site>) -> Response {
+    let not_ready = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
     if !site.node.ready.load(Ordering::Acquire) {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
+        return not_ready("stopping");
     }
     let store = &site.node.store;
-    let unready = |words: &'static str| (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
-    match store.now().await {
-        Ok(_) => {}
-        Err(StoreError::FileGone { .. }) => {
-            return unready("the database file was deleted or replaced; nothing is sent; see the log\n");
-        }
-        Err(_) => return unready("the database does not answer\n"),
+    match store.health() {
+        Health::Good => {}
+        Health::Unknown => return not_ready("starting: the database has not answered yet"),
+        Health::Ill(illness) => return not_ready(illness.kind),
     }
-    match store.held().await {
-        Ok(Some(why)) if why.starts_with(store::HISTORY_LOST) => {
-            unready("history was lost; everything is held until `rupor release`; see `rupor status`\n")
+    let look = async {
+        store.now().await?;
+        store.held().await
+    };
+    match tokio::time::timeout(READY_MAX, look).await {
+        Ok(Ok(Some(why))) if why.starts_with(store::HISTORY_LOST) => {
+            not_ready("history was lost; everything is held until `rupor release`; see `rupor status`")
         }
-        Ok(_) => "ready\n".into_response(),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response(),
+        Ok(Ok(_)) => "ready\n".into_response(),
+        Ok(Err(StoreError::FileGone { .. })) => {
+            not_ready("the database file was deleted or replaced; nothing is sent; see the log")
+        }
+        Ok(Err(_)) | Err(_) => not_ready("the database does not answer"),
     }
 }

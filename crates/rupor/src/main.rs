@@ -15,5 +15,7 @@ mod operate;
 mod why;
 
 fn main() -> ExitCode {
+    // What this process writes is for its own user: database, media, backups, socket, notes.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     cli::main()
 }

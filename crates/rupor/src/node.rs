@@ -23,7 +23,7 @@ use engine::dispatch::ports::{Dice, Platforms};
 use engine::dispatch::{self, Meters, Ports};
 use engine::epoch::Note;
 use engine::upkeep::kept_up;
-use engine::{monitor, sources};
+use engine::{monitor, sources, vitals};
 
 use crate::{http, operate};
 
@@ -33,6 +33,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// for it and can only go back by a backup; a server may be replaced by one that lags.
 const FILE_LOOKS: u32 = 15;
 const SERVER_LOOKS: u32 = 2;
+
+/// How long the end of the loops may take beyond the drain, and the last word to the database after that.
+const STOP_SLACK: Duration = Duration::from_secs(2);
+const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// How often a node looks for the key that another one is just making, and how long it waits between two looks.
 const KEY_TRIES: u32 = 20;
@@ -68,6 +72,7 @@ pub struct Running {
     pub listening: Option<SocketAddr>,
     ready: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
+    drain: Duration,
     loops: JoinHandle<store::Result<bool>>,
     beside: Vec<JoinHandle<()>>,
     // Operators' verbs are taken until the node ends.
@@ -110,8 +115,9 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     }
     let (stop, stopped) = watch::channel(false);
     let ready = Arc::clone(&shown.ready);
+    let drain = settings.drain.into();
     let loops = tokio::spawn(run_loops(settings, store.clone(), shown.meters, stopped));
-    Ok(Running { store, note, listening, ready, stop, loops, beside, _operators: operators })
+    Ok(Running { store, note, listening, ready, stop, drain, loops, beside, _operators: operators })
 }
 
 impl Running {
@@ -120,11 +126,24 @@ impl Running {
         self.ready.store(false, Ordering::Release);
         // Nobody left to tell means the loops have ended already.
         let _ = self.stop.send(true);
-        let drained = self.loops.await.context("the loops ended badly")??;
+        let mut loops = self.loops;
+        // Whatever hangs (a database that is gone, most likely) must not outlast the stop by much.
+        let drained = match tokio::time::timeout(self.drain + STOP_SLACK, &mut loops).await {
+            Ok(ended) => ended.context("the loops ended badly")??,
+            Err(_) => {
+                loops.abort();
+                tracing::warn!(
+                    "some loops did not end in time; what they held is taken up when its lease ends"
+                );
+                false
+            }
+        };
         self.beside.iter().for_each(JoinHandle::abort);
         // A backup of an earlier moment of this run must stand behind what was sent in it.
-        if let Err(error) = self.note.advance(&self.store).await {
-            tracing::warn!(error = format!("{error:#}"), "the boot epoch could not go on");
+        match tokio::time::timeout(LAST_WORD, self.note.advance(&self.store)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(error = format!("{error:#}"), "the boot epoch could not go on"),
+            Err(_) => tracing::warn!("the boot epoch could not go on: the database does not answer"),
         }
         Ok(drained)
     }
@@ -149,7 +168,12 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
             Err(StoreError::Key(_)) if tries > 0 && settings.key_path.exists() => {
                 tokio::time::sleep(TRY_AGAIN).await;
             }
-            opened => return Ok(opened?),
+            opened => {
+                let store = opened?;
+                // A damaged file is refused before anything is sent from it.
+                store.look_for_damage().await?;
+                return Ok(store);
+            }
         }
     }
 }
@@ -223,7 +247,8 @@ async fn run_loops(
         }
     });
     let monitor = kept_up("monitor", || monitor::run(store.clone(), settings.lease, stopped.clone()));
-    let ((), drained, ()) = tokio::join!(sources, dispatch, monitor);
+    let vitals = kept_up("vitals", || vitals::run(store.clone(), stopped.clone()));
+    let ((), drained, (), ()) = tokio::join!(sources, dispatch, monitor, vitals);
     drained
 }
 

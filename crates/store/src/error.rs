@@ -22,12 +22,22 @@ pub enum StoreError {
     #[error("database {address}: cannot be reached: {problem}; is the server running and the address right?")]
     Unreachable { address: String, problem: String },
     #[error(
+        "database {address}: the file cannot be opened: {problem}; does its folder exist, and may this user write there?"
+    )]
+    NoFile { address: String, problem: String },
+    #[error(
+        "database {address}: commits wait for a synchronous standby that is gone, so nothing more is written; start the standby, or take it out of synchronous_standby_names on the server and reload it"
+    )]
+    NoStandby { address: String },
+    #[error(
+        "database {address}: a pooler in between gives each transaction another connection and forgets prepared statements; with PgBouncer 1.21 or newer set max_prepared_statements = 200, with an older one pool_mode = session, or name the server itself"
+    )]
+    Forgetful { address: String },
+    #[error(
         "database {address} is in use by another process; stop the other `rupor run`, or talk to that one"
     )]
     InUse { address: String },
-    #[error(
-        "database {address} cannot be written: {problem}; check its permissions, or that this is the primary server"
-    )]
+    #[error("database {address} cannot be written: {problem}")]
     ReadOnly { address: String, problem: String },
     #[error(
         "database {address}: no space left on the disk; nothing of this step was written; free some space and it goes on"
@@ -39,7 +49,9 @@ pub enum StoreError {
          more; stop this process, put the file back (or restore a backup), and start again"
     )]
     FileGone { address: String },
-    #[error("database {address} is damaged: {problem}; stop, keep a copy, and restore a backup")]
+    #[error(
+        "database {address} is damaged: {problem}; stop, keep a copy, and restore a backup, or save what can be read with `rupor db repair`"
+    )]
     Corrupt { address: String, problem: String },
     #[error("schema: {0}")]
     Schema(#[from] SchemaError),

@@ -55,6 +55,56 @@ impl Store {
         }
     }
 
+    /// How the database does, from the calls that this process made.
+    pub fn health(&self) -> Health {
+        match self {
+            Store::Sqlite(db) => db.health(),
+            Store::Postgres(db) => db.health(),
+        }
+    }
+
+    /// Words about trouble that is coming: little space.
+    pub fn warning(&self) -> Option<String> {
+        match self {
+            Store::Sqlite(db) => db.warning(),
+            Store::Postgres(_) => None,
+        }
+    }
+
+    /// A question that changes nothing, in line with the other work; `health` knows the result.
+    pub async fn look(&self) -> Result<()> {
+        each!(self, db => db.look())
+    }
+
+    /// Looks how much space is left, keeps the ballast; words if it is little. The disk of a server is its own business.
+    pub async fn watch_space(&self) -> Result<Option<String>> {
+        match self {
+            Store::Sqlite(db) => db.watch_space().await,
+            Store::Postgres(_) => Ok(None),
+        }
+    }
+
+    /// Looks through a SQLite file for damage; a PostgreSQL server looks after its own.
+    pub async fn look_for_damage(&self) -> Result<()> {
+        match self {
+            Store::Sqlite(db) => db.look_for_damage().await,
+            Store::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// What is wrong with the database as a whole, asked from beside the nodes that use it.
+    pub async fn ailment(&self) -> Option<String> {
+        match self {
+            Store::Sqlite(_) => None,
+            Store::Postgres(db) => db.ailment().await,
+        }
+    }
+
+    /// Writes for the sake of writing; `health` knows the result.
+    pub async fn probe(&self) -> Result<()> {
+        each!(self, db => db.probe())
+    }
+
     // -- config is rows
 
     pub async fn create_workspace(&self, name: &str) -> Result<WorkspaceId> {

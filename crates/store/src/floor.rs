@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use crate::address::{Address, PostgresUrl};
 use crate::error::{Result, StoreError};
-use crate::sqlite;
+use crate::{postgres, sqlite};
 
 /// A table of bare rows, drained piece by piece beside the queue it is compared with.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Floor {
 
 enum Bare {
     Sqlite(Connection),
-    Postgres { client: tokio_postgres::Client, driver: tokio::task::JoinHandle<()>, url: PostgresUrl },
+    Postgres { client: tokio_postgres::Client, url: PostgresUrl },
 }
 
 /// What a fresh row has in `deliveries`; the values follow in each dialect.
@@ -35,12 +35,7 @@ impl Floor {
         let bare = match address {
             Address::Sqlite(path) => Bare::Sqlite(sqlite::bare_connection(path)?),
             Address::Postgres(url) => {
-                let (client, connection) = tokio_postgres::connect(url.expose(), tokio_postgres::NoTls)
-                    .await
-                    .map_err(|error| unreachable(url, &error))?;
-                // An end of the connection shows in the next statement.
-                let driver = tokio::spawn(async move { drop(connection.await) });
-                Bare::Postgres { client, driver, url: url.clone() }
+                Bare::Postgres { client: postgres::dial::connect(url).await?, url: url.clone() }
             }
         };
         match &bare {
@@ -79,10 +74,8 @@ impl Floor {
         const DROP: &str = "DROP TABLE bench_floor";
         match self.bare {
             Bare::Sqlite(connection) => connection.execute_batch(DROP).map_err(broken),
-            Bare::Postgres { client, driver, url } => {
-                let dropped = client.batch_execute(DROP).await.map_err(|error| unreachable(&url, &error));
-                driver.abort();
-                dropped
+            Bare::Postgres { client, url } => {
+                client.batch_execute(DROP).await.map_err(|error| unreachable(&url, &error))
             }
         }
     }

@@ -222,11 +222,19 @@ impl Dispatcher {
                 self.wait_for_a_place(MOMENT).await;
             }
             let free = self.places.available_permits();
-            if wake_up.is_none() {
-                wake_up = self.ledger.wake_up().await.ok();
-            }
             let limit = free.min(CLAIM_BATCH_MAX);
-            let next = self.claim(limit).await;
+            let claiming = async {
+                if wake_up.is_none() {
+                    wake_up = self.ledger.wake_up().await.ok();
+                }
+                self.claim(limit).await
+            };
+            // A ledger that does not answer must not hold up a stop.
+            let next = tokio::select! {
+                biased;
+                next = claiming => next,
+                () = self.stop_grew_old() => return,
+            };
             let (wait, patience) = match next {
                 // As much as was asked for: there may be more.
                 Some((taken, _)) if taken == limit => continue,
@@ -237,6 +245,13 @@ impl Dispatcher {
             };
             self.wait_for_work(wait, patience, wake_up.as_mut()).await;
         }
+    }
+
+    /// Returns when half of the time to drain has passed since the stop. A claim that is given up comes back when its
+    /// lease ends, so it gets some time first.
+    async fn stop_grew_old(&self) {
+        self.stop.asked().await;
+        tokio::time::sleep_until(self.stop.asked_at() + self.settings.drain / 2).await;
     }
 
     /// Claims once and starts what it got; says how much that was and when there may be more.
@@ -418,7 +433,8 @@ impl Dispatcher {
     async fn drain(&self) -> bool {
         let everything = u32::try_from(self.settings.in_flight_max).unwrap_or(u32::MAX);
         let all = self.places.acquire_many(everything);
-        let drained = tokio::time::timeout(self.settings.drain, all).await.is_ok();
+        let until = self.stop.asked_at() + self.settings.drain;
+        let drained = tokio::time::timeout_at(until, all).await.is_ok();
         if !drained {
             let out = self.settings.in_flight_max - self.places.available_permits();
             tracing::warn!(out, "the time to drain is over; what is out will be recovered by its lease");

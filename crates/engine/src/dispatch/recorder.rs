@@ -219,6 +219,8 @@ pub(super) fn is_passing(error: &StoreError) -> bool {
             | StoreError::DiskFull { .. }
             | StoreError::ReadOnly { .. }
             | StoreError::FileGone { .. }
+            | StoreError::NoStandby { .. }
+            | StoreError::NoFile { .. }
     )
 }
 

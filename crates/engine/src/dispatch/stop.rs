@@ -1,23 +1,32 @@
 //! The wish to stop, heard by everybody in the order they began to listen: a run can be repeated exactly.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 #[derive(Debug, Default)]
 pub struct Stop {
     asked: AtomicBool,
+    at: OnceLock<Instant>,
     heard: Notify,
 }
 
 impl Stop {
     pub fn ask(&self) {
+        self.at.get_or_init(Instant::now);
         self.asked.store(true, Ordering::Release);
         self.heard.notify_waiters();
     }
 
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
+    }
+
+    /// When somebody asked; now, if nobody did.
+    pub fn asked_at(&self) -> Instant {
+        self.at.get().copied().unwrap_or_else(Instant::now)
     }
 
     /// Returns when somebody asks, or has asked before.

@@ -1,15 +1,16 @@
-//! `rupor db copy`: a whole database into an empty one, between SQLite and PostgreSQL or any two of them.
+//! `rupor db`: a whole database copied into an empty one, looked through for damage, or saved from it.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use store::copy::{Copied, CopyProgress, copy};
-use store::{Address, StoreError};
+use store::{Address, Store, StoreError};
 
-use super::database::key_path;
+use super::database::{Database, key_path};
 use super::desk::{block_on, say};
 use super::migrate::roles_script;
 
@@ -23,6 +24,37 @@ pub struct Db {
 #[derive(Debug, Subcommand)]
 enum What {
     Copy(CopyArgs),
+    Check(CheckArgs),
+    Repair(RepairArgs),
+}
+
+/// Look through a whole database for damage
+///
+/// Works beside a running node. On SQLite every page, row and index is read; on both databases the queue is compared with
+/// the deliveries. Ends with 1 if anything is wrong.
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    database: Database,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Save what can be read of a damaged SQLite file into a new one
+///
+/// A backup is better where there is one. The damaged file is not changed; stop its node first. The new one is held until
+/// `rupor release`: what was sent or queued last may be missing in it.
+#[derive(Debug, Args)]
+struct RepairArgs {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    to: PathBuf,
+    #[command(flatten)]
+    database: Database,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
 }
 
 /// Copy everything from one database into another that is empty
@@ -49,7 +81,68 @@ struct CopyArgs {
 pub fn run(args: &Db) -> anyhow::Result<()> {
     match &args.what {
         What::Copy(args) => block_on(copy_all(args)),
+        What::Check(args) => block_on(check(args)),
+        What::Repair(args) => block_on(repair(args)),
     }
+}
+
+async fn check(args: &CheckArgs) -> anyhow::Result<()> {
+    let address = args.database.address()?;
+    let mut wrong = match &address {
+        Address::Sqlite(path) => store::sqlite::damage::check(path).await?,
+        Address::Postgres(_) => Vec::new(),
+    };
+    if wrong.is_empty() {
+        let store = Store::open_reading(&address, args.database.keyring(&address)?).await?;
+        for workspace in store.workspaces().await? {
+            let found = store.audit(workspace.workspace_id).await?;
+            wrong.extend(found.into_iter().map(|line| format!("workspace {}: {line}", workspace.name)));
+        }
+    }
+    match args.json {
+        true => say(&json!({"wrong": wrong}).to_string())?,
+        false if wrong.is_empty() => say(&format!("{address} is sound"))?,
+        false => say(&wrong.join("\n"))?,
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{address} is damaged; stop the node, keep a copy, and put a backup back, or save what can be read with \
+         `rupor db repair NEW.db`"
+    )
+}
+
+async fn repair(args: &RepairArgs) -> anyhow::Result<()> {
+    let address = args.database.address()?;
+    let Address::Sqlite(path) = &address else {
+        bail!("{address}: rupor repairs SQLite files; for PostgreSQL restore a backup of the server");
+    };
+    let done = store::sqlite::damage::repair(path, &args.to).await?;
+    if args.json {
+        let tables: serde_json::Map<String, Value> =
+            done.tables.iter().map(|(name, rows)| ((*name).to_owned(), json!(rows))).collect();
+        return say(&json!({"tables": tables, "broken": done.broken, "orphans": done.orphans}).to_string());
+    }
+    let mut lines: Vec<String> = done
+        .tables
+        .iter()
+        .filter(|(_, rows)| *rows > 0)
+        .map(|(name, rows)| format!("{rows:>10}  {name}"))
+        .collect();
+    if !done.broken.is_empty() {
+        lines.push(format!("could not be read whole: {}", done.broken.join(", ")));
+    }
+    if done.orphans > 0 {
+        lines.push(format!("{} rows were left out, because what they refer to is lost", done.orphans));
+    }
+    let (to, key) = (args.to.display(), args.database.key_path(&address));
+    lines.push(format!("{to} is held until you have looked; its media lie in the folder of the old file"));
+    lines.push(format!(
+        "next: rupor db check --db sqlite:{to} --key-file {}, put it in place of the old file, rupor run, rupor release",
+        key.display()
+    ));
+    say(&lines.join("\n"))
 }
 
 async fn copy_all(args: &CopyArgs) -> anyhow::Result<()> {

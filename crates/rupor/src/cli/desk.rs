@@ -10,6 +10,7 @@ use serde_json::Value;
 use store::{Address, Clock, Store};
 
 use super::database::Database;
+use crate::operate::facts::Ailment;
 use crate::operate::{Verb, perform, socket, socket_path, who};
 
 #[derive(Debug, Args)]
@@ -33,6 +34,8 @@ pub struct Look {
     pub store: Store,
     /// Whether a node runs; `None` where nobody can know.
     pub node: Option<bool>,
+    /// What is wrong with the database: as its node says, or as the server shows.
+    pub database: Option<Ailment>,
 }
 
 /// Who makes the changes.
@@ -67,11 +70,18 @@ impl Desk {
             );
         }
         let store = Store::open_reading(&address, self.database.keyring(&address)?).await?;
-        let node = match socket_path(&address) {
-            Some(path) => Some(socket::is_served(&path).await),
-            None => None,
+        let (node, database) = match socket_path(&address) {
+            Some(path) if socket::is_served(&path).await => {
+                let told = socket::send(&path, &Verb::Health, None).await.ok().flatten();
+                (Some(true), told.and_then(|told| serde_json::from_value(told).ok()).flatten())
+            }
+            Some(_) => (Some(false), None),
+            None => {
+                let ill = |words| Ailment { words, seconds: None, only_soon: false };
+                (None, store.ailment().await.map(ill))
+            }
         };
-        Ok(Look { store, node })
+        Ok(Look { store, node, database })
     }
 
     /// Has the running node make a change, or makes it where none runs.

@@ -22,7 +22,9 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
         };
         let mut all = Vec::new();
         for name in &names {
-            all.push(status(&gather(&look.store, name, look.node).await?));
+            let mut facts = gather(&look.store, name, look.node).await?;
+            facts.database.clone_from(&look.database);
+            all.push(status(&facts));
         }
         args.desk.print(&all, || match all.is_empty() {
             true => "no workspace yet: write rupor.toml and run `rupor apply`".to_owned(),

@@ -2,8 +2,8 @@
 
 use domain::ids::{ChannelId, DeliveryId, WorkspaceId};
 use domain::time::Timestamp;
-use serde::Serialize;
-use store::{Account, Attempt, Channel, Delivery, Event, Lane, Source, Store, Workspace};
+use serde::{Deserialize, Serialize};
+use store::{Account, Attempt, Channel, Delivery, Event, Health, Illness, Lane, Source, Store, Workspace};
 
 /// Events looked at to find out since when something is so.
 const EVENTS_MAX: usize = 2_000;
@@ -18,6 +18,8 @@ pub struct Facts {
     pub held: Option<String>,
     /// Whether `rupor run` is there; `None`: nobody can know (PostgreSQL).
     pub node: Option<bool>,
+    /// What keeps the database from working, or soon will.
+    pub database: Option<Ailment>,
     pub accounts: Vec<Account>,
     pub channels: Vec<Channel>,
     pub lanes: Vec<Lane>,
@@ -25,6 +27,30 @@ pub struct Facts {
     /// The newest first.
     #[serde(skip)]
     pub events: Vec<Event>,
+}
+
+/// Trouble with the database as a whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ailment {
+    pub words: String,
+    /// How long it lasts, as far as it is known.
+    pub seconds: Option<u64>,
+    /// It works still.
+    pub only_soon: bool,
+}
+
+impl Ailment {
+    /// What this process knows from its own calls.
+    pub fn of(store: &Store) -> Option<Ailment> {
+        match store.health() {
+            Health::Ill(Illness { words, lasts, .. }) => {
+                Some(Ailment { words, seconds: Some(lasts.as_secs()), only_soon: false })
+            }
+            Health::Good | Health::Unknown => {
+                store.warning().map(|words| Ailment { words, seconds: None, only_soon: true })
+            }
+        }
+    }
 }
 
 /// One delivery with its past.
@@ -45,6 +71,7 @@ pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyho
         only_workspace,
         held: store.held().await?,
         node,
+        database: Ailment::of(store),
         accounts: store.accounts(ws).await?,
         channels: store.channels(ws).await?,
         lanes: store.lanes(ws).await?,

@@ -114,6 +114,8 @@ pub enum Verb {
         secret: Secret,
         overlap_millis: i64,
     },
+    /// Changes nothing: how the database does, as the node sees it.
+    Health,
 }
 
 /// Which deliveries a bulk verb means.
@@ -127,6 +129,7 @@ pub enum Which {
 /// Makes the change and tells what became of it.
 pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
     match verb {
+        Verb::Health => Ok(json!(super::facts::Ailment::of(store))),
         Verb::Apply { config, absent } => {
             let plan = plan::apply(store, &config, absent).await?;
             Ok(json!(plan))

@@ -78,7 +78,7 @@ pub fn delivery(facts: &Facts, about: &DeliveryFacts) -> Explanation {
 
 /// Everything that keeps the channels of a workspace from moving, the widest first.
 pub fn troubles(facts: &Facts) -> Vec<Explanation> {
-    let mut troubles: Vec<Explanation> = everything(facts).into_iter().collect();
+    let mut troubles: Vec<Explanation> = database(facts).into_iter().chain(everything(facts)).collect();
     let has_work = |account: &Account| {
         facts
             .channels
@@ -96,6 +96,29 @@ pub fn troubles(facts: &Facts) -> Vec<Explanation> {
     }
     troubles.extend(facts.sources.iter().filter_map(|source| source_trouble(facts, source)));
     troubles
+}
+
+/// The database as a whole; nothing moves without it.
+fn database(facts: &Facts) -> Option<Explanation> {
+    let ailment = facts.database.as_ref()?;
+    let since = ailment.seconds.map(|seconds| facts.now - Span::from_secs(seconds as i64));
+    let (headline, next) = match ailment.only_soon {
+        true => ("the disk is nearly full", "posts are still taken and sent"),
+        false => (
+            "the database is in trouble",
+            "nothing is lost: the node tries again every second, and goes on when the cause is gone",
+        ),
+    };
+    let (cause, help) =
+        ailment.words.split_once("; ").unwrap_or((&ailment.words, "look at the log of the node"));
+    Some(Explanation {
+        headline: headline.to_owned(),
+        cause: cause.to_owned(),
+        since,
+        next: next.to_owned(),
+        help: vec![help.to_owned()],
+        now: facts.now,
+    })
 }
 
 fn source_trouble(facts: &Facts, source: &store::Source) -> Option<Explanation> {

@@ -1,67 +1,76 @@
-//! Connections: where the server is, whether the wire is encrypted, and in whose name we act.
+//! The pool: connections that are kept while they answer, and in whose name they act.
+//!
+//! A connection that was silent for too long, or that may only read, is not given back; whatever lies idle beside it
+//! is thrown away too, because it most likely leads to the same place.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, RecyclingMethod, Runtime,
 };
-use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::Client;
 
 use super::As;
-use super::trouble::{Trouble, told};
+use super::dial::{Dial, Messages};
+use super::trouble::Trouble;
 use crate::address::PostgresUrl;
 use crate::config::Actor;
 use crate::error::{Result, StoreError};
 
 /// Connections of one node; claims, commits and enqueues are short.
 const CONNECTIONS_MAX: usize = 16;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a caller waits for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the server lets a statement of the long kind run; see `LONG`.
+pub(super) const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The first words of every connection. Nothing of the queue runs for long; a statement that does is in somebody's
-/// way. Wake-ups are merged by us, so the functions need not say them.
-const GREETING: &str = "SET statement_timeout = '60s'; SET lock_timeout = '10s'; \
-     SET idle_in_transaction_session_timeout = '60s'; SET rupor.quiet = 'on'";
 const HAS_ROLES: &str = "
 SELECT count(*) = 2
   FROM pg_roles
  WHERE rolname IN ('rupor_app', 'rupor_dispatcher') AND pg_has_role(session_user, oid, 'MEMBER')";
 
+const WHO_SERVES: &str = "SELECT pg_backend_pid()";
+const ONE_MOMENT: Duration = Duration::from_secs(1);
+
+/// Commits of ours that have been waiting for a synchronous standby for longer than `$1` seconds.
+pub(super) const WAIT_FOR_STANDBY: &str = "
+SELECT count(*)
+  FROM pg_stat_activity
+ WHERE wait_event = 'SyncRep' AND usename = session_user AND datname = current_database()
+   AND query_start < clock_timestamp() - $1 * interval '1 second'";
+
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     pool: deadpool_postgres::Pool,
-    url: PostgresUrl,
+    dial: Dial,
     address: String,
     /// The login may act as the plain roles, so it does.
     roles: bool,
     /// Connections made so far.
     made: Arc<AtomicU64>,
+    /// Commits wait for a standby that is not there; until it is back nothing more is written.
+    pub(super) no_standby: Arc<AtomicBool>,
 }
 
 impl Pool {
     pub(super) async fn open(url: &PostgresUrl) -> Result<Pool> {
         let address = url.to_string();
-        let config = config(url)?;
+        let dial = Dial::new(url)?;
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = match tls(&config) {
-            Some(tls) => Manager::from_config(config, tls, recycling),
-            None => Manager::from_config(config, NoTls, recycling),
-        };
+        let manager = Manager::from_connect(tokio_postgres::Config::new(), dial.clone(), recycling);
         let made = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&made);
+        let (greeting, patience) = (greeting(dial.answer_timeout), dial.answer_timeout);
         let pool = deadpool_postgres::Pool::builder(manager)
             .max_size(CONNECTIONS_MAX)
             .wait_timeout(Some(WAIT_TIMEOUT))
-            .create_timeout(Some(CONNECT_TIMEOUT))
             .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
-                let made = Arc::clone(&counted);
+                let (greeting, made) = (greeting.clone(), Arc::clone(&counted));
                 Box::pin(async move {
-                    client.batch_execute(GREETING).await.map_err(HookError::Backend)?;
+                    let greeted = tokio::time::timeout(patience, client.batch_execute(&greeting)).await;
+                    greeted.map_err(|_| HookError::message("no answer"))?.map_err(HookError::Backend)?;
                     made.fetch_add(1, Ordering::AcqRel);
                     Ok(())
                 })
@@ -69,9 +78,40 @@ impl Pool {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| StoreError::Database(error.to_string()))?;
-        let mut opened = Pool { pool, url: url.clone(), address, roles: false, made };
-        opened.roles = opened.has_roles().await.map_err(|trouble| trouble.into_error(&opened.address))?;
+        let mut opened = Pool { pool, dial, address, roles: false, made, no_standby: Arc::default() };
+        let looked = async {
+            opened.refuse_forgetful().await?;
+            opened.has_roles().await
+        };
+        let looked = tokio::time::timeout(patience * 2, looked).await;
+        let silent = Trouble::Silent { committing: false, seconds: patience.as_secs() * 2 };
+        let roles = looked.unwrap_or(Err(silent)).map_err(|trouble| trouble.into_error(&opened.address))?;
+        opened.roles = roles;
         Ok(opened)
+    }
+
+    /// Recognises a pooler that gives each transaction another server process and knows nothing of prepared statements:
+    /// nothing would work there, and nobody would know why. Two of our connections that meet on one process show the
+    /// pooler; then the first one's statement has to be found on the process that it gets instead.
+    async fn refuse_forgetful(&self) -> std::result::Result<(), Trouble> {
+        let (mut one, mut other) = (self.session().await?, self.session().await?);
+        one.begin();
+        let statement = one.client().prepare(WHO_SERVES).await?;
+        let first: i32 = one.client().query_one(&statement, &[]).await?.get(0);
+        other.begin();
+        other.client().batch_execute("BEGIN").await?;
+        let second: i32 = other.client().query_one(WHO_SERVES, &[]).await?.get(0);
+        if first == second {
+            // A pooler with one process only keeps the first one waiting, and always finds its statement.
+            let again = tokio::time::timeout(ONE_MOMENT, one.client().query_one(&statement, &[])).await;
+            if let Ok(answer) = again {
+                answer?;
+            }
+        }
+        other.client().batch_execute("ROLLBACK").await?;
+        other.end();
+        one.end();
+        Ok(())
     }
 
     async fn has_roles(&self) -> std::result::Result<bool, Trouble> {
@@ -87,12 +127,37 @@ impl Pool {
         &self.address
     }
 
+    /// How long a call may go without an answer.
+    pub(super) fn patience(&self) -> Duration {
+        self.dial.answer_timeout
+    }
+
     pub(super) async fn client(&self) -> std::result::Result<Object, Trouble> {
         Ok(self.pool.get().await?)
     }
 
     pub(super) async fn session(&self) -> std::result::Result<Session, Trouble> {
-        Ok(Session { client: Some(self.client().await?), open: false })
+        Ok(Session { client: Some(self.client().await?), open: false, committing: AtomicBool::new(false) })
+    }
+
+    /// The idle connections lead where a silent or demoted server was; the next ones are made anew.
+    pub(super) fn forget_idle(&self) {
+        self.pool.retain(|_, _| false);
+    }
+
+    /// Whether commits of ours wait for a standby, as a new connection sees it.
+    pub(super) async fn waits_for_standby(&self) -> bool {
+        let look = async {
+            let client = self.client().await.ok()?;
+            let least = self.patience().as_secs_f64() / 2.0;
+            let row = client.query_one(WAIT_FOR_STANDBY, &[&least]).await.ok()?;
+            Some(row.get::<_, i64>(0) > 0)
+        };
+        let found = tokio::time::timeout(self.patience(), look).await.ok().flatten().unwrap_or(false);
+        if found && !self.no_standby.swap(true, Ordering::AcqRel) {
+            tracing::error!(database = self.address, "commits wait for a synchronous standby that is gone");
+        }
+        found
     }
 
     /// The first words of every transaction: who acts, and for whom. Everything is local to the transaction.
@@ -123,21 +188,7 @@ impl Pool {
 
     /// A connection outside the pool, for listening.
     pub(super) async fn listener(&self) -> Result<(Client, Box<dyn Messages>)> {
-        let config = config(&self.url)?;
-        let unreachable = |error: tokio_postgres::Error| StoreError::Unreachable {
-            address: self.address.clone(),
-            problem: told(&error),
-        };
-        match tls(&config) {
-            Some(tls) => {
-                let (client, connection) = config.connect(tls).await.map_err(unreachable)?;
-                Ok((client, Box::new(connection)))
-            }
-            None => {
-                let (client, connection) = config.connect(NoTls).await.map_err(unreachable)?;
-                Ok((client, Box::new(connection)))
-            }
-        }
+        self.dial.connect().await.map_err(|error| self.dial.unreachable(&error))
     }
 }
 
@@ -147,12 +198,27 @@ fn literal(text: &str) -> String {
     format!("E'{text}'")
 }
 
+/// The first words of every connection. Nothing of the queue runs for long; a statement that does is in somebody's way,
+/// and is given up on the server before the caller gives up waiting for it. Wake-ups are merged by us, so the functions
+/// need not say them.
+fn greeting(answer_timeout: Duration) -> String {
+    let part = |percent: u32| (answer_timeout * percent / 100).as_millis();
+    format!(
+        "SET statement_timeout = {}; SET lock_timeout = {}; \
+         SET idle_in_transaction_session_timeout = '60s'; SET rupor.quiet = 'on'",
+        part(80),
+        part(60),
+    )
+}
+
 /// A connection that goes back to the pool only outside a transaction. A task that is cancelled inside one takes the
 /// connection with it, and the server rolls back.
 #[derive(Debug)]
 pub(super) struct Session {
     client: Option<Object>,
     open: bool,
+    /// COMMIT may have been sent.
+    committing: AtomicBool,
 }
 
 impl Session {
@@ -167,6 +233,15 @@ impl Session {
     pub(super) fn end(&mut self) {
         self.open = false;
     }
+
+    /// From here on nobody knows, until there is an answer.
+    pub(super) fn commits(&self) {
+        self.committing.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_committing(&self) -> bool {
+        self.committing.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for Session {
@@ -174,107 +249,5 @@ impl Drop for Session {
         if let Some(client) = self.client.take().filter(|_| self.open) {
             drop(Object::take(client));
         }
-    }
-}
-
-/// What a raw connection says on its own; hides which kind of wire it is.
-pub(super) trait Messages: Send {
-    fn poll_message(
-        &mut self,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<std::result::Result<tokio_postgres::AsyncMessage, tokio_postgres::Error>>>;
-}
-
-impl<T> Messages for Connection<Socket, T>
-where
-    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send,
-{
-    fn poll_message(
-        &mut self,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<std::result::Result<tokio_postgres::AsyncMessage, tokio_postgres::Error>>>
-    {
-        Connection::poll_message(self, cx)
-    }
-}
-
-/// One connection of its own, for migrations.
-pub(super) async fn connect(url: &PostgresUrl) -> Result<Client> {
-    let config = config(url)?;
-    let unreachable = |error: tokio_postgres::Error| StoreError::Unreachable {
-        address: url.to_string(),
-        problem: told(&error),
-    };
-    let client = match tls(&config) {
-        Some(tls) => {
-            let (client, connection) = config.connect(tls).await.map_err(unreachable)?;
-            tokio::spawn(connection);
-            client
-        }
-        None => {
-            let (client, connection) = config.connect(NoTls).await.map_err(unreachable)?;
-            tokio::spawn(connection);
-            client
-        }
-    };
-    Ok(client)
-}
-
-fn config(url: &PostgresUrl) -> Result<Config> {
-    let bad = |problem: String| StoreError::BadAddress { address: url.to_string(), problem };
-    let mut config: Config =
-        url.expose().parse().map_err(|_| bad("it is not a well-formed PostgreSQL address".into()))?;
-    if config.get_application_name().is_none() {
-        config.application_name("rupor");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
-    }
-    Ok(config)
-}
-
-/// On this machine the wire needs no encryption; elsewhere it is asked for, and the certificate is checked.
-fn tls(config: &Config) -> Option<MakeRustlsConnect> {
-    let local = config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => {
-            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    });
-    let wanted = match config.get_ssl_mode() {
-        SslMode::Disable => false,
-        SslMode::Require => true,
-        _ => !local,
-    };
-    wanted.then(|| MakeRustlsConnect::new(tls_config()))
-}
-
-fn tls_config() -> rustls::ClientConfig {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("ring speaks the default versions of TLS")
-        .with_root_certificates(roots)
-        .with_no_client_auth()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn encrypted(url: &str) -> bool {
-        tls(&url.parse().unwrap()).is_some()
-    }
-
-    #[test]
-    fn only_a_local_wire_goes_unencrypted_unless_told() {
-        assert!(!encrypted("postgres://u@127.0.0.1/d"));
-        assert!(!encrypted("postgres://u@localhost:5/d"));
-        assert!(!encrypted("postgres://u@%2Fvar%2Frun/d"));
-        assert!(encrypted("postgres://u@db.example/d"));
-        assert!(encrypted("postgres://u@localhost/d?sslmode=require"));
-        assert!(!encrypted("postgres://u@db.example/d?sslmode=disable"));
     }
 }

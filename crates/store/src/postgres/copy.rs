@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::connect::connect;
+use super::dial::connect;
 use super::migrate;
 use super::rows::Time;
 use super::trouble::Trouble;

@@ -11,10 +11,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
 use super::cases::{refile, resolve, trim};
+use super::connect::Session;
 use super::enqueue::{ENQUEUE, check, items, named};
 use super::media::SHOW;
 use super::sources::SET_CURSOR;
-use super::trouble::{Reaction, TRIES_MAX, Trouble, pause};
+use super::trouble::{Reaction, Tries, Trouble};
 use super::{Again, As, Postgres, Tx, rows};
 use crate::error::{Result, StoreError};
 use crate::intake::*;
@@ -87,6 +88,9 @@ const SELECT_BY_URL: &str =
 const SELECT_MESSAGES: &str = concat!(message_columns!(), "AND message_id > $2 ORDER BY message_id LIMIT $3");
 const SELECT_RECENT: &str = concat!(message_columns!(), "ORDER BY message_id DESC LIMIT $2");
 
+/// It looks through all messages.
+pub(super) const LONG: &[&str] = &[SELECT_BY_URL];
+
 pub(super) const STATEMENTS: &[&str] = &[
     LOCK_INTAKE,
     LOCK_QUEUE,
@@ -123,21 +127,19 @@ impl Postgres {
         check_batch(&posts)?;
         let messages: Vec<NewMessage> = posts.iter().map(|post| post.message.clone()).collect();
         check(&messages)?;
-        let mut tries = 0;
+        let mut tries = Tries::default();
         loop {
-            tries += 1;
             let trouble = match self.ingest_once(workspace, posts.clone(), progress.as_ref()).await {
                 Ok(ingested) => {
                     self.ring();
-                    return Ok(ingested);
+                    return self.noted(Ok(ingested));
                 }
                 Err(trouble) => trouble,
             };
-            if trouble.reaction() == Reaction::GiveUp || tries >= TRIES_MAX {
-                return Err(named(trouble.into_error(self.pool.address())));
+            if !tries.again(&trouble) || trouble.reaction() == Reaction::GiveUp {
+                return self.noted(Err(named(trouble.into_error(self.pool.address()))));
             }
-            tracing::debug!(tries, "an intake is tried again");
-            tokio::time::sleep(pause(tries)).await;
+            tries.pause().await;
         }
     }
 
@@ -148,13 +150,31 @@ impl Postgres {
         progress: Option<&Progress>,
     ) -> Tried<Vec<Ingested>> {
         let mut session = self.pool.session().await?;
+        let patience = self.pool.patience();
+        let work = self.ingest_on(&mut session, workspace, posts, progress);
+        let result = match tokio::time::timeout(patience, work).await {
+            Ok(result) => result,
+            Err(_) => {
+                Err(Trouble::Silent { committing: session.is_committing(), seconds: patience.as_secs() })
+            }
+        };
+        self.judge(session, result).await
+    }
+
+    async fn ingest_on(
+        &self,
+        session: &mut Session,
+        workspace: WorkspaceId,
+        posts: Vec<NewPost>,
+        progress: Option<&Progress>,
+    ) -> Tried<Vec<Ingested>> {
         session.begin();
+        let careful = self.without_standby(session.client()).await?;
         session.client().batch_execute(&self.pool.setup(As::App(workspace), self.actor.as_deref())).await?;
         let tx = Tx { client: session.client() };
         match ingest(&tx, workspace, posts, progress).await {
             Ok(ingested) => {
-                session.client().batch_execute("COMMIT").await.map_err(Trouble::at_commit)?;
-                session.end();
+                self.commit_session(session, careful).await?;
                 Ok(ingested)
             }
             Err(trouble) => {

@@ -67,6 +67,9 @@ ON CONFLICT (workspace_id, key) DO UPDATE SET begun = l.begun + 1, last_at = exc
 const END_LOOK: &str = "DELETE FROM media_looks WHERE workspace_id = $1 AND key = $2";
 const FORGET_RECEIPTS: &str = "SELECT forget_receipts(rupor_span($1))";
 
+/// Those that clear away.
+pub(super) const LONG: &[&str] = &[COLLECT, FORGET_RECEIPTS];
+
 pub(super) const STATEMENTS: &[&str] = &[
     PUT_MEDIA,
     REJECTED,

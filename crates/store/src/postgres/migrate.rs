@@ -8,7 +8,8 @@
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient};
 
-use super::connect::{Pool, connect};
+use super::connect::Pool;
+use super::dial::connect;
 use super::functions;
 use super::trouble::{Trouble, told};
 use crate::address::PostgresUrl;

@@ -12,6 +12,7 @@ mod claim;
 mod commit;
 mod connect;
 pub(crate) mod copy;
+pub(crate) mod dial;
 mod enqueue;
 pub mod functions;
 mod history;
@@ -29,6 +30,7 @@ mod wake;
 mod workspaces;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use domain::ids::WorkspaceId;
 use domain::time::Timestamp;
@@ -39,12 +41,13 @@ use tokio_postgres::types::ToSql;
 use crate::address::PostgresUrl;
 use crate::config::Actor;
 use crate::error::{Result, StoreError};
+use crate::health::{Health, Pulse};
 use crate::keyring::Keyring;
 use crate::queue::Whose;
 use crate::wake::{Bell, WakeUp};
-use connect::Pool;
+use connect::{LONG_TIMEOUT, Pool, Session, WAIT_FOR_STANDBY};
 use rows::Time;
-use trouble::{Reaction, TRIES_MAX, Trouble};
+use trouble::{Reaction, Tries, Trouble};
 use wake::Herald;
 
 const SELECT_NOW: &str = "SELECT rupor_now()";
@@ -52,9 +55,16 @@ const SELECT_KEY_CHECK: &str = "SELECT key_check FROM control";
 /// The first node to come seals the text; a second one at the same moment finds it sealed and verifies.
 const SET_KEY_CHECK: &str = "UPDATE control SET key_check = $1 WHERE key_check IS NULL RETURNING one";
 
+/// Whether this transaction has written anything.
+const HAS_WRITTEN: &str = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL";
+const PROBE: &str = "UPDATE control SET key_check = key_check";
+
+/// Statements that look through everything or clear away; they may take longer than a verb of the queue.
+const LONG: &[&[&str]] = &[audit::CHECKS, maintain::STATEMENTS, media::LONG, intake::LONG];
+
 /// Every statement of the driver, so that a test can prepare them all.
 pub const STATEMENTS: &[&[&str]] = &[
-    &[SELECT_NOW, SELECT_KEY_CHECK, SET_KEY_CHECK],
+    &[SELECT_NOW, SELECT_KEY_CHECK, SET_KEY_CHECK, HAS_WRITTEN, PROBE, WAIT_FOR_STANDBY],
     accounts::STATEMENTS,
     audit::CHECKS,
     cases::STATEMENTS,
@@ -82,6 +92,7 @@ pub struct Postgres {
     herald: Arc<Herald>,
     /// In whose hands this is; `None`: Rupor itself.
     actor: Option<Arc<Actor>>,
+    pulse: Pulse,
 }
 
 /// In whose name a transaction acts.
@@ -124,7 +135,8 @@ impl Postgres {
         migrate::require_current(&pool).await?;
         let bell = Bell::new();
         let herald = Arc::new(Herald::start(pool.clone(), bell.clone()));
-        let db = Postgres { pool, keyring: Arc::new(keyring), bell, herald, actor: None };
+        let (keyring, pulse) = (Arc::new(keyring), Pulse::new());
+        let db = Postgres { pool, keyring, bell, herald, actor: None, pulse };
         db.fit_key().await?;
         Ok(db)
     }
@@ -208,11 +220,10 @@ impl Postgres {
     /// One transaction. Tried again as a whole when the database says so, never after an unanswered COMMIT unless
     /// doing it twice is doing it once.
     async fn run(&self, who: As, again: Again, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>> {
-        let mut tries = 0;
+        let mut tries = Tries::default();
         loop {
-            tries += 1;
             let trouble = match self.attempt(who, again, queries).await {
-                Ok(results) => return Ok(results),
+                Ok(results) => return self.noted(Ok(results)),
                 Err(trouble) => trouble,
             };
             let retry = match trouble.reaction() {
@@ -220,54 +231,179 @@ impl Postgres {
                 Reaction::Look => again == Again::Safe,
                 Reaction::GiveUp => false,
             };
-            if !retry || tries >= TRIES_MAX {
-                return Err(trouble.into_error(self.pool.address()));
+            if !tries.again(&trouble) || !retry {
+                return self.noted(Err(trouble.into_error(self.pool.address())));
             }
-            tracing::debug!(tries, "a transaction is tried again");
-            tokio::time::sleep(trouble::pause(tries)).await;
+            tries.pause().await;
         }
     }
 
-    /// BEGIN and the statements go out together and are answered together. So does COMMIT where an answer that is
-    /// lost does no harm; elsewhere it waits until the statements have succeeded.
     async fn attempt(
         &self,
         who: As,
         again: Again,
         queries: &[Query<'_>],
     ) -> std::result::Result<Vec<Vec<Row>>, Trouble> {
+        let long = queries.iter().any(|query| LONG.iter().any(|list| list.contains(&query.sql)));
         let mut session = self.pool.session().await?;
+        let patience = if long { LONG_TIMEOUT + self.pool.patience() } else { self.pool.patience() };
+        let work = self.transact(&mut session, who, again, queries, long);
+        let result = match tokio::time::timeout(patience, work).await {
+            Ok(result) => result,
+            Err(_) => {
+                Err(Trouble::Silent { committing: session.is_committing(), seconds: patience.as_secs() })
+            }
+        };
+        self.judge(session, result).await
+    }
+
+    /// Gives a connection back, or away: one that is silent or may only read is of no use to anybody.
+    async fn judge<T>(
+        &self,
+        mut session: Session,
+        result: std::result::Result<T, Trouble>,
+    ) -> std::result::Result<T, Trouble> {
+        match result {
+            Err(trouble @ Trouble::Silent { committing, .. }) => {
+                session.begin();
+                drop(session);
+                self.pool.forget_idle();
+                match committing && self.pool.waits_for_standby().await {
+                    true => Err(Trouble::Standby),
+                    false => Err(trouble),
+                }
+            }
+            Err(trouble) if trouble.is_read_only() => {
+                session.begin();
+                drop(session);
+                self.pool.forget_idle();
+                Err(trouble)
+            }
+            result => result,
+        }
+    }
+
+    /// BEGIN and the statements go out together and are answered together. So does COMMIT where an answer that is
+    /// lost does no harm; elsewhere it waits until the statements have succeeded.
+    async fn transact(
+        &self,
+        session: &mut Session,
+        who: As,
+        again: Again,
+        queries: &[Query<'_>],
+        long: bool,
+    ) -> std::result::Result<Vec<Vec<Row>>, Trouble> {
+        // Whoever gives up from here on takes the connection along.
+        session.begin();
+        let careful = self.without_standby(session.client()).await?;
         let mut statements = Vec::with_capacity(queries.len());
         for query in queries {
-            statements.push(session.client().prepare_cached(query.sql).await?);
+            match session.client().prepare_cached(query.sql).await {
+                Ok(statement) => statements.push(statement),
+                Err(error) => {
+                    if error.as_db_error().is_some() {
+                        session.end();
+                    }
+                    return Err(error.into());
+                }
+            }
         }
-        session.begin();
-        let setup = self.pool.setup(who, self.actor.as_deref());
+        let mut setup = self.pool.setup(who, self.actor.as_deref());
+        if long {
+            setup.push_str(&format!("; SET LOCAL statement_timeout = {}", LONG_TIMEOUT.as_millis()));
+        }
+        let at_once = again == Again::Safe && !careful;
+        if at_once {
+            session.commits();
+        }
         let client = session.client();
         let work =
             queries.iter().zip(&statements).map(|(query, statement)| client.query(statement, query.params));
         let (begun, results, ended) =
-            join3(client.batch_execute(&setup), join_all(work), end_at_once(client, again)).await;
+            join3(client.batch_execute(&setup), join_all(work), end_at_once(client, at_once)).await;
         begun?;
         let results = results.into_iter().collect::<std::result::Result<Vec<_>, _>>();
-        match (again, results) {
-            (Again::Safe, results) => {
-                ended.map_err(Trouble::at_commit)?;
-                session.end();
-                Ok(results?)
-            }
-            (Again::Never, Ok(results)) => {
-                client.batch_execute("COMMIT").await.map_err(Trouble::at_commit)?;
-                session.end();
+        if at_once {
+            ended.map_err(Trouble::at_commit)?;
+            session.end();
+            return Ok(results?);
+        }
+        match results {
+            Ok(results) => {
+                self.commit_session(session, careful).await?;
                 Ok(results)
             }
-            (Again::Never, Err(error)) => {
+            Err(error) => {
                 if client.batch_execute("ROLLBACK").await.is_ok() {
                     session.end();
                 }
                 Err(error.into())
             }
         }
+    }
+
+    /// Whether commits are known to hang for want of a standby, asked anew each time: it may be back.
+    async fn without_standby(
+        &self,
+        client: &deadpool_postgres::ClientWrapper,
+    ) -> std::result::Result<bool, Trouble> {
+        if !self.pool.no_standby.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let waiting: i64 = client.query_one(WAIT_FOR_STANDBY, &[&0.0_f64]).await?.get(0);
+        if waiting == 0 && self.pool.no_standby.swap(false, Ordering::AcqRel) {
+            tracing::info!(database = self.pool.address(), "commits are answered again");
+        }
+        Ok(waiting > 0)
+    }
+
+    /// COMMIT. While the standby is away what was written is taken back instead: a commit would hang like those before
+    /// it, and each holds a connection of the server.
+    async fn commit_session(&self, session: &mut Session, careful: bool) -> std::result::Result<(), Trouble> {
+        let client = session.client();
+        if careful && client.query_one(HAS_WRITTEN, &[]).await?.get(0) {
+            client.batch_execute("ROLLBACK").await?;
+            session.end();
+            return Err(Trouble::Standby);
+        }
+        session.commits();
+        client.batch_execute("COMMIT").await.map_err(Trouble::at_commit)?;
+        session.end();
+        Ok(())
+    }
+
+    /// How the database does, as this process sees it.
+    pub fn health(&self) -> Health {
+        self.pulse.health()
+    }
+
+    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        match &result {
+            Ok(_) => self.pulse.answered(),
+            Err(error) => self.pulse.failed(error),
+        }
+        result
+    }
+
+    /// Whether somebody is there.
+    pub async fn look(&self) -> Result<()> {
+        self.now().await.map(drop)
+    }
+
+    /// What keeps this database from taking writes, asked by somebody beside its nodes.
+    pub async fn ailment(&self) -> Option<String> {
+        match self.pool.waits_for_standby().await {
+            // Trying it would only add one more commit that hangs.
+            true => Some(StoreError::NoStandby { address: self.pool.address().to_owned() }.to_string()),
+            false => self.probe().await.err().map(|error| error.to_string()),
+        }
+    }
+
+    /// Writes for the sake of writing: whether the database takes it.
+    pub async fn probe(&self) -> Result<()> {
+        self.all(As::Dispatcher, Again::Safe, PROBE, &[]).await?;
+        self.pulse.wrote();
+        Ok(())
     }
 }
 
@@ -307,10 +443,10 @@ impl Tx<'_> {
 /// A COMMIT behind a statement that failed rolls back.
 async fn end_at_once(
     client: &deadpool_postgres::ClientWrapper,
-    again: Again,
+    at_once: bool,
 ) -> std::result::Result<(), tokio_postgres::Error> {
-    match again {
-        Again::Safe => client.batch_execute("COMMIT").await,
-        Again::Never => Ok(()),
+    match at_once {
+        true => client.batch_execute("COMMIT").await,
+        false => Ok(()),
     }
 }

@@ -8,7 +8,9 @@ use tokio_postgres::error::{DbError, SqlState};
 use crate::error::StoreError;
 
 /// Tries of one transaction, the first included.
-pub(super) const TRIES_MAX: u32 = 5;
+const TRIES_MAX: u32 = 5;
+/// Of those, tries that nobody answered: a second one may find another way, more of them only wait.
+const SILENT_MAX: u32 = 2;
 
 /// A failed transaction.
 #[derive(Debug)]
@@ -20,6 +22,13 @@ pub(super) enum Trouble {
     Pool(deadpool_postgres::PoolError),
     /// Something of our own between two statements.
     Refused(StoreError),
+    /// No answer came in time.
+    Silent {
+        committing: bool,
+        seconds: u64,
+    },
+    /// A commit waits for a synchronous standby that is not there, or would.
+    Standby,
 }
 
 /// What the caller of a transaction does next.
@@ -66,7 +75,9 @@ impl Trouble {
 
     pub(super) fn reaction(&self) -> Reaction {
         match self {
-            Trouble::AtCommit(_) => Reaction::Look,
+            Trouble::AtCommit(_) | Trouble::Silent { committing: true, .. } => Reaction::Look,
+            Trouble::Silent { committing: false, .. } => Reaction::TryAgain,
+            Trouble::Standby => Reaction::GiveUp,
             Trouble::Pool(deadpool_postgres::PoolError::Backend(_)) => Reaction::TryAgain,
             Trouble::Pool(_) | Trouble::Refused(_) => Reaction::GiveUp,
             Trouble::Database(error) => match error.as_db_error() {
@@ -78,16 +89,31 @@ impl Trouble {
         }
     }
 
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self, Trouble::Database(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
+    }
+
     pub(super) fn into_error(self, address: &str) -> StoreError {
         let address = address.to_owned();
         match self {
             Trouble::Refused(error) => error,
+            Trouble::Standby => StoreError::NoStandby { address },
+            Trouble::Silent { committing, seconds } => {
+                let problem = format!("no answer within {seconds} s; the connection was dropped");
+                match committing {
+                    true => StoreError::CommitUnknown { address, problem },
+                    false => StoreError::Unreachable { address, problem },
+                }
+            }
             Trouble::AtCommit(error) => StoreError::CommitUnknown { address, problem: told(&error) },
             Trouble::Pool(deadpool_postgres::PoolError::Backend(error)) => {
                 StoreError::Unreachable { address, problem: told(&error) }
             }
             Trouble::Pool(deadpool_postgres::PoolError::Timeout(_)) => {
                 StoreError::Busy { address, problem: "all connections are in use".into() }
+            }
+            Trouble::Pool(deadpool_postgres::PoolError::PostCreateHook(_)) => {
+                StoreError::Unreachable { address, problem: "it let us in and then said nothing".into() }
             }
             Trouble::Pool(error) => StoreError::Unreachable { address, problem: error.to_string() },
             Trouble::Database(error) => match error.as_db_error() {
@@ -101,8 +127,29 @@ impl Trouble {
     }
 }
 
+/// How often one transaction was tried.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    n: u32,
+    silent: u32,
+}
+
+impl Tries {
+    /// Counts a try that failed; whether there may be another.
+    pub(super) fn again(&mut self, trouble: &Trouble) -> bool {
+        self.n += 1;
+        self.silent += u32::from(matches!(trouble, Trouble::Silent { .. }));
+        self.n < TRIES_MAX && self.silent < SILENT_MAX
+    }
+
+    pub(super) async fn pause(&self) {
+        tracing::debug!(tries = self.n, "a transaction is tried again");
+        tokio::time::sleep(pause(self.n)).await;
+    }
+}
+
 /// How long to wait before the next try: doubling, and never two nodes alike.
-pub(super) fn pause(tries: u32) -> Duration {
+fn pause(tries: u32) -> Duration {
     let base = 10 << tries.min(6);
     Duration::from_millis(base / 2 + rand::random_range(0..=base))
 }
@@ -113,6 +160,8 @@ fn of_state(state: &SqlState) -> Reaction {
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::TOO_MANY_CONNECTIONS,
+        // The server was demoted; a new connection may find the one that took its place.
+        SqlState::READ_ONLY_SQL_TRANSACTION,
     ];
     if again.contains(state) || is_shutdown(state) || state.code().starts_with("08") {
         Reaction::TryAgain
@@ -138,7 +187,19 @@ fn of_database(db: &DbError, address: String) -> StoreError {
         "RU004" => invalid(&problem),
         "RU005" => illegal(db, "its channel was removed; post the message to another channel"),
         // Theirs.
-        "25006" | "42501" => StoreError::ReadOnly { address, problem },
+        "25006" => StoreError::ReadOnly {
+            address,
+            problem: format!(
+                "{problem}; the server is a standby or was made read-only: name the primary, or several hosts"
+            ),
+        },
+        "42501" => StoreError::ReadOnly {
+            address,
+            problem: format!(
+                "{problem}; run `rupor migrate` as the owner of the tables, which grants what is missing"
+            ),
+        },
+        "26000" | "42P05" => StoreError::Forgetful { address },
         "53100" => StoreError::DiskFull { address },
         "40001" | "40P01" | "55P03" | "57014" | "53200" | "53300" => StoreError::Busy { address, problem },
         "57P01" | "57P02" | "57P03" | "28000" | "28P01" | "3D000" => {
@@ -200,8 +261,30 @@ pub(super) fn told(error: &tokio_postgres::Error) -> String {
         text.push_str(&cause.to_string());
         source = cause.source();
     }
+    if let Some((_, help)) = TLS_HELP.iter().find(|(sign, _)| text.contains(sign)) {
+        text.push_str("; ");
+        text.push_str(help);
+    }
     text
 }
+
+/// What the TLS library says, and what helps.
+const TLS_HELP: [(&str, &str); 4] = [
+    (
+        "server does not support TLS",
+        "the server, or somebody on the way, offers no encryption: switch `ssl` on there, or write sslmode=disable if \
+         nobody else is on that network",
+    ),
+    (
+        "UnknownIssuer",
+        "its certificate is signed by nobody we trust: name the file of your authority with sslrootcert=FILE",
+    ),
+    (
+        "not valid for name",
+        "its certificate is for another name: use a name that stands in it, or give the server a certificate for this one",
+    ),
+    ("certificate expired", "renew the certificate of the server, and look at the clock of this machine"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -216,7 +299,7 @@ mod tests {
             ("57P03", Reaction::TryAgain),
             ("08006", Reaction::TryAgain),
             ("23505", Reaction::GiveUp),
-            ("25006", Reaction::GiveUp),
+            ("25006", Reaction::TryAgain),
             ("53100", Reaction::GiveUp),
             ("RU004", Reaction::GiveUp),
         ] {

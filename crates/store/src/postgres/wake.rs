@@ -17,6 +17,9 @@ const RECONNECT_EVERY: Duration = Duration::from_secs(1);
 /// How long `listen` waits for the first connection before it leaves the caller to polling.
 const FIRST_LISTEN: Duration = Duration::from_secs(5);
 
+/// How often a listener makes sure that somebody is there.
+const LISTEN_AGAIN: Duration = Duration::from_secs(15);
+
 const TELL: &str = "SELECT pg_notify('rupor_ready', '')";
 const LISTEN: &str = "LISTEN rupor_ready";
 
@@ -70,12 +73,21 @@ impl Drop for Herald {
 async fn tell_others(pool: Pool, news: Arc<Notify>) {
     loop {
         news.notified().await;
-        if let Ok(client) = pool.client().await
-            && let Err(error) = client.batch_execute(TELL).await
-        {
-            tracing::debug!(%error, "the other nodes were not told of new work; they poll");
+        if tokio::time::timeout(pool.patience(), say(&pool)).await.is_err() {
+            tracing::debug!("the other nodes were not told of new work; they poll");
         }
         tokio::time::sleep(NOTIFY_EVERY).await;
+    }
+}
+
+async fn say(pool: &Pool) {
+    let Ok(mut session) = pool.session().await else {
+        return;
+    };
+    // Who is given up waiting for takes the connection along.
+    session.begin();
+    if session.client().batch_execute(TELL).await.is_ok() {
+        session.end();
     }
 }
 
@@ -95,24 +107,35 @@ async fn listen_once(pool: &Pool, bell: &Bell, ready: &mut Option<oneshot::Sende
         return;
     };
     let mut messages = futures_util::stream::poll_fn(move |cx| connection.poll_message(cx));
-    let listening = client.batch_execute(LISTEN);
-    tokio::pin!(listening);
     let mut heard = false;
     loop {
-        tokio::select! {
-            result = &mut listening, if !heard => {
-                if result.is_err() {
-                    return;
+        // Saying it again changes nothing, and shows whether anybody is there: a listener that hears nothing for long
+        // cannot tell a quiet server from one that is gone.
+        let listening = tokio::time::timeout(pool.patience(), client.batch_execute(LISTEN));
+        tokio::pin!(listening);
+        let mut asked = true;
+        let next = tokio::time::sleep(LISTEN_AGAIN);
+        tokio::pin!(next);
+        loop {
+            tokio::select! {
+                result = &mut listening, if asked => {
+                    if !matches!(result, Ok(Ok(()))) {
+                        return;
+                    }
+                    asked = false;
+                    if !heard {
+                        heard = true;
+                        if let Some(ready) = ready.take() {
+                            let _ = ready.send(());
+                        }
+                    }
                 }
-                heard = true;
-                if let Some(ready) = ready.take() {
-                    let _ = ready.send(());
-                }
-            }
-            message = messages.next() => match message {
-                Some(Ok(AsyncMessage::Notification(_))) => bell.ring(),
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return,
+                message = messages.next() => match message {
+                    Some(Ok(AsyncMessage::Notification(_))) => bell.ring(),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                },
+                () = &mut next, if !asked => break,
             }
         }
     }

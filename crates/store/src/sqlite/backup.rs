@@ -10,6 +10,7 @@ use rusqlite::backup::{Backup, StepResult};
 
 use super::connect::{connect_reader, failure};
 use super::copy::{in_memory, require_file};
+use super::disk::make_private;
 use super::media::{media_folder, media_path, off_thread, read_file, remove_file, write_file};
 use super::migrate;
 use crate::address::SqlitePath;
@@ -60,6 +61,7 @@ fn write(path: &SqlitePath, target: &SqlitePath, to: &Path, folder: &Path) -> Re
     migrate::require_current(&source, path)?;
     let unready = unready(to);
     let fail = |error| failure(target, error);
+    make_private(&SqlitePath::File(unready.clone()));
     let mut copy = Connection::open(&unready).map_err(fail)?;
     let step = Backup::new(&source, &mut copy).and_then(|backup| backup.step(-1)).map_err(fail)?;
     if step != StepResult::Done {

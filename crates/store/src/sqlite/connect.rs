@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde::de::DeserializeOwned;
 
-use super::claim;
+use super::{claim, disk};
 use crate::address::SqlitePath;
 use crate::error::{Result, StoreError};
 
@@ -37,6 +37,7 @@ PRAGMA cache_size = -16384;";
 
 /// Opens the read-write connection.
 pub(super) fn connect(path: &SqlitePath) -> Result<Connection> {
+    disk::make_private(path);
     let connection = match path {
         SqlitePath::Memory => Connection::open_in_memory(),
         SqlitePath::File(file) => Connection::open(file),
@@ -96,12 +97,43 @@ pub(super) fn failure(path: &SqlitePath, error: rusqlite::Error) -> StoreError {
     let problem = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::DiskFull { address },
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { address, problem },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => read_only(path, problem),
+        // A disk that was mounted read-only under us says no more than this.
+        Some(ErrorCode::SystemIoFailure) => StoreError::ReadOnly {
+            address,
+            problem: format!(
+                "{problem}; the disk may have been made read-only, or is failing: look at `dmesg` and `mount`"
+            ),
+        },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { address, problem },
-        Some(ErrorCode::CannotOpen) => StoreError::Unreachable { address, problem },
+        Some(ErrorCode::CannotOpen) => cannot_open(path, problem),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt { address, problem }
         }
         _ => StoreError::Database(problem),
+    }
+}
+
+/// The file or its folder may only be read.
+pub(super) fn read_only(path: &SqlitePath, problem: String) -> StoreError {
+    let problem = format!(
+        "{problem}; the user of the node must be allowed to write the file and its folder, and the disk must not be \
+         mounted read-only"
+    );
+    StoreError::ReadOnly { address: path.to_string(), problem }
+}
+
+/// SQLite says the same of a folder that is not there and of one that may only be read.
+fn cannot_open(path: &SqlitePath, problem: String) -> StoreError {
+    let folder = match path {
+        SqlitePath::Memory => None,
+        SqlitePath::File(file) => Some(match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => std::path::Path::new("."),
+        }),
+    };
+    match folder {
+        Some(folder) if folder.is_dir() => read_only(path, problem),
+        _ => StoreError::NoFile { address: path.to_string(), problem },
     }
 }

@@ -412,10 +412,9 @@ fn counts_ids(db: &Connection, table: &str) -> rusqlite::Result<bool> {
 
 pub(super) fn require_file(path: &SqlitePath) -> Result<()> {
     match path {
-        SqlitePath::File(file) if !file.exists() => Err(StoreError::Unreachable {
-            address: path.to_string(),
-            problem: "there is no such file".into(),
-        }),
+        SqlitePath::File(file) if !file.exists() => {
+            Err(StoreError::NoFile { address: path.to_string(), problem: "there is no such file".into() })
+        }
         SqlitePath::File(_) => Ok(()),
         SqlitePath::Memory => Err(in_memory(path)),
     }

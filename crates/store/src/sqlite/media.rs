@@ -354,9 +354,9 @@ pub(super) fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|error| unusable(folder, &error))?;
+    super::disk::private_folder(folder).map_err(|error| unusable(folder, &error))?;
     let unready = file.with_extension(format!("{:x}.new", rand::random::<u64>()));
-    let written = std::fs::File::create(&unready).and_then(|mut open| {
+    let written = super::disk::private_file(&unready).and_then(|mut open| {
         std::io::Write::write_all(&mut open, bytes)?;
         open.sync_all()?;
         std::fs::rename(&unready, file)

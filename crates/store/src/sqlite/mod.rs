@@ -13,6 +13,8 @@ mod claim;
 mod commit;
 mod connect;
 pub(crate) mod copy;
+pub mod damage;
+mod disk;
 mod enqueue;
 mod front;
 mod heads;
@@ -48,11 +50,15 @@ use crate::address::SqlitePath;
 use crate::clock::Clock;
 use crate::config::Actor;
 use crate::error::{Result, StoreError};
+use crate::health::{Health, Pulse};
 use crate::keyring::Keyring;
 use crate::wake::{Bell, WakeUp};
 use connect::failure;
 use place::Place;
 use writer::{Urgency, Writer};
+
+const LOOK: &str = "SELECT one FROM control";
+const PROBE: &str = "UPDATE control SET key_check = key_check";
 
 /// Connections that only read, opened when first needed.
 const READERS_MAX: usize = 4;
@@ -69,6 +75,7 @@ pub struct Sqlite {
     /// In whose hands this is; `None`: Rupor itself.
     actor: Option<Arc<Actor>>,
     place: Place,
+    pulse: Pulse,
 }
 
 #[derive(Debug)]
@@ -105,6 +112,7 @@ impl Sqlite {
             bell: Bell::new(),
             actor: None,
             place,
+            pulse: Pulse::new(),
         })
     }
 
@@ -129,6 +137,7 @@ impl Sqlite {
             bell: Bell::new(),
             actor: None,
             place: Place::of(path),
+            pulse: Pulse::new(),
         })
     }
 
@@ -151,6 +160,7 @@ impl Sqlite {
             bell: Bell::new(),
             actor: None,
             place: Place::default(),
+            pulse: Pulse::new(),
         })
     }
 
@@ -194,11 +204,45 @@ impl Sqlite {
             problem: "it was opened for reading".into(),
         })?;
         let actor = self.actor.clone();
-        writer
-            .run(urgency, move |connection| {
-                job(&Tx { actor: actor.as_deref(), ..Tx::new(connection, &path, clock.now()) })
-            })
-            .await
+        let done = writer.run(urgency, move |connection| {
+            let before = connection.total_changes();
+            let value = job(&Tx { actor: actor.as_deref(), ..Tx::new(connection, &path, clock.now()) })?;
+            Ok((value, connection.total_changes() > before))
+        });
+        match done.await {
+            Ok((value, true)) => {
+                self.pulse.wrote();
+                Ok(value)
+            }
+            Ok((value, false)) => {
+                self.pulse.answered();
+                Ok(value)
+            }
+            Err(error) => {
+                self.pulse.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// How the database does, as this process sees it.
+    pub fn health(&self) -> Health {
+        self.pulse.health()
+    }
+
+    /// Words about trouble that is coming.
+    pub fn warning(&self) -> Option<String> {
+        self.pulse.warning()
+    }
+
+    /// Stands in line with the writes and changes nothing: whether the writer works.
+    pub async fn look(&self) -> Result<()> {
+        self.write(Urgency::Maintenance, |tx| tx.first(LOOK, [], |_| Ok(())).map(drop)).await
+    }
+
+    /// Writes for the sake of writing: whether the disk takes it.
+    pub async fn probe(&self) -> Result<()> {
+        self.write(Urgency::Maintenance, |tx| tx.execute(PROBE, []).map(drop)).await
     }
 
     /// A read on a connection of its own; a database in memory has only the writer's.
@@ -337,12 +381,14 @@ fn lock_file(path: &SqlitePath) -> Result<Option<std::fs::File>> {
     name.push(".lock");
     let unusable = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            StoreError::ReadOnly { address: path.to_string(), problem: error.to_string() }
+            connect::read_only(path, error.to_string())
         }
-        _ => StoreError::Unreachable { address: path.to_string(), problem: error.to_string() },
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            StoreError::DiskFull { address: path.to_string() }
+        }
+        _ => StoreError::NoFile { address: path.to_string(), problem: error.to_string() },
     };
-    let lock =
-        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(name).map_err(unusable)?;
+    let lock = disk::private_file(std::path::Path::new(&name)).map_err(unusable)?;
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
         Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::InUse { address: path.to_string() }),

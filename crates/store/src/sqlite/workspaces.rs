@@ -93,6 +93,20 @@ impl Sqlite {
     }
 
     pub async fn hold_all(&self, why: Option<&str>) -> Result<()> {
+        let done = match self.hold_once(why).await {
+            // The kill switch has space laid by.
+            Err(StoreError::DiskFull { .. }) if super::disk::drop_ballast(&self.path) => {
+                tracing::warn!("the disk is full; the ballast was thrown away for the kill switch");
+                self.hold_once(why).await
+            }
+            done => done,
+        };
+        done?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn hold_once(&self, why: Option<&str>) -> Result<()> {
         let why = why.map(str::to_owned);
         self.write(Urgency::Outcome, move |tx| {
             tx.execute(HOLD_ALL, (why.is_some(), &why))?;
@@ -100,9 +114,7 @@ impl Sqlite {
             let detail = Actor::sign(tx.actor, json!({"everything": true, "why": why}));
             tx.execute(TELL_ALL, (tx.now.0, name, detail.to_string())).map(drop)
         })
-        .await?;
-        self.bell.ring();
-        Ok(())
+        .await
     }
 
     pub async fn held(&self) -> Result<Option<String>> {

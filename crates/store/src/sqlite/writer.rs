@@ -227,8 +227,10 @@ fn run(connection: &Connection, path: &SqlitePath, job: Job, works: &mut Vec<Wor
         tracing::error!(database = %path, "a write panicked and was undone");
     }
     if connection.is_autocommit() {
-        // SQLite itself rolls the whole transaction back when the disk is full or broken.
-        return Err(StoreError::DiskFull { address: path.to_string() });
+        // SQLite itself rolls the whole transaction back when the disk is full or broken. The job that met it says what it
+        // was; the others only know that they were undone.
+        let problem = "the disk did not take a write beside this one, and both were undone".into();
+        return Err(StoreError::Busy { address: path.to_string(), problem });
     }
     Ok(keep)
 }

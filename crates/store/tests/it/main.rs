@@ -10,6 +10,7 @@ mod world;
 mod claiming;
 mod committing;
 mod config;
+mod disk;
 mod durability;
 mod enqueueing;
 mod files;
