@@ -413,8 +413,13 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
             }
         }
     }
+    let listed = place.ok(&["channel", "list"]).await;
+    assert!(listed.contains(r"кот\u001b]0;owned\u0007") && listed.contains(r"\nFAIL forged\r"), "{listed}");
     let help = place.ok(&["--help"]).await;
-    let known = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    let first =
+        |line: &'_ str| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
+    let lines: Vec<String> = help.lines().filter_map(first).collect();
+    let known = lines.iter().filter_map(|line| line.split_whitespace().next());
     let known: Vec<&str> = known.filter(|word| !word.starts_with('-') && *word != "help").collect();
     // These print nothing that strangers wrote: the log of a node has a test of its own.
     let silent = ["demo", "run", "sandbox", "db"];
