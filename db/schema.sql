@@ -73,7 +73,8 @@ CREATE TYPE rupor_settlement AS (
     error_streak integer,
     disable boolean,
     account_effect text,
-    account_until timestamp with time zone
+    account_until timestamp with time zone,
+    attempt integer
 );
 
 CREATE TABLE account_heads (
@@ -471,6 +472,7 @@ CREATE TABLE lane_heads (
     n_deduped bigint NOT NULL DEFAULT 0,
     n_failed bigint NOT NULL DEFAULT 0,
     n_dead bigint NOT NULL DEFAULT 0,
+    n_requeued bigint NOT NULL DEFAULT 0,
     CONSTRAINT lane_heads_pkey PRIMARY KEY (lane_id),
     CONSTRAINT lane_heads_campaign_id_account_id_key UNIQUE (campaign_id, account_id),
     CONSTRAINT lane_heads_channel_id_key UNIQUE (channel_id),
@@ -740,6 +742,8 @@ CREATE INDEX deliveries_of_lane ON public.deliveries USING btree (lane_id, deliv
 CREATE UNIQUE INDEX deliveries_of_recipient ON public.deliveries USING btree (message_id, recipient_id, action, revision, generation) WHERE (recipient_id IS NOT NULL);
 
 CREATE INDEX deliveries_of_workspace ON public.deliveries USING btree (workspace_id, delivery_id);
+
+CREATE INDEX deliveries_target ON public.deliveries USING btree (target_delivery) WHERE (target_delivery IS NOT NULL);
 
 CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
 
@@ -2063,7 +2067,12 @@ BEGIN
                                FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
          WHERE m.message_id = old.message_id AND k.key IS NOT NULL
         ON CONFLICT DO NOTHING;
-        UPDATE lane_heads AS h SET n_queued = h.n_queued + 1 WHERE h.lane_id = old.lane_id;
+        -- From now on the new one tells how it ends.
+        UPDATE lane_heads AS h
+           SET n_queued = h.n_queued + 1,
+               n_requeued = h.n_requeued + (SELECT (x.generation = old.generation + 1)::integer
+                                              FROM deliveries AS x WHERE x.delivery_id = made)
+         WHERE h.lane_id = old.lane_id;
         INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
         VALUES (ws, at, 'requeued', old.message_id, made, old.channel_id, jsonb_build_object('parent', wanted));
         answer := answer || made;
@@ -2181,6 +2190,7 @@ AS $function$
 DECLARE
     at  timestamptz := rupor_now();
     grp bigint;
+    lanes bigint[];
 BEGIN
     PERFORM rupor_guard(resume_account.workspace_id);
     SELECT a.group_id INTO grp
@@ -2196,6 +2206,9 @@ BEGIN
     UPDATE rate_groups AS g
        SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0
      WHERE g.group_id = grp;
+    lanes := array(SELECT h.lane_id FROM lane_heads AS h WHERE h.account_id = resume_account.account_id ORDER BY h.lane_id);
+    PERFORM rupor_hurry(lanes, at);
+    PERFORM rupor_refresh_lanes(lanes);
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h WHERE h.group_id = grp));
     INSERT INTO events (workspace_id, at, name, account_id)
     VALUES (resume_account.workspace_id, at, 'account_resumed', resume_account.account_id);
@@ -2203,7 +2216,40 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.retain_rows(workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000, OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint)
+CREATE OR REPLACE FUNCTION public.resume_channel(workspace_id bigint, channel_id bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at            timestamptz := rupor_now();
+    found_lane    bigint;
+    found_account bigint;
+BEGIN
+    PERFORM rupor_guard(resume_channel.workspace_id);
+    SELECT h.lane_id, h.account_id INTO found_lane, found_account
+      FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+     WHERE c.workspace_id = resume_channel.workspace_id
+       AND c.channel_id = resume_channel.channel_id AND c.removed_at IS NULL;
+    IF found_lane IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[found_account]);
+    UPDATE channels AS c
+       SET paused_until = 'epoch', paused_why = NULL, enabled = true, disabled_by = NULL, error_streak = 0
+     WHERE c.channel_id = resume_channel.channel_id;
+    PERFORM rupor_hurry(ARRAY[found_lane], at);
+    PERFORM rupor_refresh_lanes(ARRAY[found_lane]);
+    PERFORM rupor_refresh_accounts(ARRAY[found_account]);
+    INSERT INTO events (workspace_id, at, name, channel_id)
+    VALUES (resume_channel.workspace_id, at, 'channel_resumed', resume_channel.channel_id);
+    RETURN true;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.retain_rows(workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000, walk jsonb DEFAULT '{"keys": 0, "cases": 0, "messages": 0, "case_keys": [0, 0, 0], "deliveries": 0, "case_pictures": [0, 0, 0, 0, 0]}'::jsonb, OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint, OUT cases bigint, OUT case_keys bigint, OUT runs bigint, OUT next_walk jsonb)
  RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -2213,27 +2259,43 @@ AS $function$
 DECLARE
     today timestamptz := rupor_now();
     ws    CONSTANT bigint := retain_rows.workspace_id;
+    from_delivery CONSTANT bigint := (walk ->> 'deliveries')::bigint;
+    from_message  CONSTANT bigint := (walk ->> 'messages')::bigint;
+    from_key      CONSTANT bigint := (walk ->> 'keys')::bigint;
+    from_case     CONSTANT bigint := (walk ->> 'cases')::bigint;
     old   bigint[];
+    last  bigint;
+    is_over boolean;
+    n     bigint;
+    place jsonb;
 BEGIN
     PERFORM rupor_guard(ws);
+    next_walk := walk;
+    -- A waiting edit or reply still needs the post that it points at.
     IF ws IS NULL THEN
-        SELECT array_agg(o.delivery_id) INTO old
-          FROM (SELECT l.delivery_id
-                  FROM (SELECT d.delivery_id, d.status, d.ended_at FROM public.deliveries AS d
-                         ORDER BY d.delivery_id LIMIT 4 * "limit") AS l
-                 WHERE l.ended_at < today - CASE l.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
-                 ORDER BY l.delivery_id
-                 LIMIT "limit") AS o;
+        SELECT array_agg(l.delivery_id) FILTER (WHERE l.old), max(l.delivery_id),
+               count(*) < "limit" OR max(l.queued_at) >= today - least(keep_deliveries, keep_deduped)
+          INTO old, last, is_over
+          FROM (SELECT d.delivery_id, d.queued_at,
+                       d.ended_at < today - CASE d.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
+                       AND NOT EXISTS (SELECT FROM public.deliveries AS w
+                                        WHERE w.target_delivery = d.delivery_id AND w.ended_at IS NULL) AS old
+                  FROM public.deliveries AS d
+                 WHERE d.delivery_id > from_delivery
+                 ORDER BY d.delivery_id LIMIT "limit") AS l;
     ELSE
-        SELECT array_agg(o.delivery_id) INTO old
-          FROM (SELECT l.delivery_id
-                  FROM (SELECT d.delivery_id, d.status, d.ended_at FROM public.deliveries AS d
-                         WHERE d.workspace_id = ws
-                         ORDER BY d.workspace_id, d.delivery_id LIMIT 4 * "limit") AS l
-                 WHERE l.ended_at < today - CASE l.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
-                 ORDER BY l.delivery_id
-                 LIMIT "limit") AS o;
+        SELECT array_agg(l.delivery_id) FILTER (WHERE l.old), max(l.delivery_id),
+               count(*) < "limit" OR max(l.queued_at) >= today - least(keep_deliveries, keep_deduped)
+          INTO old, last, is_over
+          FROM (SELECT d.delivery_id, d.queued_at,
+                       d.ended_at < today - CASE d.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
+                       AND NOT EXISTS (SELECT FROM public.deliveries AS w
+                                        WHERE w.target_delivery = d.delivery_id AND w.ended_at IS NULL) AS old
+                  FROM public.deliveries AS d
+                 WHERE d.workspace_id = ws AND d.delivery_id > from_delivery
+                 ORDER BY d.workspace_id, d.delivery_id LIMIT "limit") AS l;
     END IF;
+    next_walk := next_walk || jsonb_build_object('deliveries', CASE WHEN NOT is_over THEN last END);
     -- The delivery was the evidence of its key; what the window is counted from stays.
     UPDATE dedup_index AS k
        SET sent_at = d.sent_at
@@ -2253,6 +2315,90 @@ BEGIN
                   AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = l.message_id)
                   AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = l.message_id)));
     GET DIAGNOSTICS messages = ROW_COUNT;
+
+    SELECT array_agg(l.delivery_id) FILTER (WHERE l.old), max(l.delivery_id),
+           count(*) < "limit"
+           OR coalesce(max(l.sent_at) >= today - rupor_span((SELECT min(c.dedup_ttl_us) FROM channels AS c)), false)
+      INTO old, last, is_over
+      FROM (SELECT i.delivery_id, i.sent_at,
+                   i.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c
+                                                    WHERE c.workspace_id = i.workspace_id)) AS old
+              FROM (SELECT k.delivery_id, k.workspace_id,
+                           coalesce(k.sent_at, (SELECT d.sent_at FROM public.deliveries AS d
+                                                 WHERE d.delivery_id = k.delivery_id)) AS sent_at
+                      FROM dedup_index AS k
+                     WHERE (ws IS NULL OR k.workspace_id = ws) AND k.delivery_id > from_key
+                     ORDER BY k.delivery_id LIMIT "limit") AS i) AS l;
+    next_walk := next_walk || jsonb_build_object('keys', CASE WHEN NOT is_over THEN last END);
+    -- By delivery: not one that was taken again in this very moment.
+    DELETE FROM dedup_index AS k WHERE k.delivery_id = ANY (old);
+    GET DIAGNOSTICS dedup = ROW_COUNT;
+
+    -- A case outlives its last message and every window in which it could be a key.
+    SELECT array_agg(l.case_id) FILTER (WHERE l.old), max(l.case_id),
+           count(*) < "limit" OR max(l.opened_at) >= today - keep_deliveries
+      INTO old, last, is_over
+      FROM (SELECT k.case_id, k.opened_at,
+                   k.last_seen_at < today - keep_deliveries - rupor_span(coalesce(
+                       (SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id), 0))
+                   AND NOT EXISTS (SELECT FROM public.messages AS m
+                                    WHERE m.workspace_id = k.workspace_id AND m.case_id = k.case_id) AS old
+              FROM public.cases AS k
+             WHERE (ws IS NULL OR k.workspace_id = ws) AND k.case_id > from_case
+             ORDER BY k.case_id LIMIT "limit") AS l;
+    next_walk := next_walk || jsonb_build_object('cases', CASE WHEN NOT is_over THEN last END);
+    DELETE FROM public.cases AS k WHERE k.case_id = ANY (old);
+    GET DIAGNOSTICS cases = ROW_COUNT;
+
+    case_keys := 0;
+    place := nullif(walk -> 'case_keys', 'null');
+    IF place IS NOT NULL THEN
+        WITH seen AS MATERIALIZED (
+            SELECT k.workspace_id, k.key, k.case_id, k.last_seen_at < today - keep_deliveries AS old
+              FROM public.case_keys AS k
+             WHERE (ws IS NULL OR k.workspace_id = ws)
+               AND (k.workspace_id, k.key, k.case_id) > ((place ->> 0)::bigint, (place ->> 1)::bigint, (place ->> 2)::bigint)
+             ORDER BY k.workspace_id, k.key, k.case_id LIMIT "limit"
+        ), gone AS (
+            DELETE FROM public.case_keys AS k USING seen AS s
+             WHERE s.old AND k.workspace_id = s.workspace_id AND k.key = s.key AND k.case_id = s.case_id
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM gone),
+               CASE WHEN count(*) = "limit"
+                    THEN (array_agg(jsonb_build_array(s.workspace_id, s.key, s.case_id)
+                                    ORDER BY s.workspace_id DESC, s.key DESC, s.case_id DESC))[1] END
+          INTO n, place
+          FROM seen AS s;
+        case_keys := n;
+        next_walk := next_walk || jsonb_build_object('case_keys', place);
+    END IF;
+    place := nullif(walk -> 'case_pictures', 'null');
+    IF place IS NOT NULL THEN
+        WITH seen AS MATERIALIZED (
+            SELECT k.workspace_id, k.key, k.across, k.down, k.case_id, k.last_seen_at < today - keep_deliveries AS old
+              FROM case_pictures AS k
+             WHERE (ws IS NULL OR k.workspace_id = ws)
+               AND (k.workspace_id, k.key, k.across, k.down, k.case_id)
+                   > ((place ->> 0)::bigint, (place ->> 1)::bigint, (place ->> 2)::bigint, (place ->> 3)::bigint, (place ->> 4)::bigint)
+             ORDER BY k.workspace_id, k.key, k.across, k.down, k.case_id LIMIT "limit"
+        ), gone AS (
+            DELETE FROM case_pictures AS k USING seen AS s
+             WHERE s.old AND k.workspace_id = s.workspace_id AND k.key = s.key AND k.across = s.across AND k.down = s.down
+               AND k.case_id = s.case_id
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM gone),
+               CASE WHEN count(*) = "limit"
+                    THEN (array_agg(jsonb_build_array(s.workspace_id, s.key, s.across, s.down, s.case_id)
+                                    ORDER BY s.workspace_id DESC, s.key DESC, s.across DESC, s.down DESC, s.case_id DESC))[1] END
+          INTO n, place
+          FROM seen AS s;
+        case_keys := case_keys + n;
+        next_walk := next_walk || jsonb_build_object('case_pictures', place);
+    END IF;
+
+    -- Events and runs are never needed longer than others, so the oldest are always the first.
     DELETE FROM public.events AS e
      WHERE e.event_id = ANY (array(
                SELECT l.event_id
@@ -2261,20 +2407,14 @@ BEGIN
                         ORDER BY x.event_id LIMIT "limit") AS l
                 WHERE l.at < today - keep_events));
     GET DIAGNOSTICS events = ROW_COUNT;
-    DELETE FROM dedup_index AS k
-     USING (SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind, i.delivery_id,
-                   coalesce(i.sent_at, (SELECT d.sent_at FROM public.deliveries AS d
-                                         WHERE d.delivery_id = i.delivery_id)) AS sent_at
-              FROM dedup_index AS i
-             WHERE ws IS NULL OR i.workspace_id = ws
-             ORDER BY i.delivery_id
-             LIMIT 4 * "limit") AS o
-     WHERE k.workspace_id = o.workspace_id AND k.channel_id = o.channel_id AND k.mode = o.mode AND k.version = o.version
-       AND k.key = o.key AND k.kind = o.kind
-       -- not one that was taken again in this very moment
-       AND k.delivery_id = o.delivery_id
-       AND o.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id));
-    GET DIAGNOSTICS dedup = ROW_COUNT;
+    DELETE FROM ingest_runs AS r
+     WHERE r.run_id = ANY (array(
+               SELECT l.run_id
+                 FROM (SELECT x.run_id, x.started_at FROM ingest_runs AS x
+                        WHERE ws IS NULL OR x.workspace_id = ws
+                        ORDER BY x.run_id LIMIT "limit") AS l
+                WHERE l.started_at < today - keep_events));
+    GET DIAGNOSTICS runs = ROW_COUNT;
 END $function$
 ;
 
@@ -3470,6 +3610,27 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_hurry(lane_ids bigint[], at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    WITH due AS (
+        UPDATE ready AS r
+           SET run_at = rupor_hurry.at,
+               position = CASE WHEN h.max_parallel = 1 THEN r.position ELSE rupor_micros(rupor_hurry.at) END
+          FROM lane_heads AS h
+         WHERE h.lane_id = r.lane_id AND r.lane_id = ANY (lane_ids) AND r.retried AND r.run_at > rupor_hurry.at
+        RETURNING r.delivery_id, r.position
+    )
+    UPDATE deliveries AS d
+       SET run_at = rupor_hurry.at, position = u.position
+      FROM due AS u
+     WHERE d.delivery_id = u.delivery_id;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_interval_us(rate double precision)
  RETURNS bigint
  LANGUAGE sql
@@ -3807,6 +3968,19 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_release_wait_us(s rupor_settlement)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE WHEN c.idle <= rupor_rule_releases_free() THEN 0
+                ELSE rupor_doubled(rupor_rule_release_wait_us(), (c.idle - rupor_rule_releases_free() - 1)::integer,
+                                   rupor_rule_release_wait_max_us())
+           END
+      FROM (SELECT s.attempt - s.charged - s.flood_waits - s.not_ready_waits - s.lost_claims AS idle) AS c
+$function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_reposition(lane bigint, ordered boolean)
  RETURNS void
  LANGUAGE plpgsql
@@ -3897,7 +4071,7 @@ BEGIN
     IF ending = 'sent' THEN
         s.status := 'sent'; s.destination_effect := 'healthy'; s.account_effect := 'healthy';
     ELSIF ending = 'released' THEN
-        s.reason := 'released'; s.run_at := at;
+        s.reason := 'released'; s.run_at := at + rupor_span(rupor_release_wait_us(s));
     ELSIF ending = 'lost' THEN
         -- Nothing was sent, but the row may be what kills.
         s.lost_claims := s.lost_claims + 1;
@@ -4522,7 +4696,9 @@ GRANT EXECUTE ON FUNCTION reserve_slots_for(bigint,bigint,bigint[],integer) TO r
 
 GRANT EXECUTE ON FUNCTION resume_account(bigint,bigint) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer) TO rupor_app;
+GRANT EXECUTE ON FUNCTION resume_channel(bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION revise_message(bigint,bigint,jsonb) TO rupor_app;
 
@@ -4818,7 +4994,7 @@ GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_dispatch
 
 GRANT EXECUTE ON FUNCTION reserve_slots_for(bigint,bigint,bigint[],integer) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer,jsonb) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rotate_key(bytea,bytea,bigint[],bytea[],bytea[],text[],bigint) TO rupor_dispatcher;
 

@@ -24,6 +24,11 @@ pub const NOT_READY_WAITS_MAX: i32 = 23;
 pub const LOST_CLAIMS_MAX: i32 = 6;
 /// A suspect waits this long for a moment in which its claimer has nothing else that could kill it.
 pub const SUSPECT_PATIENCE: Span = Span::from_secs(10);
+/// Claims handed back unsent that cost a delivery no wait: a stop, a slot that was missed.
+pub const RELEASES_FREE: i32 = 2;
+/// The wait after the next one; doubles up to `RELEASE_WAIT_MAX`, so that what cannot leave is not claimed for ever.
+pub const RELEASE_WAIT: Span = Span::from_millis(250);
+pub const RELEASE_WAIT_MAX: Span = Span::from_secs(60);
 /// Unknown outcomes that `resend_once` and `reconcile` survive.
 pub const UNKNOWNS_MAX: i32 = 1;
 

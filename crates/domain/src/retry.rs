@@ -1,7 +1,9 @@
 //! When to try again: the one retry layer there is.
 
+use crate::delivery::Counters;
 use crate::limits::{
-    BACKOFF_BASE, BACKOFF_JITTER_PER_MILLE, BACKOFF_MAX, NOT_READY_WAIT, NOT_READY_WAIT_MAX,
+    BACKOFF_BASE, BACKOFF_JITTER_PER_MILLE, BACKOFF_MAX, NOT_READY_WAIT, NOT_READY_WAIT_MAX, RELEASE_WAIT,
+    RELEASE_WAIT_MAX, RELEASES_FREE,
 };
 use crate::time::Span;
 
@@ -38,6 +40,16 @@ pub fn not_ready_wait(n: i32) -> Span {
 pub fn doubled(base: Span, times: i32, cap: Span) -> Span {
     let shift = times.clamp(0, 30).unsigned_abs();
     Span::from_micros(base.micros().saturating_mul(1 << shift).min(cap.micros()))
+}
+
+/// How long a delivery waits that was handed back unsent, by how many of its claims came to nothing.
+pub fn release_wait(counters: &Counters) -> Span {
+    let told = counters.charged + counters.flood_waits + counters.not_ready_waits + counters.lost_claims;
+    let idle = counters.attempt - told;
+    match idle <= RELEASES_FREE {
+        true => Span::ZERO,
+        false => doubled(RELEASE_WAIT, idle - RELEASES_FREE - 1, RELEASE_WAIT_MAX),
+    }
 }
 
 #[cfg(test)]

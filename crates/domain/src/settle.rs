@@ -9,7 +9,7 @@ use crate::delivery::{AmbiguityPolicy, Counters, Reason, Status, Step, step};
 use crate::destination::Destination;
 use crate::limits::*;
 use crate::outcome::{CODE_NOT_READY, Category, Certainty, Failure, Outcome, Scope};
-use crate::retry::{Chance, backoff, doubled, not_ready_wait};
+use crate::retry::{Chance, backoff, doubled, not_ready_wait, release_wait};
 use crate::time::{Span, Timestamp};
 
 /// How a claim ended.
@@ -95,7 +95,10 @@ pub fn settle(standing: &Standing, ending: &Ending, now: Timestamp, chance: Chan
             unknown(standing, Reason::LeaseExpired, Span::ZERO, now, chance)
         }
         Ending::LeaseExpired { requested: false } => lost(standing, now),
-        Ending::Released => Settlement::retry(standing.counters, Reason::Released, now),
+        Ending::Released => {
+            let wait = release_wait(&standing.counters);
+            Settlement::retry(standing.counters, Reason::Released, now + wait)
+        }
     }
 }
 

@@ -233,3 +233,14 @@ fn a_recipient_that_keeps_refusing_is_gone_in_the_end() {
         assert_eq!((settled.lane, settled.account), (LaneEffect::None, AccountEffect::None));
     }
 }
+
+#[test]
+fn what_is_handed_back_again_and_again_waits_longer_and_longer() {
+    let wait = |attempt: i32| {
+        let counters = Counters { attempt, ..Counters::default() };
+        release_wait(&counters).millis()
+    };
+    assert_eq!([1, 2, 3, 4, 5, 20].map(wait), [0, 0, 250, 500, 1_000, 60_000]);
+    let counters = Counters { attempt: 9, charged: 4, flood_waits: 3, ..Counters::default() };
+    assert_eq!(release_wait(&counters), Span::ZERO, "what was tried is not counted");
+}

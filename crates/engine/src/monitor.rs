@@ -5,13 +5,17 @@
 use std::time::Duration;
 
 use domain::time::{Span, Timestamp};
-use store::{Lane, Retention, Store, Whose};
+use store::{Lane, Removed, Retention, Store, Walk, Whose};
 use tokio::sync::watch;
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Rows of each kind that one look clears away.
-const CLEAR_MAX: usize = 5_000;
+/// Rows of each kind that one step of clearing looks at: a step holds up whoever writes.
+const STEP_ROWS: usize = 2_000;
+/// Steps of one look: a million rows a minute, far more than come in.
+const STEPS_MAX: usize = 500;
+/// Media that one look throws out.
+const MEDIA_MAX: usize = 5_000;
 /// How long ended things are kept.
 const KEEP: Retention = Retention {
     deliveries: Span::from_hours(24 * 30),
@@ -29,6 +33,7 @@ const RUN_MAX: Span = Span::from_secs(900);
 
 /// Runs until told to stop.
 pub async fn run(store: Store, lease: Span, mut stop: watch::Receiver<bool>) {
+    let mut walk = Walk::START;
     loop {
         tokio::select! {
             biased;
@@ -37,6 +42,9 @@ pub async fn run(store: Store, lease: Span, mut stop: watch::Receiver<bool>) {
         }
         if let Err(error) = look(&store, lease).await {
             tracing::warn!(%error, "the monitor could not look");
+        }
+        if let Err(error) = clear_away(&store, KEEP, &mut walk, &stop).await {
+            tracing::warn!(%error, "the monitor could not clear away what is old");
         }
     }
 }
@@ -64,12 +72,35 @@ async fn look(store: &Store, lease: Span) -> store::Result<()> {
             }
         }
     }
-    let removed = store.retain(Whose::Everyone, KEEP, CLEAR_MAX).await?;
-    let media = store.collect_media(MEDIA_UNUSED, CLEAR_MAX).await?;
+    Ok(())
+}
+
+/// Goes on with the lap through what is old; one that is over begins anew with the next look.
+async fn clear_away(
+    store: &Store,
+    keep: Retention,
+    walk: &mut Walk,
+    stop: &watch::Receiver<bool>,
+) -> store::Result<Removed> {
+    let mut removed = Removed::default();
+    for _ in 0..STEPS_MAX {
+        let (step, next) = store.retain(Whose::Everyone, keep, STEP_ROWS, *walk).await?;
+        removed += step;
+        *walk = next;
+        // Events and runs have no lap: they are done when a step finds none.
+        if walk.is_over() && step.events + step.runs == 0 || *stop.borrow() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    if walk.is_over() {
+        *walk = Walk::START;
+    }
+    let media = store.collect_media(MEDIA_UNUSED, MEDIA_MAX).await?;
     store.forget_receipts(RECEIPTS_KEEP).await?;
     store.close_runs(RUN_MAX).await?;
     tracing::debug!(?removed, ?media, "cleared away");
-    Ok(())
+    Ok(removed)
 }
 
 /// Since when a lane has been due although nothing holds it back; a poll and two leases are ordinary.

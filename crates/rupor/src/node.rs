@@ -180,6 +180,9 @@ async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
 
 /// Another node that starts in this moment may make the same rows; then what is left is planned anew.
 async fn apply(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<()> {
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
     let rows = config.workspaces.iter().map(|w| 1 + w.accounts.len() + w.channels.len() + w.sources.len());
     let mut done = plan::apply(store, config, absent).await;
     for _ in 0..rows.sum() {

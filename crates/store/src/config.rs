@@ -366,6 +366,24 @@ pub(crate) fn require_token(token: &SecretString) -> Result<()> {
     Ok(())
 }
 
+/// What a tier allows everybody who uses one token.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PlatformLimit {
+    /// Requests a second; `None`: no limit of its own.
+    pub rate: Option<f64>,
+    pub burst: i32,
+}
+
+impl PlatformLimit {
+    pub(crate) fn validate(&self) -> Result<()> {
+        let rate_fits = self.rate.is_none_or(|rate| rate.is_finite() && rate > 0.0);
+        match rate_fits && self.burst >= 1 {
+            true => Ok(()),
+            false => Err(StoreError::invalid("limit", "a rate is above 0, a burst at least 1")),
+        }
+    }
+}
+
 /// How long the secret before opens a door too, unless somebody says otherwise.
 pub const SECRET_OVERLAP: Span = Span::from_secs(24 * 3_600);
 

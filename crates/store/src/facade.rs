@@ -29,6 +29,8 @@ macro_rules! each {
 }
 pub(crate) use each;
 
+mod upkeep;
+
 impl Store {
     /// Opens a database whose schema is current; `migrate` makes it so.
     pub async fn open(address: &Address, keyring: Keyring, clock: Clock) -> Result<Store> {
@@ -584,11 +586,6 @@ impl Store {
     /// Ends what still waits; `false` for what is out already or ended.
     pub async fn cancel(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<bool>> {
         each!(self, db => db.cancel(workspace, ids))
-    }
-
-    /// Removes what is older than it needs to be, at most `limit` rows of each kind.
-    pub async fn retain(&self, whose: Whose, keep: Retention, limit: usize) -> Result<Removed> {
-        each!(self, db => db.retain(whose, keep, limit))
     }
 
     // -- reading

@@ -297,6 +297,8 @@ pub struct Counts {
     pub deduped: i64,
     pub failed_permanent: i64,
     pub dead: i64,
+    /// Of the failed and the dead, those that were queued again: their new delivery tells how it went.
+    pub requeued: i64,
 }
 
 /// Which deliveries a listing or a bulk verb means. All given conditions hold.
@@ -309,13 +311,64 @@ pub struct DeliveryFilter {
     pub after: Option<DeliveryId>,
 }
 
-/// What a run of retention removed.
+/// What one step of retention removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Removed {
     pub deliveries: u64,
     pub messages: u64,
     pub events: u64,
     pub dedup: u64,
+    pub cases: u64,
+    /// What posts are compared with: words and pictures of cases.
+    pub case_keys: u64,
+    pub runs: u64,
+}
+
+impl std::ops::AddAssign for Removed {
+    fn add_assign(&mut self, more: Removed) {
+        self.deliveries += more.deliveries;
+        self.messages += more.messages;
+        self.events += more.events;
+        self.dedup += more.dedup;
+        self.cases += more.cases;
+        self.case_keys += more.case_keys;
+        self.runs += more.runs;
+    }
+}
+
+/// How far retention has walked, table by table, from the oldest row on; `None`: to the end of what is old.
+/// What has to stay is passed over once a lap, so that it never stands before what can go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walk {
+    pub deliveries: Option<i64>,
+    pub messages: Option<i64>,
+    pub keys: Option<i64>,
+    pub cases: Option<i64>,
+    pub case_keys: Option<[i64; 3]>,
+    pub case_pictures: Option<[i64; 5]>,
+}
+
+impl Walk {
+    pub const START: Walk = Walk {
+        deliveries: Some(0),
+        messages: Some(0),
+        keys: Some(0),
+        cases: Some(0),
+        case_keys: Some([0; 3]),
+        case_pictures: Some([0; 5]),
+    };
+    pub const OVER: Walk = Walk {
+        deliveries: None,
+        messages: None,
+        keys: None,
+        cases: None,
+        case_keys: None,
+        case_pictures: None,
+    };
+
+    pub fn is_over(&self) -> bool {
+        *self == Walk::OVER
+    }
 }
 
 /// How long ended things are kept.

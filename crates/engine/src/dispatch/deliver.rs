@@ -601,8 +601,15 @@ fn part_key(claim: &Claim, index: usize) -> String {
     format!("{}.{index}", claim.idempotency_key)
 }
 
-/// The ledger could not be asked, and nothing has left.
-fn unreadable(error: StoreError) -> Halt {
+/// The ledger could not be asked, and nothing has left. What is not there will not come back: that is an end.
+pub(super) fn unreadable(error: StoreError) -> Halt {
+    if let StoreError::NotFound { .. } = &error {
+        return delivery_failure(
+            "not_found",
+            &format!("{error}; there is nothing left to do for this delivery"),
+        )
+        .into();
+    }
     tracing::warn!(%error, "the ledger could not be read; the delivery is handed back");
     Halt::Release
 }

@@ -556,3 +556,17 @@ async fn a_person_who_floods_or_blocked_the_bot_keeps_nobody_else_waiting() {
     assert!(node.stop().await);
     assert_eq!(w.store.audit(w.workspace).await.unwrap(), Vec::<String>::new());
 }
+
+#[test]
+fn what_cannot_be_found_ends_the_delivery_and_is_not_claimed_for_ever() {
+    use super::deliver::{Halt, unreadable};
+    let halt = unreadable(store::StoreError::not_found("delivery", 7));
+    let Halt::End(failure) = halt else { panic!("{halt:?}") };
+    assert_eq!(
+        (failure.code.as_str(), failure.category),
+        ("not_found", domain::outcome::Category::Permanent)
+    );
+    assert!(failure.message.contains("delivery 7 is not known"), "{}", failure.message);
+    let halt = unreadable(store::StoreError::Database("gone for a moment".into()));
+    assert!(matches!(halt, Halt::Release), "{halt:?}");
+}

@@ -24,6 +24,8 @@ const SHORT_TEXT: usize = 100;
 /// What a post says and who should hear it.
 #[derive(Debug, Clone)]
 pub struct Reading {
+    /// Whether words alone may say that this is a known case.
+    words_merge: bool,
     pub post: Post,
     pub analysis: Analysis,
     pub tags: Vec<String>,
@@ -59,8 +61,11 @@ pub fn read(raw: &RawPost, desk: &Desk, now: Timestamp) -> Reading {
         Ok(channels) => (channels, None),
         Err(why) => (Vec::new(), Some(why)),
     };
+    let fingerprint = fingerprint(&analysis.facts, &analysis.cleaned, desk.strict_no_phone);
     Reading {
-        fingerprint: fingerprint(&analysis.facts, &analysis.cleaned, desk.strict_no_phone),
+        // Strict: without a phone, and without both an animal and a place, words alone never merge.
+        words_merge: !desk.strict_no_phone || fingerprint.is_some(),
+        fingerprint,
         tags: all_tags.into_iter().collect(),
         post,
         analysis,
@@ -78,6 +83,7 @@ impl Reading {
     /// The post for the store, with the pictures that could be kept.
     pub fn finish(self, raw: &RawPost, kept: Kept) -> NewPost {
         let sketch = Sketch::new(&self.post, &self.analysis.facts, &self.analysis.cleaned, &kept.looks());
+        let sketch = if self.words_merge { sketch } else { sketch.without_words() };
         let facts = &self.analysis.facts;
         let payload = Message {
             kind: facts.kind.value.name().to_owned(),

@@ -55,8 +55,25 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
     let ws = find_workspace(&store, &desk.workspace(&store).await?).await?;
     let now = store.now().await?;
     let accounts = store.accounts(ws).await?;
-    desk.print(&accounts, || {
-        let row = |account: &store::Account| {
+    let mut limits = Vec::new();
+    for account in &accounts {
+        let tier = store.platform_limit(ws, account.account_id).await?.and_then(|limit| limit.rate);
+        limits.push(match (account.settings.rate, tier) {
+            (Some(own), Some(tier)) => Some(own.min(tier)),
+            (own, tier) => own.or(tier),
+        });
+    }
+    let shown: Vec<serde_json::Value> = accounts
+        .iter()
+        .zip(&limits)
+        .map(|(account, limit)| {
+            let mut shown = serde_json::json!(account);
+            shown["effective_rate"] = serde_json::json!(limit);
+            shown
+        })
+        .collect();
+    desk.print(&shown, || {
+        let row = |(account, limit): (&store::Account, &Option<f64>)| {
             let state = match account {
                 account if account.paused => "paused".to_owned(),
                 account if account.cooldown_until > now => {
@@ -69,14 +86,15 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
                 account.name.clone(),
                 account.platform.clone(),
                 account.settings.kind.clone(),
-                rate(account.settings.rate),
+                account.settings.tier.clone(),
+                rate(*limit),
                 state,
                 account.paused_why.clone().unwrap_or_default(),
             ]
         };
         table(
-            &["id", "account", "platform", "kind", "rate", "state", "why"],
-            accounts.iter().map(row).collect(),
+            &["id", "account", "platform", "kind", "tier", "limit", "state", "why"],
+            accounts.iter().zip(&limits).map(row).collect(),
         )
     })
 }

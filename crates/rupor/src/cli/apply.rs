@@ -44,13 +44,19 @@ async fn apply(args: &Apply, config: Config) -> anyhow::Result<()> {
     create_database(args).await?;
     let look = args.desk.look().await?;
     let planned = plan(&look.store, &config, Absent::Remove).await?;
+    if !args.desk.json {
+        for note in &config.notes {
+            say(&format!("note    {}", domain::shown::line(note)))?;
+        }
+    }
+    let notes = config.notes.clone();
     if planned.steps.is_empty() {
-        return args.desk.print(&outcome(&planned, false), || "nothing to do".to_owned());
+        return args.desk.print(&outcome(&planned, false, &notes), || "nothing to do".to_owned());
     }
     if args.dry_run {
-        return args
-            .desk
-            .print(&outcome(&planned, false), || format!("{planned}would change: {}", steps(&planned)));
+        return args.desk.print(&outcome(&planned, false, &notes), || {
+            format!("{planned}would change: {}", steps(&planned))
+        });
     }
     if !args.desk.json {
         say(planned.to_string().trim_end())?;
@@ -58,7 +64,7 @@ async fn apply(args: &Apply, config: Config) -> anyhow::Result<()> {
     confirm(args, &planned)?;
     let answer = args.desk.perform(Verb::Apply { config, absent: Absent::Remove }).await?;
     let done: Plan = serde_json::from_value(answer)?;
-    args.desk.print(&outcome(&done, true), || format!("done: {}", steps(&done)))
+    args.desk.print(&outcome(&done, true, &notes), || format!("done: {}", steps(&done)))
 }
 
 /// A file that is not there yet is made; an old one is brought up to date by `rupor migrate`, on purpose.
@@ -97,6 +103,6 @@ fn steps(plan: &Plan) -> String {
     counted(plan.steps.len(), "step", "steps")
 }
 
-fn outcome(plan: &Plan, applied: bool) -> serde_json::Value {
-    serde_json::json!({"applied": applied, "steps": plan.steps})
+fn outcome(plan: &Plan, applied: bool, notes: &[String]) -> serde_json::Value {
+    serde_json::json!({"applied": applied, "steps": plan.steps, "notes": notes})
 }

@@ -76,6 +76,7 @@ fn read(findings: &mut Vec<Finding>, what: &str, config: Result<Config, ConfigEr
     match config {
         Ok(config) => {
             findings.push(Finding::good(what, "can be read"));
+            findings.extend(config.notes.iter().map(|note| Finding::good(what, note)));
             check::subjects_of_config(&config)
         }
         Err(error) => {

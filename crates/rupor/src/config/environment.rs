@@ -39,7 +39,7 @@ pub fn is_used(variables: Variables<'_>) -> bool {
 }
 
 pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
-    let mut reader = Reader { variables, problems: Vec::new() };
+    let mut reader = Reader { variables, problems: Vec::new(), notes: Vec::new() };
     let limits = platform_limits(variables).unwrap_or_else(|problem| {
         reader.problems.push(problem);
         PlatformLimits::On
@@ -58,7 +58,8 @@ pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
     for out in outlets() {
         reader.outlet(&mut workspace, &out, &dedup, limits);
     }
-    reader.done(Config { workspaces: vec![workspace] })
+    let notes = std::mem::take(&mut reader.notes);
+    reader.done(Config { workspaces: vec![workspace], notes })
 }
 
 const TIMEOUT: Span = Span::from_secs(10);
@@ -92,6 +93,7 @@ struct Dedup {
 struct Reader<'a> {
     variables: Variables<'a>,
     problems: Vec<Problem>,
+    notes: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -160,6 +162,10 @@ impl Reader<'_> {
             account(out.start.name, out.platform.name(), out.platform.facts().usual_kind, token, limits);
         let kind = out.platform.chat_kind(&target);
         let rate = Some(self.rate(&named("RATE_PER_SEC")));
+        let allowed = out.platform.facts().chat_rate(kind);
+        if limits == PlatformLimits::On {
+            self.notes.extend(super::capped(&named("RATE_PER_SEC"), rate, allowed, "the chat"));
+        }
         let extras = ChannelExtras {
             from_group: !out.start.is_wall || self.flag(&named("FROM_GROUP"), true),
             attach_media: !out.start.is_wall || self.flag(&named("ATTACH_MEDIA"), true),
@@ -169,7 +175,7 @@ impl Reader<'_> {
         let settings = store::ChannelSettings {
             chat_kind: kind,
             rate: match limits {
-                PlatformLimits::On => effective_rate(rate, out.platform.facts().chat_rate(kind)),
+                PlatformLimits::On => effective_rate(rate, allowed),
                 PlatformLimits::Off => rate,
             },
             ambiguity: out.platform.facts().ambiguity,
@@ -324,7 +330,9 @@ fn account(name: &str, platform: &str, kind: &str, token: String, limits: Platfo
     let settings = store::AccountSettings {
         kind: kind.into(),
         rate: match limits {
-            PlatformLimits::On => known_platform(platform).facts().account_rate(kind, "standard"),
+            PlatformLimits::On => {
+                effective_rate(None, known_platform(platform).facts().account_rate(kind, "standard"))
+            }
             PlatformLimits::Off => None,
         },
         settings: json!({}),
@@ -336,5 +344,6 @@ fn account(name: &str, platform: &str, kind: &str, token: String, limits: Platfo
         token: Secret::new(token),
         settings,
         paused: None,
+        limit: None,
     }
 }

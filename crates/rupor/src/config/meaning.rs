@@ -28,8 +28,16 @@ pub fn parse(
     folder: &Path,
     variables: Variables<'_>,
 ) -> Result<Config, ConfigError> {
-    let mut reader =
-        Reader { text, shown, folder, variables, limits: PlatformLimits::On, problems: Vec::new() };
+    let mut reader = Reader {
+        text,
+        shown,
+        folder,
+        variables,
+        limits: PlatformLimits::On,
+        problems: Vec::new(),
+        notes: Vec::new(),
+        tiers: BTreeMap::new(),
+    };
     match environment::platform_limits(variables) {
         Ok(limits) => reader.limits = limits,
         Err(problem) => reader.problems.push(problem),
@@ -63,7 +71,12 @@ struct Reader<'a> {
     variables: Variables<'a>,
     limits: PlatformLimits,
     problems: Vec<Problem>,
+    notes: Vec<String>,
+    tiers: BTreeMap<String, written::Tier>,
 }
+
+/// The tier of those who name none.
+const STANDARD: &str = "standard";
 
 /// What a workspace says for all its channels.
 struct Defaults {
@@ -89,6 +102,7 @@ impl Reader<'_> {
             sources: file.sources,
             endpoints: file.endpoints,
         };
+        self.tiers = file.tiers.into_iter().map(|(name, tier)| (name.into_inner(), tier)).collect();
         let mut workspaces = Vec::new();
         if at_top || file.workspaces.is_empty() {
             workspaces.push(self.workspace(name.clone(), top));
@@ -103,7 +117,7 @@ impl Reader<'_> {
             let workspace = self.workspace(named.into_inner(), workspace);
             workspaces.push(workspace);
         }
-        Config { workspaces }
+        Config { workspaces, notes: std::mem::take(&mut self.notes) }
     }
 
     fn workspace(&mut self, name: String, written: written::Workspace) -> Workspace {
@@ -128,7 +142,14 @@ impl Reader<'_> {
         let platform = written.platform.0;
         let facts = known_platform(&platform).facts();
         let kind = written.kind.map_or(facts.usual_kind, |kind| kind.as_str());
-        let tier = written.tier.map_or("standard", |tier| tier.as_str());
+        let tier = written.tier.as_ref().map_or(STANDARD, |tier| tier.get_ref().as_str());
+        let own = self.tiers.get(tier).cloned();
+        if own.is_none() && ![STANDARD, addresses::TIER_PAID].contains(&tier) {
+            let at = written.tier.as_ref().map_or(0, |tier| tier.span().start);
+            let text = format!("there is no tier {tier}; write [tiers.{tier}], or use standard or paid");
+            self.problem(at, text);
+        }
+        let own = own.unwrap_or_default();
         let usual = store::AccountSettings::default();
         let extras = AccountExtras { group_id: written.group_id };
         let proxy = written.proxy.as_ref().map(|proxy| self.secret(proxy));
@@ -138,10 +159,18 @@ impl Reader<'_> {
             settings: store::AccountSettings {
                 kind: kind.to_owned(),
                 tier: tier.to_owned(),
-                rate: self.limited(written.rate.map(|rate| rate.0), facts.account_rate(kind, tier)),
-                burst: written.burst.map_or(usual.burst, |n| n.0),
-                max_parallel: written.max_parallel.map_or(usual.max_parallel, |n| n.0),
-                retry_parallel: written.retry_parallel.map_or(usual.retry_parallel, |n| n.0),
+                rate: self.limited(
+                    &format!("account {}: rate", name.get_ref()),
+                    written.rate.map(|rate| rate.0),
+                    facts.account_rate(kind, tier),
+                    "the account",
+                ),
+                burst: written.burst.or(own.burst).map_or(usual.burst, |n| n.0),
+                max_parallel: written.max_parallel.or(own.max_parallel).map_or(usual.max_parallel, |n| n.0),
+                retry_parallel: written
+                    .retry_parallel
+                    .or(own.retry_parallel)
+                    .map_or(usual.retry_parallel, |n| n.0),
                 api_base: written.api_base.map(Into::into),
                 proxy: proxy.map(|proxy| secrecy::ExposeSecret::expose_secret(proxy.reveal()).into()),
                 extra_roots: written.extra_roots.map(|roots| roots.join(":")),
@@ -149,6 +178,10 @@ impl Reader<'_> {
             },
             platform,
             paused: written.paused,
+            limit: own.rate.map(|rate| store::PlatformLimit {
+                rate: Some(rate.0),
+                burst: own.burst.map_or(usual.burst, |n| n.0),
+            }),
         };
         // The platform itself says whether token, address and proxy have the form it wants.
         if !self.is_missing(&account.token)
@@ -168,7 +201,7 @@ impl Reader<'_> {
         defaults: &Defaults,
     ) -> Option<Channel> {
         let account = self.find_account(&written.account, accounts)?;
-        let settings = self.channel_settings(&written, account, defaults);
+        let settings = self.channel_settings(name.get_ref(), &written, account, defaults);
         let channel = Channel {
             name: name.get_ref().clone(),
             account: account.name.clone(),
@@ -184,7 +217,8 @@ impl Reader<'_> {
     }
 
     fn channel_settings(
-        &self,
+        &mut self,
+        name: &str,
         written: &written::Channel,
         account: &Account,
         defaults: &Defaults,
@@ -196,7 +230,12 @@ impl Reader<'_> {
         let route = written.route.as_ref().map_or(preset.route.clone(), |route| Some(route.0.to_string()));
         store::ChannelSettings {
             chat_kind,
-            rate: self.limited(rate, platform.facts().chat_rate(chat_kind)),
+            rate: self.limited(
+                &format!("channel {name}: rate"),
+                rate,
+                platform.facts().chat_rate(chat_kind),
+                "the chat",
+            ),
             max_parallel: written.max_parallel.as_ref().map_or(preset.max_parallel, |n| n.0),
             ambiguity: written.ambiguity.unwrap_or(platform.facts().ambiguity),
             dedup: written.dedup.unwrap_or(preset.dedup),
@@ -343,9 +382,13 @@ impl Reader<'_> {
         *secret == Secret::new("")
     }
 
-    fn limited(&self, setting: Option<f64>, limit: Option<f64>) -> Option<f64> {
+    /// What is set, as far as the platform allows it; what is more than that is said.
+    fn limited(&mut self, what: &str, setting: Option<f64>, limit: Option<f64>, whose: &str) -> Option<f64> {
         match self.limits {
-            PlatformLimits::On => effective_rate(setting, limit),
+            PlatformLimits::On => {
+                self.notes.extend(super::capped(what, setting, limit, whose));
+                effective_rate(setting, limit)
+            }
             PlatformLimits::Off => setting,
         }
     }

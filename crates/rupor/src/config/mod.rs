@@ -31,6 +31,24 @@ pub fn process_variables(name: &str) -> Option<String> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     pub workspaces: Vec<Workspace>,
+    /// What is meant otherwise than it is written, in words.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A rate above what the platform allows is not used as it is written.
+fn capped(what: &str, setting: Option<f64>, limit: Option<f64>, whose: &str) -> Option<String> {
+    let (setting, limit) = (setting?, limit?);
+    let used = domain::limits::effective_rate(Some(setting), Some(limit))?;
+    let show = |rate| crate::operate::status::rate(Some(rate));
+    (setting > limit).then(|| {
+        format!(
+            "{what} is {}, but the platform allows {whose} {}; {} is used",
+            show(setting),
+            show(limit),
+            show(used)
+        )
+    })
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +69,9 @@ pub struct Account {
     pub settings: store::AccountSettings,
     /// `None`: as an operator left it.
     pub paused: Option<bool>,
+    /// What its tier allows.
+    #[serde(default)]
+    pub limit: Option<store::PlatformLimit>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@
 
 mod sources;
 
+use crate::operate::status::rate;
 use anyhow::{Context, bail};
 use domain::ids::{AccountId, ChannelId, EndpointId, SourceId, WorkspaceId};
 use domain::shown;
@@ -126,6 +127,7 @@ enum Act {
     CreateAccount(Account),
     ChangeAccount(AccountId, store::AccountSettings),
     SetToken(AccountId, Account),
+    SetLimit(AccountId, Option<store::PlatformLimit>),
     PauseAccount(AccountId, &'static str),
     ResumeAccount(AccountId),
     CreateChannel(Channel),
@@ -266,6 +268,20 @@ async fn account_changes(
     let token = super::Secret::from(store.account_token(row.workspace_id, id).await?);
     if token != account.token {
         list.push(StepVerb::Change, "account", name, "a new token", Act::SetToken(id, account.clone()));
+        // The pause was the platform's word on the old token. A person's pause has other words, and stays.
+        if account.paused.is_none() && row.paused && row.paused_why.as_deref().is_some_and(is_of_platform) {
+            list.push(StepVerb::Resume, "account", name, "its token is new", Act::ResumeAccount(id));
+        }
+    }
+    // A new token has a budget of its own.
+    if token != account.token && account.limit.is_some()
+        || store.platform_limit(row.workspace_id, id).await? != account.limit
+    {
+        let detail = match account.limit {
+            Some(limit) => format!("tier {} allows {}", account.settings.tier, rate(limit.rate)),
+            None => "no limit of a tier any more".to_owned(),
+        };
+        list.push(StepVerb::Change, "account", name, detail, Act::SetLimit(id, account.limit));
     }
     let came_back = row.paused_why.as_deref() == Some(NOT_CONFIGURED);
     match account.paused {
@@ -287,6 +303,11 @@ async fn account_changes(
         _ => {}
     }
     Ok(())
+}
+
+/// Whether an account was paused by what a platform answered: then the reason begins with the code of the answer.
+fn is_of_platform(why: &str) -> bool {
+    why.split_once(": ").is_some_and(|(code, _)| !code.is_empty() && !code.contains(char::is_whitespace))
 }
 
 fn channels(workspace: &Workspace, rows: &Rows, absent: Absent, list: &mut Listing<'_>) {
@@ -427,6 +448,7 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         Act::SetToken(row, account) => {
             store.set_account_token(id, row, account.token.reveal().clone()).await?;
         }
+        Act::SetLimit(account, limit) => store.set_platform_limit(id, account, limit).await?,
         Act::PauseAccount(account, why) => store.pause_account(id, account, why).await?,
         Act::ResumeAccount(account) => store.resume_account(id, account).await?,
         Act::CreateChannel(channel) => drop(make_channel(store, id, &rows, channel).await?),
@@ -474,7 +496,11 @@ async fn create_account(store: &Store, id: WorkspaceId, account: Account) -> any
         token: account.token.reveal().clone(),
         settings: account.settings,
     };
+    let limit = account.limit;
     let account_id = store.create_account(id, new).await?;
+    if limit.is_some() {
+        store.set_platform_limit(id, account_id, limit).await?;
+    }
     if account.paused == Some(true) {
         store.pause_account(id, account_id, CONFIGURED_PAUSE).await?;
     }

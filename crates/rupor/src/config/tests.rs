@@ -166,6 +166,43 @@ fn rates_are_a_little_below_what_the_platform_allows() {
     assert_eq!(rates(lifted), (None, Some(5.0)));
 }
 
+#[test]
+fn a_rate_above_what_the_platform_allows_is_said() {
+    let notes = |text: &str| parse(text).unwrap().notes;
+    assert_eq!(notes(&file("rate = 0.1")), Vec::<String>::new());
+    assert_eq!(
+        notes(&file("rate = 50")),
+        ["channel lost: rate is 50/s, but the platform allows the chat 20/min; 19.6/min is used"]
+    );
+    let fast = file("").replace("platform = \"telegram\"", "platform = \"telegram\"\nrate = 100");
+    assert_eq!(
+        notes(&fast),
+        ["account bot: rate is 100/s, but the platform allows the account 30/s; 29.4/s is used"]
+    );
+}
+
+#[tokio::test]
+async fn a_tier_limits_the_accounts_that_name_it() {
+    let tiers = "[tiers.slow]\nrate = 0.5\nburst = 2\nmax_parallel = 3\nretry_parallel = 1\n\n";
+    let named = |tier: &str| file("").replace("token =", &format!("tier = \"{tier}\"\ntoken ="));
+    let config = parse(&format!("{tiers}{}", named("slow"))).unwrap();
+    let settings = &config.workspaces[0].accounts[0].settings;
+    assert_eq!((settings.tier.as_str(), settings.burst, settings.max_parallel), ("slow", 2, 3));
+    let store = empty_store().await;
+    apply(&store, &config, Absent::Remove).await.unwrap();
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let id = store.accounts(ws).await.unwrap()[0].account_id;
+    let limit = store.platform_limit(ws, id).await.unwrap();
+    assert_eq!(limit, Some(store::PlatformLimit { rate: Some(0.5), burst: 2 }));
+    assert_eq!(plan(&store, &config, Absent::Remove).await.unwrap().steps, []);
+    apply(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap();
+    assert_eq!(store.platform_limit(ws, id).await.unwrap(), None);
+    refused(
+        &named("quick"),
+        "rupor.toml:3: there is no tier quick; write [tiers.quick], or use standard or paid",
+    );
+}
+
 /// The variables of a quick start.
 fn variables(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<String> {
     move |name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
@@ -212,6 +249,12 @@ fn the_quick_start_knows_all_three_platforms_and_the_walls() {
     assert_eq!(workspace.channels[0].settings.settings["attach_media"], false);
     assert_eq!(workspace.channels[0].settings.dedup, store::DedupMode::Off);
     assert_eq!(workspace.channels[1].settings.rate, Some(1.96), "MAX allows two a second");
+    assert_eq!(
+        config.notes,
+        ["MAX_RATE_PER_SEC is 9/s, but the platform allows the chat 2/s; 1.96/s is used"]
+    );
+    let rates: Vec<Option<f64>> = workspace.accounts.iter().map(|account| account.settings.rate).collect();
+    assert_eq!(rates, [Some(2.94), Some(2.94), Some(29.4)], "a little below what the platforms allow");
     let sources: Vec<&str> = workspace.sources.iter().map(|source| source.address.as_str()).collect();
     assert_eq!(sources, ["-1", "lostpets"]);
     assert_eq!(workspace.sources[0].settings["strict_no_phone"], true);
@@ -367,6 +410,26 @@ async fn another_target_token_or_account_is_seen() {
     "#]]
     .assert_eq(&done.to_string());
     assert_eq!(plan(&store, &moved, Absent::Remove).await.unwrap().steps, []);
+}
+
+#[tokio::test]
+async fn a_new_token_resumes_the_account_that_the_old_one_stopped() {
+    let store = empty_store().await;
+    apply(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap();
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let id = store.accounts(ws).await.unwrap()[0].account_id;
+    let new = |name: &str| parse(&file("").replace("TG_TOKEN", name)).unwrap();
+    store.pause_account(ws, id, "401: Unauthorized").await.unwrap();
+    let done = apply(&store, &new("TG_NEW"), Absent::Remove).await.unwrap();
+    expect_test::expect![[r#"
+        change  account   default/bot: a new token
+        resume  account   default/bot: its token is new
+    "#]]
+    .assert_eq(&done.to_string());
+    assert!(!store.accounts(ws).await.unwrap()[0].paused);
+    store.pause_account(ws, id, "paused by an operator").await.unwrap();
+    apply(&store, &new("TG_NEWER"), Absent::Remove).await.unwrap();
+    assert!(store.accounts(ws).await.unwrap()[0].paused, "what a person paused stays so");
 }
 
 #[tokio::test]

@@ -29,8 +29,20 @@ pub struct File {
     pub channels: Named<Channel>,
     pub sources: Named<Source>,
     pub endpoints: Named<Endpoint>,
+    /// What accounts of any workspace may name.
+    pub tiers: Named<Tier>,
     /// Further workspaces, each with the same tables.
     pub workspaces: Named<Workspace>,
+}
+
+/// Limits that several accounts share by name.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tier {
+    pub rate: Option<Rate>,
+    pub burst: Option<Count>,
+    pub max_parallel: Option<Count>,
+    pub retry_parallel: Option<Count>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -50,7 +62,8 @@ pub struct Account {
     pub platform: PlatformName,
     pub token: Spanned<SecretWritten>,
     pub kind: Option<AccountKind>,
-    pub tier: Option<Tier>,
+    /// `standard`, `paid`, or one of `[tiers]`.
+    pub tier: Option<Spanned<String>>,
     pub rate: Option<Rate>,
     pub burst: Option<Count>,
     pub max_parallel: Option<Count>,
@@ -305,8 +318,6 @@ words! {
     OnEdit { Edit = "edit", Nothing = "none" }
     /// What a vanished source does to published copies.
     OnGone { Nothing = "none", Delete = "delete" }
-    /// Telegram sells a faster one.
-    Tier { Standard = "standard", Paid = "paid" }
     /// Where posts are pulled from.
     SourceKind { Vk = "vk", Feed = "feed" }
     /// Who knocks: programs that push, or a platform's webhook.

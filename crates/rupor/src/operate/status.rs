@@ -71,7 +71,7 @@ fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
         lag_ms: due.map(|at| (facts.now - at).millis()),
         sent: counts.sent,
         deduped: counts.deduped,
-        failed: counts.failed_permanent + counts.dead,
+        failed: counts.failed_permanent + counts.dead - counts.requeued,
         rate,
         eta_ms: rate.filter(|_| waiting > 0).map(|rate| (waiting as f64 / rate * 1_000.0) as i64),
     }

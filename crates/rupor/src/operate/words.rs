@@ -4,6 +4,7 @@
 //! with these words. The causes themselves stand in `causes`.
 
 mod causes;
+mod waits;
 
 use domain::delivery::{AmbiguityPolicy, Status};
 use domain::ids::DeliveryId;
@@ -15,6 +16,7 @@ use store::{Account, Channel, Delivery, DisabledBy, Event};
 
 use super::facts::{DeliveryFacts, Facts};
 pub use causes::cause;
+use waits::{is_long, put_off};
 
 /// One thing explained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -86,12 +88,13 @@ pub fn troubles(facts: &Facts) -> Vec<Explanation> {
             .any(|channel| channel.account_id == account.account_id && facts.waiting(channel) > 0)
     };
     for account in &facts.accounts {
-        if account.paused || (account.cooldown_until > facts.now && has_work(account)) {
+        let rests = account.cooldown_until > facts.now;
+        if account.paused || rests && (has_work(account) || is_long(facts, account.cooldown_until)) {
             troubles.extend(account_trouble(facts, account));
         }
     }
     for channel in &facts.channels {
-        troubles.extend(channel_trouble(facts, channel));
+        troubles.extend(channel_trouble(facts, channel).or_else(|| put_off(facts, channel)));
         troubles.extend(channel_failures(facts, channel));
     }
     troubles.extend(facts.sources.iter().filter_map(|source| source_trouble(facts, source)));
@@ -370,12 +373,16 @@ fn account_trouble(facts: &Facts, account: &Account) -> Option<Explanation> {
     let code = event.and_then(|event| event.detail["why"].as_str()).unwrap_or_default();
     let found = cause(code, "");
     let until = account.cooldown_until;
+    let mut help = vec![found.remedy];
+    if is_long(facts, until) {
+        help.push(format!("$ {}", command(facts, &format!("rupor account resume {name}"))));
+    }
     Some(Explanation {
         headline: format!("account {} ({}) rests", account.name, account.platform),
         cause: found.sentence,
         since: event.map(|event| event.at),
         next: format!("it goes on by itself at {} (in {})", moment(until), how_long(until - facts.now)),
-        help: vec![found.remedy],
+        help,
         now: facts.now,
     })
 }
@@ -420,8 +427,9 @@ fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
         }
         (true, _) if channel.paused_until > facts.now => {
             // Words that are no code of ours are an operator's: they may end early what they began.
-            let help = if found.remedy.is_empty() { format!("$ {resume}") } else { found.remedy };
-            Some(explained(format!("channel {name} is paused"), found.sentence, vec![help]))
+            let by_hand = found.remedy.is_empty() || is_long(facts, channel.paused_until);
+            let resume = if by_hand { format!("$ {resume}") } else { String::new() };
+            Some(explained(format!("channel {name} is paused"), found.sentence, vec![found.remedy, resume]))
         }
         _ => None,
     }

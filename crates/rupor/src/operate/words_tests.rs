@@ -71,6 +71,8 @@ async fn what_was_queued_again_and_sent_is_no_trouble_any_more() {
     let sent = domain::outcome::Sent { provider_message_id: Some("7".into()), raw: serde_json::Value::Null };
     world.end(domain::outcome::Outcome::Sent(sent)).await;
     assert!(world.status().await.contains("no trouble"), "{}", world.status().await);
+    let line = "lost     telegram  open   0        -    -    1     0       1/s";
+    assert!(world.status().await.contains(line), "nothing is left that failed: {}", world.status().await);
 }
 
 #[tokio::test]
@@ -163,6 +165,43 @@ async fn a_flood_is_explained() {
           next:  the channel tries again by itself at 2026-11-15 12:00:35 UTC (in 30 s); 2 deliveries wait and are kept
           help:  nothing to do: the wait is obeyed; if it happens often, lower `rate` in the configuration
     "#]].assert_eq(&world.status().await);
+}
+
+#[tokio::test]
+async fn a_flood_of_a_day_is_told_with_its_end_and_resume_ends_it() {
+    use crate::operate::verb::Verb;
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    world.post(channel).await;
+    world.answered(429, "Too Many Requests: retry after 86400", Some(86_400)).await;
+    world.seconds(60);
+    let said = world.status().await;
+    assert!(said.contains("at 2026-11-16 12:00:00 UTC (in 23 h 59 min)"), "{said}");
+    assert!(said.contains("$ rupor channel resume lost"), "{said}");
+    let (workspace, channel) = ("default".into(), "lost".into());
+    world.perform(Verb::ResumeChannel { workspace, channel, with_failed: false }).await.unwrap();
+    assert!(world.status().await.contains("no trouble"), "{}", world.status().await);
+    let sent = domain::outcome::Sent { provider_message_id: Some("7".into()), raw: serde_json::Value::Null };
+    world.end(domain::outcome::Outcome::Sent(sent)).await;
+}
+
+#[tokio::test]
+async fn a_captcha_is_told_although_nothing_waits() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    let id = world.post(channel).await;
+    let captcha = domain::outcome::Failure::new(
+        domain::outcome::Category::Transient,
+        domain::outcome::Scope::Platform,
+        "vk:14",
+        "Captcha needed",
+    );
+    world.end(domain::outcome::Outcome::Failed(captcha.retry_after(3_600_000))).await;
+    world.store.cancel(world.ws, vec![id]).await.unwrap();
+    let said = world.status().await;
+    assert!(said.contains("VK wants a captcha solved"), "{said}");
+    assert!(said.contains("it goes on by itself at 2026-11-15 13:00:00 UTC"), "{said}");
+    assert!(said.contains("$ rupor account resume bot"), "{said}");
 }
 
 #[tokio::test]

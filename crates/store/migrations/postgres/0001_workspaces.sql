@@ -228,6 +228,7 @@ CREATE TABLE lane_heads (
     n_deduped      bigint      NOT NULL DEFAULT 0,
     n_failed       bigint      NOT NULL DEFAULT 0,
     n_dead         bigint      NOT NULL DEFAULT 0,
+    n_requeued     bigint      NOT NULL DEFAULT 0,     -- of those that failed, how many a new generation speaks for
     CHECK (num_nonnulls(channel_id, campaign_id, recipient_id) = 1),
     UNIQUE (campaign_id, account_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.05,

@@ -96,10 +96,10 @@ GRANT EXECUTE ON FUNCTION
     enqueue_messages_and_deliveries(bigint, jsonb), claim_deliveries(bigint, text, integer, integer, boolean, bigint),
     next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint), requeue_deliveries(bigint, bigint[]),
-    cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint),
+    cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), resume_account(bigint, bigint), resume_channel(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
-    retain_rows(bigint, interval, interval, interval, integer),
+    retain_rows(bigint, interval, interval, interval, integer, jsonb),
     post_gone(bigint, text, text), revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
     lock_workspace(bigint), open_lane(bigint, bigint, bigint, bigint, integer, double precision, text),
     enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint)
@@ -107,7 +107,7 @@ GRANT EXECUTE ON FUNCTION
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
-    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer), lease_sources(text, integer, integer, interval), close_runs(interval, text),
+    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
     approach_recipient(bigint, bigint, bigint), collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], text[], bigint)
     TO rupor_dispatcher;

@@ -206,6 +206,7 @@ CREATE TABLE lane_heads (
     n_deduped      INTEGER NOT NULL DEFAULT 0,
     n_failed       INTEGER NOT NULL DEFAULT 0,
     n_dead         INTEGER NOT NULL DEFAULT 0,
+    n_requeued     INTEGER NOT NULL DEFAULT 0,      -- of those that failed, how many a new generation speaks for
     CHECK ((channel_id IS NOT NULL) + (campaign_id IS NOT NULL) + (recipient_id IS NOT NULL) = 1),
     UNIQUE (campaign_id, account_id)
 ) STRICT;

@@ -111,6 +111,8 @@ CREATE TABLE deliveries (
     CONSTRAINT deliveries_target CHECK ((channel_id IS NULL) <> (recipient_id IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX deliveries_of_channel ON deliveries (message_id, channel_id, action, revision, generation) WHERE channel_id IS NOT NULL;
+-- Whether somebody still wants to change or answer a post.
+CREATE INDEX deliveries_target ON deliveries (target_delivery) WHERE target_delivery IS NOT NULL;
 CREATE UNIQUE INDEX deliveries_of_recipient ON deliveries (message_id, recipient_id, action, revision, generation) WHERE recipient_id IS NOT NULL;
 CREATE INDEX deliveries_of_lane ON deliveries (lane_id, delivery_id);
 CREATE INDEX deliveries_of_workspace ON deliveries (workspace_id, delivery_id);

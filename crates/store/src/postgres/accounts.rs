@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 use super::rows::Time;
 use super::{Again, As, Postgres, Query, rows};
-use crate::config::{Account, AccountSettings, NewAccount, masked, require_token};
+use crate::config::{Account, AccountSettings, NewAccount, PlatformLimit, masked, require_token};
 use crate::error::{Result, StoreError};
 
 /// The id is part of what is sealed, so it is drawn before the row is written.
@@ -80,7 +80,44 @@ const RESERVE: &str = "SELECT reserve_slots($1, $2, $3)";
 const RESERVE_FOR: &str = "SELECT reserve_slots_for($1, $2, $3, $4)";
 const RESERVE_LANE: &str = "SELECT reserve_lane_slot($1, $2)";
 
+const SELECT_LIMIT: &str = "
+SELECT l.rate, l.burst
+  FROM accounts AS a
+  JOIN platform_limits AS l
+    ON l.workspace_id = a.workspace_id AND l.platform = a.platform AND l.group_id = a.group_id
+ WHERE a.workspace_id = $1 AND a.account_id = $2";
+/// The trigger fits the group to it.
+const PUT_LIMIT: &str = "
+WITH changed AS (
+    INSERT INTO platform_limits AS l (workspace_id, platform, group_id, rate, burst)
+    SELECT a.workspace_id, a.platform, a.group_id, $3::double precision, $4::integer
+      FROM accounts AS a
+     WHERE a.workspace_id = $1 AND a.account_id = $2
+    ON CONFLICT (workspace_id, platform, group_id) DO UPDATE SET rate = excluded.rate, burst = excluded.burst
+    RETURNING l.group_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed',
+       jsonb_build_object('account', $2::bigint, 'limit', jsonb_build_object('rate', $3::double precision, 'burst', $4::integer))
+  FROM changed
+RETURNING 1";
+const DELETE_LIMIT: &str = "
+WITH gone AS (
+    DELETE FROM platform_limits AS l
+     USING accounts AS a
+     WHERE a.workspace_id = $1 AND a.account_id = $2
+       AND l.workspace_id = a.workspace_id AND l.platform = a.platform AND l.group_id = a.group_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('account', a.account_id, 'limit', NULL)
+  FROM accounts AS a
+ WHERE a.workspace_id = $1 AND a.account_id = $2
+RETURNING 1";
+
 pub(super) const STATEMENTS: &[&str] = &[
+    SELECT_LIMIT,
+    PUT_LIMIT,
+    DELETE_LIMIT,
     DRAW_ID,
     INSERT_ACCOUNT,
     CHANGE_ACCOUNT,
@@ -284,6 +321,34 @@ impl Postgres {
     }
 
     /// An unanswered COMMIT is simply paid for again: a slot may be wasted, never used twice.
+    pub async fn platform_limit(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+    ) -> Result<Option<PlatformLimit>> {
+        let row = self.first(As::App(workspace), Again::Safe, SELECT_LIMIT, &[&workspace.0, &id.0]).await?;
+        Ok(row.map(|row| PlatformLimit { rate: row.get(0), burst: row.get(1) }))
+    }
+
+    pub async fn set_platform_limit(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        limit: Option<PlatformLimit>,
+    ) -> Result<()> {
+        let changed = match limit {
+            Some(limit) => {
+                limit.validate()?;
+                let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+                    [&workspace.0, &id.0, &limit.rate, &limit.burst];
+                self.scoped(workspace, PUT_LIMIT, &params).await?
+            }
+            None => self.scoped(workspace, DELETE_LIMIT, &[&workspace.0, &id.0]).await?,
+        };
+        self.ring();
+        changed.map(drop).ok_or_else(|| StoreError::unknown_account(id))
+    }
+
     pub async fn reserve(&self, workspace: WorkspaceId, id: AccountId, n: u32) -> Result<Timestamp> {
         let n = i32::try_from(n).unwrap_or(i32::MAX);
         let row = self.one(As::App(workspace), Again::Safe, RESERVE, &[&workspace.0, &id.0, &n]).await?;

@@ -49,16 +49,7 @@ WITH changed AS (
 INSERT INTO events (workspace_id, at, name, channel_id, detail)
 SELECT $1, rupor_now(), 'channel_paused', channel_id, jsonb_build_object('until', $5::bigint, 'why', $4::text) FROM changed
 RETURNING event_id";
-const RESUME: &str = "
-WITH changed AS (
-    UPDATE channels
-       SET paused_until = 'epoch', paused_why = NULL, enabled = true, disabled_by = NULL, error_streak = 0
-     WHERE workspace_id = $1 AND channel_id = $2 AND removed_at IS NULL
-    RETURNING channel_id
-)
-INSERT INTO events (workspace_id, at, name, channel_id)
-SELECT $1, rupor_now(), 'channel_resumed', channel_id FROM changed
-RETURNING event_id";
+const RESUME: &str = "SELECT resume_channel($1, $2)";
 const DISABLE: &str = "
 WITH changed AS (
     UPDATE channels
@@ -187,7 +178,8 @@ impl Postgres {
     }
 
     pub async fn resume_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
-        self.change_channel_row(workspace, id, RESUME, &[&workspace.0, &id.0]).await?;
+        let row = self.one(As::App(workspace), Again::Safe, RESUME, &[&workspace.0, &id.0]).await?;
+        found(row.get(0), id)?;
         self.ring();
         Ok(())
     }

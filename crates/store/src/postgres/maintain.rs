@@ -3,14 +3,14 @@
 use domain::ids::{DeliveryId, WorkspaceId};
 
 use super::{Again, As, Postgres};
-use crate::error::Result;
-use crate::queue::{Removed, Retention, Whose};
+use crate::error::{Result, StoreError};
+use crate::queue::{Removed, Retention, Walk, Whose};
 
 const REQUEUE: &str = "SELECT requeue_deliveries($1, $2)";
 const CANCEL: &str = "SELECT cancel_deliveries($1, $2)";
 const RETAIN: &str = "
-SELECT deliveries, messages, events, dedup
-  FROM retain_rows($1, rupor_span($2), rupor_span($3), rupor_span($4), $5)";
+SELECT deliveries, messages, events, dedup, cases, case_keys, runs, next_walk
+  FROM retain_rows($1, rupor_span($2), rupor_span($3), rupor_span($4), $5, $6)";
 
 pub(super) const STATEMENTS: &[&str] = &[REQUEUE, CANCEL, RETAIN];
 
@@ -28,16 +28,34 @@ impl Postgres {
         Ok(self.one(As::App(workspace), Again::Never, CANCEL, &[&workspace.0, &ids]).await?.get(0))
     }
 
-    pub async fn retain(&self, whose: Whose, keep: Retention, limit: usize) -> Result<Removed> {
+    pub async fn retain(
+        &self,
+        whose: Whose,
+        keep: Retention,
+        limit: usize,
+        walk: Walk,
+    ) -> Result<(Removed, Walk)> {
         let workspace = match whose {
             Whose::Workspace(id) => Some(id.0),
             Whose::Everyone => None,
         };
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&workspace, &keep.deliveries.0, &keep.deduped.0, &keep.events.0, &limit];
+        let limit = i32::try_from(limit.max(1)).unwrap_or(i32::MAX);
+        let walk = serde_json::json!(walk);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+            [&workspace, &keep.deliveries.0, &keep.deduped.0, &keep.events.0, &limit, &walk];
         let row = self.one(As::from(whose), Again::Safe, RETAIN, &params).await?;
         let count = |column: usize| row.get::<_, i64>(column).unsigned_abs();
-        Ok(Removed { deliveries: count(0), messages: count(1), events: count(2), dedup: count(3) })
+        let removed = Removed {
+            deliveries: count(0),
+            messages: count(1),
+            events: count(2),
+            dedup: count(3),
+            cases: count(4),
+            case_keys: count(5),
+            runs: count(6),
+        };
+        let next = serde_json::from_value(row.get(7))
+            .map_err(|error| StoreError::Database(format!("retain_rows answered {error}")))?;
+        Ok((removed, next))
     }
 }

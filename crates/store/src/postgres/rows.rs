@@ -215,7 +215,7 @@ pub(super) fn channel(row: &Row) -> Result<Channel> {
 macro_rules! lane_columns {
     () => {
         "lane_id, account_id, channel_id, campaign_id, next_at, n_queued, n_retry, n_sending, n_sent, n_deduped, \
-         n_failed, n_dead"
+         n_failed, n_dead, n_requeued"
     };
 }
 pub(super) use lane_columns;
@@ -236,6 +236,7 @@ pub(super) fn lane(row: &Row) -> Lane {
             deduped: row.get(9),
             failed_permanent: row.get(10),
             dead: row.get(11),
+            requeued: row.get(12),
         },
     }
 }

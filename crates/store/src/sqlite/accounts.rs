@@ -6,10 +6,11 @@ use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 use serde_json::json;
 
+use super::channels::hurry;
 use super::heads::{NewEvent, Touched, event};
 use super::workspaces::{TELL_ALL, config_changed, require_workspace};
 use super::{Sqlite, Tx, Urgency, rows};
-use crate::config::{Account, AccountSettings, Actor, NewAccount, masked, require_token};
+use crate::config::{Account, AccountSettings, Actor, NewAccount, PlatformLimit, masked, require_token};
 use crate::error::{Result, StoreError};
 
 const INSERT_GROUP: &str =
@@ -68,6 +69,19 @@ const SELECT_PACE: &str = "
 SELECT g.group_id, g.interval_us, g.burst, g.next_slot, g.cooldown_until
   FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
  WHERE a.workspace_id = ?1 AND a.account_id = ?2";
+const LANES: &str = "SELECT lane_id FROM lane_heads WHERE account_id = ?1 ORDER BY lane_id";
+const SELECT_LIMIT: &str = "
+SELECT l.rate, l.burst
+  FROM accounts AS a
+  JOIN platform_limits AS l
+    ON l.workspace_id = a.workspace_id AND l.platform = a.platform AND l.group_id = a.group_id
+ WHERE a.workspace_id = ?1 AND a.account_id = ?2";
+const PUT_LIMIT: &str = "
+INSERT INTO platform_limits (workspace_id, platform, group_id, rate, burst)
+VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT DO UPDATE SET rate = excluded.rate, burst = excluded.burst";
+const DELETE_LIMIT: &str =
+    "DELETE FROM platform_limits WHERE workspace_id = ?1 AND platform = ?2 AND group_id = ?3";
 const SET_NEXT_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
 
 pub(super) const RESERVE_LANE: &str = "
@@ -274,8 +288,52 @@ impl Sqlite {
             tx.execute(PAUSE, params)?;
             tx.execute(OPEN_HEAD, (id.0, true))?;
             tx.execute(END_COOLDOWN, [group_id])?;
-            refresh_head(tx, id)?;
+            let mut touched = Touched::default();
+            for lane in tx.all(LANES, [id.0], |row| row.get::<_, i64>(0))? {
+                hurry(tx, lane)?;
+                touched.lane(lane);
+            }
+            touched.account(id.0);
+            touched.refresh(tx)?;
             account_event(tx, workspace, id, "account_resumed", serde_json::Value::Null)
+        })
+        .await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    pub async fn platform_limit(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+    ) -> Result<Option<PlatformLimit>> {
+        self.read(move |tx| {
+            tx.first(SELECT_LIMIT, (workspace.0, id.0), |row| {
+                Ok(PlatformLimit { rate: row.get(0)?, burst: row.get(1)? })
+            })
+        })
+        .await
+    }
+
+    pub async fn set_platform_limit(
+        &self,
+        workspace: WorkspaceId,
+        id: AccountId,
+        limit: Option<PlatformLimit>,
+    ) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let (platform, group_id) = platform_and_group(tx, workspace, id)?;
+            match limit {
+                Some(limit) => {
+                    limit.validate()?;
+                    let params = (workspace.0, &platform, group_id, limit.rate, limit.burst);
+                    tx.execute(PUT_LIMIT, params)?;
+                }
+                None => drop(tx.execute(DELETE_LIMIT, (workspace.0, &platform, group_id))?),
+            }
+            refresh_group_rate(tx, group_id)?;
+            refresh_head(tx, id)?;
+            config_changed(tx, workspace, json!({"account": id.0, "limit": limit}))
         })
         .await?;
         self.bell.ring();

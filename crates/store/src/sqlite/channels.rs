@@ -48,6 +48,19 @@ const RESUME: &str = "
 UPDATE channels
    SET paused_until = 0, paused_why = NULL, enabled = 1, disabled_by = NULL, error_streak = 0
  WHERE workspace_id = ?1 AND channel_id = ?2";
+/// Where order is not kept, the place in the queue is the time.
+const HURRY_READY: &str = "
+UPDATE ready
+   SET run_at = ?2,
+       position = CASE (SELECT h.max_parallel FROM lane_heads AS h WHERE h.lane_id = ?1) WHEN 1 THEN position ELSE ?2 END
+ WHERE lane_id = ?1 AND run_at > ?2
+   AND EXISTS (SELECT 1 FROM deliveries AS d WHERE d.delivery_id = ready.delivery_id AND d.status = 'retry')";
+const HURRY_DELIVERIES: &str = "
+UPDATE deliveries
+   SET run_at = ?2, position = r.position
+  FROM ready AS r
+ WHERE r.lane_id = ?1 AND r.run_at = ?2 AND deliveries.delivery_id = r.delivery_id AND deliveries.status = 'retry'
+   AND deliveries.run_at > ?2";
 const DISABLE: &str =
     "UPDATE channels SET enabled = 0, disabled_by = ?3 WHERE workspace_id = ?1 AND channel_id = ?2";
 const OPEN_LANE: &str = "UPDATE lane_heads SET open = ?2 WHERE lane_id = ?1";
@@ -148,6 +161,7 @@ impl Sqlite {
             tx.execute(RESUME, (workspace.0, id.0))?;
             tx.execute(BLOCK_LANE, (lane_id, 0))?;
             tx.execute(OPEN_LANE, (lane_id, true))?;
+            hurry(tx, lane_id)?;
             refresh(tx, lane_id)?;
             channel_event(tx, workspace, id, "channel_resumed", Value::Null)
         })
@@ -200,6 +214,13 @@ impl Sqlite {
         self.bell.ring();
         Ok(())
     }
+}
+
+/// What was tried before and waits to be tried again is due now. The caller refreshes the heads.
+pub(super) fn hurry(tx: &Tx<'_>, lane_id: i64) -> Result<()> {
+    tx.execute(HURRY_READY, (lane_id, tx.now.0))?;
+    tx.execute(HURRY_DELIVERIES, (lane_id, tx.now.0))?;
+    Ok(())
 }
 
 /// Shuts the lane; the queue is kept. The caller refreshes the heads.

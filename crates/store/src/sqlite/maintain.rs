@@ -1,8 +1,7 @@
-//! What operators and the janitor do: requeue, cancel, retention.
+//! What operators do: requeue and cancel. What the janitor does stands in `retain`.
 
 use domain::delivery::{Status, Step, step};
 use domain::ids::{DeliveryId, WorkspaceId};
-use domain::time::Span;
 use serde_json::json;
 
 use super::enqueue::INSERT_READY;
@@ -10,7 +9,6 @@ use super::front::{DELETE_READY, FORGET_KEY};
 use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, history, rows};
 use crate::error::{Result, StoreError};
-use crate::queue::{Removed, Retention, Whose};
 
 const SELECT_ENDED: &str = "
 SELECT d.status, d.lane_id, d.message_id, d.channel_id, d.priority, h.max_parallel, c.removed_at IS NOT NULL
@@ -31,6 +29,13 @@ SELECT d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.
        d.delivery_id, d.priority, 'queued', ?2, 0, '', ?2
   FROM deliveries AS d
  WHERE d.delivery_id = ?1";
+const COUNT_REQUEUED: &str = "
+UPDATE lane_heads
+   SET n_requeued = n_requeued + 1
+ WHERE lane_id = (SELECT d.lane_id
+                    FROM deliveries AS d
+                    JOIN deliveries AS old ON old.delivery_id = ?2
+                   WHERE d.delivery_id = ?1 AND d.generation = old.generation + 1)";
 const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = ?3 WHERE delivery_id = ?1";
 /// The old delivery's key, if nobody took it since.
 const TAKE_KEY_AGAIN: &str = "
@@ -55,56 +60,6 @@ UPDATE deliveries
    SET status = 'dead', reason = 'cancelled', run_at = NULL, position = NULL, ended_at = ?2
  WHERE delivery_id = ?1 AND status IN ('queued', 'retry')";
 
-/// Rows looked at per row that may be removed: retention walks from the oldest id and stops.
-const LOOK_FACTOR: i64 = 4;
-const OLD_DELIVERIES: &str = "
-SELECT delivery_id
-  FROM (SELECT delivery_id, status, ended_at
-          FROM deliveries
-         WHERE ?1 IS NULL OR workspace_id = ?1
-         ORDER BY delivery_id
-         LIMIT ?4)
- WHERE ended_at IS NOT NULL
-   AND ended_at < CASE WHEN status = 'deduped' THEN ?3 ELSE ?2 END
- LIMIT ?5";
-/// The delivery was the evidence of its key; what the window is counted from stays.
-const KEEP_EVIDENCE: &str = "
-UPDATE dedup_index
-   SET sent_at = (SELECT d.sent_at FROM deliveries AS d WHERE d.delivery_id = dedup_index.delivery_id)
- WHERE delivery_id = ?1";
-const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE delivery_id = ?1";
-const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE delivery_id = ?1";
-/// By when it was last seen: what its source still shows would be new again, and published again.
-const DELETE_MESSAGES: &str = "
-DELETE FROM messages
- WHERE message_id IN (SELECT m.message_id
-                        FROM (SELECT message_id, last_seen_at
-                                FROM messages
-                               WHERE ?1 IS NULL OR workspace_id = ?1
-                               ORDER BY message_id
-                               LIMIT ?3) AS m
-                       WHERE m.last_seen_at < ?2
-                         AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id)
-                         AND NOT EXISTS (SELECT 1 FROM campaigns AS c WHERE c.message_id = m.message_id))";
-const DELETE_EVENTS: &str = "
-DELETE FROM events
- WHERE event_id IN (SELECT event_id
-                      FROM (SELECT event_id, at FROM events WHERE ?1 IS NULL OR workspace_id = ?1 ORDER BY event_id LIMIT ?3)
-                     WHERE at < ?2)";
-/// Nothing inside the longest window of a workspace is ever removed. The walk goes by delivery, which is by age as well.
-const DELETE_DEDUP: &str = "
-DELETE FROM dedup_index
- WHERE (workspace_id, channel_id, mode, version, key, kind) IN (
-       SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind
-         FROM (SELECT workspace_id, channel_id, mode, version, key, kind,
-                      coalesce(sent_at, (SELECT d.sent_at FROM deliveries AS d
-                                          WHERE d.delivery_id = dedup_index.delivery_id)) AS sent_at
-                 FROM dedup_index
-                WHERE ?1 IS NULL OR workspace_id = ?1
-                ORDER BY delivery_id
-                LIMIT 4 * ?3) AS i
-        WHERE i.sent_at < ?2 - (SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = i.workspace_id))";
-
 impl Sqlite {
     pub async fn requeue(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>> {
         let requeued = self
@@ -127,30 +82,6 @@ impl Sqlite {
             let cancelled = ids.iter().map(cancel).collect::<Result<_>>()?;
             touched.refresh(tx)?;
             Ok(cancelled)
-        })
-        .await
-    }
-
-    pub async fn retain(&self, whose: Whose, keep: Retention, limit: usize) -> Result<Removed> {
-        self.write(Urgency::Maintenance, move |tx| {
-            let workspace = match whose {
-                Whose::Everyone => None,
-                Whose::Workspace(id) => Some(id.0),
-            };
-            let limit = limit as i64;
-            let deliveries = old_deliveries(tx, workspace, keep, limit)?;
-            for id in &deliveries {
-                tx.execute(KEEP_EVIDENCE, [id])?;
-                tx.execute(DELETE_ATTEMPTS, [id])?;
-                tx.execute(DELETE_DELIVERY, [id])?;
-            }
-            let before = |span: Span| (tx.now - span).0;
-            Ok(Removed {
-                deliveries: deliveries.len() as u64,
-                messages: tx.execute(DELETE_MESSAGES, (workspace, before(keep.deliveries), limit))? as u64,
-                events: tx.execute(DELETE_EVENTS, (workspace, before(keep.events), limit))? as u64,
-                dedup: tx.execute(DELETE_DEDUP, (workspace, tx.now.0, limit))? as u64,
-            })
         })
         .await
     }
@@ -183,6 +114,8 @@ fn requeue_one(
         return Err(illegal("its channel was removed; post the message to another channel"));
     }
     let new = tx.insert(INSERT_GENERATION, (id.0, tx.now.0))?;
+    // From now on the new one tells how it ends.
+    tx.execute(COUNT_REQUEUED, (new, id.0))?;
     let position = if ordered { new } else { tx.now.0 };
     let key = history::key_of(tx, new, message_id)?;
     tx.execute(SET_PLACE, (new, position, key))?;
@@ -240,11 +173,4 @@ pub(super) fn cancel_one(
         },
     )?;
     Ok(true)
-}
-
-fn old_deliveries(tx: &Tx<'_>, workspace: Option<i64>, keep: Retention, limit: i64) -> Result<Vec<i64>> {
-    let before = |span: Span| (tx.now - span).0;
-    let params =
-        (workspace, before(keep.deliveries), before(keep.deduped), limit.saturating_mul(LOOK_FACTOR), limit);
-    tx.all(OLD_DELIVERIES, params, |row| row.get(0))
 }

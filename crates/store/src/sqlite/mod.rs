@@ -29,6 +29,7 @@ mod place;
 mod read;
 mod recipients;
 mod recover;
+mod retain;
 mod rows;
 mod sent;
 mod settle;

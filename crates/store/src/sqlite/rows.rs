@@ -145,7 +145,7 @@ pub(super) fn channel(row: &Row<'_>) -> rusqlite::Result<Channel> {
 }
 
 pub(super) const LANE_COLUMNS: &str = "lane_id, account_id, channel_id, campaign_id, next_at, n_queued, n_retry, \
-     n_sending, n_sent, n_deduped, n_failed, n_dead";
+     n_sending, n_sent, n_deduped, n_failed, n_dead, n_requeued";
 
 pub(super) fn lane(row: &Row<'_>) -> rusqlite::Result<Lane> {
     let next_at = Timestamp(row.get(4)?);
@@ -163,6 +163,7 @@ pub(super) fn lane(row: &Row<'_>) -> rusqlite::Result<Lane> {
             deduped: row.get(9)?,
             failed_permanent: row.get(10)?,
             dead: row.get(11)?,
+            requeued: row.get(12)?,
         },
     })
 }

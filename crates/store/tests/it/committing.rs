@@ -34,6 +34,9 @@ contract! {
     successes_leave_what_lies_between_them_in_flight,
     a_claim_named_with_another_lane_is_refused,
     timestamps_and_attempts_tell_the_whole_story,
+    a_resumed_channel_sends_at_once_what_a_flood_put_off,
+    a_resumed_account_sends_at_once_what_a_flood_put_off,
+    a_delivery_that_is_handed_back_again_and_again_waits,
 }
 
 async fn one(w: &World, settings: ChannelSettings) -> Claim {
@@ -485,4 +488,47 @@ async fn a_lane_tells_what_its_other_deliveries_are_called(w: &World) {
     let id = w.store.delivery(w.ws, first.delivery_id).await.unwrap().provider_message_id;
     assert_eq!(said, Vec::from_iter(id), "the other one, and not its own");
     assert!(w.store.said_lately(w.ws, first.lane_id, first.delivery_id, 10).await.unwrap().is_empty());
+}
+
+fn day_long_flood(scope: Scope) -> Failure {
+    Failure::new(Category::Transient, scope, "429", "подождите сутки").retry_after(86_400_000)
+}
+
+async fn a_resumed_channel_sends_at_once_what_a_flood_put_off(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    let claim = w.claim_one().await;
+    w.fail(&claim, day_long_flood(Scope::Channel)).await;
+    w.advance(Span::from_secs(60)).await;
+    assert!(w.claim(1).await.is_empty());
+    w.store.resume_channel(w.ws, channels[0]).await.unwrap();
+    assert_eq!(w.claim_one().await.delivery_id, claim.delivery_id);
+}
+
+async fn a_resumed_account_sends_at_once_what_a_flood_put_off(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    let claim = w.claim_one().await;
+    w.fail(&claim, day_long_flood(Scope::Platform)).await;
+    w.advance(Span::from_secs(60)).await;
+    assert!(w.claim(1).await.is_empty());
+    w.store.resume_account(w.ws, claim.account_id).await.unwrap();
+    assert_eq!(w.claim_one().await.delivery_id, claim.delivery_id);
+}
+
+async fn a_delivery_that_is_handed_back_again_and_again_waits(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    for _ in 0..3 {
+        let claim = w.claim_one().await;
+        w.finish(&claim, FinishKind::Release).await;
+    }
+    assert!(w.claim(1).await.is_empty(), "the third one costs a moment");
+    w.advance(Span::from_millis(250)).await;
+    let claim = w.claim_one().await;
+    w.finish(&claim, FinishKind::Release).await;
+    w.advance(Span::from_millis(499)).await;
+    assert!(w.claim(1).await.is_empty(), "and the next one twice as long");
+    w.advance(Span::from_millis(1)).await;
+    w.claim_one().await;
 }

@@ -7,6 +7,7 @@ use domain::content::cases::{CaseBook, Sketch};
 use domain::content::{Post, analyse};
 use domain::delivery::{Action, Status};
 use domain::ids::{CaseId, ChannelId};
+use domain::time::{Span, Timestamp};
 use serde_json::{Value, json};
 use store::*;
 
@@ -43,6 +44,8 @@ contract! {
     a_repeat_knows_what_was_said_before_it,
     a_message_is_found_by_the_address_of_its_post,
     the_last_posts_come_with_their_cases_and_deliveries,
+    what_a_waiting_edit_points_at_is_kept,
+    old_runs_and_cases_are_cleared_with_what_posts_are_compared_with,
 }
 
 const LOST: &str = "Пропала собака! 12 ноября в Тюмени на улице Ямской убежала такса Буся, рыжая, в красном ошейнике. \
@@ -511,4 +514,34 @@ async fn the_last_posts_come_with_their_cases_and_deliveries(w: &World) {
     assert!(other.store.recent_messages(other.ws, 5).await.unwrap().is_empty());
     assert!(other.store.deliveries_of(other.ws, ids, 5).await.unwrap().is_empty());
     assert!(other.store.cases(other.ws, wanted).await.unwrap().is_empty());
+}
+
+async fn what_a_waiting_edit_points_at_is_kept(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    let sent = send_all(w).await;
+    w.store.pause_channel(w.ws, channels[0], Timestamp::NEVER, "проверка").await.unwrap();
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    w.advance(Span::from_hours(25)).await;
+    assert_eq!(w.clear(Whose::Everyone).await.deliveries, 0, "the edit still needs it");
+    w.store.resume_channel(w.ws, channels[0]).await.unwrap();
+    let edits = send_all(w).await;
+    assert_eq!(edits[0].target_delivery, Some(sent[0].delivery_id));
+    w.advance(Span::from_hours(25)).await;
+    assert_eq!(w.clear(Whose::Everyone).await.deliveries, 2);
+}
+
+async fn old_runs_and_cases_are_cleared_with_what_posts_are_compared_with(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    w.store.start_run(w.ws, "vk:-1").await.unwrap();
+    one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    w.advance(Span::from_hours(25)).await;
+    let first = w.clear(Whose::Everyone).await;
+    assert_eq!((first.cases, first.runs), (0, 1), "inside the longest window a case may still be a key");
+    assert!(first.case_keys > 0, "{first:?}");
+    w.advance(Span::from_hours(24 * 30)).await;
+    assert_eq!(w.clear(Whose::Everyone).await.cases, 1);
+    let again = w.clear(Whose::Everyone).await;
+    assert_eq!((again.cases, again.case_keys, again.runs), (0, 0, 0));
 }

@@ -3,7 +3,7 @@
 use domain::delivery::Status;
 use domain::ids::DeliveryId;
 use domain::outcome::Scope;
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 use store::*;
 
 use crate::world::*;
@@ -18,7 +18,26 @@ contract! {
     retention_removes_only_what_is_old_and_ended,
     retention_never_forgets_inside_the_window,
     an_entry_that_is_still_listed_after_a_month_is_not_new_again,
+    rows_that_stay_do_not_stand_before_those_that_can_go,
+    what_was_requeued_is_told_by_its_new_delivery,
     unknown_deliveries_are_named,
+}
+
+impl World {
+    /// A whole lap of retention, in steps of this many rows.
+    pub async fn clear_by(&self, whose: Whose, limit: usize) -> Removed {
+        let (mut removed, mut walk) = (Removed::default(), Walk::START);
+        while !walk.is_over() {
+            let (step, next) = self.store.retain(whose, KEEP, limit, walk).await.unwrap();
+            removed += step;
+            walk = next;
+        }
+        removed
+    }
+
+    pub async fn clear(&self, whose: Whose) -> Removed {
+        self.clear_by(whose, 100).await
+    }
 }
 
 async fn a_requeue_is_a_new_generation_of_a_failed_delivery(w: &World) {
@@ -148,10 +167,10 @@ async fn retention_removes_only_what_is_old_and_ended(w: &World) {
     w.enqueue(vec![copy]).await;
     w.post("ждёт", &channels).await;
     w.advance(Span::from_hours(2)).await;
-    let removed = w.store.retain(Whose::Workspace(w.ws), KEEP, 100).await.unwrap();
+    let removed = w.clear(Whose::Workspace(w.ws)).await;
     assert_eq!((removed.deliveries, removed.messages), (1, 0), "the deduped copy goes first");
     w.advance(Span::from_hours(23)).await;
-    let removed = w.store.retain(Whose::Everyone, KEEP, 100).await.unwrap();
+    let removed = w.clear(Whose::Everyone).await;
     assert_eq!((removed.deliveries, removed.messages), (1, 2));
     assert!(removed.events > 0);
     let left = w.store.deliveries(w.ws, DeliveryFilter::default(), 10).await.unwrap();
@@ -171,12 +190,12 @@ async fn an_entry_that_is_still_listed_after_a_month_is_not_new_again(w: &World)
     for _ in 0..40 {
         w.advance(Span::from_hours(20)).await;
         w.store.posts_seen(w.ws, &source, vec![id.clone()]).await.unwrap();
-        w.store.retain(Whose::Everyone, KEEP, 100).await.unwrap();
+        w.clear(Whose::Everyone).await;
     }
     let again = w.store.ingest(w.ws, vec![post.clone()], None).await.unwrap().remove(0);
     assert_eq!((again.fate, again.deliveries.len()), (Fate::Seen, 0));
     w.advance(Span::from_hours(25)).await;
-    assert_eq!(w.store.retain(Whose::Everyone, KEEP, 100).await.unwrap().messages, 1, "then nobody shows it");
+    assert_eq!(w.clear(Whose::Everyone).await.messages, 1, "then nobody shows it");
 }
 
 async fn retention_never_forgets_inside_the_window(w: &World) {
@@ -185,7 +204,7 @@ async fn retention_never_forgets_inside_the_window(w: &World) {
     let claim = w.claim_one().await;
     w.sent(&claim).await;
     w.advance(Span::from_hours(167)).await;
-    let removed = w.store.retain(Whose::Everyone, KEEP, 100).await.unwrap();
+    let removed = w.clear(Whose::Everyone).await;
     assert_eq!((removed.deliveries, removed.dedup), (1, 0), "the delivery goes, its key stays");
     let copy = |name| NewMessage { content_hash: "hash of раз".into(), ..message(name, &channels) };
     assert_eq!(w.enqueue(vec![copy("копия")]).await[0].deliveries[0].status, Status::Deduped);
@@ -194,7 +213,38 @@ async fn retention_never_forgets_inside_the_window(w: &World) {
     let claim = w.claim_one().await;
     w.sent(&claim).await;
     w.advance(Span::from_hours(169)).await;
-    assert_eq!(w.store.retain(Whose::Everyone, KEEP, 100).await.unwrap().dedup, 1);
+    assert_eq!(w.clear(Whose::Everyone).await.dedup, 1);
+}
+
+async fn rows_that_stay_do_not_stand_before_those_that_can_go(w: &World) {
+    let channels = w.channels(2).await;
+    w.store.pause_channel(w.ws, channels[0], Timestamp::NEVER, "проверка").await.unwrap();
+    for n in 0..12 {
+        w.post(&format!("ждёт {n}"), &channels[..1]).await;
+    }
+    w.post("ушёл", &channels[1..]).await;
+    let claim = w.claim_one().await;
+    w.sent(&claim).await;
+    w.advance(Span::from_hours(25)).await;
+    let removed = w.clear_by(Whose::Everyone, 3).await;
+    assert_eq!(
+        (removed.deliveries, removed.messages),
+        (1, 1),
+        "twelve that wait are passed over, three at a time"
+    );
+    let left = w.store.deliveries(w.ws, DeliveryFilter::default(), 100).await.unwrap();
+    assert_eq!(left.len(), 12);
+}
+
+async fn what_was_requeued_is_told_by_its_new_delivery(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    let claim = w.claim_one().await;
+    w.fail(&claim, permanent(Scope::Delivery)).await;
+    w.store.requeue(w.ws, vec![claim.delivery_id]).await.unwrap();
+    w.store.requeue(w.ws, vec![claim.delivery_id]).await.unwrap();
+    let counts = w.store.lanes(w.ws).await.unwrap()[0].counts;
+    assert_eq!((counts.failed_permanent, counts.requeued, counts.queued), (1, 1, 2));
 }
 
 async fn unknown_deliveries_are_named(w: &World) {

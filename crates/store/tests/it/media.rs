@@ -90,7 +90,7 @@ async fn bytes_that_a_message_shows_are_not_thrown_out(w: &World) {
     assert!(w.store.media_bytes(w.ws, &unused.sha256).await.unwrap().is_none());
     assert!(w.store.media_bytes(w.ws, &shown.sha256).await.unwrap().is_some());
     w.store
-        .retain(Whose::Everyone, Retention { deliveries: day, deduped: day, events: day }, 100)
+        .retain(Whose::Everyone, Retention { deliveries: day, deduped: day, events: day }, 100, Walk::START)
         .await
         .unwrap();
     assert_eq!(w.store.collect_media(day, 10).await.unwrap().media, 1, "its message is gone");

@@ -294,6 +294,16 @@ type Known = (MessageId, NewMessage, Vec<(DeliveryId, ChannelId)>);
 type Checked = std::result::Result<(), TestCaseError>;
 
 impl Model {
+    /// What waits to be tried again on these channels is due.
+    fn hurry(&mut self, on: impl Fn(&ModelChannel) -> bool) {
+        let now = self.now;
+        for delivery in self.deliveries.values_mut() {
+            if delivery.status == Status::Retry && on(&self.channels[delivery.channel]) {
+                delivery.run_at = delivery.run_at.min(now);
+            }
+        }
+    }
+
     /// Two accounts and four channels, each different; the variant turns their settings round.
     async fn new(world: &World, variant: usize) -> Model {
         let mut model = Model {
@@ -430,6 +440,7 @@ impl Model {
                 (channel.paused_until, channel.open, channel.error_streak) = (Timestamp(0), true, 0);
                 channel.by_operator = false;
                 let id = channel.id;
+                self.hurry(|channel| channel.id == id);
                 store.resume_channel(ws, id).await.unwrap();
             }
             Operation::DisableChannel { channel } => {
@@ -443,11 +454,13 @@ impl Model {
                 account.paused = true;
                 store.pause_account(ws, account.id, "проверка").await.unwrap();
             }
-            Operation::ResumeAccount { account } => {
-                let account = &mut self.accounts[usize::from(account) % 2];
+            Operation::ResumeAccount { account: which } => {
+                let account = &mut self.accounts[usize::from(which) % 2];
                 (account.paused, account.cooldown_until, account.flood) = (false, Timestamp(0), None);
                 account.trouble_streak = 0;
-                store.resume_account(ws, account.id).await.unwrap();
+                let id = account.id;
+                self.hurry(|channel| channel.account == usize::from(which) % 2);
+                store.resume_account(ws, id).await.unwrap();
             }
             Operation::Hold { held } => {
                 self.held = held;

@@ -16,6 +16,7 @@ contract! {
     the_same_token_in_two_workspaces_is_one_budget,
     the_slowest_setting_of_a_shared_token_counts,
     a_changed_rate_counts_from_the_next_claim,
+    the_limit_of_a_tier_slows_everybody_who_uses_the_token,
 }
 
 fn rate(rate: f64) -> AccountSettings {
@@ -188,4 +189,21 @@ async fn a_changed_rate_counts_from_the_next_claim(w: &World) {
     w.seconds(1).await;
     let claimed = w.claim_ahead(10, Span::from_millis(50)).await;
     assert_eq!(millis(&claimed.claims), [1_000, 1_010, 1_020, 1_030, 1_040, 1_050]);
+}
+
+async fn the_limit_of_a_tier_slows_everybody_who_uses_the_token(w: &World) {
+    let account = w.account_with(AccountSettings { rate: Some(10.0), ..AccountSettings::default() }).await;
+    assert_eq!(w.store.platform_limit(w.ws, account).await.unwrap(), None);
+    let limit = PlatformLimit { rate: Some(2.0), burst: 1 };
+    w.store.set_platform_limit(w.ws, account, Some(limit)).await.unwrap();
+    assert_eq!(w.store.platform_limit(w.ws, account).await.unwrap(), Some(limit));
+    let apart = async || {
+        let first = w.store.reserve(w.ws, account, 1).await.unwrap();
+        w.store.reserve(w.ws, account, 1).await.unwrap() - first
+    };
+    assert_eq!(apart().await, Span::from_millis(500));
+    w.store.set_platform_limit(w.ws, account, None).await.unwrap();
+    assert_eq!(apart().await, Span::from_millis(100));
+    let unknown = domain::ids::AccountId(31_337);
+    assert!(w.store.set_platform_limit(w.ws, unknown, None).await.is_err());
 }

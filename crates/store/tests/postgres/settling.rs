@@ -139,6 +139,7 @@ fn asked((standing, ending, chance): &Case) -> Value {
         Ending::Released => ("released", Value::Null),
     };
     json!({
+        "attempt": c.attempt,
         "charged": c.charged, "flood_waits": c.flood_waits, "not_ready_waits": c.not_ready_waits,
         "unknowns": c.unknowns, "lost_claims": c.lost_claims, "flood_since": c.flood_since,
         "policy": standing.policy.as_str(), "error_streak": standing.error_streak,
@@ -151,14 +152,14 @@ fn asked((standing, ending, chance): &Case) -> Value {
 }
 
 const SETTLE: &str = "
-SELECT to_jsonb(s) || jsonb_build_object(
+SELECT to_jsonb(s) - 'attempt' || jsonb_build_object(
            'flood_since', rupor_micros(s.flood_since), 'run_at', rupor_micros(s.run_at),
            'lane_until', rupor_micros(s.lane_until), 'destination_until', rupor_micros(s.destination_until),
            'account_until', rupor_micros(s.account_until))
   FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS i (c, n)
  CROSS JOIN LATERAL rupor_settle(
            ROW(NULL, NULL, c -> 'charged', c -> 'flood_waits', c -> 'not_ready_waits', c -> 'unknowns', c -> 'lost_claims',
-               rupor_time(c -> 'flood_since'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::rupor_settlement,
+               rupor_time(c -> 'flood_since'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c -> 'attempt')::rupor_settlement,
            c ->> 'policy', (c ->> 'channel')::bigint, (c ->> 'recipient')::bigint, (c ->> 'error_streak')::integer,
            (c ->> 'flood_channel')::bigint, (c ->> 'flood_recipient')::bigint, rupor_time(c -> 'flood_until'), (c ->> 'trouble_streak')::integer, c ->> 'ending',
            CASE WHEN c -> 'failure' <> 'null' THEN rupor_failure(c -> 'failure', NULL) END,

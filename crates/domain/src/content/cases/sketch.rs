@@ -133,6 +133,21 @@ impl Sketch {
         }
     }
 
+    /// The same post without anything that words alone say: it joins a case by its pictures, links and reposts, or not
+    /// at all. For posts that name no phone, and not both an animal and a place, where that is wanted.
+    pub fn without_words(self) -> Sketch {
+        Sketch {
+            names: Vec::new(),
+            breed: None,
+            marks: Vec::new(),
+            places: Vec::new(),
+            referred: Vec::new(),
+            when_day: None,
+            text: TextSketch::default(),
+            ..self
+        }
+    }
+
     /// The city the post speaks of, or else its source's home.
     pub fn any_city(&self) -> Option<&str> {
         self.city.as_deref().or(self.home_city.as_deref())

@@ -183,13 +183,14 @@ BEGIN
     RETURN slot;
 END $$;
 
--- Ends a pause of an account and the cooldown of its budget. False: no such account in this workspace.
+-- Ends a pause of an account and the cooldown of its budget; what waits to be tried again is due. False: no such account in this workspace.
 CREATE FUNCTION resume_account(workspace_id bigint, account_id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     at  timestamptz := rupor_now();
     grp bigint;
+    lanes bigint[];
 BEGIN
     PERFORM rupor_guard(resume_account.workspace_id);
     SELECT a.group_id INTO grp
@@ -205,6 +206,9 @@ BEGIN
     UPDATE rate_groups AS g
        SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0
      WHERE g.group_id = grp;
+    lanes := array(SELECT h.lane_id FROM lane_heads AS h WHERE h.account_id = resume_account.account_id ORDER BY h.lane_id);
+    PERFORM rupor_hurry(lanes, at);
+    PERFORM rupor_refresh_lanes(lanes);
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h WHERE h.group_id = grp));
     INSERT INTO events (workspace_id, at, name, account_id)
     VALUES (resume_account.workspace_id, at, 'account_resumed', resume_account.account_id);

@@ -110,6 +110,35 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Ends a pause of a channel, opens it, and makes due what waits to be tried again. False: no such channel here.
+CREATE FUNCTION resume_channel(workspace_id bigint, channel_id bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    at            timestamptz := rupor_now();
+    found_lane    bigint;
+    found_account bigint;
+BEGIN
+    PERFORM rupor_guard(resume_channel.workspace_id);
+    SELECT h.lane_id, h.account_id INTO found_lane, found_account
+      FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+     WHERE c.workspace_id = resume_channel.workspace_id
+       AND c.channel_id = resume_channel.channel_id AND c.removed_at IS NULL;
+    IF found_lane IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[found_account]);
+    UPDATE channels AS c
+       SET paused_until = 'epoch', paused_why = NULL, enabled = true, disabled_by = NULL, error_streak = 0
+     WHERE c.channel_id = resume_channel.channel_id;
+    PERFORM rupor_hurry(ARRAY[found_lane], at);
+    PERFORM rupor_refresh_lanes(ARRAY[found_lane]);
+    PERFORM rupor_refresh_accounts(ARRAY[found_account]);
+    INSERT INTO events (workspace_id, at, name, channel_id)
+    VALUES (resume_channel.workspace_id, at, 'channel_resumed', resume_channel.channel_id);
+    RETURN true;
+END $$;
+
 -- What waits for the channel ends as failed_permanent(channel_removed). False: no such channel in this workspace.
 CREATE FUNCTION remove_channel(workspace_id bigint, channel_id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

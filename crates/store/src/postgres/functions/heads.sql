@@ -118,3 +118,22 @@ LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM rupor_move_accounts(account_ids, NULL, NULL, NULL);
 END $$;
+
+-- What was tried before and waits to be tried again is due now. The caller holds the accounts and refreshes the lanes.
+CREATE FUNCTION rupor_hurry(lane_ids bigint[], at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    WITH due AS (
+        UPDATE ready AS r
+           SET run_at = rupor_hurry.at,
+               position = CASE WHEN h.max_parallel = 1 THEN r.position ELSE rupor_micros(rupor_hurry.at) END
+          FROM lane_heads AS h
+         WHERE h.lane_id = r.lane_id AND r.lane_id = ANY (lane_ids) AND r.retried AND r.run_at > rupor_hurry.at
+        RETURNING r.delivery_id, r.position
+    )
+    UPDATE deliveries AS d
+       SET run_at = rupor_hurry.at, position = u.position
+      FROM due AS u
+     WHERE d.delivery_id = u.delivery_id;
+END $$;

@@ -61,7 +61,12 @@ BEGIN
                                FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
          WHERE m.message_id = old.message_id AND k.key IS NOT NULL
         ON CONFLICT DO NOTHING;
-        UPDATE lane_heads AS h SET n_queued = h.n_queued + 1 WHERE h.lane_id = old.lane_id;
+        -- From now on the new one tells how it ends.
+        UPDATE lane_heads AS h
+           SET n_queued = h.n_queued + 1,
+               n_requeued = h.n_requeued + (SELECT (x.generation = old.generation + 1)::integer
+                                              FROM deliveries AS x WHERE x.delivery_id = made)
+         WHERE h.lane_id = old.lane_id;
         INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
         VALUES (ws, at, 'requeued', old.message_id, made, old.channel_id, jsonb_build_object('parent', wanted));
         answer := answer || made;
@@ -139,38 +144,57 @@ BEGIN
                   ORDER BY o.ord);
 END $$;
 
--- Removes what is older than it needs to be, at most "limit" rows of each kind: ended deliveries with their attempts
--- (repeats by their own span), messages that nobody needs any more, events, and keys beyond the longest window.
--- It walks from the oldest id and looks at a few times "limit" rows, so that it never scans.
+-- One step of retention: looks at "limit" rows of each kind from where the walk stands, and removes what is old and not
+-- needed any more: ended deliveries with their attempts (repeats by their own span), messages, keys beyond the longest
+-- window, cases and what posts are compared with, events, runs. What has to stay is passed over: "next_walk" says where to go
+-- on, null where a lap has come to what is young.
 CREATE FUNCTION retain_rows(
     workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000,
-    OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint
+    walk jsonb DEFAULT '{"deliveries": 0, "messages": 0, "keys": 0, "cases": 0, "case_keys": [0, 0, 0], "case_pictures": [0, 0, 0, 0, 0]}',
+    OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint, OUT cases bigint, OUT case_keys bigint,
+    OUT runs bigint, OUT next_walk jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     today timestamptz := rupor_now();
     ws    CONSTANT bigint := retain_rows.workspace_id;
+    from_delivery CONSTANT bigint := (walk ->> 'deliveries')::bigint;
+    from_message  CONSTANT bigint := (walk ->> 'messages')::bigint;
+    from_key      CONSTANT bigint := (walk ->> 'keys')::bigint;
+    from_case     CONSTANT bigint := (walk ->> 'cases')::bigint;
     old   bigint[];
+    last  bigint;
+    is_over boolean;
+    n     bigint;
+    place jsonb;
 BEGIN
     PERFORM rupor_guard(ws);
+    next_walk := walk;
+    -- A waiting edit or reply still needs the post that it points at.
     IF ws IS NULL THEN
-        SELECT array_agg(o.delivery_id) INTO old
-          FROM (SELECT l.delivery_id
-                  FROM (SELECT d.delivery_id, d.status, d.ended_at FROM public.deliveries AS d
-                         ORDER BY d.delivery_id LIMIT 4 * "limit") AS l
-                 WHERE l.ended_at < today - CASE l.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
-                 ORDER BY l.delivery_id
-                 LIMIT "limit") AS o;
+        SELECT array_agg(l.delivery_id) FILTER (WHERE l.old), max(l.delivery_id),
+               count(*) < "limit" OR max(l.queued_at) >= today - least(keep_deliveries, keep_deduped)
+          INTO old, last, is_over
+          FROM (SELECT d.delivery_id, d.queued_at,
+                       d.ended_at < today - CASE d.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
+                       AND NOT EXISTS (SELECT FROM public.deliveries AS w
+                                        WHERE w.target_delivery = d.delivery_id AND w.ended_at IS NULL) AS old
+                  FROM public.deliveries AS d
+                 WHERE d.delivery_id > from_delivery
+                 ORDER BY d.delivery_id LIMIT "limit") AS l;
     ELSE
-        SELECT array_agg(o.delivery_id) INTO old
-          FROM (SELECT l.delivery_id
-                  FROM (SELECT d.delivery_id, d.status, d.ended_at FROM public.deliveries AS d
-                         WHERE d.workspace_id = ws
-                         ORDER BY d.workspace_id, d.delivery_id LIMIT 4 * "limit") AS l
-                 WHERE l.ended_at < today - CASE l.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
-                 ORDER BY l.delivery_id
-                 LIMIT "limit") AS o;
+        SELECT array_agg(l.delivery_id) FILTER (WHERE l.old), max(l.delivery_id),
+               count(*) < "limit" OR max(l.queued_at) >= today - least(keep_deliveries, keep_deduped)
+          INTO old, last, is_over
+          FROM (SELECT d.delivery_id, d.queued_at,
+                       d.ended_at < today - CASE d.status WHEN 'deduped' THEN keep_deduped ELSE keep_deliveries END
+                       AND NOT EXISTS (SELECT FROM public.deliveries AS w
+                                        WHERE w.target_delivery = d.delivery_id AND w.ended_at IS NULL) AS old
+                  FROM public.deliveries AS d
+                 WHERE d.workspace_id = ws AND d.delivery_id > from_delivery
+                 ORDER BY d.workspace_id, d.delivery_id LIMIT "limit") AS l;
     END IF;
+    next_walk := next_walk || jsonb_build_object('deliveries', CASE WHEN NOT is_over THEN last END);
     -- The delivery was the evidence of its key; what the window is counted from stays.
     UPDATE dedup_index AS k
        SET sent_at = d.sent_at
@@ -179,17 +203,105 @@ BEGIN
     DELETE FROM attempts AS a WHERE a.delivery_id = ANY (old);
     DELETE FROM public.deliveries AS d WHERE d.delivery_id = ANY (old);
     GET DIAGNOSTICS deliveries = ROW_COUNT;
+
     -- By when it was last seen: what its source still shows would be new again, and published again.
-    DELETE FROM public.messages AS m
-     WHERE m.message_id = ANY (array(
-               SELECT l.message_id
-                 FROM (SELECT x.message_id, x.last_seen_at FROM public.messages AS x
-                        WHERE ws IS NULL OR x.workspace_id = ws
-                        ORDER BY x.message_id LIMIT "limit") AS l
-                WHERE l.last_seen_at < today - keep_deliveries
-                  AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = l.message_id)
-                  AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = l.message_id)));
+    SELECT array_agg(l.message_id) FILTER (WHERE l.old), max(l.message_id),
+           count(*) < "limit" OR max(l.created_at) >= today - keep_deliveries
+      INTO old, last, is_over
+      FROM (SELECT m.message_id, m.created_at,
+                   m.created_at < today - keep_deliveries AND coalesce(m.last_seen_at < today - keep_deliveries, true)
+                   AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = m.message_id)
+                   AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = m.message_id) AS old
+              FROM public.messages AS m
+             WHERE (ws IS NULL OR m.workspace_id = ws) AND m.message_id > from_message
+             ORDER BY m.message_id LIMIT "limit") AS l;
+    next_walk := next_walk || jsonb_build_object('messages', CASE WHEN NOT is_over THEN last END);
+    DELETE FROM public.messages AS m WHERE m.message_id = ANY (old);
     GET DIAGNOSTICS messages = ROW_COUNT;
+
+    SELECT array_agg(l.delivery_id) FILTER (WHERE l.old), max(l.delivery_id),
+           count(*) < "limit"
+           OR coalesce(max(l.sent_at) >= today - rupor_span((SELECT min(c.dedup_ttl_us) FROM channels AS c)), false)
+      INTO old, last, is_over
+      FROM (SELECT i.delivery_id, i.sent_at,
+                   i.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c
+                                                    WHERE c.workspace_id = i.workspace_id)) AS old
+              FROM (SELECT k.delivery_id, k.workspace_id,
+                           coalesce(k.sent_at, (SELECT d.sent_at FROM public.deliveries AS d
+                                                 WHERE d.delivery_id = k.delivery_id)) AS sent_at
+                      FROM dedup_index AS k
+                     WHERE (ws IS NULL OR k.workspace_id = ws) AND k.delivery_id > from_key
+                     ORDER BY k.delivery_id LIMIT "limit") AS i) AS l;
+    next_walk := next_walk || jsonb_build_object('keys', CASE WHEN NOT is_over THEN last END);
+    -- By delivery: not one that was taken again in this very moment.
+    DELETE FROM dedup_index AS k WHERE k.delivery_id = ANY (old);
+    GET DIAGNOSTICS dedup = ROW_COUNT;
+
+    -- A case outlives its last message and every window in which it could be a key.
+    SELECT array_agg(l.case_id) FILTER (WHERE l.old), max(l.case_id),
+           count(*) < "limit" OR max(l.opened_at) >= today - keep_deliveries
+      INTO old, last, is_over
+      FROM (SELECT k.case_id, k.opened_at,
+                   k.last_seen_at < today - keep_deliveries - rupor_span(coalesce(
+                       (SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id), 0))
+                   AND NOT EXISTS (SELECT FROM public.messages AS m
+                                    WHERE m.workspace_id = k.workspace_id AND m.case_id = k.case_id) AS old
+              FROM public.cases AS k
+             WHERE (ws IS NULL OR k.workspace_id = ws) AND k.case_id > from_case
+             ORDER BY k.case_id LIMIT "limit") AS l;
+    next_walk := next_walk || jsonb_build_object('cases', CASE WHEN NOT is_over THEN last END);
+    DELETE FROM public.cases AS k WHERE k.case_id = ANY (old);
+    GET DIAGNOSTICS cases = ROW_COUNT;
+
+    case_keys := 0;
+    place := nullif(walk -> 'case_keys', 'null');
+    IF place IS NOT NULL THEN
+        WITH seen AS MATERIALIZED (
+            SELECT k.workspace_id, k.key, k.case_id, k.last_seen_at < today - keep_deliveries AS old
+              FROM public.case_keys AS k
+             WHERE (ws IS NULL OR k.workspace_id = ws)
+               AND (k.workspace_id, k.key, k.case_id) > ((place ->> 0)::bigint, (place ->> 1)::bigint, (place ->> 2)::bigint)
+             ORDER BY k.workspace_id, k.key, k.case_id LIMIT "limit"
+        ), gone AS (
+            DELETE FROM public.case_keys AS k USING seen AS s
+             WHERE s.old AND k.workspace_id = s.workspace_id AND k.key = s.key AND k.case_id = s.case_id
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM gone),
+               CASE WHEN count(*) = "limit"
+                    THEN (array_agg(jsonb_build_array(s.workspace_id, s.key, s.case_id)
+                                    ORDER BY s.workspace_id DESC, s.key DESC, s.case_id DESC))[1] END
+          INTO n, place
+          FROM seen AS s;
+        case_keys := n;
+        next_walk := next_walk || jsonb_build_object('case_keys', place);
+    END IF;
+    place := nullif(walk -> 'case_pictures', 'null');
+    IF place IS NOT NULL THEN
+        WITH seen AS MATERIALIZED (
+            SELECT k.workspace_id, k.key, k.across, k.down, k.case_id, k.last_seen_at < today - keep_deliveries AS old
+              FROM case_pictures AS k
+             WHERE (ws IS NULL OR k.workspace_id = ws)
+               AND (k.workspace_id, k.key, k.across, k.down, k.case_id)
+                   > ((place ->> 0)::bigint, (place ->> 1)::bigint, (place ->> 2)::bigint, (place ->> 3)::bigint, (place ->> 4)::bigint)
+             ORDER BY k.workspace_id, k.key, k.across, k.down, k.case_id LIMIT "limit"
+        ), gone AS (
+            DELETE FROM case_pictures AS k USING seen AS s
+             WHERE s.old AND k.workspace_id = s.workspace_id AND k.key = s.key AND k.across = s.across AND k.down = s.down
+               AND k.case_id = s.case_id
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM gone),
+               CASE WHEN count(*) = "limit"
+                    THEN (array_agg(jsonb_build_array(s.workspace_id, s.key, s.across, s.down, s.case_id)
+                                    ORDER BY s.workspace_id DESC, s.key DESC, s.across DESC, s.down DESC, s.case_id DESC))[1] END
+          INTO n, place
+          FROM seen AS s;
+        case_keys := case_keys + n;
+        next_walk := next_walk || jsonb_build_object('case_pictures', place);
+    END IF;
+
+    -- Events and runs are never needed longer than others, so the oldest are always the first.
     DELETE FROM public.events AS e
      WHERE e.event_id = ANY (array(
                SELECT l.event_id
@@ -198,18 +310,12 @@ BEGIN
                         ORDER BY x.event_id LIMIT "limit") AS l
                 WHERE l.at < today - keep_events));
     GET DIAGNOSTICS events = ROW_COUNT;
-    DELETE FROM dedup_index AS k
-     USING (SELECT i.workspace_id, i.channel_id, i.mode, i.version, i.key, i.kind, i.delivery_id,
-                   coalesce(i.sent_at, (SELECT d.sent_at FROM public.deliveries AS d
-                                         WHERE d.delivery_id = i.delivery_id)) AS sent_at
-              FROM dedup_index AS i
-             WHERE ws IS NULL OR i.workspace_id = ws
-             ORDER BY i.delivery_id
-             LIMIT 4 * "limit") AS o
-     WHERE k.workspace_id = o.workspace_id AND k.channel_id = o.channel_id AND k.mode = o.mode AND k.version = o.version
-       AND k.key = o.key AND k.kind = o.kind
-       -- not one that was taken again in this very moment
-       AND k.delivery_id = o.delivery_id
-       AND o.sent_at < today - rupor_span((SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id));
-    GET DIAGNOSTICS dedup = ROW_COUNT;
+    DELETE FROM ingest_runs AS r
+     WHERE r.run_id = ANY (array(
+               SELECT l.run_id
+                 FROM (SELECT x.run_id, x.started_at FROM ingest_runs AS x
+                        WHERE ws IS NULL OR x.workspace_id = ws
+                        ORDER BY x.run_id LIMIT "limit") AS l
+                WHERE l.started_at < today - keep_events));
+    GET DIAGNOSTICS runs = ROW_COUNT;
 END $$;

@@ -17,7 +17,8 @@ CREATE TYPE rupor_settlement AS (
     error_streak    integer,
     disable         boolean,
     account_effect  text,          -- none, healthy, flood, cooldown, pause
-    account_until   timestamptz
+    account_until   timestamptz,
+    attempt         integer        -- claims so far, this one included
 );
 
 -- `base` × 2^`times`, at most `cap`; a negative `times` counts as zero.
@@ -88,6 +89,16 @@ BEGIN
     RETURN s;
 END $$;
 
+-- How long a delivery waits that was handed back unsent, by how many of its claims came to nothing.
+CREATE FUNCTION rupor_release_wait_us(s rupor_settlement) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN c.idle <= rupor_rule_releases_free() THEN 0
+                ELSE rupor_doubled(rupor_rule_release_wait_us(), (c.idle - rupor_rule_releases_free() - 1)::integer,
+                                   rupor_rule_release_wait_max_us())
+           END
+      FROM (SELECT s.attempt - s.charged - s.flood_waits - s.not_ready_waits - s.lost_claims AS idle) AS c
+$$;
+
 -- ending: sent, failed (with failure), lost (lease over, no request recorded), unknown (lease over after a request),
 -- released (handed back unsent). `s` comes in with the delivery's counters.
 CREATE FUNCTION rupor_settle(
@@ -108,7 +119,7 @@ BEGIN
     IF ending = 'sent' THEN
         s.status := 'sent'; s.destination_effect := 'healthy'; s.account_effect := 'healthy';
     ELSIF ending = 'released' THEN
-        s.reason := 'released'; s.run_at := at;
+        s.reason := 'released'; s.run_at := at + rupor_span(rupor_release_wait_us(s));
     ELSIF ending = 'lost' THEN
         -- Nothing was sent, but the row may be what kills.
         s.lost_claims := s.lost_claims + 1;

@@ -37,7 +37,7 @@ BEGIN
       FROM account_heads AS h JOIN rate_groups AS g ON g.group_id = h.group_id
      WHERE h.account_id = held.account_id;
     s.charged := d.charged; s.flood_waits := d.flood_waits; s.not_ready_waits := d.not_ready_waits;
-    s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
+    s.attempt := d.attempt; s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
     s := rupor_settle(s, lane.ambiguity, d.channel_id, d.recipient_id, coalesce(chan.error_streak, who.error_streak, 0),
                       grp.flood_channel, grp.flood_recipient, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
     IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN

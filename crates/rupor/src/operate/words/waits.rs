@@ -1,0 +1,35 @@
+//! Waits that end by themselves, and are too long for nobody to be told.
+
+use domain::time::{Span, Timestamp};
+use store::Channel;
+
+use super::{Explanation, command, how_long, moment, quoted};
+use crate::operate::facts::Facts;
+
+/// A longer wait is trouble, even if it ends by itself. VK's captcha rests for an hour, and is meant.
+const LONG_WAIT: Span = Span::from_secs(3_600 - 60);
+
+/// An open channel whose first post was put off for long.
+pub(super) fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
+    let lane = facts.lane_of(channel).filter(|lane| lane.counts.retry > 0)?;
+    let until = lane.next_at.filter(|at| is_long(facts, *at))?;
+    if facts.account_of(channel).is_some_and(|account| account.paused || account.cooldown_until > facts.now)
+        || crate::config::quiet::closed_until(&channel.settings, facts.now).is_some()
+    {
+        return None;
+    }
+    let resume = command(facts, &format!("rupor channel resume {}", quoted(&channel.name)));
+    Some(Explanation {
+        headline: format!("channel {}: what comes first was put off for long", channel.name),
+        cause: "the platform asked for the wait, or it failed again and again".to_owned(),
+        since: None,
+        next: format!("it is tried again at {} (in {})", moment(until), how_long(until - facts.now)),
+        help: vec![format!("$ {resume}")],
+        now: facts.now,
+    })
+}
+
+/// A wait that nobody should have to find out about by waiting.
+pub(super) fn is_long(facts: &Facts, until: Timestamp) -> bool {
+    until - facts.now > LONG_WAIT
+}

@@ -1,0 +1,199 @@
+//! What the janitor does: old rows go, in steps that look at so many rows and remove those that nothing needs.
+//!
+//! A step begins where the last one ended, so what has to stay is passed over once a lap and never stands in the way.
+//! Ids grow with age: a lap ends at the first row that is young.
+
+use domain::time::Span;
+use rusqlite::Row;
+
+use super::{Sqlite, Tx, Urgency};
+use crate::error::Result;
+use crate::queue::{Removed, Retention, Walk, Whose};
+
+/// A waiting edit or reply still needs the post that it points at.
+const LOOK_DELIVERIES: &str = "
+SELECT d.delivery_id,
+       d.ended_at IS NOT NULL AND d.ended_at < CASE WHEN d.status = 'deduped' THEN ?3 ELSE ?2 END
+       AND NOT EXISTS (SELECT 1 FROM deliveries AS w WHERE w.target_delivery = d.delivery_id AND w.ended_at IS NULL),
+       d.queued_at >= max(?2, ?3)
+  FROM deliveries AS d
+ WHERE (?1 IS NULL OR d.workspace_id = ?1) AND d.delivery_id > ?4
+ ORDER BY d.delivery_id
+ LIMIT ?5";
+/// The delivery was the evidence of its key; what the window is counted from stays.
+const KEEP_EVIDENCE: &str = "
+UPDATE dedup_index
+   SET sent_at = (SELECT d.sent_at FROM deliveries AS d WHERE d.delivery_id = dedup_index.delivery_id)
+ WHERE delivery_id IN (SELECT value FROM json_each(?1))";
+const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE delivery_id IN (SELECT value FROM json_each(?1))";
+const DELETE_DELIVERIES: &str =
+    "DELETE FROM deliveries WHERE delivery_id IN (SELECT value FROM json_each(?1))";
+/// By when it was last seen: what its source still shows would be new again, and published again.
+const LOOK_MESSAGES: &str = "
+SELECT m.message_id,
+       m.created_at < ?2 AND coalesce(m.last_seen_at, 0) < ?2
+       AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id)
+       AND NOT EXISTS (SELECT 1 FROM campaigns AS c WHERE c.message_id = m.message_id),
+       m.created_at >= ?2
+  FROM messages AS m
+ WHERE (?1 IS NULL OR m.workspace_id = ?1) AND m.message_id > ?3
+ ORDER BY m.message_id
+ LIMIT ?4";
+const DELETE_MESSAGES: &str = "DELETE FROM messages WHERE message_id IN (SELECT value FROM json_each(?1))";
+/// Nothing inside the longest window of a workspace is ever removed. The walk goes by delivery, which is by age as well.
+const LOOK_KEYS: &str = "
+SELECT i.delivery_id,
+       coalesce(i.at < ?2 - (SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = i.workspace_id), 0),
+       coalesce(i.at >= ?2 - (SELECT min(c.dedup_ttl_us) FROM channels AS c), 0)
+  FROM (SELECT k.delivery_id, k.workspace_id,
+               coalesce(k.sent_at, (SELECT d.sent_at FROM deliveries AS d WHERE d.delivery_id = k.delivery_id)) AS at
+          FROM dedup_index AS k
+         WHERE (?1 IS NULL OR k.workspace_id = ?1) AND k.delivery_id > ?3
+         ORDER BY k.delivery_id
+         LIMIT ?4) AS i
+ ORDER BY i.delivery_id";
+const DELETE_KEYS: &str = "DELETE FROM dedup_index WHERE delivery_id IN (SELECT value FROM json_each(?1))";
+/// A case outlives its last message and every window in which it could be a key.
+const LOOK_CASES: &str = "
+SELECT k.case_id,
+       k.last_seen_at < ?2 - coalesce((SELECT max(c.dedup_ttl_us) FROM channels AS c WHERE c.workspace_id = k.workspace_id), 0)
+       AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.workspace_id = k.workspace_id AND m.case_id = k.case_id),
+       k.opened_at >= ?2
+  FROM cases AS k
+ WHERE (?1 IS NULL OR k.workspace_id = ?1) AND k.case_id > ?3
+ ORDER BY k.case_id
+ LIMIT ?4";
+const DELETE_CASES: &str = "DELETE FROM cases WHERE case_id IN (SELECT value FROM json_each(?1))";
+const LOOK_CASE_KEYS: &str = "
+SELECT workspace_id, key, case_id, last_seen_at < ?2
+  FROM case_keys
+ WHERE (?1 IS NULL OR workspace_id = ?1) AND (workspace_id, key, case_id) > (?3, ?4, ?5)
+ ORDER BY workspace_id, key, case_id
+ LIMIT ?6";
+const DELETE_CASE_KEY: &str = "DELETE FROM case_keys WHERE workspace_id = ?1 AND key = ?2 AND case_id = ?3";
+const LOOK_CASE_PICTURES: &str = "
+SELECT workspace_id, key, across, down, case_id, last_seen_at < ?2
+  FROM case_pictures
+ WHERE (?1 IS NULL OR workspace_id = ?1) AND (workspace_id, key, across, down, case_id) > (?3, ?4, ?5, ?6, ?7)
+ ORDER BY workspace_id, key, across, down, case_id
+ LIMIT ?8";
+const DELETE_CASE_PICTURE: &str = "
+DELETE FROM case_pictures WHERE workspace_id = ?1 AND key = ?2 AND across = ?3 AND down = ?4 AND case_id = ?5";
+/// Events and runs are never needed longer than others, so the oldest are always the first.
+const DELETE_EVENTS: &str = "
+DELETE FROM events
+ WHERE event_id IN (SELECT event_id
+                      FROM (SELECT event_id, at FROM events WHERE ?1 IS NULL OR workspace_id = ?1 ORDER BY event_id LIMIT ?3)
+                     WHERE at < ?2)";
+const DELETE_RUNS: &str = "
+DELETE FROM ingest_runs
+ WHERE run_id IN (SELECT run_id
+                    FROM (SELECT run_id, started_at FROM ingest_runs WHERE ?1 IS NULL OR workspace_id = ?1 ORDER BY run_id LIMIT ?3)
+                   WHERE started_at < ?2)";
+
+/// Whose rows, and how many of them one step looks at.
+#[derive(Clone, Copy)]
+struct Step {
+    workspace: Option<i64>,
+    limit: i64,
+}
+
+impl Sqlite {
+    pub async fn retain(
+        &self,
+        whose: Whose,
+        keep: Retention,
+        limit: usize,
+        walk: Walk,
+    ) -> Result<(Removed, Walk)> {
+        let workspace = match whose {
+            Whose::Everyone => None,
+            Whose::Workspace(id) => Some(id.0),
+        };
+        let step = Step { workspace, limit: i64::try_from(limit.max(1)).unwrap_or(i64::MAX) };
+        self.write(Urgency::Maintenance, move |tx| clear(tx, step, keep, walk)).await
+    }
+}
+
+fn clear(tx: &Tx<'_>, step: Step, keep: Retention, mut walk: Walk) -> Result<(Removed, Walk)> {
+    let before = |span: Span| (tx.now - span).0;
+    let (old, repeats, now) = (before(keep.deliveries), before(keep.deduped), tx.now.0);
+    let (ws, limit) = (step.workspace, step.limit);
+    let mut removed = Removed::default();
+    if let Some(from) = walk.deliveries {
+        let rows = tx.all(LOOK_DELIVERIES, (ws, old, repeats, from, limit), looked)?;
+        let ids = old_ids(&rows);
+        tx.execute(KEEP_EVIDENCE, [&ids])?;
+        tx.execute(DELETE_ATTEMPTS, [&ids])?;
+        removed.deliveries = tx.execute(DELETE_DELIVERIES, [&ids])? as u64;
+        walk.deliveries = next(&rows, limit);
+    }
+    if let Some(from) = walk.messages {
+        let rows = tx.all(LOOK_MESSAGES, (ws, old, from, limit), looked)?;
+        removed.messages = tx.execute(DELETE_MESSAGES, [old_ids(&rows)])? as u64;
+        walk.messages = next(&rows, limit);
+    }
+    if let Some(from) = walk.keys {
+        let rows = tx.all(LOOK_KEYS, (ws, now, from, limit), looked)?;
+        removed.dedup = tx.execute(DELETE_KEYS, [old_ids(&rows)])? as u64;
+        walk.keys = next(&rows, limit);
+    }
+    if let Some(from) = walk.cases {
+        let rows = tx.all(LOOK_CASES, (ws, old, from, limit), looked)?;
+        removed.cases = tx.execute(DELETE_CASES, [old_ids(&rows)])? as u64;
+        walk.cases = next(&rows, limit);
+    }
+    removed.case_keys = case_keys(tx, step, old, &mut walk)? + case_pictures(tx, step, old, &mut walk)?;
+    removed.events = tx.execute(DELETE_EVENTS, (ws, before(keep.events), limit))? as u64;
+    removed.runs = tx.execute(DELETE_RUNS, (ws, before(keep.events), limit))? as u64;
+    Ok((removed, walk))
+}
+
+/// An id, whether it can go, and whether it is young.
+type Looked = (i64, bool, bool);
+
+fn looked(row: &Row<'_>) -> rusqlite::Result<Looked> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+}
+
+fn old_ids(rows: &[Looked]) -> String {
+    let old: Vec<i64> = rows.iter().filter(|(_, old, _)| *old).map(|(id, ..)| *id).collect();
+    serde_json::json!(old).to_string()
+}
+
+fn next(rows: &[Looked], limit: i64) -> Option<i64> {
+    let (last, _, young) = rows.last()?;
+    (rows.len() as i64 == limit && !young).then_some(*last)
+}
+
+fn case_keys(tx: &Tx<'_>, step: Step, old: i64, walk: &mut Walk) -> Result<u64> {
+    let Some([ws, key, case]) = walk.case_keys else {
+        return Ok(0);
+    };
+    let rows = tx.all(LOOK_CASE_KEYS, (step.workspace, old, ws, key, case, step.limit), |row| {
+        Ok(([row.get(0)?, row.get(1)?, row.get(2)?], row.get::<_, bool>(3)?))
+    })?;
+    let mut n = 0;
+    for ([ws, key, case], _) in rows.iter().filter(|(_, old)| *old) {
+        n += tx.execute(DELETE_CASE_KEY, (ws, key, case))? as u64;
+    }
+    walk.case_keys = rows.last().filter(|_| rows.len() as i64 == step.limit).map(|(at, _)| *at);
+    Ok(n)
+}
+
+fn case_pictures(tx: &Tx<'_>, step: Step, old: i64, walk: &mut Walk) -> Result<u64> {
+    let Some([ws, key, across, down, case]) = walk.case_pictures else {
+        return Ok(0);
+    };
+    let params = (step.workspace, old, ws, key, across, down, case, step.limit);
+    let rows = tx.all(LOOK_CASE_PICTURES, params, |row| {
+        let at = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
+        Ok((at, row.get::<_, bool>(5)?))
+    })?;
+    let mut n = 0;
+    for ([ws, key, across, down, case], _) in rows.iter().filter(|(_, old)| *old) {
+        n += tx.execute(DELETE_CASE_PICTURE, (ws, key, across, down, case))? as u64;
+    }
+    walk.case_pictures = rows.last().filter(|_| rows.len() as i64 == step.limit).map(|(at, _)| *at);
+    Ok(n)
+}
