@@ -2304,16 +2304,20 @@ BEGIN
     DELETE FROM attempts AS a WHERE a.delivery_id = ANY (old);
     DELETE FROM public.deliveries AS d WHERE d.delivery_id = ANY (old);
     GET DIAGNOSTICS deliveries = ROW_COUNT;
+
     -- By when it was last seen: what its source still shows would be new again, and published again.
-    DELETE FROM public.messages AS m
-     WHERE m.message_id = ANY (array(
-               SELECT l.message_id
-                 FROM (SELECT x.message_id, x.last_seen_at FROM public.messages AS x
-                        WHERE ws IS NULL OR x.workspace_id = ws
-                        ORDER BY x.message_id LIMIT "limit") AS l
-                WHERE l.last_seen_at < today - keep_deliveries
-                  AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = l.message_id)
-                  AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = l.message_id)));
+    SELECT array_agg(l.message_id) FILTER (WHERE l.old), max(l.message_id),
+           count(*) < "limit" OR max(l.created_at) >= today - keep_deliveries
+      INTO old, last, is_over
+      FROM (SELECT m.message_id, m.created_at,
+                   m.created_at < today - keep_deliveries AND coalesce(m.last_seen_at < today - keep_deliveries, true)
+                   AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = m.message_id)
+                   AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = m.message_id) AS old
+              FROM public.messages AS m
+             WHERE (ws IS NULL OR m.workspace_id = ws) AND m.message_id > from_message
+             ORDER BY m.message_id LIMIT "limit") AS l;
+    next_walk := next_walk || jsonb_build_object('messages', CASE WHEN NOT is_over THEN last END);
+    DELETE FROM public.messages AS m WHERE m.message_id = ANY (old);
     GET DIAGNOSTICS messages = ROW_COUNT;
 
     SELECT array_agg(l.delivery_id) FILTER (WHERE l.old), max(l.delivery_id),
@@ -4754,6 +4758,8 @@ GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_hurry(bigint[],timestamp with time zone) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_app;
@@ -4787,6 +4793,8 @@ GRANT EXECUTE ON FUNCTION rupor_recipient_effect(recipients,rupor_settlement,tex
 GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_release_wait_us(rupor_settlement) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_reposition(bigint,boolean) TO rupor_app;
 
@@ -4841,6 +4849,12 @@ GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_us() TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_waits_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_releases_free() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_app;
 
@@ -5050,6 +5064,8 @@ GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_hurry(bigint[],timestamp with time zone) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_dispatcher;
@@ -5083,6 +5099,8 @@ GRANT EXECUTE ON FUNCTION rupor_recipient_effect(recipients,rupor_settlement,tex
 GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_release_wait_us(rupor_settlement) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_reposition(bigint,boolean) TO rupor_dispatcher;
 
@@ -5137,6 +5155,12 @@ GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_us() TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_waits_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_releases_free() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_dispatcher;
 

@@ -12,7 +12,7 @@ use crate::media::{MediaError, MediaHandle, MediaSource};
 use crate::part::{
     DeletePart, EditPart, Fitted, MediaItem, MediaPart, Part, PinPart, SendOptions, Shape, Target, TextPart,
 };
-use crate::platform::{Account, AccountSettings, Deadlines, Network, Platform, Report, Sending};
+use crate::platform::{Account, AccountSettings, Deadlines, Network, Platform, Report, Sending, Unlimited};
 use crate::registry::{PLATFORMS, platform};
 use crate::secret::Token;
 use crate::testing::rows::{self, Row, short};
@@ -93,6 +93,7 @@ async fn send(network: &Network, platform: &dyn Platform, account: &Account, par
         key: "delivery-1/0",
         earlier: &[vec!["5".into()]],
         media: &OnePicture,
+        budget: &Unlimited,
         deadlines: Deadlines::default(),
     };
     platform.send(network, account, sending).await
@@ -192,8 +193,14 @@ async fn whatever_the_line_does_has_the_verdict_of_the_table_and_is_tried_once()
             let account = Account::new(*platform, Token::new(CANARY), settings).unwrap();
             let deadlines = Deadlines { request: Duration::from_millis(700), upload: DEADLINE };
             let part = part(*platform, Purpose::Send);
-            let sending =
-                Sending { part: &part, key: "delivery-1/0", earlier: &[], media: &OnePicture, deadlines };
+            let sending = Sending {
+                part: &part,
+                key: "delivery-1/0",
+                earlier: &[],
+                media: &OnePicture,
+                budget: &Unlimited,
+                deadlines,
+            };
             let report = platform.send(&Network::default(), &account, sending).await;
             // A reset may be seen as a closed connection or a broken pipe, depending on who is faster.
             let seen = short(&verdict_of(&report)).replace("closed", "reset").replace("broken", "reset");

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use domain::chat::ChatKind;
 use domain::message::Message;
-use domain::outcome::{Failure, Outcome, Sent};
+use domain::outcome::{Certainty, Failure, Outcome, Sent};
+use domain::time::Span;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,6 +63,9 @@ pub trait Platform: fmt::Debug + Send + Sync {
         message: &Message,
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError>;
+
+    /// How long a handle of media may be used again; `None`: for good.
+    fn handle_lasts(&self) -> Option<Span>;
 
     /// Sends one part once: also edits, deletions and pins are parts.
     fn send<'a>(
@@ -290,7 +294,34 @@ pub struct Sending<'a> {
     /// What the earlier parts of this delivery created, by part.
     pub earlier: &'a [Vec<String>],
     pub media: &'a dyn MediaSource,
+    /// Pays for every call to the API before it is made.
+    pub budget: &'a dyn Budget,
     pub deadlines: Deadlines,
+}
+
+/// What a call to a platform's API is for. Uploads to a host that the platform names are no calls to its API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fare {
+    /// A step on the way to a post: nobody sees it, and it may stand back for what readers wait for.
+    Upload,
+    /// The request that the part is about.
+    Visible,
+}
+
+/// Who keeps the pace of an account. A platform never sleeps: it asks here, and the caller waits for the slot.
+pub trait Budget: Send + Sync {
+    /// Returns when the call may leave. A failure ends the sending before it: nothing was sent.
+    fn pay(&self, fare: Fare) -> BoxFuture<'_, Result<(), Failure>>;
+}
+
+/// A budget without limits: for calls that are paid for already, and for tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unlimited;
+
+impl Budget for Unlimited {
+    fn pay(&self, _: Fare) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 impl fmt::Debug for Sending<'_> {
@@ -309,19 +340,21 @@ pub struct Report {
     pub handles: Vec<(usize, MediaHandle)>,
     /// What had to be left out, for the audit.
     pub notes: Vec<String>,
+    /// The platform refused it because of a handle that it was given: without kept handles it may pass.
+    pub stale_handle: bool,
 }
 
 impl Report {
     pub(crate) fn failed(account: &Account, failure: Failure) -> Report {
         let outcome = Outcome::Failed(account.redact(failure));
-        Report { outcome, ids: Vec::new(), handles: Vec::new(), notes: Vec::new() }
+        Report { outcome, ids: Vec::new(), handles: Vec::new(), notes: Vec::new(), stale_handle: false }
     }
 
     /// Something is visible; the first id stands for all of it.
     pub(crate) fn sent(ids: Vec<String>) -> Report {
         let raw = if ids.len() > 1 { serde_json::json!({ "ids": ids }) } else { Value::Null };
         let outcome = Outcome::Sent(Sent { provider_message_id: ids.first().cloned(), raw });
-        Report { outcome, ids, handles: Vec::new(), notes: Vec::new() }
+        Report { outcome, ids, handles: Vec::new(), notes: Vec::new(), stale_handle: false }
     }
 
     /// From a verdict and the way to read ids out of a result.
@@ -345,6 +378,14 @@ impl Report {
         if let Outcome::Sent(sent) = &mut self.outcome {
             sent.provider_message_id = id.cloned();
             self.ids.clear();
+        }
+        self
+    }
+
+    /// Whether kept handles are to blame, when some were used.
+    pub(crate) fn blame_handles(mut self, used: bool, blames: impl FnOnce(&Failure) -> bool) -> Report {
+        if let Outcome::Failed(failure) = &self.outcome {
+            self.stale_handle = used && failure.certainty == Certainty::NotSent && blames(failure);
         }
         self
     }

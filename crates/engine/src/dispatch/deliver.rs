@@ -8,36 +8,33 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::{Action, AmbiguityPolicy, Status};
+use domain::delivery::{Action, Status};
 use domain::destination::Destination;
+use domain::limits::NOT_READY_WAITS_MAX;
 use domain::message::Message;
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use domain::time::{Span, Timestamp};
 use futures_util::FutureExt;
+use platforms::media::MediaHandle;
 use platforms::part::{MediaItem, Part};
-use platforms::platform::{Deadlines, Question, Reconciled, Report, Sending};
+use platforms::platform::{Deadlines, Report, Sending};
 use store::{Claim, Delivery, FinishKind, PartProgress, Parts, StoreError};
-use tokio::time::Instant;
 
 use super::book::{Address, Found, Place};
-use super::breaker::refusal;
 use super::gait::{Departure, LATE_MAX, Ticket, Way};
 use super::media::AccountMedia;
+use super::purse::Purse;
 use super::unmarked::Entered;
 use super::{Dispatcher, published};
 
 /// Requests whose marks fall into the same stretch of time are marked together.
 const MARKED_TOGETHER: Span = Span::from_millis(20);
 /// Slots one part may miss before the claim is handed back.
-const SLOTS_MISSED_MAX: u32 = 3;
+pub(super) const SLOTS_MISSED_MAX: u32 = 3;
 /// A chat that is free this soon is waited for with the claim in hand.
 const CHAT_WAIT_MAX: Span = Span::from_secs(5);
 /// How long a wait goes on before the clock is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
-const KEY_WINDOW: Span = Span::from_secs(45 * 60);
-/// A probe that failed speaks for everybody who asks this soon after.
-const PROBE_COUNTS: Duration = Duration::from_secs(1);
 
 /// Why a delivery goes no further.
 #[derive(Debug)]
@@ -58,19 +55,19 @@ impl From<Failure> for Halt {
 pub(super) type Step<T> = Result<T, Halt>;
 
 /// What a claim turned out to be.
-struct Work {
-    address: Arc<Address>,
-    place: Arc<Place>,
+pub(super) struct Work {
+    pub(super) address: Arc<Address>,
+    pub(super) place: Arc<Place>,
     message: Arc<Message>,
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     /// When the chat is free, where the claim did not wait for it.
     free_at: Option<Timestamp>,
 }
 
 /// How far this claim has come.
-struct Progress {
+pub(super) struct Progress {
     /// Ids of the parts before the current one.
-    earlier: Vec<Vec<String>>,
+    pub(super) earlier: Vec<Vec<String>>,
     /// A request of this claim has been marked.
     marked: bool,
     /// Held until then.
@@ -164,108 +161,6 @@ impl Dispatcher {
         found.map_err(unreadable)?.map_err(|why| delivery_failure("message", &why).into())
     }
 
-    /// After trouble with the account, or before a second try of an unknown outcome, a harmless question goes first.
-    async fn ask_first(&self, claim: &Claim, work: &Work) -> Step<()> {
-        let gate = match claim.counters.unknowns {
-            0 => self.breakers.doubted(claim.account_id),
-            _ => Some(self.breakers.doubt(claim.account_id)),
-        };
-        let Some(gate) = gate else {
-            return Ok(());
-        };
-        let mut last = gate.lock().await;
-        match &*last {
-            Some((at, failure)) if at.elapsed() < PROBE_COUNTS => return Err(refusal(failure.clone()).into()),
-            _ => {}
-        }
-        if self.breakers.doubted(claim.account_id).is_none() {
-            return Ok(());
-        }
-        self.question_slot(claim).await?;
-        self.meters.count("rupor_probes_total", "");
-        match self.outlet.probe(&work.address).await {
-            Ok(()) => {
-                self.breakers.trust(claim.account_id);
-                Ok(())
-            }
-            Err(failure) => {
-                tracing::warn!(
-                    account = claim.account_id.0,
-                    code = failure.code,
-                    "the account does not answer"
-                );
-                *last = Some((Instant::now(), failure.clone()));
-                if failure.category == Category::Permanent {
-                    self.book.forget(claim.workspace_id).await;
-                }
-                Err(refusal(failure).into())
-            }
-        }
-    }
-
-    /// Where the platform can be read back, an unknown part is looked for before it is sent again.
-    async fn look_first(&self, claim: &Claim, work: &Work, progress: &mut Progress) -> Step<()> {
-        let attempts =
-            self.ledger.attempts(claim.workspace_id, claim.delivery_id).await.map_err(unreadable)?;
-        let asked = |attempt: &store::Attempt| attempt.requested_at;
-        let Some(first_at) = attempts.iter().find_map(asked) else {
-            return Ok(());
-        };
-        let last_at = attempts.iter().rev().find_map(asked).unwrap_or(first_at);
-        let must_look = match work.place.policy {
-            AmbiguityPolicy::Reconcile => true,
-            AmbiguityPolicy::Resend => self.time.now() - first_at > KEY_WINDOW,
-            AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Hold => false,
-        };
-        if !must_look {
-            return Ok(());
-        }
-        for index in 0..work.parts.len() {
-            match claim.parts.get(&(index as u32)) {
-                Some(line) => progress.earlier.push(published::ids(line)),
-                None => break,
-            }
-        }
-        let index = progress.earlier.len();
-        let Some(part) = work.parts.get(index) else {
-            return Ok(());
-        };
-        // Asked before the slot, so that a slow ledger does not make the question late.
-        // What is another delivery's own is not the part that is looked for, however alike the words are.
-        let lately = self.ledger.said_lately(claim.workspace_id, claim.lane_id, claim.delivery_id).await;
-        let lately = lately.map_err(unreadable)?;
-        self.question_slot(claim).await?;
-        let key = part_key(claim, index);
-        let others = lately.iter().flat_map(|line| published::ids(line));
-        let taken: Vec<String> = progress.earlier.iter().flatten().cloned().chain(others).collect();
-        let question = Question {
-            part,
-            key: &key,
-            sent_at_ms: last_at.millis(),
-            taken: &taken,
-            deadline: self.deadlines(&work.place).request,
-        };
-        match self.outlet.reconcile(&work.address, question).await {
-            Reconciled::Visible(ids) => {
-                tracing::info!(
-                    delivery = claim.delivery_id.0,
-                    part = index,
-                    "found on the platform; not sent again"
-                );
-                self.meters.count("rupor_reconciled_total", "visible");
-                // Nothing has left in this claim: a ledger that cannot write now will be asked to look again.
-                match self.part_done(claim, index, part, &ids).await {
-                    Err(Halt::End(_)) => return Err(Halt::Release),
-                    noted => noted?,
-                }
-                progress.earlier.push(ids);
-                Ok(())
-            }
-            Reconciled::Absent | Reconciled::CannotKnow => Ok(()),
-            Reconciled::Failed(failure) => Err(refusal(failure).into()),
-        }
-    }
-
     async fn one_part(
         &self,
         claim: &Claim,
@@ -274,19 +169,35 @@ impl Dispatcher {
         part: &Part,
         progress: &mut Progress,
     ) -> Step<Vec<String>> {
-        let carries_media = matches!(part, Part::Media(_));
+        let carries_media = !items(part).is_empty();
         // Media have a pool of their own, so that a slow upload never stands before a text.
+        let door = self.doors.of(claim.account_id);
         let _place = match carries_media {
-            true => Some(self.media_pool.acquire().await.map_err(|_| Halt::Release)?),
+            true => Some(self.carry(&door).await?),
             false => None,
         };
+        let media = AccountMedia::new(&*self.shelf, claim.workspace_id, claim.account_id);
+        // What is read before the slot does not make the request late.
+        media.fetch(items(part)).await;
         let slot = match progress.marked || progress.earlier.len() > claim.parts.len() {
             false => self.first_slot(claim, work, progress.lease_until).await?,
             true => self.reserve(claim, work, progress.lease_until).await?,
         };
         self.admit(claim, work, slot, progress, carries_media).await?;
-        let report = self.send(claim, work, index, part, progress).await;
-        self.keep_handles(claim, part, &report).await;
+        let mut report = self.send(claim, work, index, part, progress, &media).await?;
+        self.keep_handles(claim, work, part, &report).await;
+        if report.stale_handle {
+            // The platform does not know a handle any more: it is forgotten, and the bytes go up once more, here and now.
+            media.forget_handles().await;
+            self.meters.count("rupor_handles_refused_total", work.address.platform.name());
+            let slot = self.reserve(claim, work, progress.lease_until).await?;
+            self.admit(claim, work, slot, progress, carries_media).await?;
+            report = self.send(claim, work, index, part, progress, &media).await?;
+            self.keep_handles(claim, work, part, &report).await;
+        }
+        if never_ready(claim, &report) {
+            media.forget_handles().await;
+        }
         for note in &report.notes {
             tracing::info!(delivery = claim.delivery_id.0, part = index, note, "left out");
         }
@@ -336,7 +247,12 @@ impl Dispatcher {
 
     /// A slot for one more request to the same chat: first the chat's own, and when that has come the account's, so
     /// that a slow chat does not keep account slots waiting.
-    async fn reserve(&self, claim: &Claim, work: &Work, lease_until: Timestamp) -> Step<Timestamp> {
+    pub(super) async fn reserve(
+        &self,
+        claim: &Claim,
+        work: &Work,
+        lease_until: Timestamp,
+    ) -> Step<Timestamp> {
         if work.place.interval > Span::ZERO {
             let slot = match claim.destination {
                 Destination::Channel(_) => self.ledger.reserve_lane(claim.workspace_id, claim.lane_id).await,
@@ -351,7 +267,7 @@ impl Dispatcher {
     }
 
     /// Another slot of the account for a request whose chat's own slot has come already.
-    async fn reserve_again(&self, claim: &Claim) -> Step<Timestamp> {
+    pub(super) async fn reserve_again(&self, claim: &Claim) -> Step<Timestamp> {
         let slot = self.desk.reserve(claim.workspace_id, claim.account_id, Some(claim.lane_id)).await;
         slot.map_err(unreadable)
     }
@@ -393,7 +309,12 @@ impl Dispatcher {
     }
 
     /// Waits until a request whose slot has come may leave; `false` when the slot was missed.
-    async fn departed(&self, mut ticket: Ticket<'_>, way: Way, lease_until: Timestamp) -> Step<bool> {
+    pub(super) async fn departed(
+        &self,
+        mut ticket: Ticket<'_>,
+        way: Way,
+        lease_until: Timestamp,
+    ) -> Step<bool> {
         if way.account_interval == Span::ZERO && way.chat_interval == Span::ZERO {
             return Ok(true);
         }
@@ -411,7 +332,7 @@ impl Dispatcher {
 
     /// Waits, unless the node is being stopped or the lease would be over first (an account that cools down has its
     /// next slot far away): what has not left can be handed back, and a lease that ends would be held against it.
-    async fn wait_for(&self, at: Timestamp, lease_until: Timestamp) -> Step<()> {
+    pub(super) async fn wait_for(&self, at: Timestamp, lease_until: Timestamp) -> Step<()> {
         let margin = Duration::from(self.settings.lease) / 12;
         let wait = self.time.until(at);
         if self.stop.is_asked() || wait + margin > self.time.until(lease_until) {
@@ -430,20 +351,6 @@ impl Dispatcher {
             true => Box::pin(self.wait_for(at, lease_until)).await,
             false => Ok(()),
         }
-    }
-
-    /// A slot for a question that changes nothing; it spends the same budget.
-    async fn question_slot(&self, claim: &Claim) -> Step<()> {
-        for _ in 0..SLOTS_MISSED_MAX {
-            let slot = self.desk.reserve(claim.workspace_id, claim.account_id, None).await;
-            let slot = slot.map_err(unreadable)?;
-            self.wait_for(slot, claim.lease_until).await?;
-            if self.time.now() - slot <= LATE_MAX {
-                return Ok(());
-            }
-            self.meters.count("rupor_slots_missed_total", "");
-        }
-        Err(Halt::Release)
     }
 
     /// The last look before a request may leave: the kill switch, the lease, and the mark that makes it known.
@@ -501,15 +408,16 @@ impl Dispatcher {
         index: usize,
         part: &Part,
         progress: &mut Progress,
-    ) -> Report {
+        media: &AccountMedia<'_>,
+    ) -> Step<Report> {
         let key = part_key(claim, index);
-        let media =
-            AccountMedia { shelf: &*self.shelf, workspace: claim.workspace_id, account: claim.account_id };
+        let purse = Purse::opened(self, claim, work);
         let sending = Sending {
             part,
             key: &key,
             earlier: &progress.earlier,
-            media: &media,
+            media,
+            budget: &purse,
             deadlines: self.deadlines(&work.place),
         };
         self.meters.count("rupor_requests_total", work.address.platform.name());
@@ -520,7 +428,14 @@ impl Dispatcher {
             never = self.keep_lease(claim, &mut progress.lease_until) => never,
         };
         let _ = &work.message;
-        report
+        match purse.halted() {
+            Some(halt) => {
+                // What went up is worth keeping: the next claim need not do it again.
+                self.keep_handles(claim, work, part, &report).await;
+                Err(halt)
+            }
+            None => Ok(report),
+        }
     }
 
     /// Renews the lease at a third, for as long as it is polled.
@@ -537,7 +452,13 @@ impl Dispatcher {
         }
     }
 
-    async fn part_done(&self, claim: &Claim, index: usize, part: &Part, ids: &[String]) -> Step<()> {
+    pub(super) async fn part_done(
+        &self,
+        claim: &Claim,
+        index: usize,
+        part: &Part,
+        ids: &[String],
+    ) -> Step<()> {
         let line = published::line(part, ids);
         let done = PartProgress::Done { part: index as u32, provider_message_id: line };
         match self.recorder.mark(claim.reference(), done).await {
@@ -548,23 +469,39 @@ impl Dispatcher {
         }
     }
 
-    async fn keep_handles(&self, claim: &Claim, part: &Part, report: &Report) {
-        let Part::Media(media) = part else {
-            return;
-        };
+    async fn keep_handles(&self, claim: &Claim, work: &Work, part: &Part, report: &Report) {
+        let lasts = work.address.platform.handle_lasts();
         for (index, handle) in &report.handles {
-            let blob = media.items.get(*index).and_then(|item| item.media.blob.as_deref());
+            let blob = items(part).get(*index).and_then(|item| item.media.blob.as_deref());
             if let Some(blob) = blob {
-                self.shelf.keep(claim.workspace_id, claim.account_id, blob, handle.clone()).await;
+                let expires_at = lasts.map(|lasts| self.time.now() + lasts);
+                let handle = MediaHandle { expires_at, ..handle.clone() };
+                self.shelf.keep(claim.workspace_id, claim.account_id, blob, handle).await;
             }
         }
     }
 
     /// Deadlines that fit into the lease.
-    fn deadlines(&self, place: &Place) -> Deadlines {
+    pub(super) fn deadlines(&self, place: &Place) -> Deadlines {
         let half = Duration::from(self.settings.lease) / 2;
         Deadlines { request: place.deadlines.request.min(half), upload: place.deadlines.upload }
     }
+}
+
+/// The media that a part carries.
+fn items(part: &Part) -> &[MediaItem] {
+    match part {
+        Part::Media(part) => &part.items,
+        Part::Edit(part) => &part.media,
+        Part::Text(_) | Part::Delete(_) | Part::Pin(_) => &[],
+    }
+}
+
+/// An upload that was waited for long enough will not be ready any more.
+fn never_ready(claim: &Claim, report: &Report) -> bool {
+    let not_ready = |failure: &Failure| failure.code == CODE_NOT_READY;
+    claim.counters.not_ready_waits + 1 >= NOT_READY_WAITS_MAX
+        && matches!(&report.outcome, Outcome::Failed(failure) if not_ready(failure))
 }
 
 /// What changes or answers a post waits until that post is out, and has no meaning if it never will be.
@@ -597,7 +534,7 @@ fn together(at: Timestamp) -> Timestamp {
 }
 
 /// The same for every attempt of a part.
-fn part_key(claim: &Claim, index: usize) -> String {
+pub(super) fn part_key(claim: &Claim, index: usize) -> String {
     format!("{}.{index}", claim.idempotency_key)
 }
 

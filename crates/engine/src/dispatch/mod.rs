@@ -17,10 +17,14 @@ mod desk;
 mod gait;
 mod history;
 mod media;
+#[cfg(test)]
+mod media_tests;
 mod messages;
 mod meters;
 pub mod ports;
 mod published;
+mod purse;
+mod questions;
 mod recorder;
 mod repeat;
 mod stop;
@@ -113,6 +117,7 @@ pub struct Dispatcher {
     messages: messages::Messages,
     gaits: gait::Gaits,
     desk: desk::Desk,
+    doors: purse::Doors,
     time: time::Timebase,
     held: AtomicBool,
     witness: Arc<history::Witness>,
@@ -155,6 +160,7 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         messages: messages::Messages::new(Arc::clone(&ports.ledger)),
         gaits: gait::Gaits::default(),
         desk: desk::Desk::new(Arc::clone(&ports.ledger)),
+        doors: purse::Doors::default(),
         time: time::Timebase::new(now),
         held: AtomicBool::new(false),
         witness,

@@ -257,6 +257,14 @@ pub trait Shelf: fmt::Debug + Send + Sync {
         blob: &'a str,
         handle: MediaHandle,
     ) -> BoxFuture<'a, ()>;
+    /// The platform does not know the handle any more.
+    fn forget<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        blob: &'a str,
+        kind: MediaKind,
+    ) -> BoxFuture<'a, ()>;
 }
 
 /// Where jitter comes from.

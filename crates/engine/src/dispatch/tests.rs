@@ -16,17 +16,17 @@ use store::{
 use tokio::sync::watch;
 
 use super::ports::{Dice, Outlet, Platforms};
-use super::{EmptyShelf, Meters, Ports, Settings};
+use super::{Meters, Ports, Settings};
 use crate::addresses::ApiBases;
 
-struct World {
-    store: Store,
-    workspace: WorkspaceId,
-    sandbox: Sandbox,
+pub(super) struct World {
+    pub(super) store: Store,
+    pub(super) workspace: WorkspaceId,
+    pub(super) sandbox: Sandbox,
 }
 
 impl World {
-    async fn new() -> World {
+    pub(super) async fn new() -> World {
         let address = Address::parse("sqlite::memory:").unwrap();
         let store = Store::open(&address, Keyring::ephemeral([7; 32]), Clock::system()).await.unwrap();
         let workspace = store.create_workspace("Приют").await.unwrap();
@@ -34,7 +34,7 @@ impl World {
         World { store, workspace, sandbox: Sandbox::start(options).await.unwrap() }
     }
 
-    async fn account(&self, platform: Name, settings: AccountSettings) -> AccountId {
+    pub(super) async fn account(&self, platform: Name, settings: AccountSettings) -> AccountId {
         let new = NewAccount {
             platform: platform.as_str().into(),
             name: format!("бот {}", platform.as_str()),
@@ -44,7 +44,12 @@ impl World {
         self.store.create_account(self.workspace, new).await.unwrap()
     }
 
-    async fn channel(&self, account_id: AccountId, target: &str, settings: ChannelSettings) -> ChannelId {
+    pub(super) async fn channel(
+        &self,
+        account_id: AccountId,
+        target: &str,
+        settings: ChannelSettings,
+    ) -> ChannelId {
         let new =
             NewChannel { account_id, name: format!("канал {target}"), target: target.into(), settings };
         self.store.create_channel(self.workspace, new).await.unwrap()
@@ -55,7 +60,12 @@ impl World {
         self.channel(account, "-1001234567890", ChannelSettings::default()).await
     }
 
-    async fn post(&self, origin: &str, message: &Message, channels: &[ChannelId]) -> Vec<DeliveryId> {
+    pub(super) async fn post(
+        &self,
+        origin: &str,
+        message: &Message,
+        channels: &[ChannelId],
+    ) -> Vec<DeliveryId> {
         let new = NewMessage {
             source: "test".into(),
             origin_id: origin.into(),
@@ -79,7 +89,7 @@ impl World {
         enqueued[0].deliveries.iter().map(|delivery| delivery.delivery_id).collect()
     }
 
-    fn node(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         self.node_with(Arc::new(Platforms { network: platforms::platform::Network::default() }))
     }
 
@@ -89,7 +99,7 @@ impl World {
         let ports = Ports {
             ledger: Arc::new(self.store.clone()),
             outlet,
-            shelf: Arc::new(EmptyShelf),
+            shelf: Arc::new(self.store.clone()),
             dice: Dice::seeded(1),
             bases: ApiBases::default(),
             meters: Arc::clone(&meters),
@@ -100,12 +110,12 @@ impl World {
         Node { task: tokio::spawn(super::run(settings, ports, stopped)), stop, meters }
     }
 
-    async fn delivery(&self, id: DeliveryId) -> Delivery {
+    pub(super) async fn delivery(&self, id: DeliveryId) -> Delivery {
         self.store.delivery(self.workspace, id).await.unwrap()
     }
 
     /// Waits until the delivery is as wanted. The limit is far beyond what is needed; nothing depends on it.
-    async fn until(&self, id: DeliveryId, wanted: impl Fn(&Delivery) -> bool) -> Delivery {
+    pub(super) async fn until(&self, id: DeliveryId, wanted: impl Fn(&Delivery) -> bool) -> Delivery {
         let reached = async {
             loop {
                 let delivery = self.delivery(id).await;
@@ -121,7 +131,7 @@ impl World {
         }
     }
 
-    async fn until_ended(&self, ids: &[DeliveryId]) -> Vec<Delivery> {
+    pub(super) async fn until_ended(&self, ids: &[DeliveryId]) -> Vec<Delivery> {
         let mut ended = Vec::new();
         for id in ids {
             ended.push(self.until(*id, |delivery| delivery.status.is_terminal()).await);
@@ -136,14 +146,14 @@ impl World {
     }
 }
 
-struct Node {
+pub(super) struct Node {
     task: tokio::task::JoinHandle<store::Result<bool>>,
     stop: watch::Sender<bool>,
-    meters: Arc<Meters>,
+    pub(super) meters: Arc<Meters>,
 }
 
 impl Node {
-    async fn stop(self) -> bool {
+    pub(super) async fn stop(self) -> bool {
         self.stop.send_replace(true);
         self.task.await.unwrap().unwrap()
     }
@@ -459,6 +469,7 @@ impl Outlet for Swallowing {
             ids: vec!["-200000001_5".into()],
             handles: Vec::new(),
             notes: Vec::new(),
+            stale_handle: false,
         };
         Box::pin(async { report })
     }

@@ -61,4 +61,18 @@ impl Shelf for Store {
             }
         })
     }
+
+    fn forget<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        blob: &'a str,
+        kind: MediaKind,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Err(error) = self.forget_media_handle(workspace, account, blob, kind.as_str()).await {
+                tracing::warn!(%error, "a refused media handle could not be forgotten; it will be refused again");
+            }
+        })
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! MAX has a second channel for refusals: HTTP 200 with `success: false` (docs/platforms/max, errors).
 
-use domain::outcome::{CODE_NOT_READY, Failure, Scope};
+use domain::outcome::{CODE_NOT_READY, Category, Failure, Scope};
 use serde_json::Value;
 
 use crate::transport::{Answer, Exchange};
@@ -76,6 +76,14 @@ fn classify_answer(purpose: Purpose, answer: &Answer) -> Verdict {
         Some(body) if body["code"].is_string() => refused(purpose, answer, &body),
         _ => refused_without_code(answer),
     }
+}
+
+/// Whether a refusal can come from the token of something that was uploaded earlier.
+pub fn blames_attachment(failure: &Failure) -> bool {
+    let lower = failure.message.to_lowercase();
+    failure.category == Category::Permanent
+        && failure.scope == Delivery
+        && ["token", "attachment", "photo", "payload"].iter().any(|word| lower.contains(word))
 }
 
 /// MAX refused in its own words.

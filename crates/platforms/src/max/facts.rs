@@ -2,10 +2,14 @@
 
 use domain::chat::ChatKind;
 use domain::delivery::AmbiguityPolicy;
+use domain::time::Span;
 
 use crate::facts::{Facts, QuickStart};
 
 use super::render::BUTTONS;
+
+/// A token can be used again, and nobody has written down for how long (docs/platforms/max, uploads).
+pub const HANDLE_LASTS: Span = Span::from_hours(24 * 7);
 
 pub static FACTS: Facts = Facts {
     name: super::NAME,

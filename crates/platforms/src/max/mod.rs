@@ -9,6 +9,7 @@ use std::time::Duration;
 use domain::chat::ChatKind;
 use domain::message::Message;
 use domain::outcome::{Failure, Outcome};
+use domain::time::Span;
 use futures_util::future::BoxFuture;
 
 use crate::facts::Facts;
@@ -58,6 +59,10 @@ impl Platform for Max {
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError> {
         render::render(action, message, settings)
+    }
+
+    fn handle_lasts(&self) -> Option<Span> {
+        Some(facts::HANDLE_LASTS)
     }
 
     fn send<'a>(

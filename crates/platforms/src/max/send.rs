@@ -7,13 +7,13 @@ use domain::outcome::{Certainty, Failure, Outcome, Scope, Sent};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::errors::classify;
+use super::errors::{blames_attachment, classify};
 use super::wire::{self, Call};
 use super::{Max, NAME};
 use crate::incoming::Callback;
 use crate::media::{File, MediaHandle, Supply, file_of, is_lost, left_out, supply};
 use crate::part::{MediaItem, Part, Target};
-use crate::platform::{Account, Deadlines, Network, Report, Sending, misfit};
+use crate::platform::{Account, Deadlines, Fare, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
 use crate::transport::{
     Answer, Exchange, Field, Method, Payload, Request, Trouble, TroubleKind, secret_header,
@@ -101,6 +101,8 @@ struct Attached {
     notes: Vec<String>,
     /// Why the last of those left out was.
     lost: Option<Failure>,
+    /// Something is attached by a token that was kept from earlier.
+    by_kept_token: bool,
 }
 
 impl Attached {
@@ -113,7 +115,7 @@ impl Attached {
     fn onto(self, mut report: Report) -> Report {
         report.handles = self.handles;
         report.notes.extend(self.notes);
-        report
+        report.blame_handles(self.by_kept_token, blames_attachment)
     }
 }
 
@@ -125,6 +127,9 @@ struct Out<'a> {
 
 impl Out<'_> {
     async fn finish(&self, purpose: Purpose, call: Call) -> Report {
+        if let Err(failure) = self.sending.budget.pay(Fare::Visible).await {
+            return Report::failed(self.account, failure);
+        }
         let exchange = request(self.network, self.account, &call, self.sending.deadlines.request).await;
         Report::of(self.account, classify(purpose, &exchange), wire::created)
     }
@@ -134,8 +139,9 @@ impl Out<'_> {
         let mut attached = Attached::default();
         for (n, item) in items.iter().enumerate() {
             match self.entry(item).await {
-                Ok((entry, handle)) => {
+                Ok((entry, handle, is_kept)) => {
                     attached.entries.push(entry);
+                    attached.by_kept_token |= is_kept;
                     attached.handles.extend(handle.map(|handle| (n, handle)));
                 }
                 Err(failure) if is_lost(&failure) => {
@@ -148,23 +154,27 @@ impl Out<'_> {
         Ok(attached)
     }
 
-    /// MAX fetches pictures itself, and nothing else.
-    async fn entry(&self, item: &MediaItem) -> Result<(Value, Option<MediaHandle>), Failure> {
+    /// The attachment, its handle if it is new, and whether it is a kept one. MAX fetches pictures itself, and nothing
+    /// else.
+    async fn entry(&self, item: &MediaItem) -> Result<(Value, Option<MediaHandle>, bool), Failure> {
         let kind = item.send_as;
         let file = match supply(self.sending.media, item).await? {
-            Supply::Handle(handle) => return Ok((wire::by_token(kind, &handle.value), None)),
-            Supply::Url(url) if wire::type_of(kind) == "image" => return Ok((wire::by_url(&url), None)),
+            Supply::Handle(handle) => return Ok((wire::by_token(kind, &handle.value), None, true)),
+            Supply::Url(url) if wire::type_of(kind) == "image" => {
+                return Ok((wire::by_url(&url), None, false));
+            }
             Supply::Url(_) => file_of(self.network, self.sending.media, item).await?,
             Supply::File(file) => file,
         };
         let token = self.upload(kind, file).await?;
         let handle = MediaHandle::new(NAME, kind, token);
-        Ok((wire::by_token(kind, &handle.value), Some(handle)))
+        Ok((wire::by_token(kind, &handle.value), Some(handle), false))
     }
 
     async fn upload(&self, kind: MediaKind, file: File) -> Result<String, Failure> {
         let call =
             Call::new(Method::Post, "/uploads", "max POST /uploads").query("type", wire::type_of(kind));
+        self.sending.budget.pay(Fare::Upload).await?;
         let deadline = self.sending.deadlines.request;
         let session = ask_for(Purpose::Upload, self.network, self.account, call, deadline).await?;
         let odd = || {

@@ -9,7 +9,7 @@ use crate::media::{MediaError, MediaHandle, MediaSource};
 use crate::part::{
     EditPart, Fitted, Markup, MediaItem, MediaPart, Part, SendOptions, Shape, Target, TextPart,
 };
-use crate::platform::{AccountSettings, Deadlines, Receiver};
+use crate::platform::{AccountSettings, Deadlines, Receiver, Unlimited};
 use crate::secret::Token;
 use crate::testing::{Act, RawServer};
 use crate::transport::Method;
@@ -149,8 +149,14 @@ async fn send(server: &RawServer, part: &Part) -> Report {
     let account = Account::new(&Max, Token::new("max-canary-token"), settings).unwrap();
     let network = Network::default();
     network.admit(&account);
-    let sending =
-        Sending { part, key: "d1/0", earlier: &[], media: &Stored, deadlines: Deadlines::default() };
+    let sending = Sending {
+        part,
+        key: "d1/0",
+        earlier: &[],
+        media: &Stored,
+        budget: &Unlimited,
+        deadlines: Deadlines::default(),
+    };
     Max.send(&network, &account, sending).await
 }
 

@@ -114,6 +114,11 @@ const ROWS: &[(&str, &str, Means)] = &[
     ("logged out", "logged_out", Refused(Platform)),
 ];
 
+/// Whether a refusal can come from a file that was named by a kept id.
+pub fn blames_file(failure: &Failure) -> bool {
+    matches!(failure.code.as_str(), "bad_file" | "file_unavailable" | "bad_photo")
+}
+
 /// The chat has a new id; `raw.migrate_to_chat_id` names it.
 pub const CHAT_MIGRATED: &str = "chat_migrated";
 const MESSAGE_GONE: &str = "message_gone";

@@ -8,6 +8,7 @@ use std::time::Duration;
 use domain::chat::ChatKind;
 use domain::message::Message;
 use domain::outcome::{Failure, Outcome};
+use domain::time::Span;
 use futures_util::future::BoxFuture;
 
 use crate::facts::Facts;
@@ -60,6 +61,11 @@ impl Platform for Telegram {
         settings: &ChannelSettings,
     ) -> Result<Rendered, RenderError> {
         render::render(action, message, settings)
+    }
+
+    fn handle_lasts(&self) -> Option<Span> {
+        // A file_id is good for good, for the bot that got it.
+        None
     }
 
     fn send<'a>(

@@ -4,13 +4,13 @@ use domain::message::MediaKind;
 use domain::outcome::{Failure, Outcome, Scope, Sent};
 use serde_json::{Map, Value, json};
 
-use super::errors::classify;
+use super::errors::{blames_file, classify};
 use super::wire::{self, Call};
 use super::{NAME, Telegram};
 use crate::incoming::Callback;
-use crate::media::{is_lost, left_out, supply};
+use crate::media::{Supply, is_lost, left_out, supply};
 use crate::part::{Fitted, MediaPart, Part, Target, TextPart};
-use crate::platform::{Account, Network, Report, Sending, misfit};
+use crate::platform::{Account, Fare, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
 use crate::transport::{Exchange, Method, Payload, Request, Trouble, TroubleKind};
 use crate::verdict::{Purpose, Verdict, permanent};
@@ -95,9 +95,11 @@ async fn send_media(network: &Network, account: &Account, sending: Sending<'_>, 
     let mut supplies = Vec::with_capacity(part.items.len());
     let mut kept = MediaPart { items: Vec::new(), ..part.clone() };
     let mut indices = Vec::new();
+    let mut by_kept_id = false;
     for (n, item) in part.items.iter().enumerate() {
         match supply(sending.media, item).await {
             Ok(supply) => {
+                by_kept_id |= matches!(supply, Supply::Handle(_));
                 supplies.push(supply);
                 kept.items.push(item.clone());
                 indices.push(n);
@@ -119,7 +121,7 @@ async fn send_media(network: &Network, account: &Account, sending: Sending<'_>, 
     // Handles are told by the index in the part as it was given.
     report.handles.iter_mut().for_each(|(n, _)| *n = indices[*n]);
     report.notes.extend(notes);
-    report
+    report.blame_handles(by_kept_id, blames_file)
 }
 
 /// A caption whose media are all lost still fits a message: captions are shorter.
@@ -141,6 +143,9 @@ async fn finish(
     target: &Target,
     kinds: &[MediaKind],
 ) -> Report {
+    if let Err(failure) = sending.budget.pay(Fare::Visible).await {
+        return Report::failed(account, failure);
+    }
     let call = if account.paid_broadcast && purpose == Purpose::Send { call.paid() } else { call };
     let deadline = match call.payload {
         Payload::Multipart(_) => sending.deadlines.upload,

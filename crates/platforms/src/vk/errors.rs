@@ -105,6 +105,17 @@ fn classify_answer(purpose: Purpose, answer: &Answer) -> Verdict {
     }
 }
 
+/// Whether a refusal can come from a photo, document or video that is attached by its name.
+pub fn blames_attachment(failure: &Failure) -> bool {
+    let code = failure.code.strip_prefix("vk:").and_then(|code| code.parse::<i64>().ok());
+    let lower = failure.message.to_lowercase();
+    match code {
+        Some(100) => ["attach", "photo", "video", "doc"].iter().any(|word| lower.contains(word)),
+        Some(114 | 118 | 119 | 121 | 122 | 129 | 200 | 204 | 1150..=1155) => true,
+        _ => false,
+    }
+}
+
 /// VK refused in its own words.
 fn refused(purpose: Purpose, answer: &Answer, error: &Value) -> Verdict {
     let code = error["error_code"].as_i64().unwrap_or_default();

@@ -2,11 +2,16 @@
 
 use domain::chat::ChatKind;
 use domain::delivery::AmbiguityPolicy;
+use domain::time::Span;
 
 use crate::facts::{Cause, Facts, QuickRead, QuickStart, Remedy};
 use crate::part::AccountKind;
 
 use super::render::BUTTONS;
+
+/// An uploaded photo stays until somebody deletes it, and VK says nothing when a post names one that is gone: it shows
+/// the post without it. So it is uploaded anew from time to time (docs/platforms/vk, uploads).
+pub const HANDLE_LASTS: Span = Span::from_hours(24 * 7);
 
 pub static FACTS: Facts = Facts {
     name: super::NAME,

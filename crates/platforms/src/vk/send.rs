@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::outcome::{Failure, Outcome, Sent};
 use serde_json::{Value, json};
 
-use super::errors::{classify, is_wrong_token_kind, refused_item};
+use super::errors::{blames_attachment, classify, is_wrong_token_kind, refused_item};
 use super::facts::API_VERSION;
 use super::upload::{Place, upload};
 use super::wire::{self, Call, Content};
@@ -13,7 +13,7 @@ use super::{NAME, Vk};
 use crate::incoming::Callback;
 use crate::media::{MediaHandle, is_lost, left_out};
 use crate::part::{Fitted, Keyboard, MediaItem, Part, SendOptions, Target};
-use crate::platform::{Account, Deadlines, Network, Report, Sending, misfit};
+use crate::platform::{Account, Deadlines, Fare, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
 use crate::transport::{Exchange, Method, Payload, Request, Trouble, TroubleKind, secret_header};
 use crate::verdict::{Purpose, Verdict, shapeless};
@@ -93,6 +93,8 @@ struct Attached {
     notes: Vec<String>,
     /// Why the last of those left out was.
     lost: Option<Failure>,
+    /// Something is attached by a name that was kept from earlier.
+    by_kept_name: bool,
 }
 
 impl Attached {
@@ -105,7 +107,7 @@ impl Attached {
     fn onto(self, mut report: Report) -> Report {
         report.handles = self.handles;
         report.notes.extend(self.notes);
-        report
+        report.blame_handles(self.by_kept_name, blames_attachment)
     }
 }
 
@@ -136,6 +138,9 @@ impl Out<'_> {
     }
 
     async fn finish(&self, purpose: Purpose, call: Call) -> Report {
+        if let Err(failure) = self.sending.budget.pay(Fare::Visible).await {
+            return Report::failed(self.account, failure);
+        }
         let exchange = request(self.network, self.account, &call, self.sending.deadlines.request).await;
         let verdict = match classify(purpose, &exchange) {
             Verdict::Done(response) => {
@@ -153,6 +158,7 @@ impl Out<'_> {
         for (n, item) in items.iter().enumerate() {
             if let Some(name) = self.known(&place, item).await {
                 attached.names.push(name);
+                attached.by_kept_name = true;
                 continue;
             }
             match upload(self.network, self.account, &self.sending, &place, item).await {

@@ -12,7 +12,7 @@ use crate::part::{
     AccountKind, DeletePart, EditPart, Fitted, MediaItem, MediaPart, Part, SendOptions, Shape, Target,
     TextPart,
 };
-use crate::platform::{AccountSettings, Deadlines, Receiver};
+use crate::platform::{AccountSettings, Deadlines, Receiver, Unlimited};
 use crate::secret::Token;
 use crate::testing::{Act, RawServer};
 
@@ -268,8 +268,14 @@ async fn send(server: &RawServer, kind: AccountKind, part: &Part) -> Report {
     let account = Account::new(&Vk, Token::new("vk1.a.canary"), settings).unwrap();
     let network = Network::default();
     network.admit(&account);
-    let sending =
-        Sending { part, key: "d1/0", earlier: &[], media: &Stored, deadlines: Deadlines::default() };
+    let sending = Sending {
+        part,
+        key: "d1/0",
+        earlier: &[],
+        media: &Stored,
+        budget: &Unlimited,
+        deadlines: Deadlines::default(),
+    };
     Vk.send(&network, &account, sending).await
 }
 

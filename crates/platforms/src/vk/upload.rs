@@ -9,7 +9,7 @@ use super::send::ask_for;
 use super::wire::{Call, attachment};
 use crate::media::{File, file_of};
 use crate::part::{MediaItem, Target};
-use crate::platform::{Account, Network, Sending};
+use crate::platform::{Account, Fare, Network, Sending};
 use crate::secret::SecretUrl;
 use crate::transport::{Body, Field, Method, Payload, Request};
 use crate::verdict::{Purpose, from_trouble, permanent, raw, shapeless, transient};
@@ -159,6 +159,7 @@ impl Upload<'_> {
     }
 
     async fn call(&self, call: Call) -> Result<Value, Failure> {
+        self.sending.budget.pay(Fare::Upload).await?;
         ask_for(Purpose::Upload, self.network, self.account, call, self.sending.deadlines.request).await
     }
 

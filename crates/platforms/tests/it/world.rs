@@ -11,7 +11,9 @@ use domain::outcome::{Category, Certainty, Outcome, Scope};
 use futures_util::future::BoxFuture;
 use platforms::media::{MediaError, MediaHandle, MediaSource};
 use platforms::part::{Action, ChannelSettings, MediaItem, Part};
-use platforms::platform::{Account, AccountSettings, Deadlines, Network, Platform, Report, Sending};
+use platforms::platform::{
+    Account, AccountSettings, Deadlines, Network, Platform, Report, Sending, Unlimited,
+};
 use platforms::registry::platform;
 use platforms::secret::Token;
 use sandbox::ledger::Row;
@@ -89,7 +91,7 @@ impl Side<'_> {
         deadline: Duration,
     ) -> Report {
         let deadlines = Deadlines { request: deadline, upload: deadline };
-        let sending = Sending { part, key, earlier, media: store, deadlines };
+        let sending = Sending { part, key, earlier, media: store, budget: &Unlimited, deadlines };
         let report = self.platform.send(&self.world.network, &self.account, sending).await;
         store.learn(part, &report);
         report

@@ -8,9 +8,11 @@ mod fairness;
 mod ingest;
 mod judgement;
 mod pacing;
+mod photos;
 mod queue;
 mod rig;
 mod saboteurs;
+mod sandbox;
 mod sim;
 
 use std::io::Write;
@@ -28,8 +30,11 @@ pub enum What {
     Dispatch(dispatch::Dispatch),
     Fairness(fairness::Fairness),
     Pacing(pacing::Pacing),
+    Photos(photos::Photos),
     Sim(sim::Sim),
     Saboteurs(saboteurs::Saboteurs),
+    #[command(hide = true)]
+    Sandbox(sandbox::Serve),
 }
 
 pub fn run(what: &What) -> anyhow::Result<()> {
@@ -42,8 +47,10 @@ pub fn run(what: &What) -> anyhow::Result<()> {
         What::Dispatch(args) => dispatch::run(args),
         What::Fairness(args) => fairness::run(args),
         What::Pacing(args) => pacing::run(args),
+        What::Photos(args) => photos::run(args),
         What::Sim(args) => sim::run(args),
         What::Saboteurs(args) => saboteurs::run(args),
+        What::Sandbox(args) => sandbox::run(args),
     }
 }
 

@@ -80,8 +80,13 @@ async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
         missed += node.meters.get("rupor_slots_missed_total", "");
         node.stop().await?;
     }
-    let sent: Vec<Value> =
-        rig.emulator.rows().await?.into_iter().filter(|row| row["method"] == "sendMessage").collect();
+    let sent: Vec<Value> = rig
+        .emulator
+        .rows("telegram")
+        .await?
+        .into_iter()
+        .filter(|row| row["method"] == "sendMessage")
+        .collect();
     let times: Vec<i64> =
         sent.iter().filter(|row| row["accepted"] == true).filter_map(|row| row["at"].as_i64()).collect();
     // From the second second on: the first one is the start.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use domain::delivery::Priority;
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::limits::effective_rate;
 use domain::message::Message;
 use serde_json::{Value, json};
 use store::{AccountSettings, ChannelSettings, Counts, DedupMode, NewAccount, NewChannel, NewMessage, Store};
@@ -19,7 +20,7 @@ use tokio::sync::watch;
 use super::database::Database;
 use engine::addresses::{ApiBases, TIER_PAID};
 use engine::dispatch::ports::{Dice, Platforms};
-use engine::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
+use engine::dispatch::{self, Meters, Ports, Settings};
 use engine::opening::open_when_free;
 
 /// The sandbox as a child process; ends with it.
@@ -94,11 +95,11 @@ impl Emulator {
             .collect())
     }
 
-    pub async fn rows(&self) -> anyhow::Result<Vec<Value>> {
+    pub async fn rows(&self, platform: &str) -> anyhow::Result<Vec<Value>> {
         let mut ledger = self.control("GET", "/_/ledger", None).await?;
-        match ledger["telegram"].take() {
+        match ledger[platform].take() {
             Value::Array(rows) => Ok(rows),
-            _ => bail!("the ledger has no telegram"),
+            _ => bail!("the ledger has no {platform}"),
         }
     }
 }
@@ -135,6 +136,21 @@ impl Rig {
         Ok(Rig { store, workspace, emulator: Emulator::start(limits).await?, run })
     }
 
+    /// An account of any platform with the pace that its platform allows.
+    pub async fn account_on(&self, platform: &str, kind: &str) -> anyhow::Result<AccountId> {
+        let settings = AccountSettings {
+            kind: kind.into(),
+            rate: effective_rate(None, known(platform)?.account_rate(kind, "standard")),
+            burst: 1,
+            max_parallel: 64,
+            api_base: Some(format!("{}/{platform}", self.emulator.origin).into()),
+            ..AccountSettings::default()
+        };
+        let token = self.token(0).into();
+        let new = NewAccount { platform: platform.into(), name: platform.into(), token, settings };
+        Ok(self.store.create_account(self.workspace, new).await?)
+    }
+
     /// A Telegram bot; its token tells it from those of other runs.
     pub async fn account(&self, n: usize, rate: Option<f64>, max_parallel: i32) -> anyhow::Result<AccountId> {
         let settings = AccountSettings {
@@ -163,19 +179,33 @@ impl Rig {
     ) -> anyhow::Result<ChannelId> {
         let settings =
             ChannelSettings { rate, max_parallel, dedup: DedupMode::Off, ..ChannelSettings::default() };
-        let target = format!("-100{:010}", 1_000_000 + n);
-        let new = NewChannel { account_id, name: format!("channel {n}"), target, settings };
+        self.channel_at(account_id, &format!("-100{:010}", 1_000_000 + n), settings).await
+    }
+
+    pub async fn channel_at(
+        &self,
+        account_id: AccountId,
+        target: &str,
+        settings: ChannelSettings,
+    ) -> anyhow::Result<ChannelId> {
+        let new =
+            NewChannel { account_id, name: format!("channel {target}"), target: target.into(), settings };
         Ok(self.store.create_channel(self.workspace, new).await?)
     }
 
     /// One message for each of these channels, each with a text of its own.
     pub async fn enqueue(&self, texts: Vec<(String, ChannelId)>) -> anyhow::Result<()> {
-        let batch = texts.into_iter().map(|(text, channel)| NewMessage {
+        self.enqueue_messages(texts.into_iter().map(|(text, to)| (Message::text(text), to)).collect()).await
+    }
+
+    /// The same with whole messages; their texts tell them apart.
+    pub async fn enqueue_messages(&self, messages: Vec<(Message, ChannelId)>) -> anyhow::Result<()> {
+        let batch = messages.into_iter().map(|(message, channel)| NewMessage {
             source: "bench".into(),
-            origin_id: text.clone(),
+            origin_id: message.text.clone(),
             idempotency_key: None,
-            payload: serde_json::to_value(Message::text(text.clone())).unwrap_or_default(),
-            content_hash: text,
+            payload: serde_json::to_value(&message).unwrap_or_default(),
+            content_hash: message.text,
             hash_version: 1,
             fingerprint: None,
             kind: "other".into(),
@@ -199,7 +229,7 @@ impl Rig {
         let ports = Ports {
             ledger: Arc::new(self.store.clone()),
             outlet: Arc::new(Platforms { network: platforms::platform::Network::default() }),
-            shelf: Arc::new(EmptyShelf),
+            shelf: Arc::new(self.store.clone()),
             dice: Dice::seeded(n as u64),
             bases: ApiBases::default(),
             meters: Arc::clone(&meters),
@@ -249,6 +279,11 @@ impl Node {
         self.stop.send_replace(true);
         Ok(self.task.await??)
     }
+}
+
+/// What is known of a platform.
+pub fn known(platform: &str) -> anyhow::Result<&'static platforms::facts::Facts> {
+    Ok(platforms::registry::platform(platform).with_context(|| format!("no platform {platform}"))?.facts())
 }
 
 /// Milliseconds since the epoch, as the sandbox stamps them.

@@ -453,9 +453,15 @@ fn fresh_ids(world: &World, address: &Address, part: &Part) -> Vec<String> {
 fn sent(ids: Vec<String>) -> Report {
     let outcome =
         Outcome::Sent(Sent { provider_message_id: ids.first().cloned(), raw: serde_json::Value::Null });
-    Report { outcome, ids, handles: Vec::new(), notes: Vec::new() }
+    Report { outcome, ids, handles: Vec::new(), notes: Vec::new(), stale_handle: false }
 }
 
 fn failed(failure: Failure) -> Report {
-    Report { outcome: Outcome::Failed(failure), ids: Vec::new(), handles: Vec::new(), notes: Vec::new() }
+    Report {
+        outcome: Outcome::Failed(failure),
+        ids: Vec::new(),
+        handles: Vec::new(),
+        notes: Vec::new(),
+        stale_handle: false,
+    }
 }

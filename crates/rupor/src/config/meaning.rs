@@ -1,6 +1,7 @@
 //! From the file as written to what it means: presets filled in, names looked up, secrets fetched, rates limited.
 //! All that is wrong is collected, so that one run shows every mistake it can.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use domain::limits::effective_rate;
@@ -153,6 +154,10 @@ impl Reader<'_> {
         let usual = store::AccountSettings::default();
         let extras = AccountExtras { group_id: written.group_id };
         let proxy = written.proxy.as_ref().map(|proxy| self.secret(proxy));
+        let limit = own.rate.as_ref().map(|rate| store::PlatformLimit {
+            rate: Some(rate.0),
+            burst: own.burst.as_ref().map_or(usual.burst, |n| n.0),
+        });
         let account = Account {
             name: name.get_ref().clone(),
             token: self.secret(&written.token),
@@ -178,10 +183,7 @@ impl Reader<'_> {
             },
             platform,
             paused: written.paused,
-            limit: own.rate.map(|rate| store::PlatformLimit {
-                rate: Some(rate.0),
-                burst: own.burst.map_or(usual.burst, |n| n.0),
-            }),
+            limit,
         };
         // The platform itself says whether token, address and proxy have the form it wants.
         if !self.is_missing(&account.token)

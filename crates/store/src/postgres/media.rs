@@ -39,6 +39,10 @@ SELECT sha256, kind, handle, expires_at
   FROM media_blobs
  WHERE workspace_id = $1 AND account_id = $2 AND sha256 = $3 AND kind = $4
    AND (expires_at IS NULL OR expires_at > rupor_now())";
+const FORGET_HANDLE: &str = "
+UPDATE media_blobs
+   SET expires_at = rupor_now()
+ WHERE workspace_id = $1 AND account_id = $2 AND sha256 = $3 AND kind = $4";
 const PUT_HANDLE: &str = "
 INSERT INTO media_blobs (workspace_id, account_id, sha256, kind, handle, expires_at, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, rupor_now())
@@ -156,6 +160,19 @@ impl Postgres {
             .collect();
         let queries: Vec<Query<'_>> = params.iter().map(|params| Query { sql: PUT_HANDLE, params }).collect();
         self.run(As::App(workspace), Again::Safe, &queries).await.map(drop)
+    }
+
+    pub async fn forget_media_handle(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        sha256: &str,
+        kind: &str,
+    ) -> Result<()> {
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &account.0, &sha256, &kind];
+        self.run(As::App(workspace), Again::Safe, &[Query { sql: FORGET_HANDLE, params: &params }])
+            .await
+            .map(drop)
     }
 
     pub async fn collect_media(&self, unused_for: Span, limit: usize) -> Result<CollectedMedia> {

@@ -36,6 +36,10 @@ INSERT INTO media_blobs (workspace_id, account_id, sha256, kind, handle, expires
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT DO UPDATE
    SET handle = excluded.handle, expires_at = excluded.expires_at, created_at = excluded.created_at";
+const FORGET_HANDLE: &str = "
+UPDATE media_blobs
+   SET expires_at = ?5
+ WHERE workspace_id = ?1 AND account_id = ?2 AND sha256 = ?3 AND kind = ?4";
 const FORGET_SHOWN: &str = "
 DELETE FROM message_media
  WHERE NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.message_id = message_media.message_id)";
@@ -160,6 +164,20 @@ impl Sqlite {
                 tx.execute(PUT_HANDLE, params)?;
             }
             Ok(())
+        })
+        .await
+    }
+
+    pub async fn forget_media_handle(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        sha256: &str,
+        kind: &str,
+    ) -> Result<()> {
+        let (sha256, kind) = (sha256.to_owned(), kind.to_owned());
+        self.write(Urgency::Outcome, move |tx| {
+            tx.execute(FORGET_HANDLE, (workspace.0, account.0, &sha256, &kind, tx.now.0)).map(drop)
         })
         .await
     }

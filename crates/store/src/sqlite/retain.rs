@@ -32,7 +32,8 @@ const DELETE_DELIVERIES: &str =
 const LOOK_MESSAGES: &str = "
 SELECT m.message_id,
        m.created_at < ?2 AND coalesce(m.last_seen_at, 0) < ?2
-       AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id)
+       AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id AND d.channel_id IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id AND d.recipient_id IS NOT NULL)
        AND NOT EXISTS (SELECT 1 FROM campaigns AS c WHERE c.message_id = m.message_id),
        m.created_at >= ?2
   FROM messages AS m

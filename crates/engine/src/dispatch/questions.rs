@@ -1,0 +1,140 @@
+//! What is asked before a request may leave: is anybody there, and is the post of an unknown outcome visible after all.
+//!
+//! Questions change nothing and spend the same budget as everything else.
+
+use std::time::Duration;
+
+use domain::delivery::AmbiguityPolicy;
+use domain::outcome::Category;
+use domain::time::Span;
+use platforms::platform::{Question, Reconciled};
+use store::Claim;
+use tokio::time::Instant;
+
+use super::breaker::refusal;
+use super::deliver::{Halt, Progress, SLOTS_MISSED_MAX, Step, Work, part_key, unreadable};
+use super::gait::LATE_MAX;
+use super::{Dispatcher, published};
+
+/// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
+const KEY_WINDOW: Span = Span::from_secs(45 * 60);
+/// A probe that failed speaks for everybody who asks this soon after.
+const PROBE_COUNTS: Duration = Duration::from_secs(1);
+
+impl Dispatcher {
+    /// After trouble with the account, or before a second try of an unknown outcome, a harmless question goes first.
+    pub(super) async fn ask_first(&self, claim: &Claim, work: &Work) -> Step<()> {
+        let gate = match claim.counters.unknowns {
+            0 => self.breakers.doubted(claim.account_id),
+            _ => Some(self.breakers.doubt(claim.account_id)),
+        };
+        let Some(gate) = gate else {
+            return Ok(());
+        };
+        let mut last = gate.lock().await;
+        match &*last {
+            Some((at, failure)) if at.elapsed() < PROBE_COUNTS => return Err(refusal(failure.clone()).into()),
+            _ => {}
+        }
+        if self.breakers.doubted(claim.account_id).is_none() {
+            return Ok(());
+        }
+        self.question_slot(claim).await?;
+        self.meters.count("rupor_probes_total", "");
+        match self.outlet.probe(&work.address).await {
+            Ok(()) => {
+                self.breakers.trust(claim.account_id);
+                Ok(())
+            }
+            Err(failure) => {
+                tracing::warn!(
+                    account = claim.account_id.0,
+                    code = failure.code,
+                    "the account does not answer"
+                );
+                *last = Some((Instant::now(), failure.clone()));
+                if failure.category == Category::Permanent {
+                    self.book.forget(claim.workspace_id).await;
+                }
+                Err(refusal(failure).into())
+            }
+        }
+    }
+
+    /// Where the platform can be read back, an unknown part is looked for before it is sent again.
+    pub(super) async fn look_first(&self, claim: &Claim, work: &Work, progress: &mut Progress) -> Step<()> {
+        let attempts =
+            self.ledger.attempts(claim.workspace_id, claim.delivery_id).await.map_err(unreadable)?;
+        let asked = |attempt: &store::Attempt| attempt.requested_at;
+        let Some(first_at) = attempts.iter().find_map(asked) else {
+            return Ok(());
+        };
+        let last_at = attempts.iter().rev().find_map(asked).unwrap_or(first_at);
+        let must_look = match work.place.policy {
+            AmbiguityPolicy::Reconcile => true,
+            AmbiguityPolicy::Resend => self.time.now() - first_at > KEY_WINDOW,
+            AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Hold => false,
+        };
+        if !must_look {
+            return Ok(());
+        }
+        for index in 0..work.parts.len() {
+            match claim.parts.get(&(index as u32)) {
+                Some(line) => progress.earlier.push(published::ids(line)),
+                None => break,
+            }
+        }
+        let index = progress.earlier.len();
+        let Some(part) = work.parts.get(index) else {
+            return Ok(());
+        };
+        // Asked before the slot, so that a slow ledger does not make the question late.
+        // What is another delivery's own is not the part that is looked for, however alike the words are.
+        let lately = self.ledger.said_lately(claim.workspace_id, claim.lane_id, claim.delivery_id).await;
+        let lately = lately.map_err(unreadable)?;
+        self.question_slot(claim).await?;
+        let key = part_key(claim, index);
+        let others = lately.iter().flat_map(|line| published::ids(line));
+        let taken: Vec<String> = progress.earlier.iter().flatten().cloned().chain(others).collect();
+        let question = Question {
+            part,
+            key: &key,
+            sent_at_ms: last_at.millis(),
+            taken: &taken,
+            deadline: self.deadlines(&work.place).request,
+        };
+        match self.outlet.reconcile(&work.address, question).await {
+            Reconciled::Visible(ids) => {
+                tracing::info!(
+                    delivery = claim.delivery_id.0,
+                    part = index,
+                    "found on the platform; not sent again"
+                );
+                self.meters.count("rupor_reconciled_total", "visible");
+                // Nothing has left in this claim: a ledger that cannot write now will be asked to look again.
+                match self.part_done(claim, index, part, &ids).await {
+                    Err(Halt::End(_)) => return Err(Halt::Release),
+                    noted => noted?,
+                }
+                progress.earlier.push(ids);
+                Ok(())
+            }
+            Reconciled::Absent | Reconciled::CannotKnow => Ok(()),
+            Reconciled::Failed(failure) => Err(refusal(failure).into()),
+        }
+    }
+
+    /// A slot for a question that changes nothing; it spends the same budget.
+    async fn question_slot(&self, claim: &Claim) -> Step<()> {
+        for _ in 0..SLOTS_MISSED_MAX {
+            let slot = self.desk.reserve(claim.workspace_id, claim.account_id, None).await;
+            let slot = slot.map_err(unreadable)?;
+            self.wait_for(slot, claim.lease_until).await?;
+            if self.time.now() - slot <= LATE_MAX {
+                return Ok(());
+            }
+            self.meters.count("rupor_slots_missed_total", "");
+        }
+        Err(Halt::Release)
+    }
+}
