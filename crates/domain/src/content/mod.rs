@@ -20,7 +20,7 @@ pub mod similarity;
 pub mod tags;
 pub mod tokens;
 
-pub use facts::read::{Analysis, analyse, analyse_with, is_plain, shown};
+pub use facts::read::{Analysis, analyse, analyse_with, explained, is_plain, shown};
 pub use facts::{
     Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount, shown_place,
 };
@@ -29,7 +29,7 @@ pub use post::{Cleaned, Copied, Home, Post};
 pub use seam::{CaseDecision, Casework, RelatedCase, Verdict, fill_from_case};
 
 /// Changes whenever the same post may yield other facts.
-pub const FACTS_VERSION: u16 = 1;
+pub const FACTS_VERSION: u16 = 2;
 
 /// Changes whenever the same facts may yield another fingerprint.
 pub const HASH_VERSION: u16 = 1;

@@ -2,7 +2,9 @@
 
 mod corpus;
 mod documents;
+mod explained;
 mod fingerprint;
 mod properties;
 mod rules;
 mod score;
+mod sixty;

@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use domain::content::evidence::{Question, Weights};
+use domain::content::evidence::Question;
 use serde_json::json;
 
 use crate::judge::corpus::writers;
-use crate::judge::folds::{Lessons, weights};
+use crate::judge::folds::{Lessons, read_fold, weights};
 use crate::judge::score::{FIELDS, Score, score};
 
 /// Leave one writer out: read the posts of each with weights fitted on all the others
@@ -53,17 +53,6 @@ pub fn judge(command: &Judgement) -> anyhow::Result<()> {
         scores.push(score(writer.name, &writer.posts, &fold));
     }
     print(command, &scores)
-}
-
-/// The tables of one fold, as `fit --folds` wrote them.
-pub fn read_fold(dir: &Path, writer: &str) -> anyhow::Result<Weights> {
-    let mut texts: [String; 3] = Default::default();
-    for question in Question::ALL {
-        let path = dir.join(format!("without-{writer}.{}.weights", question.name()));
-        texts[question as usize] =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    }
-    weights(&texts).map_err(|error| anyhow!(error))
 }
 
 fn print(command: &Judgement, scores: &[Score]) -> anyhow::Result<()> {

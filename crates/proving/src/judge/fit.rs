@@ -28,8 +28,8 @@ pub struct Settings {
 impl Settings {
     pub fn of(question: Question) -> Settings {
         match question {
-            Question::Kind => Settings { pull: 8.0, seen_min: 3, rounds: 30 },
-            Question::Animal => Settings { pull: 3.0, seen_min: 3, rounds: 30 },
+            Question::Kind => Settings { pull: 2.0, seen_min: 3, rounds: 30 },
+            Question::Animal => Settings { pull: 1.5, seen_min: 3, rounds: 30 },
             Question::Sex => Settings { pull: 3.0, seen_min: 3, rounds: 30 },
         }
     }

@@ -1,5 +1,9 @@
 //! Leave one writer out: fit on the others, judge on the one.
 
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
 use domain::content::evidence::{Question, Table, Weights};
 use domain::content::shown;
 
@@ -7,6 +11,7 @@ use super::corpus::{Label, Writer};
 use super::fit::{Example, Settings, fit};
 
 /// What every post of every writer shows for a question.
+#[derive(Debug)]
 pub struct Lessons {
     question: Question,
     examples: Vec<Vec<Example>>,
@@ -47,4 +52,15 @@ pub fn weights(texts: &[String; 3]) -> Result<Weights, String> {
     let read = |question: Question| Table::read(question, &texts[question as usize]);
     let [kind, animal, sex] = Question::ALL;
     Ok(Weights::new(read(kind)?, read(animal)?, read(sex)?))
+}
+
+/// The tables of one fold, as `fit --folds` wrote them.
+pub fn read_fold(dir: &Path, writer: &str) -> anyhow::Result<Weights> {
+    let mut texts: [String; 3] = Default::default();
+    for question in Question::ALL {
+        let path = dir.join(format!("without-{writer}.{}.weights", question.name()));
+        texts[question as usize] =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    weights(&texts).map_err(|error| anyhow!(error))
 }

@@ -4,3 +4,6 @@ pub mod corpus;
 pub mod fit;
 pub mod folds;
 pub mod score;
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, bail};
 use clap::Args;
+use domain::content::evidence::Explained;
 use domain::content::{self, Analysis, CaseDecision, Casework, Evidence, Facts, Home, Post, TextRef};
 use domain::shown;
 use serde::{Deserialize, Serialize};
@@ -79,7 +80,7 @@ fn one_text(command: &Analyse, text: &str, out: &mut impl Write) -> anyhow::Resu
         let facts = serde_json::to_string(&analysis.facts).context("writing the facts")?;
         return Ok(writeln!(out, "{}", shown::page(&facts))?);
     }
-    show(&analysis, command.date != 0, out)
+    show(&analysis, &content::explained(&post), command.date != 0, out)
 }
 
 fn whole_file(command: &Analyse, file: &Path, out: &mut impl Write) -> anyhow::Result<()> {
@@ -205,7 +206,7 @@ const WORDS: Style = AnsiColor::Yellow.on_default();
 const RULE: Style = Style::new().dimmed();
 
 /// Facts for people: a line each, with the words they came from and the rule that read them.
-fn show(analysis: &Analysis, dated: bool, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(analysis: &Analysis, reasons: &[Explained], dated: bool, out: &mut impl Write) -> anyhow::Result<()> {
     let facts = &analysis.facts;
     let mut row = |name: &str, value: &str, evidence: &[Evidence]| -> io::Result<()> {
         write!(out, "{NAME}{name:<10}{NAME:#} {VALUE}{}{VALUE:#}", shown::line(value))?;
@@ -258,6 +259,10 @@ fn show(analysis: &Analysis, dated: bool, out: &mut impl Write) -> anyhow::Resul
     }
     let print = content::fingerprint::fingerprint(facts, &analysis.cleaned, false);
     row("print", print.as_deref().unwrap_or("none"), &[])?;
+    for reason in reasons {
+        let title = format!("why {}", reason.question.name());
+        row(&title, &format!("{}, {}", reason.answer, reason), &[])?;
+    }
     Ok(())
 }
 

@@ -99,6 +99,11 @@ fn recognised(facts: &Value) -> Vec<String> {
             fact => lines.extend(recognised_one(label, fact)),
         }
     }
+    if facts["unsure"] == Value::Bool(true) {
+        lines.push(
+            "unsure: another kind is nearly as likely; `$ rupor analyse --text` shows the points".to_owned(),
+        );
+    }
     match lines.is_empty() {
         true => vec!["nothing".to_owned()],
         false => lines,

@@ -91,6 +91,10 @@ fn best_same(sketch: &Sketch, weighed: &[(CaseId, Weighing)]) -> Option<CaseId> 
 
 /// A happy end that fits one case, while the other side of the story may be its own: whose is it?
 fn told_by_another(sketch: &Sketch, best: &Weighing, weighed: &[(CaseId, Weighing)]) -> bool {
+    // A finder's happy end names the animal as its owner does; that alone does not make it the owner's post.
+    if best.other_voice && !best.points_at_it() {
+        return true;
+    }
     let unclear = best.other_voice || (sketch.closing == Closing::Unsaid && !best.same_source);
     let claims = |other: &Weighing| {
         let own_voice = if best.other_voice { !other.other_voice } else { other.same_source };

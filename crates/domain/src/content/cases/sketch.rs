@@ -102,8 +102,8 @@ impl Sketch {
             kind: facts.kind.value,
             animal: facts.animal.value,
             sex: facts.sex.value,
-            animal_sure: !guessed(&facts.animal, &["animal.hint", "animal.usual_name"]),
-            sex_sure: !guessed(&facts.sex, &["sex.name", "sex.verb", "sex.adjective"]),
+            animal_sure: !guessed(&facts.animal, &["animal.hint", "animal.usual", "animal.sum"]),
+            sex_sure: !guessed(&facts.sex, &["sex.name", "sex.verb", "sex.adjective", "sex.sum"]),
             phones: own.phone_numbers().take(SKETCH_ITEMS_MAX).map(str::to_owned).collect(),
             accounts: accounts(post, facts),
             people: people(facts),
@@ -179,7 +179,8 @@ fn own_facts(facts: &Facts) -> Cow<'_, Facts> {
 
 /// The strongest rule that speaks for a fact is one of those that may err.
 fn guessed<T>(fact: &Fact<T>, rules: &[&str]) -> bool {
-    fact.evidence.first().is_some_and(|evidence| rules.contains(&evidence.rule.as_ref()))
+    // Without a word of its own the value is a sum of small things.
+    fact.evidence.first().is_none_or(|evidence| rules.contains(&evidence.rule.as_ref()))
 }
 
 /// Lower case with `ё` folded, so that spellings compare equal.

@@ -148,6 +148,9 @@ proptest! {
         let weighing = weighed(&sketch, &case_of(1, vec![post.clone()]));
         // A copy with the same picture over the same words may correct a name or a sex.
         let copied = weighing.reasons.iter().any(|reason| matches!(reason.ground, Ground::SameText | Ground::CloseText));
+        // What singles the animal out goes before a name that may have been misread.
+        let has = |ground: Ground| weighing.reasons.iter().any(|reason| reason.ground == ground && reason.points > 0);
+        let shown = has(Ground::Picture) && (has(Ground::Phone) || has(Ground::NamedPlace));
         prop_assume!(!weighing.reposted && !copied);
         let known = |animal: Animal| !matches!(animal, Animal::Unknown | Animal::Several);
         let species = known(sketch.animal) && known(post.animal) && sketch.animal != post.animal;
@@ -155,7 +158,7 @@ proptest! {
         let lost_names = sketch.kind == Kind::Lost && post.kind == Kind::Lost
             && !sketch.names.is_empty() && !post.names.is_empty()
             && sketch.names.iter().all(|name| !post.names.contains(name));
-        if species || sexes || lost_names {
+        if species || sexes || lost_names && !shown {
             prop_assert!(!weighing.is_same(&sketch), "{:?}", weighing);
         }
     }

@@ -2,7 +2,7 @@
 //! A change here must keep the labelled case sets and the corpus floors green.
 
 /// From here on two posts are the same animal's same story, provided something identifies it and nothing forbids it.
-pub const SAME_SCORE: i32 = 60;
+pub const SAME_SCORE: i32 = 44;
 /// A post without words says all it can by its picture.
 pub const SAME_SCORE_WORDLESS: i32 = 50;
 /// From here on a lost and a found post may be about one animal: a suggestion, never a merge.
@@ -103,13 +103,15 @@ pub const STALE: i32 = -25;
 /// Both have phones and share none.
 pub const OTHER_PHONES: i32 = -6;
 pub const OTHER_PICTURES: i32 = -4;
+/// A finder's second post with other pictures.
+pub const FINDS_AGAIN: i32 = -14;
 pub const OTHER_PLACE: i32 = -6;
 /// Two announcements of one kind that have no words in common.
 pub const OTHER_WORDS: i32 = -6;
 pub const OTHER_WORDS_SHARE: f32 = 0.15;
 /// Days between the events of two posts of one kind from which they are two events.
 pub const OTHER_DAY_MIN: i64 = 4;
-pub const OTHER_DAY: i32 = -30;
+pub const OTHER_DAY: i32 = -45;
 pub const OTHER_COAT: i32 = -18;
 pub const OTHER_BREED: i32 = -22;
 pub const OTHER_AGE: i32 = -22;

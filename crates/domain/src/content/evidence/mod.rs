@@ -6,12 +6,17 @@
 //! It must not know how features are found; only what they weigh.
 
 pub mod clauses;
+mod explain;
 mod table;
 
+pub use explain::{Explained, Said, explain};
 pub use table::{Table, Weights, texts, weights};
 
 /// Hundredths of a point: what a weight in the table is written in.
 pub const POINT: f32 = 100.0;
+
+/// The best answer must be this many points ahead to be sure.
+pub const UNSURE: f32 = 0.7;
 
 /// A question that evidence answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +132,28 @@ pub struct Verdict {
     /// How many points the best answer is ahead.
     pub margin: f32,
 }
+
+/// The words that gave most to the best answer: their first and last tokens.
+pub fn strongest(table: &Table, trail: &Trail, verdict: &Verdict, count: usize) -> Vec<(usize, usize)> {
+    let mut found: Vec<(f32, (u32, u32))> = Vec::new();
+    for feature in &trail.features {
+        let Some(span) = feature.span else { continue };
+        let weights = table.of(feature.key).iter().find(|(answer, _)| usize::from(*answer) == verdict.best);
+        let points = weights.map_or(0.0, |(_, points)| f32::from(*points) * feature.value);
+        let known = found.iter().position(|known| known.1 == span);
+        match known {
+            Some(at) => found[at].0 += points,
+            None if points > 0.0 && found.len() < SPANS_MAX => found.push((points, span)),
+            None => {}
+        }
+    }
+    found.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+    found.truncate(count);
+    found.into_iter().map(|(_, (first, last))| (first as usize, last as usize)).collect()
+}
+
+/// Stretches of words compared with each other.
+const SPANS_MAX: usize = 64;
 
 /// Sums up. `bars` says which answers are not possible.
 pub fn decide(question: Question, table: &Table, trail: &Trail, bars: impl Fn(usize) -> bool) -> Verdict {

@@ -2,6 +2,7 @@
 //! Towns that are only passed through lose; with doubt there is none rather than a wrong one.
 
 use crate::content::Fact;
+use crate::content::lexicon::morph::bit;
 use crate::content::lexicon::{City, case, lexicon};
 use crate::content::tokens::{Gap, Letters, Reading, Token};
 
@@ -85,7 +86,17 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
     let known = &lexicon().cities[usize::from(city)];
     let (start, end) = (&reading.tokens[first], &reading.tokens[last]);
     let is_home = home == Some(known.name);
-    if !start.tag && start.letters == Letters::Lower && !is_home {
+    let next = reading.tokens.get(last + 1).filter(|next| next.text == start.text);
+    let heads = reading.openings.get(usize::from(start.text)) == Some(&start.sentence)
+        && start.gap == Gap::Line
+        && next.is_none_or(|next| next.gap >= Gap::Comma || is_street_word(next));
+    let common = end.morph.is(bit::COMMON) && !end.morph.is(bit::PLACE_NAME);
+    if !start.tag && start.letters == Letters::Lower && !is_home && (!heads || common) {
+        return None;
+    }
+    // A capital that the sentence asks for makes no town of an everyday word: `Короче, …`.
+    let nominative = end.entry().is_some_and(|entry| entry.cases & case::NOM != 0);
+    if !start.tag && start.gap >= Gap::Stop && common && !nominative && !is_home && first == last {
         return None;
     }
     if start.quoted && !start.tag {
@@ -102,7 +113,7 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
     }
     let tagged = start.tag && tag_alone(reading, first, last);
     let person = end.entry().is_some_and(|entry| entry.person.is_some() || entry.pet.is_some());
-    let sure = marker || is_home || tagged && !person;
+    let sure = marker || is_home || (tagged || heads && nominative) && !person;
     if known.needs_marker && !sure {
         return None;
     }
@@ -122,6 +133,11 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
         score += HOME;
     }
     Some(score)
+}
+
+fn is_street_word(token: &Token) -> bool {
+    let group = |name: &str| lexicon().group(name).is_some_and(|group| token.is(group));
+    group("street") || group("avenue")
 }
 
 /// `посёлок Сосновый Бор`, `ЖК Москва`: something smaller that bears the name of a town.
@@ -183,6 +199,14 @@ fn ends_in_o(reading: &Reading<'_>, index: usize) -> bool {
     reading.word(&reading.tokens[index]).ends_with('о')
 }
 
+/// `котёнок из Исилькуля`: where nothing else is named, where it comes from is where it is.
+fn only_from<'m>(reading: &Reading<'_>, mentions: &'m [Mention]) -> Option<(i32, &'m Mention)> {
+    let [mention, rest @ ..] = mentions else { return None };
+    let from = mention.first.checked_sub(1).map(|before| reading.word(&reading.tokens[before]));
+    let same = rest.iter().all(|other| other.city == mention.city);
+    (from == Some("из") && same).then_some((ENOUGH, mention))
+}
+
 pub fn city(reading: &Reading<'_>, mentions: &[Mention]) -> Option<Fact<String>> {
     let name = |mention: &Mention| lexicon().cities[usize::from(mention.city)].name;
     let mut best: Option<(i32, &Mention)> = None;
@@ -194,7 +218,7 @@ pub fn city(reading: &Reading<'_>, mentions: &[Mention]) -> Option<Fact<String>>
             best = Some((total, mention));
         }
     }
-    let (_, mention) = best?;
+    let (_, mention) = best.or_else(|| only_from(reading, mentions))?;
     let name = name(mention).to_owned();
     let rule = if reading.tokens[mention.first].tag { "city.hashtag" } else { "city.name" };
     Some(Fact::new(name, reading.evidence(rule, mention.first, mention.last)))

@@ -6,10 +6,12 @@ use super::shows::{self, Seen};
 use super::{accounts, animal, city, kind, names, phones, place, sex, traits, when};
 use crate::content::clean::clean;
 use crate::content::evidence::clauses::{Clauses, clauses};
-use crate::content::evidence::{Question, Trail, Weights, decide, weights};
+use crate::content::evidence::{
+    Explained, Question, Trail, UNSURE, Weights, decide, explain, strongest, weights,
+};
 use crate::content::normalise::normalise;
 use crate::content::tokens::{Reading, TEXTS_MAX};
-use crate::content::{Animal, Cleaned, FACTS_VERSION, Fact, Facts, Kind, Post, Sex, TextRef};
+use crate::content::{Animal, Cleaned, Evidence, FACTS_VERSION, Fact, Facts, Kind, Post, Sex, TextRef};
 
 /// Token ranges of telephone numbers.
 pub type Spans = [(usize, usize)];
@@ -33,17 +35,45 @@ pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
     let first = First::of(post);
     let [kind, animal, sex] = Question::ALL.map(|question| {
         let trail = first.trail(question, Trail::default());
-        decide(question, weights.of(question), &trail, |_| false)
+        let verdict = decide(question, weights.of(question), &trail, |_| false);
+        let words = strongest(weights.of(question), &trail, &verdict, WORDS_SHOWN);
+        (verdict, words)
     });
-    let unsure = first.rules.plain.is_none() && kind.margin < UNSURE;
-    let kind = first.rules.plain.unwrap_or_else(|| kind_named(kind.best));
-    let animal = Animal::ALL[animal.best];
-    let sex = if animal == Animal::Several { Sex::Unknown } else { SEXES[sex.best] };
-    first.facts(post, (kind, unsure), animal, sex)
+    let judged = Judged {
+        unsure: first.rules.plain.is_none() && kind.0.margin < UNSURE,
+        kind: first.rules.plain.unwrap_or_else(|| kind_named(kind.0.best)),
+        animal: Animal::ALL[animal.0.best],
+        sex: if animal.0.best == Animal::Several as usize { Sex::Unknown } else { SEXES[sex.0.best] },
+        words: [kind.1, animal.1, sex.1],
+    };
+    first.facts(post, judged)
 }
 
-/// The best kind must be this many points ahead to be sure.
-const UNSURE: f32 = 0.7;
+/// Words shown for an answer that no rule speaks for.
+const WORDS_SHOWN: usize = 3;
+
+/// What the sums say.
+struct Judged {
+    kind: Kind,
+    unsure: bool,
+    animal: Animal,
+    sex: Sex,
+    /// The strongest words for each, for answers that no rule speaks for.
+    words: [Vec<(usize, usize)>; 3],
+}
+
+/// The words of the rules, or else those that gave most to the sum.
+fn spoken(
+    reading: &Reading<'_>,
+    by_rules: Vec<Evidence>,
+    rule: &'static str,
+    words: &[(usize, usize)],
+) -> Vec<Evidence> {
+    if by_rules.is_empty() {
+        return words.iter().map(|(first, last)| reading.evidence(rule, *first, *last)).collect();
+    }
+    by_rules
+}
 
 const SEXES: [Sex; 3] = [Sex::M, Sex::F, Sex::Unknown];
 
@@ -55,6 +85,22 @@ fn kind_named(answer: usize) -> Kind {
 /// What a post shows for a question, with the names of the features: what weights are fitted on.
 pub fn shown(post: &Post, question: Question) -> Trail {
     First::of(post).trail(question, Trail::with_names())
+}
+
+/// Why kind, animal and sex are what they are; the kind of a post without words is told by its form and has no sum.
+pub fn explained(post: &Post) -> Vec<Explained> {
+    let first = First::of(post);
+    let asked = Question::ALL
+        .into_iter()
+        .filter(|question| *question != Question::Kind || first.rules.plain.is_none());
+    asked
+        .map(|question| {
+            let table = weights().of(question);
+            let trail = first.trail(question, Trail::with_names());
+            let verdict = decide(question, table, &trail, |_| false);
+            explain(question, table, &trail, &verdict, &first.reading)
+        })
+        .collect()
 }
 
 /// Whether the kind of a post is told by its form alone, so that no weight is asked.
@@ -103,11 +149,21 @@ impl<'a> First<'a> {
         trail
     }
 
-    fn facts(self, post: &Post, (kind, unsure): (Kind, bool), animal: Animal, sex: Sex) -> Analysis {
+    fn facts(self, post: &Post, judged: Judged) -> Analysis {
+        let Judged { kind, unsure, animal, sex, words } = judged;
         let First { reading, numbers, rules, subject, cities, named, votes, .. } = self;
-        let verdict = kind::told(&reading, &rules, kind);
+        let mut verdict = kind::told(&reading, &rules, kind);
         let noun = subject.noun;
-        let subject = subject.about(&reading, animal);
+        let mut subject = subject.about(&reading, animal);
+        verdict.kind.evidence = spoken(&reading, verdict.kind.evidence, "kind.sum", &words[0]);
+        if animal != Animal::Unknown {
+            subject.animal.evidence = spoken(&reading, subject.animal.evidence, "animal.sum", &words[1]);
+        }
+        let sex_words: &[_] = if sex == Sex::Unknown { &[] } else { &words[2] };
+        let sex = Fact {
+            value: sex,
+            evidence: spoken(&reading, votes.evidence(&reading, sex), "sex.sum", sex_words),
+        };
         let named = if kind == rules.kind && subject.noun == noun {
             named
         } else {
@@ -134,7 +190,7 @@ impl<'a> First<'a> {
             kind: verdict.kind,
             unsure,
             animal: subject.animal,
-            sex: Fact { value: sex, evidence: votes.evidence(&reading, sex) },
+            sex,
         };
         Analysis { facts, cleaned, steps: reading.steps() }
     }

@@ -323,10 +323,11 @@ impl Builder {
             return;
         }
         let words: Vec<&str> = item.lemma.split('_').collect();
-        let folded = words.iter().map(|word| fold(word)).collect();
+        let folded: Vec<String> = words.iter().map(|word| fold(word)).collect();
         let index = self.lexicon.cities.len() as u16;
-        self.lexicon.cities.push(City { name, words: folded, needs_marker });
+        self.lexicon.cities.push(City { name, words: folded.clone(), needs_marker });
         let Some(last) = words.last() else { return };
+        self.glued_city(&folded, index);
         for (form, cases) in city_forms(last, item) {
             let (entry, _) = self.entry(&fold(&form));
             entry.cities.push(index);
@@ -334,6 +335,20 @@ impl Builder {
                 entry.cases |= cases;
             }
         }
+    }
+
+    /// `#нижнийновгород`, `#уланудэ`: hashtags write a name of several words as one, which is a town of its own here.
+    fn glued_city(&mut self, words: &[String], of: u16) {
+        let glued: String = words.concat().replace('-', "");
+        if words.concat() == glued && words.len() == 1 {
+            return;
+        }
+        let index = self.lexicon.cities.len() as u16;
+        let name = self.lexicon.cities[usize::from(of)].name;
+        self.lexicon.cities.push(City { name, words: vec![glued.clone()], needs_marker: false });
+        let (entry, _) = self.entry(&glued);
+        entry.cities.push(index);
+        entry.cases |= inflect::case::NOM;
     }
 
     /// Words that only the patterns of the rules name.

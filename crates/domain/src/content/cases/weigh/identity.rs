@@ -35,6 +35,9 @@ pub(super) fn weigh_pictures(weighing: &mut Weighing, sketch: &Sketch, case: Cas
     } else if case.announced(sketch.kind) && !weighing.reposted {
         // Another author, or the happy end, brings pictures of its own; a repeat would show the old ones.
         weighing.add(Ground::Picture, OTHER_PICTURES, "other pictures");
+        if sketch.kind == Kind::Found {
+            weighing.add(Ground::Picture, FINDS_AGAIN, "whoever finds may find again");
+        }
     }
 }
 

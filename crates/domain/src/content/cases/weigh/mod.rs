@@ -95,6 +95,12 @@ impl Weighing {
         self.reasons.iter().any(|reason| reason.ground == ground && reason.points > 0)
     }
 
+    /// A number, a picture or the place it came from: more than a name.
+    pub fn points_at_it(&self) -> bool {
+        self.reposted
+            || [Ground::Phone, Ground::Picture, Ground::Reference].iter().any(|ground| self.has(*ground))
+    }
+
     fn forbid(&mut self, words: impl Into<String>) {
         self.vetoes.push(words.into());
     }
@@ -192,9 +198,10 @@ pub fn weigh(sketch: &Sketch, record: &CaseRecord, crowd: &Crowd) -> Weighing {
     weigh_time(&mut weighing, sketch, case);
     weigh_town(&mut weighing, sketch, case);
     weigh_sides(&mut weighing, sketch, case);
+    corroborate(&mut weighing, sketch);
     forbid_generic(&mut weighing, sketch, case, crowd);
     forbid_coincidence(&mut weighing, sketch, case);
-    trust_copies(&mut weighing, sketch);
+    trust_identity(&mut weighing, sketch);
     weighing.reasons.sort_by_key(|reason| -reason.points.abs());
     weighing
 }
@@ -240,8 +247,9 @@ impl<'a> Case<'a> {
 fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let owner = case.has_kind(Kind::Lost);
     let finder = !owner && (case.has_kind(Kind::Found) || case.has_kind(Kind::Adoption));
-    // Whoever gives the owner's number and the animal's name is no stranger, unless both come with a repost.
-    let stranger = weighing.reposted || !(weighing.has(Ground::Phone) && weighing.has(Ground::Name));
+    // Whoever gives the owner's number with the animal's name or picture is no stranger, unless they come with a repost.
+    let shown = weighing.has(Ground::Name) || weighing.has(Ground::Picture);
+    let stranger = weighing.reposted || !(weighing.has(Ground::Phone) && shown);
     weighing.opposed = match sketch.kind {
         Kind::Lost => finder && stranger,
         Kind::Found => owner && stranger,
@@ -276,13 +284,41 @@ fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     }
 }
 
-/// The same picture over the same words with the same phone is a copy, whatever a name or a word's gender was read as.
-/// Not in a series: shelters put all their animals into one form under one banner.
-fn trust_copies(weighing: &mut Weighing, sketch: &Sketch) {
-    let words = weighing.has(Ground::SameText) || weighing.has(Ground::CloseText);
-    let copy = words && weighing.has(Ground::Picture) && weighing.has(Ground::Phone);
-    if copy && !is_series(sketch.kind) {
-        weighing.vetoes.retain(|veto| veto != OTHER_NAME && veto != OTHER_SEX);
+/// Things that single nobody out alone, but together do: a name that is only mentioned beside a place or a person, a
+/// place beside the same words or marks.
+fn corroborate(weighing: &mut Weighing, sketch: &Sketch) {
+    let has = |grounds: &[Ground]| grounds.iter().any(|ground| weighing.has(*ground));
+    let named = has(&[Ground::Name])
+        && has(&[
+            Ground::Story,
+            Ground::Person,
+            Ground::Place,
+            Ground::NamedPlace,
+            Ground::Text,
+            Ground::Mark,
+        ]);
+    let placed = has(&[Ground::NamedPlace]) && has(&[Ground::Text, Ground::Mark, Ground::Person]);
+    let known = has(&[Ground::Person]) && has(&[Ground::Place, Ground::NamedPlace, Ground::Phone]);
+    if named || !is_series(sketch.kind) && (placed || known) {
+        weighing.identified = true;
+    }
+}
+
+/// What was read from words gives way to what singles the animal out: the same picture with the same phone is the same
+/// animal, whatever a name or a word's gender was read as. Not in a series: shelters put all their animals into one
+/// form under one banner.
+fn trust_identity(weighing: &mut Weighing, sketch: &Sketch) {
+    let has = |grounds: &[Ground]| grounds.iter().any(|ground| weighing.has(*ground));
+    if is_series(sketch.kind) || !has(&[Ground::Picture]) || !has(&[Ground::Phone, Ground::NamedPlace]) {
+        return;
+    }
+    let copy = has(&[Ground::Phone]) && has(&[Ground::SameText, Ground::CloseText]);
+    if weighing.vetoes.iter().any(|veto| veto == OTHER_NAME) {
+        weighing.vetoes.retain(|veto| veto != OTHER_NAME);
+        weighing.add(Ground::Name, RENAMED, "another name");
+    }
+    if copy {
+        weighing.vetoes.retain(|veto| veto != OTHER_SEX);
     }
 }
 
@@ -291,6 +327,15 @@ fn forbid_generic(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>, crow
     let pictured = !sketch.pictures.is_empty() && case.any(|member| !member.pictures.is_empty());
     if pictured && sketch.is_generic() && !weighing.identified {
         weighing.forbid("a phrase that anyone writes, with another picture");
+    }
+    let alone = weighing.reasons.iter().all(|reason| {
+        reason.points < 0
+            || matches!(reason.ground, Ground::Picture | Ground::Look | Ground::Time | Ground::Town)
+    });
+    let worded = !sketch.wordless && sketch.text.is_generic();
+    let called = !sketch.phones.is_empty();
+    if weighing.has(Ground::Picture) && alone && worded && called && case.announced(sketch.kind) {
+        weighing.forbid("a phrase that anyone writes, under a picture that others use");
     }
     let digest = sketch.many || crowd.is_list || case.members().all(|member| member.many);
     let literal = weighing.reposted || weighing.has(Ground::SameText) || weighing.has(Ground::Picture);

@@ -20,10 +20,12 @@ const ENOUGH: f32 = 4.0;
 const ENOUGH_FOUND: f32 = 6.0;
 /// A second name needs a reason of its own.
 const SECOND: f32 = 5.0;
-const NAMES_MAX: usize = 4;
+const NAMES_MAX: usize = 12;
 /// Candidates compared with each other: the strongest ones.
 const CANDIDATES_MAX: usize = 100;
 const CONTACTS_MAX: usize = 16;
+/// A town with this score is the source's own or has a marker.
+const SURE_CITY: i32 = 6;
 
 #[derive(Debug, Default)]
 pub struct Named {
@@ -186,6 +188,12 @@ impl Finder<'_, '_> {
         within(self.cities, index, |mention| (mention.first, mention.last))
     }
 
+    /// Named as the town of the post, though it may also be called so: `Чита`.
+    fn is_surely_city(&self, index: usize) -> bool {
+        let covers = |mention: &&city::Mention| mention.first <= index && index <= mention.last;
+        self.cities.iter().find(covers).is_some_and(|mention| mention.score >= SURE_CITY)
+    }
+
     fn at(&self, index: usize, people: &[usize], out: &mut Vec<Candidate>) {
         let token = &self.reading.tokens[index];
         if token.entry().is_none() && !token.capital() {
@@ -202,12 +210,16 @@ impl Finder<'_, '_> {
             && !self.word_before_is(index, &["свое", "мое"])
         {
             self.after_word(index, 1, 9.0, "names.by_name", out);
+        } else if self.word(index) == "кто" && self.after(index).is_some_and(|next| next.gap == Gap::Colon)
+        {
+            self.after_word(index, 1, 9.0, "names.form", out);
         } else if is(token, self.groups.meet) {
             self.after_word(index, 3, 7.0, "names.meet", out);
         }
         if !self.could_be_name(index)
             || people.binary_search(&index).is_ok()
             || self.is_city(index) && !self.is_pet(index)
+            || self.is_surely_city(index)
         {
             return;
         }
@@ -307,6 +319,9 @@ impl Finder<'_, '_> {
                 let sex = guess_gender(&shown);
                 return (shown, sex, false);
             }
+            if let Some(found) = entry.pet.and_then(|(_, sex)| self.feminine(index, sex)) {
+                return found;
+            }
             if let Some((name, sex)) = entry.pet {
                 let name = if fold(name) == fold(&shown) { shown } else { name.to_owned() };
                 return (name, sex, true);
@@ -328,6 +343,14 @@ impl Finder<'_, '_> {
         let name = if oblique { straighten(&shown, male) } else { shown };
         let sex = guess_gender(&name);
         (name, sex, false)
+    }
+
+    /// `Маркизу`, `Маркизы`: of two names with one form the feminine is meant, unless a dative is asked for.
+    fn feminine(&self, index: usize, sex: Sex) -> Option<(String, Sex, bool)> {
+        let stem = self.word(index).strip_suffix(['у', 'ы']).filter(|_| sex == Sex::M)?;
+        let dative = self.word_before_is(index, &["к", "ко", "по"]);
+        let (name, sex) = lexicon().exact(&format!("{stem}а"))?.pet.filter(|(_, sex)| *sex == Sex::F)?;
+        (!dative && fold(name) == format!("{stem}а")).then(|| (name.to_owned(), sex, true))
     }
 
     /// `назвали Угольком`: the instrumental.

@@ -3,7 +3,11 @@
 use super::forms::{ends_like_adjective, is_preposition, looks_inflected};
 use super::{Candidate, Finder, is};
 use crate::content::Kind;
+use crate::content::lexicon::morph::bit;
 use crate::content::tokens::{Gap, Letters, Token};
+
+/// `Пропала собака. Боцман. …`: a sentence of one name stands among the first ones.
+const ALONE_SENTENCES: u32 = 5;
 
 impl Finder<'_, '_> {
     /// `кличка Рич`, `по кличке: «Рич»`, `по имени Рич`, `познакомьтесь — Рич`.
@@ -176,6 +180,7 @@ impl Finder<'_, '_> {
             token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
         if !(opens || listed)
             || self.person_speaks(index)
+            || self.is_everyday(index) && !self.tells_age(index)
             || !pet && looks_inflected(self.reading.word(token)) && !self.tells_age(index)
         {
             return;
@@ -219,6 +224,16 @@ impl Finder<'_, '_> {
         }
     }
 
+    /// A word of every day that has its capital from the beginning of the sentence: `Шлейка осталась`, `Ну всё`.
+    pub(super) fn is_everyday(&self, index: usize) -> bool {
+        let token = &self.reading.tokens[index];
+        let names = bit::FIRST_NAME | bit::SURNAME;
+        token.gap >= Gap::Colon
+            && token.morph.is(bit::COMMON)
+            && !token.morph.is(names)
+            && !self.is_pet(index)
+    }
+
     /// `Канноли, 5 месяцев`.
     fn tells_age(&self, index: usize) -> bool {
         let number = self.after(index).filter(|next| next.is_number() && next.gap == Gap::Comma);
@@ -256,6 +271,12 @@ impl Finder<'_, '_> {
         let token = &self.reading.tokens[index];
         let top = self.reading.openings.get(usize::from(token.text)) == Some(&token.sentence)
             && token.gap >= Gap::Emoji;
+        let opening = self.reading.openings.get(usize::from(token.text)).copied().unwrap_or(0);
+        let early = token.sentence <= opening + ALONE_SENTENCES && self.before(index).is_none();
+        let told = matches!(self.kind, Kind::Lost | Kind::Reunited | Kind::Adoption | Kind::Fundraising);
+        if early && told && token.letters == Letters::Title && (pet || !token.morph.is(bit::KNOWN)) && !top {
+            return self.push(index, if pet { 6.0 } else { 4.0 }, "names.alone", out);
+        }
         if top && (profile || pet && self.kind == Kind::Reunited) {
             self.push(index, if pet { 7.0 } else { 6.0 }, "names.heading", out);
         }
