@@ -205,6 +205,11 @@ impl Sandbox {
         self.app.vk.walls("PATCH", &owner_id.to_string(), Some(&post_id.to_string()), change)
     }
 
+    /// As `DELETE /_/walls/{owner_id}/{post_id}`.
+    pub fn remove_from_wall(&self, owner_id: i64, post_id: i64) -> Result<Value, Refusal> {
+        self.app.vk.walls("DELETE", &owner_id.to_string(), Some(&post_id.to_string()), Value::Null)
+    }
+
     /// As `POST /_/reset`.
     pub fn reset(&self) {
         self.app.reset();

@@ -123,7 +123,8 @@ fn recognised_one(label: &str, fact: &Value) -> Option<String> {
     words.dedup();
     words.truncate(QUOTES_MAX);
     let from = match words.is_empty() {
-        true => "; no words speak for anything else".to_owned(),
+        true if value == "other" => "; no words speak for anything else".to_owned(),
+        true => " from the post as a whole".to_owned(),
         false => format!(" from {}", words.join(", ")),
     };
     Some(format!("{label} {value}{from}"))
