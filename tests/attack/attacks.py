@@ -102,7 +102,7 @@ def guess_secrets(stage, seconds=2.0):
     lasted = time.monotonic() - started
     # What is on its way when the first mistakes are counted: one look for each of a household's 64 connections.
     must(looked <= 64 + 2 * lasted + 5, f"{looked} secrets were looked at in {lasted:.1f} s")
-    must(other.status == 202, f"another household was refused meanwhile: {other.status}")
+    must(other.status == 202, f"another household was refused meanwhile: {other.status} {other.body!r}")
     told = until(lambda: [e for e in stage.events() if e["name"] == "ingress_rejected"], 15, 0.5)
     must(told, "nothing tells of it")
     must("wrong-" not in json.dumps(told), "the guesses themselves are written down")
