@@ -653,7 +653,7 @@ CREATE TABLE recipients (
     next_slot timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
     CONSTRAINT recipients_pkey PRIMARY KEY (recipient_id),
-    CONSTRAINT recipients_workspace_id_account_id_user_id_key UNIQUE (workspace_id, account_id, user_id),
+    CONSTRAINT recipients_account_id_user_id_workspace_id_key UNIQUE (account_id, user_id, workspace_id),
     CONSTRAINT recipients_workspace_id_recipient_id_key UNIQUE (workspace_id, recipient_id),
     CONSTRAINT recipients_workspace_id_account_id_fkey FOREIGN KEY (workspace_id, account_id) REFERENCES accounts(workspace_id, account_id),
     CONSTRAINT recipients_error_streak_check CHECK ((error_streak >= 0)),
@@ -767,7 +767,7 @@ CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, 
 
 CREATE INDEX platform_limits_of_group ON public.platform_limits USING btree (group_id);
 
-CREATE INDEX recipients_of_person ON public.recipients USING btree (workspace_id, platform, user_id, account_id);
+CREATE INDEX recipients_of_person ON public.recipients USING btree (platform, user_id, workspace_id, account_id);
 
 CREATE OR REPLACE FUNCTION public.approach_recipient(workspace_id bigint, recipient_id bigint, interval_us bigint, OUT address text, OUT status text, OUT paused_until timestamp with time zone, OUT slot_at timestamp with time zone)
  RETURNS record
@@ -3274,7 +3274,7 @@ BEGIN
       FROM account_heads AS h JOIN rate_groups AS g ON g.group_id = h.group_id
      WHERE h.account_id = held.account_id;
     s.charged := d.charged; s.flood_waits := d.flood_waits; s.not_ready_waits := d.not_ready_waits;
-    s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
+    s.attempt := d.attempt; s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
     s := rupor_settle(s, lane.ambiguity, d.channel_id, d.recipient_id, coalesce(chan.error_streak, who.error_streak, 0),
                       grp.flood_channel, grp.flood_recipient, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
     IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN

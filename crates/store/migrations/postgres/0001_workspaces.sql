@@ -152,10 +152,10 @@ CREATE TABLE recipients (
     next_slot    timestamptz NOT NULL DEFAULT 'epoch',  -- the pace of this chat, whatever lane asks
     created_at   timestamptz NOT NULL DEFAULT rupor_now(),
     FOREIGN KEY (workspace_id, account_id) REFERENCES accounts (workspace_id, account_id),
-    UNIQUE (workspace_id, account_id, user_id),
+    UNIQUE (account_id, user_id, workspace_id),
     UNIQUE (workspace_id, recipient_id)
 ) WITH (fillfactor = 80);
-CREATE INDEX recipients_of_person ON recipients (workspace_id, platform, user_id, account_id);
+CREATE INDEX recipients_of_person ON recipients (platform, user_id, workspace_id, account_id);
 
 -- Who must not be written to, on one account or on all; survives every import.
 CREATE TABLE suppressions (

@@ -73,6 +73,7 @@ async fn lived(path: &Path) {
     w.store.put_media_origin(w.ws, media(7)).await.unwrap();
     w.store.put_media_origin(w.ws, media(9)).await.unwrap();
     w.store.put_media_handles(w.ws, account, vec![handle(7)]).await.unwrap();
+    w.store.begin_look(w.ws, "https://фото.example/1.jpg").await.unwrap();
     let posts = vec![
         post(-1, 10, "Пропала собака, такса Буся, Тюмень, улица Ямская. 8 901 000-00-11", &channels),
         post(-2, 20, "Пропала собака, такса Буся, Тюмень, улица Ямская. 8 901 000-00-11", &channels),
