@@ -947,8 +947,7 @@ BEGIN
               FROM unnest(due) WITH ORDINALITY AS o (account_id, ord)
               JOIN account_heads AS h ON h.account_id = o.account_id
              WHERE h.account_id = ANY (seen) AND h.next_at <= until;
-            -- A round that moved nothing will not move more.
-            EXIT WHEN n = 0 OR rounds_left = 0 OR (took = 0 AND cardinality(t.old) = 0);
+            EXIT WHEN n = 0 OR rounds_left = 0;
             rounds_left := rounds_left - 1;
             wanted := wanted[1 : budget];
             wanted_share := array_fill(greatest(1, ceil(budget::numeric / n))::integer, ARRAY[least(n, budget)]);
@@ -1050,6 +1049,12 @@ BEGIN
                  GROUP BY k.account_id) AS c;
         PERFORM rupor_move_accounts(wanted, served, array(SELECT CASE WHEN u.served THEN u.run END
                                                             FROM unnest(served, runs) AS u (served, run)), at);
+        -- Who gave nothing now will not give more, and must not stand before those who have something.
+        IF false = ANY (served) AND coalesce(cardinality(t.old), 0) = 0 THEN
+            seen := array(SELECT s FROM unnest(seen) AS s
+                          EXCEPT
+                          SELECT w.account_id FROM unnest(wanted, served) AS w (account_id, served) WHERE NOT w.served);
+        END IF;
     END LOOP;
 END $function$
 ;
@@ -2848,8 +2853,9 @@ BEGIN
         SELECT l.nth, l.run, l.held, r.place, r.delivery_id, r.retried, r.priority, r.run_at, r.rank,
                r.rank <= l.room AND r.run_at <= at AS due,
                r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)
-                                     OR (r.retried AND r.run_at <= at)) AS odd
-          FROM unnest(m.lane_id, rooms, runs, m.in_flight) WITH ORDINALITY AS l (lane_id, room, run, held, nth)
+                                     OR (r.retried AND r.run_at <= at))
+                   OR (l.turn <> 1 AND r.priority = 0) AS odd
+          FROM unnest(m.lane_id, rooms, runs, m.in_flight, t.turn) WITH ORDINALITY AS l (lane_id, room, run, held, turn, nth)
           LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*,
                                     row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS rank
                                FROM ready AS q

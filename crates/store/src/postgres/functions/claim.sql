@@ -121,8 +121,7 @@ BEGIN
               FROM unnest(due) WITH ORDINALITY AS o (account_id, ord)
               JOIN account_heads AS h ON h.account_id = o.account_id
              WHERE h.account_id = ANY (seen) AND h.next_at <= until;
-            -- A round that moved nothing will not move more.
-            EXIT WHEN n = 0 OR rounds_left = 0 OR (took = 0 AND cardinality(t.old) = 0);
+            EXIT WHEN n = 0 OR rounds_left = 0;
             rounds_left := rounds_left - 1;
             wanted := wanted[1 : budget];
             wanted_share := array_fill(greatest(1, ceil(budget::numeric / n))::integer, ARRAY[least(n, budget)]);
@@ -224,6 +223,12 @@ BEGIN
                  GROUP BY k.account_id) AS c;
         PERFORM rupor_move_accounts(wanted, served, array(SELECT CASE WHEN u.served THEN u.run END
                                                             FROM unnest(served, runs) AS u (served, run)), at);
+        -- Who gave nothing now will not give more, and must not stand before those who have something.
+        IF false = ANY (served) AND coalesce(cardinality(t.old), 0) = 0 THEN
+            seen := array(SELECT s FROM unnest(seen) AS s
+                          EXCEPT
+                          SELECT w.account_id FROM unnest(wanted, served) AS w (account_id, served) WHERE NOT w.served);
+        END IF;
     END LOOP;
 END $$;
 

@@ -3,7 +3,8 @@
 
 -- The ordinary round of accounts without a rate, all at once: how many rows each lane gives is said before any row is
 -- read. It says `odd`, and what it decided is void, where rows must be taken one by one: a lane with its own rate or with
--- both priorities, a suspect row, a retry, one that is too old, one that is not due and keeps others waiting.
+-- both priorities, a suspect row, a retry, one that is too old, one that is not due and keeps others waiting. A lane whose
+-- head is a bulk row has both when an urgent row, which waits, stands first.
 CREATE FUNCTION rupor_deal(accounts bigint[], shares integer[], budget integer, at timestamptz) RETURNS rupor_dealt
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -31,8 +32,9 @@ BEGIN
         SELECT l.nth, l.run, l.held, r.place, r.delivery_id, r.retried, r.priority, r.run_at, r.rank,
                r.rank <= l.room AND r.run_at <= at AS due,
                r.rank <= l.room AND (r.suspect OR r.expires_at <= at OR (r.run_at > at AND r.position = r.delivery_id)
-                                     OR (r.retried AND r.run_at <= at)) AS odd
-          FROM unnest(m.lane_id, rooms, runs, m.in_flight) WITH ORDINALITY AS l (lane_id, room, run, held, nth)
+                                     OR (r.retried AND r.run_at <= at))
+                   OR (l.turn <> 1 AND r.priority = 0) AS odd
+          FROM unnest(m.lane_id, rooms, runs, m.in_flight, t.turn) WITH ORDINALITY AS l (lane_id, room, run, held, turn, nth)
           LEFT JOIN LATERAL (SELECT q.ctid AS place, q.*,
                                     row_number() OVER (ORDER BY q.priority, q.position, q.delivery_id) AS rank
                                FROM ready AS q
