@@ -65,11 +65,11 @@ impl World {
         format!("sqlite:{}", self.file("node.db").display())
     }
 
-    /// One lost pet with a photo, unlike all others.
+    /// One lost pet with a photo. No two share a name, a street or a phone: a shared one would make them one story.
     fn post(&mut self) {
         self.posts += 1;
         let n = self.posts;
-        let text = format!("Пропал кот по кличке Номер{n}. Улица Кленовая, дом {n}. Звоните {}", phone(n));
+        let text = format!("Пропал кот, ушёл из дома. Звоните {}", phone(n));
         let post = json!([{"id": n, "text": text, "photos": [format!("кот {n}")]}]);
         self.sandbox.put_on_wall(WALL, post).unwrap_or_else(|refusal| panic!("{}", refusal.message));
     }

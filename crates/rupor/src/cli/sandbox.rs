@@ -57,8 +57,10 @@ pub fn run(args: &SandboxArgs) -> anyhow::Result<()> {
 
 async fn serve(args: &SandboxArgs) -> anyhow::Result<()> {
     let sandbox = Sandbox::start(options(args)).await.map_err(explained)?;
+    // Asked for first: whoever reads the address may end it at once.
+    let interrupted = interrupted()?;
     announce(&sandbox)?;
-    interrupted().await?;
+    interrupted.await?;
     sandbox.shutdown().await;
     Ok(())
 }
@@ -108,11 +110,15 @@ fn announce(sandbox: &Sandbox) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn interrupted() -> anyhow::Result<()> {
+/// Hears both signals from this call on, not only from the first wait.
+fn interrupted() -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed.context("cannot listen for Ctrl-C"),
-        _ = terminate.recv() => Ok(()),
-    }
+    let mut pressed = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    Ok(async move {
+        tokio::select! {
+            _ = pressed.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+        }
+    })
 }
