@@ -55,6 +55,9 @@ use crate::upkeep::kept_up;
 
 /// After a claim that gave nothing: somebody else may hold what is due, and asking at once would ask for ever.
 const EMPTY_WAIT: Duration = Duration::from_millis(10);
+/// What is due may have to wait for longer (a suspect for the requests beside it): each further time in vain doubles the
+/// wait, up to this. Not more, because what comes due meanwhile waits as long.
+const EMPTY_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// A first reading of the ledger's clock that took longer is asked for again.
 const READING_MAX: Duration = Duration::from_millis(50);
@@ -217,6 +220,7 @@ async fn first_reading(ledger: &dyn Ledger) -> store::Result<Timestamp> {
 impl Dispatcher {
     async fn claim_until_stopped(self: &Arc<Self>) {
         let mut wake_up = None;
+        let mut in_vain = 0_u32;
         while !self.stop.is_asked() {
             let free = self.places.available_permits();
             if free == 0 {
@@ -241,12 +245,13 @@ impl Dispatcher {
                 next = claiming => next,
                 () = self.stop_grew_old() => return,
             };
+            in_vain = if matches!(next, Some((0, Some(_)))) { in_vain.saturating_add(1) } else { 0 };
             let (wait, patience) = match next {
                 // As much as was asked for: there may be more.
                 Some((taken, _)) if taken == limit => continue,
-                Some((taken, next_at @ Some(_))) => (self.wait_of(taken, next_at), FREED_WAIT),
+                Some((_, next_at @ Some(_))) => (self.wait_of(in_vain, next_at), FREED_WAIT),
                 // Whatever waits, waits for what is out.
-                Some((taken, None)) => (self.wait_of(taken, None), Duration::ZERO),
+                Some((_, None)) => (self.wait_of(in_vain, None), Duration::ZERO),
                 None => (self.settings.idle_poll, Duration::ZERO),
             };
             self.wait_for_work(wait, patience, wake_up.as_mut()).await;
@@ -339,11 +344,15 @@ impl Dispatcher {
         });
     }
 
-    fn wait_of(&self, taken: usize, next_at: Option<Timestamp>) -> Duration {
+    /// `in_vain`: how many claims in a row gave nothing.
+    fn wait_of(&self, in_vain: u32, next_at: Option<Timestamp>) -> Duration {
         let wait = match next_at {
+            Some(at) if in_vain == 0 => self.time.until(at - AHEAD_LEFT),
             // Account slots are taken ahead of time; what gave nothing just now is a lane that waits for its own.
-            Some(at) if taken == 0 => self.time.until(at).max(EMPTY_WAIT),
-            Some(at) => self.time.until(at - AHEAD_LEFT),
+            Some(at) => {
+                let growing = EMPTY_WAIT.saturating_mul(2_u32.saturating_pow(in_vain - 1));
+                self.time.until(at).max(growing.min(EMPTY_WAIT_MAX))
+            }
             None => self.settings.idle_poll,
         };
         wait.min(self.settings.idle_poll)

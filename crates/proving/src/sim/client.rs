@@ -8,7 +8,7 @@ use domain::ids::{ChannelId, DeliveryId, WorkspaceId};
 use domain::message::{Media, MediaKind, Message};
 use domain::time::{Span, Timestamp};
 use serde_json::{Value, json};
-use store::{DeliveryFilter, Enqueued, NewMessage, StoreError};
+use store::{Account, Channel, DeliveryFilter, Enqueued, NewMessage, StoreError};
 
 use super::ledger::{busy, commit_unknown};
 use super::log::{Heard, OperatorAct, Post, Verb};
@@ -256,7 +256,7 @@ pub async fn operate(world: Arc<World>) {
             (false, None) => Duration::from_secs(1),
         };
         if world.is_calm() {
-            resume_everything(&world).await;
+            resume_what_stands(&world).await;
         } else if every.is_some() {
             meddle(&world).await;
         }
@@ -266,8 +266,8 @@ pub async fn operate(world: Arc<World>) {
 
 fn did(world: &World, verb: Verb) {
     world.trace(format_args!("operator: {verb:?}"));
-    let at = world.at();
-    world.logs().operator.push(OperatorAct { at, verb });
+    let (at, ledger_at) = (world.at(), world.ledger_at());
+    world.logs().operator.push(OperatorAct { at, ledger_at, verb });
 }
 
 async fn meddle(world: &World) {
@@ -376,12 +376,25 @@ pub async fn hold(world: Arc<World>) {
     }
 }
 
-/// In the calm a person looks after what is paused, disabled or waits for one.
-async fn resume_everything(world: &World) {
+/// In the calm a person looks after what is paused, disabled or cooling. The rest is left alone: to resume it would end
+/// the waits of its posts.
+async fn resume_what_stands(world: &World) {
     for (workspace, account) in &world.accounts {
-        let _ = world.store.resume_account(*workspace, *account).await;
+        let all = world.store.accounts(*workspace).await.unwrap_or_default();
+        let now = Timestamp(world.ledger_at());
+        let stands = |found: &Account| found.paused || found.cooldown_until > now;
+        if all.iter().any(|found| found.account_id == *account && stands(found)) {
+            did(world, Verb::ResumeAccount(account.0));
+            let _ = world.store.resume_account(*workspace, *account).await;
+        }
     }
     for (workspace, channel) in &world.channels {
-        let _ = world.store.resume_channel(*workspace, *channel).await;
+        let all = world.store.channels(*workspace).await.unwrap_or_default();
+        let now = Timestamp(world.ledger_at());
+        let stands = |found: &Channel| !found.enabled || found.paused_until > now;
+        if all.iter().any(|found| found.channel_id == *channel && stands(found)) {
+            did(world, Verb::ResumeChannel(channel.0));
+            let _ = world.store.resume_channel(*workspace, *channel).await;
+        }
     }
 }

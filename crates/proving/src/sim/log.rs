@@ -152,6 +152,8 @@ pub struct StopLog {
 #[derive(Debug, Clone)]
 pub struct OperatorAct {
     pub at: Micros,
+    /// By the ledger's clock.
+    pub ledger_at: i64,
     pub verb: Verb,
 }
 

@@ -30,7 +30,7 @@ pub fn check(judge: &mut Judge<'_>) {
     stops(judge);
 }
 
-/// V14: a wait that was asked for is kept, and charged failures back off.
+/// V14: a wait that was asked for is kept, and charged failures back off, unless a person resumes what waits.
 fn waits(judge: &mut Judge<'_>, row: &DeliveryLog) {
     let mut found = Vec::new();
     let sends = judge.sends(row.id);
@@ -46,7 +46,9 @@ fn waits(judge: &mut Judge<'_>, row: &DeliveryLog) {
             let jumped = judge.logs.jumps.iter().any(|(when, _)| *when >= at && *when <= next.at);
             // An answer that a node heard late binds nobody who had gone on before.
             let stale = later.attempt <= send.attempt || next.at < at;
-            if !jumped && !stale && next.at + TICK_US < at + retry_after_us {
+            let written = row.attempts.iter().find(|a| a.attempt == send.attempt).map(|a| a.finished_at);
+            let resumed = written.is_some_and(|written| was_resumed(judge, row, written, next.ledger_at));
+            if !jumped && !stale && !resumed && next.at + TICK_US < at + retry_after_us {
                 found.push(format!(
                     "asked to wait {} ms, tried again after {} ms",
                     retry_after_us / 1_000,
@@ -60,7 +62,9 @@ fn waits(judge: &mut Judge<'_>, row: &DeliveryLog) {
         if is_charged(&pair[0]) {
             charged += 1;
             let floor = 1_600_000_i64 << (charged - 1).min(8);
-            if pair[1].run != "adopted" && pair[1].started_at - pair[0].finished_at + judge.back_us < floor {
+            let early = pair[1].started_at - pair[0].finished_at + judge.back_us < floor;
+            let resumed = was_resumed(judge, row, pair[0].finished_at, pair[1].started_at);
+            if pair[1].run != "adopted" && early && !resumed {
                 found.push(format!(
                     "attempt {} began {} ms after charged attempt {}",
                     pair[1].attempt,
@@ -73,6 +77,15 @@ fn waits(judge: &mut Judge<'_>, row: &DeliveryLog) {
     for what in found {
         judge.find("V14", Harm::Unexpected, Some(row.id), what);
     }
+}
+
+/// A person resumed the channel or the account after the wait was written down: that ends it.
+fn was_resumed(judge: &Judge<'_>, row: &DeliveryLog, written_at: i64, until: i64) -> bool {
+    judge.logs.operator.iter().any(|act| {
+        let ours =
+            act.verb == Verb::ResumeChannel(row.channel) || act.verb == Verb::ResumeAccount(row.account);
+        ours && act.ledger_at + judge.back_us >= written_at && act.ledger_at <= until + judge.back_us
+    })
 }
 
 fn is_charged(attempt: &AttemptLog) -> bool {
