@@ -352,6 +352,8 @@ fn forbid_coincidence(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) 
     let words =
         [Ground::Text, Ground::CloseText, Ground::SameText].iter().any(|ground| weighing.has(*ground));
     let elsewhere = against(Ground::Phone) && against(Ground::Place);
+    // Neighbours: one street and a common name, but nothing that an owner would repeat.
+    let strangers = against(Ground::Phone) && against(Ground::Picture) && !weighing.has(Ground::NamedPlace);
     let both = weighing.has(Ground::Name) && weighing.has(Ground::Picture);
     if case.announced(sketch.kind)
         && elsewhere
@@ -361,5 +363,8 @@ fn forbid_coincidence(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) 
         && !weighing.reposted
     {
         weighing.forbid("another phone, another place and other words");
+    }
+    if case.announced(sketch.kind) && strangers && !weighing.has(Ground::Mark) && !weighing.reposted {
+        weighing.forbid("another phone, other pictures and not the same place");
     }
 }
