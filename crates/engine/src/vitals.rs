@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 /// Between two questions, and between two looks at what is known.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// One question in so many is a write.
+const WRITE_EVERY: u64 = 5;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Free space changes slowly.
 const SPACE_EVERY: Duration = Duration::from_secs(10);
@@ -30,12 +32,13 @@ pub async fn run(store: Store, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// A question is enough for a database that is well; one that is ill has to take a write before it counts as well.
+/// Mostly questions; now and then a write, because a database that answers may still take nothing. One that is ill has
+/// to take a write before it counts as well.
 async fn ask(store: &Store) {
-    loop {
+    for n in 0_u64.. {
         let _ = match store.health() {
-            Health::Ill(_) => store.probe().await,
-            Health::Good | Health::Unknown => store.look().await,
+            Health::Good | Health::Unknown if !n.is_multiple_of(WRITE_EVERY) => store.look().await,
+            _ => store.probe().await,
         };
         tokio::time::sleep(ASK_EVERY).await;
     }

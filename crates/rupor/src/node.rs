@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use domain::time::Span;
 use platforms::platform::Network;
-use store::{Address, Store, StoreError};
+use store::{Address, Health, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -34,8 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const FILE_LOOKS: u32 = 15;
 const SERVER_LOOKS: u32 = 2;
 
-/// How long the end of the loops may take beyond the drain, and the last word to the database after that.
-const STOP_SLACK: Duration = Duration::from_secs(2);
+/// How long the end of the loops may take beyond the drain, and the last word to a database that is well.
+const STOP_SLACK: Duration = Duration::from_millis(200);
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// How often a node looks for the key that another one is just making, and how long it waits between two looks.
@@ -139,6 +139,10 @@ impl Running {
             }
         };
         self.beside.iter().for_each(JoinHandle::abort);
+        if let Health::Ill(_) = self.store.health() {
+            tracing::warn!("the boot epoch could not go on: the database is in trouble");
+            return Ok(drained);
+        }
         // A backup of an earlier moment of this run must stand behind what was sent in it.
         match tokio::time::timeout(LAST_WORD, self.note.advance(&self.store)).await {
             Ok(Ok(_)) => {}

@@ -95,9 +95,11 @@ impl Pulse {
             _ => return self.answered(),
         };
         let mut state = self.lock();
+        if !of_writing && state.ill.as_ref().is_some_and(|ill| ill.of_writing) {
+            // A lost wire while the disk is full is not the end of the full disk, nor the cause.
+            return;
+        }
         let since = state.ill.as_ref().map_or_else(Instant::now, |ill| ill.since);
-        // A lost wire while the disk is full is not the end of the full disk.
-        let of_writing = of_writing || state.ill.as_ref().is_some_and(|ill| ill.of_writing);
         state.ill = Some(Ill { since, kind, words: error.to_string(), of_writing });
     }
 
@@ -168,6 +170,8 @@ mod tests {
         let pulse = Pulse::new();
         let address = || "sqlite:rupor.db".to_owned();
         pulse.failed(&StoreError::DiskFull { address: address() });
+        pulse.answered();
+        pulse.failed(&StoreError::Unreachable { address: address(), problem: "away".into() });
         pulse.answered();
         assert!(words(&pulse, 0).contains("no space left"));
         pulse.wrote();

@@ -57,7 +57,10 @@ const SET_KEY_CHECK: &str = "UPDATE control SET key_check = $1 WHERE key_check I
 
 /// Whether this transaction has written anything.
 const HAS_WRITTEN: &str = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL";
-const PROBE: &str = "UPDATE control SET key_check = key_check";
+/// Writes to the log of the server and to no table, so that it waits for nobody's lock; and says whether tables could be
+/// written.
+const PROBE: &str = "
+SELECT current_setting('transaction_read_only'), pg_logical_emit_message(true, 'rupor', '')::text";
 
 /// Statements that look through everything or clear away; they may take longer than a verb of the queue.
 const LONG: &[&[&str]] = &[audit::CHECKS, maintain::STATEMENTS, media::LONG, intake::LONG];
@@ -268,10 +271,18 @@ impl Postgres {
                 session.begin();
                 drop(session);
                 self.pool.forget_idle();
-                match committing && self.pool.waits_for_standby().await {
-                    true => Err(Trouble::Standby),
-                    false => Err(trouble),
+                if committing && self.pool.waits_for_standby().await {
+                    // This one may yet be committed when the standby is back; whoever comes next is refused at once.
+                    let address = self.pool.address().to_owned();
+                    self.pulse.failed(&StoreError::NoStandby { address });
+                    return Err(Trouble::Refused(StoreError::CommitUnknown {
+                        address: self.pool.address().to_owned(),
+                        problem:
+                            "it waits for a synchronous standby that is gone, and is done when that is back"
+                                .into(),
+                    }));
                 }
+                Err(trouble)
             }
             Err(trouble) if trouble.is_read_only() => {
                 session.begin();
@@ -401,7 +412,13 @@ impl Postgres {
 
     /// Writes for the sake of writing: whether the database takes it.
     pub async fn probe(&self) -> Result<()> {
-        self.all(As::Dispatcher, Again::Safe, PROBE, &[]).await?;
+        let row = self.one(As::Dispatcher, Again::Safe, PROBE, &[]).await?;
+        if row.get::<_, &str>(0) == "on" {
+            self.pool.forget_idle();
+            let problem = "it was made read-only; name the primary, or several hosts".into();
+            return self
+                .noted(Err(StoreError::ReadOnly { address: self.pool.address().to_owned(), problem }));
+        }
         self.pulse.wrote();
         Ok(())
     }

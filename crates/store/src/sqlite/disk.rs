@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::Sqlite;
 use super::media::off_thread;
+use super::writer::Urgency;
 use crate::address::SqlitePath;
 use crate::error::{Result, StoreError};
 
@@ -18,6 +19,9 @@ const BALLAST_BYTES: u64 = 4 << 20;
 /// Less than this, or than one part in so many of a small disk, is worth a word …
 const LOW_BYTES: u64 = 256 << 20;
 const LOW_PART: u64 = 20;
+
+/// … and with less than this a disk is full: a small write may still find a place, a post does not.
+const FULL_BYTES: u64 = 2 << 20;
 
 /// For the owner alone.
 const PRIVATE_FILE: u32 = 0o600;
@@ -85,6 +89,26 @@ fn take_ballast(ballast: &Path, free: u64) -> std::io::Result<()> {
 }
 
 impl Sqlite {
+    /// Writes for the sake of writing: whether the disk takes it, and would take a post too.
+    pub async fn probe(&self) -> Result<()> {
+        if let SqlitePath::File(file) = &self.path
+            && space(file).is_ok_and(|(free, _)| free < FULL_BYTES)
+        {
+            let full = StoreError::DiskFull { address: self.path.to_string() };
+            self.pulse.failed(&full);
+            return Err(full);
+        }
+        // A number in the head of the file that means nothing to anybody; it changes, because SQLite writes nothing else.
+        self.write(Urgency::Maintenance, |tx| {
+            let number = tx.first("PRAGMA user_version", [], |row| row.get::<_, i32>(0))?.unwrap_or(0);
+            let write = format!("PRAGMA user_version = {}", number.wrapping_add(1));
+            tx.connection.execute_batch(&write).map_err(|error| tx.failure(error))
+        })
+        .await?;
+        self.pulse.wrote();
+        Ok(())
+    }
+
     /// Looks how much space is left and keeps the ballast where there is room. Words if it is little.
     pub async fn watch_space(&self) -> Result<Option<String>> {
         let SqlitePath::File(file) = self.path.clone() else {
@@ -102,6 +126,9 @@ impl Sqlite {
             Ok((free, all))
         })
         .await?;
+        if free < FULL_BYTES {
+            self.pulse.failed(&StoreError::DiskFull { address: self.path.to_string() });
+        }
         let low = free < LOW_BYTES.min(all / LOW_PART);
         self.pulse.space(low.then(|| little_space(&self.path, free)));
         Ok(low.then(|| little_space(&self.path, free)))

@@ -59,7 +59,6 @@ use place::Place;
 use writer::{Urgency, Writer};
 
 const LOOK: &str = "SELECT one FROM control";
-const PROBE: &str = "UPDATE control SET key_check = key_check";
 
 /// Connections that only read, opened when first needed.
 const READERS_MAX: usize = 4;
@@ -239,11 +238,6 @@ impl Sqlite {
     /// Stands in line with the writes and changes nothing: whether the writer works.
     pub async fn look(&self) -> Result<()> {
         self.write(Urgency::Maintenance, |tx| tx.first(LOOK, [], |_| Ok(())).map(drop)).await
-    }
-
-    /// Writes for the sake of writing: whether the disk takes it.
-    pub async fn probe(&self) -> Result<()> {
-        self.write(Urgency::Maintenance, |tx| tx.execute(PROBE, []).map(drop)).await
     }
 
     /// A read on a connection of its own; a database in memory has only the writer's.

@@ -131,3 +131,15 @@ async fn a_damaged_file_is_seen_and_what_can_be_read_is_saved_and_held() {
     assert_eq!(store.accounts(ws).await.unwrap().len(), 1);
     assert_eq!(damage::check(&saved).await.unwrap(), Vec::<String>::new(), "nothing refers to what is lost");
 }
+
+#[tokio::test]
+async fn a_probe_writes_for_real() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = filled(folder.path(), 1).await;
+    let wal = || std::fs::metadata(folder.path().join("rupor.db-wal")).unwrap().len();
+    let before = wal();
+    store.look().await.unwrap();
+    assert_eq!(wal(), before, "a look writes nothing");
+    store.probe().await.unwrap();
+    assert!(wal() > before);
+}
