@@ -72,7 +72,7 @@ pub struct Subject<'a> {
 
 /// The answer with the condition that decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct RouteAnswer {
     pub passes: bool,
     /// For example `any: kind:lost` or `exclude: text /щен/ found «щенок»`.
     pub because: String,
@@ -123,16 +123,16 @@ impl Route {
     }
 
     /// Decides about one message. Exclusion is asked first: it is what an operator added last and means most.
-    pub fn check(&self, subject: &Subject<'_>) -> Verdict {
+    pub fn check(&self, subject: &Subject<'_>) -> RouteAnswer {
         if let Some(reason) = self.exclude.iter().find_map(|condition| condition.holds(subject)) {
-            return Verdict { passes: false, because: format!("exclude: {reason}") };
+            return RouteAnswer { passes: false, because: format!("exclude: {reason}") };
         }
         let mut because = Vec::new();
         for condition in &self.all {
             match condition.holds(subject) {
                 Some(reason) => because.push(format!("all: {reason}")),
                 None => {
-                    return Verdict {
+                    return RouteAnswer {
                         passes: false,
                         because: format!("all: {} does not hold", condition.spoken()),
                     };
@@ -144,7 +144,7 @@ impl Route {
                 Some(reason) => because.push(format!("any: {reason}")),
                 None => {
                     let wanted: Vec<String> = self.any.iter().map(Condition::spoken).collect();
-                    return Verdict {
+                    return RouteAnswer {
                         passes: false,
                         because: format!("any: none of {} holds", wanted.join(", ")),
                     };
@@ -154,7 +154,7 @@ impl Route {
         if because.is_empty() {
             because.push(if self.is_open() { "the route is open" } else { "nothing excludes it" }.to_owned());
         }
-        Verdict { passes: true, because: because.join("; ") }
+        RouteAnswer { passes: true, because: because.join("; ") }
     }
 }
 

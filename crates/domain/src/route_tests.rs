@@ -29,7 +29,7 @@ fn facts() -> Facts {
     }
 }
 
-fn verdict(route: &Value) -> Verdict {
+fn verdict(route: &Value) -> RouteAnswer {
     let facts = facts();
     let context = TagContext { source: Some("Потеряшки НН"), photos: 2, ..TagContext::default() };
     let tags = tags(&facts, context);
@@ -38,7 +38,7 @@ fn verdict(route: &Value) -> Verdict {
 }
 
 fn check(route: &Value, passes: bool, because: &str) {
-    assert_eq!(verdict(route), Verdict { passes, because: because.to_owned() });
+    assert_eq!(verdict(route), RouteAnswer { passes, because: because.to_owned() });
 }
 
 fn check_error(route: &Value, message: &str) {

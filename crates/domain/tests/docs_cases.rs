@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use domain::content::cases::CaseBook;
 use domain::content::tags::{TagContext, tags};
-use domain::content::{Casework, Home, Post, Verdict, analyse};
+use domain::content::{Belonging, Casework, Home, Post, analyse};
 use domain::route::{Route, Subject};
 use serde_json::Value;
 
@@ -51,10 +51,10 @@ fn check_story(block: &str) {
         let name =
             |case: &str| cases.iter().find(|(_, known)| *known == case).map(|(id, _)| id.clone()).unwrap();
         let mut told = match decision.verdict {
-            Verdict::New => "new".to_owned(),
-            Verdict::Same => format!("same as {}", name(&decision.case)),
+            Belonging::New => "new".to_owned(),
+            Belonging::Same => format!("same as {}", name(&decision.case)),
         };
-        for related in decision.related.iter().filter(|_| decision.verdict == Verdict::New) {
+        for related in decision.related.iter().filter(|_| decision.verdict == Belonging::New) {
             told.push_str(&format!(", related to {}", name(&related.case)));
         }
         assert_eq!(told, line["expect"].as_str().unwrap(), "{line}\n{:#?}", decision.reasons);

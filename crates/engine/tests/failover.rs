@@ -359,8 +359,8 @@ impl World {
         self.servers.fail_over();
     }
 
-    async fn judge(&self) -> Verdict {
-        let mut verdict = Verdict::default();
+    async fn judge(&self) -> Judgement {
+        let mut verdict = Judgement::default();
         let seen = self.seen();
         let mut times: BTreeMap<(Name, &str), usize> = BTreeMap::new();
         for (platform, account, text) in &seen {
@@ -393,7 +393,7 @@ fn label(text: &str) -> &str {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Verdict {
+struct Judgement {
     wrong_channel: usize,
     /// `sent`, and no reader saw it.
     unseen: usize,
@@ -478,7 +478,7 @@ async fn a_failover_that_lost_two_seconds_is_noticed_and_nothing_is_said_wrongly
     world.until_ended().await;
     let verdict = world.judge().await;
     println!("{verdict:?}");
-    assert_eq!(verdict, Verdict::default());
+    assert_eq!(verdict, Judgement::default());
     assert_eq!(world.store.held().await.unwrap(), None, "released once is released");
     for node in nodes {
         node.stop().await;

@@ -52,7 +52,7 @@ pub struct Site {
     pub brake: Arc<Brake>,
     /// From the head of a request to the head of its answer, waiting for a turn included.
     pub request_time: Duration,
-    pub api: Arc<api::Desk>,
+    pub api: Arc<api::PushIntake>,
     pub board: Arc<board::Board>,
 }
 
@@ -69,24 +69,24 @@ pub enum Guard {
 
 /// One route.
 #[derive(Debug)]
-pub struct Way {
+pub struct Route {
     pub path: &'static str,
     pub guard: Guard,
     pub methods: MethodRouter<Site>,
 }
 
 /// The whole surface.
-pub fn ways() -> Vec<Way> {
-    let way = |path, guard, methods: MethodRouter<Site>| Way { path, guard, methods };
+pub fn routes() -> Vec<Route> {
+    let route = |path, guard, methods: MethodRouter<Site>| Route { path, guard, methods };
     vec![
-        way("/healthz", Guard::Open, get(async || "ok\n")),
-        way("/readyz", Guard::Open, get(ready)),
-        way("/metrics", Guard::Viewer, get(metrics::metrics)),
-        way("/v1/ingest", Guard::Endpoint, api::ingest()),
-        way("/v1/openapi.json", Guard::Open, api::openapi()),
-        way("/", Guard::Viewer, get(board::page)),
-        way("/board/state", Guard::Viewer, get(board::state)),
-        way("/board/events", Guard::Viewer, get(board::events)),
+        route("/healthz", Guard::Open, get(async || "ok\n")),
+        route("/readyz", Guard::Open, get(ready)),
+        route("/metrics", Guard::Viewer, get(metrics::metrics)),
+        route("/v1/ingest", Guard::Endpoint, api::ingest()),
+        route("/v1/openapi.json", Guard::Open, api::openapi()),
+        route("/", Guard::Viewer, get(board::page)),
+        route("/board/state", Guard::Viewer, get(board::state)),
+        route("/board/events", Guard::Viewer, get(board::events)),
     ]
 }
 
@@ -102,10 +102,10 @@ pub async fn serve(listener: TcpListener, node: Node, door: Door) {
 
 fn router(site: Site) -> Router {
     let (mut viewers, mut open) = (Router::new(), Router::new());
-    for way in ways() {
-        match way.guard {
-            Guard::Viewer => viewers = viewers.route(way.path, way.methods),
-            Guard::Open | Guard::Endpoint => open = open.route(way.path, way.methods),
+    for route in routes() {
+        match route.guard {
+            Guard::Viewer => viewers = viewers.route(route.path, route.methods),
+            Guard::Open | Guard::Endpoint => open = open.route(route.path, route.methods),
         }
     }
     let viewers = viewers.route_layer(middleware::from_fn_with_state(site.clone(), viewers_only));
@@ -124,7 +124,7 @@ async fn viewers_only(State(site): State<Site>, client: Client, request: Request
 
 impl Site {
     fn new(node: Node, door: Door, request_time: Duration) -> Site {
-        let api = Arc::new(api::Desk::new(node.store.clone()));
+        let api = Arc::new(api::PushIntake::new(node.store.clone()));
         let board = Arc::new(board::Board::new(node.store.clone()));
         Site { node, door: Arc::new(door), brake: Arc::default(), request_time, api, board }
     }

@@ -118,7 +118,7 @@ mod tests {
     const SECOND: i64 = 1_000_000;
 
     /// What is told at these seconds of a run, while the machine says those; and the step that was noticed.
-    fn told(readings: &[(u64, i64)]) -> (Vec<i64>, Option<i64>) {
+    fn readings_of(readings: &[(u64, i64)]) -> (Vec<i64>, Option<i64>) {
         let (steady, start) = (Arc::new(Steady::default()), Instant::now());
         let read = |&(passed, wall): &(u64, i64)| {
             steady.read(wall * SECOND, start + Duration::from_secs(passed)) / SECOND
@@ -130,18 +130,18 @@ mod tests {
     #[test]
     fn a_clock_that_steps_back_goes_on_at_the_pace_of_the_run() {
         let readings = [(0, 10_000), (1, 10_001), (2, 9_402), (3, 9_403), (60, 9_460)];
-        assert_eq!(told(&readings), (vec![10_000, 10_001, 10_002, 10_003, 10_060], Some(600)));
+        assert_eq!(readings_of(&readings), (vec![10_000, 10_001, 10_002, 10_003, 10_060], Some(600)));
     }
 
     #[test]
     fn a_clock_that_is_set_right_again_is_followed_without_a_jump() {
         let readings = [(0, 10_000), (1, 9_401), (2, 10_002), (3, 10_003), (4, 20_000)];
-        assert_eq!(told(&readings), (vec![10_000, 10_001, 10_002, 10_003, 20_000], Some(600)));
+        assert_eq!(readings_of(&readings), (vec![10_000, 10_001, 10_002, 10_003, 20_000], Some(600)));
     }
 
     #[test]
     fn small_corrections_and_steps_forward_are_followed() {
-        assert_eq!(told(&[(0, 100), (10, 109), (20, 119)]), (vec![100, 109, 119], None));
-        assert_eq!(told(&[(0, 100), (1, 3_701), (2, 3_702)]), (vec![100, 3_701, 3_702], None));
+        assert_eq!(readings_of(&[(0, 100), (10, 109), (20, 119)]), (vec![100, 109, 119], None));
+        assert_eq!(readings_of(&[(0, 100), (1, 3_701), (2, 3_702)]), (vec![100, 3_701, 3_702], None));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use domain::content::Kind;
 use domain::content::cases::{
-    CaseKey, CaseRecord, Decision, KeyKind, Outcome, Scored, Sketch, picture_keys, stored_keys,
+    CaseKey, CaseMatch, CaseRecord, Decision, KeyKind, Scored, Sketch, picture_keys, stored_keys,
 };
 use domain::ids::{AccountId, CaseId, ChannelId, DeliveryId, MessageId, SourceId, WorkspaceId};
 use domain::time::Timestamp;
@@ -389,12 +389,12 @@ pub(crate) fn tell_decision(message: &mut NewMessage, case: CaseId, decision: &D
         |scored: &Scored| json!({"case": scored.case, "score": scored.score, "reasons": scored.spoken()});
     let mut told = json!({"case": case});
     match &decision.outcome {
-        Outcome::Same(same) => {
+        CaseMatch::Same(same) => {
             told["verdict"] = "same".into();
             told["score"] = same.score.into();
             told["reasons"] = same.spoken().into();
         }
-        Outcome::New { nearest } => {
+        CaseMatch::New { nearest } => {
             told["verdict"] = "new".into();
             told["nearest"] = nearest.as_ref().map(scored).into();
         }

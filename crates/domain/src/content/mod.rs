@@ -26,7 +26,7 @@ pub use facts::{
 };
 pub use lexicon::morph::ready;
 pub use post::{Cleaned, Copied, Home, Post};
-pub use seam::{CaseDecision, Casework, RelatedCase, Verdict, fill_from_case};
+pub use seam::{Belonging, CaseDecision, Casework, RelatedCase, fill_from_case};
 
 /// Changes whenever the same post may yield other facts.
 pub const FACTS_VERSION: u16 = 2;

@@ -18,7 +18,7 @@ pub trait Casework {
 pub struct CaseDecision {
     /// Opaque and stable for the same sequence of posts.
     pub case: String,
-    pub verdict: Verdict,
+    pub verdict: Belonging,
     /// Sum of the named weights that spoke for the verdict; zero for a new case.
     pub score: i32,
     /// Each a short phrase with its weight, strongest first.
@@ -32,7 +32,7 @@ pub struct CaseDecision {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Belonging {
     /// Nothing known fits: a case of its own.
     New,
     /// The same animal's same story.
@@ -48,7 +48,7 @@ pub struct RelatedCase {
 
 /// What the post leaves out and its case knows: a closing "Марсель дома" says neither species nor sex.
 pub fn fill_from_case<'f>(facts: &'f Facts, decision: Option<&CaseDecision>) -> Cow<'f, Facts> {
-    let Some(decision) = decision.filter(|decision| decision.verdict == Verdict::Same) else {
+    let Some(decision) = decision.filter(|decision| decision.verdict == Belonging::Same) else {
         return Cow::Borrowed(facts);
     };
     let guessed = facts.animal.evidence.first().is_some_and(|evidence| evidence.rule == "animal.usual");

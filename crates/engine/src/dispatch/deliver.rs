@@ -21,7 +21,7 @@ use platforms::platform::{Deadlines, Report, Sending};
 use store::{Claim, Delivery, FinishKind, PartProgress, Parts, StoreError};
 
 use super::book::{Address, Found, Place};
-use super::gait::{Departure, LATE_MAX, Ticket, Way};
+use super::departures::{Departure, LATE_MAX, Pacing, Ticket};
 use super::media::AccountMedia;
 use super::purse::Purse;
 use super::unmarked::Entered;
@@ -268,7 +268,7 @@ impl Dispatcher {
 
     /// Another slot of the account for a request whose chat's own slot has come already.
     pub(super) async fn reserve_again(&self, claim: &Claim) -> Step<Timestamp> {
-        let slot = self.desk.reserve(claim.workspace_id, claim.account_id, Some(claim.lane_id)).await;
+        let slot = self.slots.reserve(claim.workspace_id, claim.account_id, Some(claim.lane_id)).await;
         slot.map_err(unreadable)
     }
 
@@ -283,18 +283,18 @@ impl Dispatcher {
         progress: &mut Progress,
         carries_media: bool,
     ) -> Step<()> {
-        let way = Way {
+        let pacing = Pacing {
             account_interval: work.address.interval,
             chat: claim.destination,
             chat_interval: work.place.interval,
         };
         for _ in 0..SLOTS_MISSED_MAX {
-            let ticket = self.gaits.hold(claim.account_id, slot, claim.delivery_id);
+            let ticket = self.departures.hold(claim.account_id, slot, claim.delivery_id);
             let ahead = if progress.marked { Span::ZERO } else { self.recorder.mark_takes() };
             self.wait_for(together(slot - ahead), progress.lease_until).await?;
             self.pass_gate(claim, work, progress, carries_media).await?;
             self.wait_for(slot, progress.lease_until).await?;
-            if self.departed(ticket, way, progress.lease_until).await? {
+            if self.departed(ticket, pacing, progress.lease_until).await? {
                 // Waiting took a moment: the kill switch may have been thrown, the lease may have run down.
                 return match self.is_held() || !self.lease_lasts(work, progress, carries_media) {
                     true => Err(Halt::Release),
@@ -312,14 +312,14 @@ impl Dispatcher {
     pub(super) async fn departed(
         &self,
         mut ticket: Ticket<'_>,
-        way: Way,
+        pacing: Pacing,
         lease_until: Timestamp,
     ) -> Step<bool> {
-        if way.account_interval == Span::ZERO && way.chat_interval == Span::ZERO {
+        if pacing.account_interval == Span::ZERO && pacing.chat_interval == Span::ZERO {
             return Ok(true);
         }
         loop {
-            let Departure::At(at) = ticket.depart(way, self.time.now()) else {
+            let Departure::At(at) = ticket.depart(pacing, self.time.now()) else {
                 return Ok(false);
             };
             self.wait_for(at, lease_until).await?;

@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 
 use super::ports::Ledger;
 
-/// Messages that are kept.
+/// MessageBatcher that are kept.
 const KEPT_MAX: usize = 64;
-/// Messages read at once.
+/// MessageBatcher read at once.
 const READ_MAX: usize = 128;
 
 /// A message as it was worded at one time, and what the row said of itself then: ids may be given a second time.
@@ -26,39 +26,39 @@ type Read = Result<Arc<Message>, String>;
 type Answer = Result<Read, StoreError>;
 
 #[derive(Debug)]
-pub struct Messages {
+pub struct MessageBatcher {
     ledger: Arc<dyn Ledger>,
     kept: Mutex<VecDeque<(Key, Arc<Message>)>>,
-    desks: Mutex<HashMap<WorkspaceId, Arc<Desk>>>,
+    waiting: Mutex<HashMap<WorkspaceId, Arc<Waiting>>>,
 }
 
 /// Those of one workspace who wait for a message.
 #[derive(Debug, Default)]
-struct Desk {
+struct Waiting {
     /// Held while a reading is under way.
     open: tokio::sync::Mutex<()>,
     queue: Mutex<VecDeque<(Revision, oneshot::Sender<Answer>)>>,
 }
 
-impl Messages {
-    pub fn new(ledger: Arc<dyn Ledger>) -> Messages {
-        Messages { ledger, kept: Mutex::default(), desks: Mutex::default() }
+impl MessageBatcher {
+    pub fn new(ledger: Arc<dyn Ledger>) -> MessageBatcher {
+        MessageBatcher { ledger, kept: Mutex::default(), waiting: Mutex::default() }
     }
 
     pub async fn get(&self, workspace: WorkspaceId, wanted: Revision) -> Answer {
-        if let Some(message) = self.kept(workspace, &wanted) {
+        if let Some(message) = self.remembered(workspace, &wanted) {
             return Ok(Ok(message));
         }
-        let desk = Arc::clone(lock(&self.desks).entry(workspace).or_default());
+        let waiting = Arc::clone(lock(&self.waiting).entry(workspace).or_default());
         let (answer, mut answered) = oneshot::channel();
-        lock(&desk.queue).push_back((wanted, answer));
-        let _open = desk.open.lock().await;
+        lock(&waiting.queue).push_back((wanted, answer));
+        let _open = waiting.open.lock().await;
         // Whoever read before may have brought ours along.
         if let Ok(answer) = answered.try_recv() {
             return answer;
         }
         let waiting: Vec<_> = {
-            let mut queue = lock(&desk.queue);
+            let mut queue = lock(&waiting.queue);
             let n = queue.len().min(READ_MAX);
             queue.drain(..n).collect()
         };
@@ -102,7 +102,7 @@ impl Messages {
         lock(&self.kept).clear();
     }
 
-    fn kept(&self, workspace: WorkspaceId, wanted: &Revision) -> Option<Arc<Message>> {
+    fn remembered(&self, workspace: WorkspaceId, wanted: &Revision) -> Option<Arc<Message>> {
         let kept = lock(&self.kept);
         let is_it = |known: &Key| known.0 == workspace && known.1 == *wanted;
         kept.iter().find(|(known, _)| is_it(known)).map(|(_, message)| Arc::clone(message))
@@ -145,7 +145,7 @@ mod tests {
         let (north, south) =
             (store.create_workspace("север").await.unwrap(), store.create_workspace("юг").await.unwrap());
         let id = store.enqueue(north, vec![post("Пропал пёс")]).await.unwrap()[0].message_id;
-        let messages = Messages::new(Arc::new(store.clone()));
+        let messages = MessageBatcher::new(Arc::new(store.clone()));
         let get = async |workspace, wording: &str| messages.get(workspace, (id, 1, wording.to_owned())).await;
         let first = get(north, "a").await.unwrap().unwrap();
         assert!(get(south, "a").await.is_err(), "another workspace has no such message");

@@ -13,8 +13,7 @@
 mod book;
 mod breaker;
 mod deliver;
-mod desk;
-mod gait;
+mod departures;
 mod history;
 mod media;
 #[cfg(test)]
@@ -27,6 +26,7 @@ mod purse;
 mod questions;
 mod recorder;
 mod repeat;
+mod slots;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -117,9 +117,9 @@ pub struct Dispatcher {
     pub meters: Arc<Meters>,
     book: book::Book,
     breakers: breaker::Breakers,
-    messages: messages::Messages,
-    gaits: gait::Gaits,
-    desk: desk::Desk,
+    messages: messages::MessageBatcher,
+    departures: departures::Departures,
+    slots: slots::SlotBatcher,
     doors: purse::Doors,
     time: time::Timebase,
     held: AtomicBool,
@@ -160,9 +160,9 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
     let dispatcher = Arc::new(Dispatcher {
         book: book::Book::new(Arc::clone(&ports.ledger), ports.bases, settings.platform_limits),
         breakers: breaker::Breakers::default(),
-        messages: messages::Messages::new(Arc::clone(&ports.ledger)),
-        gaits: gait::Gaits::default(),
-        desk: desk::Desk::new(Arc::clone(&ports.ledger)),
+        messages: messages::MessageBatcher::new(Arc::clone(&ports.ledger)),
+        departures: departures::Departures::default(),
+        slots: slots::SlotBatcher::new(Arc::clone(&ports.ledger)),
         doors: purse::Doors::default(),
         time: time::Timebase::new(now),
         held: AtomicBool::new(false),

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Dispatcher;
 use super::deliver::{Halt, SLOTS_MISSED_MAX, Step, Work};
-use super::gait::{LATE_MAX, Way};
+use super::departures::{LATE_MAX, Pacing};
 
 /// Deliveries of one account that carry media at once, so that a slow account never fills the pool of all.
 const CARRIERS_MAX: usize = 8;
@@ -81,7 +81,7 @@ impl Dispatcher {
     async fn upload_slot(&self, claim: &Claim, work: &Work) -> Step<()> {
         let door = self.doors.of(claim.account_id);
         let mut last = door.last.lock().await;
-        let way = Way {
+        let pacing = Pacing {
             account_interval: work.address.interval,
             chat: claim.destination,
             chat_interval: Span::ZERO,
@@ -90,12 +90,12 @@ impl Dispatcher {
             if let Some(last) = *last {
                 self.wait_for(last + work.address.interval, self.kept_lease()).await?;
             }
-            let slot = self.desk.reserve(claim.workspace_id, claim.account_id, None).await;
+            let slot = self.slots.reserve(claim.workspace_id, claim.account_id, None).await;
             let slot = slot.map_err(super::deliver::unreadable)?;
             *last = Some(slot);
-            let ticket = self.gaits.hold(claim.account_id, slot, claim.delivery_id);
+            let ticket = self.departures.hold(claim.account_id, slot, claim.delivery_id);
             self.wait_for(slot, self.kept_lease()).await?;
-            if self.departed(ticket, way, self.kept_lease()).await? {
+            if self.departed(ticket, pacing, self.kept_lease()).await? {
                 return Ok(());
             }
             self.meters.count("rupor_slots_missed_total", "");
@@ -105,16 +105,16 @@ impl Dispatcher {
 
     /// The slot of a request whose own slot went to its uploads.
     async fn late_slot(&self, claim: &Claim, work: &Work) -> Step<()> {
-        let way = Way {
+        let pacing = Pacing {
             account_interval: work.address.interval,
             chat: claim.destination,
             chat_interval: work.place.interval,
         };
         let mut slot = self.reserve(claim, work, self.kept_lease()).await?;
         for _ in 0..SLOTS_MISSED_MAX {
-            let ticket = self.gaits.hold(claim.account_id, slot, claim.delivery_id);
+            let ticket = self.departures.hold(claim.account_id, slot, claim.delivery_id);
             self.wait_for(slot, self.kept_lease()).await?;
-            if self.departed(ticket, way, self.kept_lease()).await? {
+            if self.departed(ticket, pacing, self.kept_lease()).await? {
                 // The kill switch may have been thrown while the media went up.
                 return if self.is_held() { Err(Halt::Release) } else { Ok(()) };
             }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::breaker::refusal;
 use super::deliver::{Halt, Progress, SLOTS_MISSED_MAX, Step, Work, part_key, unreadable};
-use super::gait::LATE_MAX;
+use super::departures::LATE_MAX;
 use super::{Dispatcher, published};
 
 /// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
@@ -127,7 +127,7 @@ impl Dispatcher {
     /// A slot for a question that changes nothing; it spends the same budget.
     async fn question_slot(&self, claim: &Claim) -> Step<()> {
         for _ in 0..SLOTS_MISSED_MAX {
-            let slot = self.desk.reserve(claim.workspace_id, claim.account_id, None).await;
+            let slot = self.slots.reserve(claim.workspace_id, claim.account_id, None).await;
             let slot = slot.map_err(unreadable)?;
             self.wait_for(slot, claim.lease_until).await?;
             if self.time.now() - slot <= LATE_MAX {

@@ -140,7 +140,7 @@ async fn write_ends(
         let written = commit(&*ledger, rows).await;
         witness.acknowledged(&batch, &written);
         for (end, finished) in batch.drain(..).zip(written) {
-            told(&meters, &end, finished);
+            count_end(&meters, &end, finished);
             drop(end.permit);
         }
         freed.notify_one();
@@ -174,7 +174,7 @@ pub(super) async fn commit(ledger: &dyn Ledger, rows: Vec<Finish>) -> Vec<Option
     Vec::new()
 }
 
-fn told(meters: &Meters, end: &End, finished: Option<Finished>) {
+fn count_end(meters: &Meters, end: &End, finished: Option<Finished>) {
     let Some(finished) = finished else {
         meters.count("rupor_outcomes_refused_total", "");
         return;

@@ -8,17 +8,17 @@
 //! transaction can know (seen before, which case, who has heard of it) is the store's. Nothing here knows where posts
 //! come from. Start with `take_in`.
 
-mod desk;
 mod pictures;
 mod read;
+mod rules;
 mod shelf;
 
 #[cfg(test)]
 mod tests;
 
-pub use desk::{Desk, Pictures, Preset, SourceSettings};
 pub use pictures::keep_bytes;
 pub use read::{mark, read, unreadable};
+pub use rules::{Pictures, Preset, PublishRules, SourceSettings};
 
 use std::time::{Duration, Instant};
 
@@ -139,7 +139,7 @@ pub async fn take_in(
     store: &Store,
     network: &Network,
     workspace: WorkspaceId,
-    desk: &Desk,
+    rules: &PublishRules,
     posts: &[RawPost],
     progress: Option<Progress>,
 ) -> anyhow::Result<RunCounts> {
@@ -156,7 +156,7 @@ pub async fn take_in(
         // What is ready is stored before long: whoever breaks this off for slow pictures goes on behind it.
         while prepared.len() < waiting.len().min(POSTS_PER_TRANSACTION) && began.elapsed() < PREPARE_MAX {
             let raw = waiting[prepared.len()];
-            prepared.push(prepare(store, network, workspace, desk, raw, now).await?);
+            prepared.push(prepare(store, network, workspace, rules, raw, now).await?);
         }
         let (batch, rest) = waiting.split_at(prepared.len());
         for ingested in ingest_all(store, workspace, batch, prepared).await? {
@@ -212,16 +212,16 @@ pub async fn prepare(
     store: &Store,
     network: &Network,
     workspace: WorkspaceId,
-    desk: &Desk,
+    rules: &PublishRules,
     raw: &RawPost,
     now: Timestamp,
 ) -> anyhow::Result<NewPost> {
-    let reading = read(raw, desk, now);
+    let reading = read(raw, rules, now);
     if reading.channels.is_empty() && reading.is_silent() {
         // Nobody will see them, and no case will be found by them.
         return Ok(reading.finish(raw, pictures::Kept::default()));
     }
-    if let Pictures::Later(hold) = desk.pictures {
+    if let Pictures::Later(hold) = rules.pictures {
         let (kept, is_whole) = pictures::keep_known(store, network, workspace, raw).await?;
         let mut post = reading.finish(raw, kept);
         if !is_whole {

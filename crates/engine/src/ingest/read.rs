@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use store::{NewMessage, NewPost};
 
 use super::pictures::Kept;
-use super::{Desk, PICTURES_MAX, RawPost, TEXT_MAX};
+use super::{PICTURES_MAX, PublishRules, RawPost, TEXT_MAX};
 
 /// Words that are shorter than this are told apart by the pictures that stand with them.
 const SHORT_TEXT: usize = 100;
@@ -36,15 +36,15 @@ pub struct Reading {
 }
 
 /// Reads, judges and routes.
-pub fn read(raw: &RawPost, desk: &Desk, now: Timestamp) -> Reading {
-    let post = post_of(raw, desk);
+pub fn read(raw: &RawPost, rules: &PublishRules, now: Timestamp) -> Reading {
+    let post = post_of(raw, rules);
     let mut analysis = analyse(&post);
     if let Some(kind) = raw.kind {
         analysis.facts.kind = Fact::silent(kind);
     }
     let context = TagContext {
-        source: Some(&desk.source_name),
-        platform: desk.platform,
+        source: Some(&rules.source_name),
+        platform: rules.platform,
         photos: raw.pictures.len() + raw.kept.len(),
         videos: raw.others.iter().filter(|other| other.kind == "video" || other.kind == "clip").count(),
         reposted: !raw.copies.is_empty(),
@@ -52,19 +52,19 @@ pub fn read(raw: &RawPost, desk: &Desk, now: Timestamp) -> Reading {
     let all_tags = tags(&analysis.facts, context);
     let text = whole_text(raw);
     let subject = Subject { tags: &all_tags, facts: &analysis.facts, text: &text };
-    let routed = match (withheld(raw, desk, &analysis, now), &raw.channels) {
+    let routed = match (withheld(raw, rules, &analysis, now), &raw.channels) {
         (Some(why), _) => Err(why),
         (None, Some(channels)) => Ok(channels.clone()),
-        (None, None) => desk.route(&analysis.facts, &subject),
+        (None, None) => rules.route(&analysis.facts, &subject),
     };
     let (channels, skipped) = match routed {
         Ok(channels) => (channels, None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    let fingerprint = fingerprint(&analysis.facts, &analysis.cleaned, desk.strict_no_phone);
+    let fingerprint = fingerprint(&analysis.facts, &analysis.cleaned, rules.strict_no_phone);
     Reading {
         // Strict: without a phone, and without both an animal and a place, words alone never merge.
-        words_merge: !desk.strict_no_phone || fingerprint.is_some(),
+        words_merge: !rules.strict_no_phone || fingerprint.is_some(),
         fingerprint,
         tags: all_tags.into_iter().collect(),
         post,
@@ -158,13 +158,13 @@ pub fn mark(raw: &RawPost) -> String {
 }
 
 /// Why a post is not for everybody, whatever it says.
-fn withheld(raw: &RawPost, desk: &Desk, analysis: &Analysis, now: Timestamp) -> Option<String> {
+fn withheld(raw: &RawPost, rules: &PublishRules, analysis: &Analysis, now: Timestamp) -> Option<String> {
     if let Some(why) = &raw.withheld {
         return Some(why.clone());
     }
     let date = raw.origin.date.unwrap_or_default();
     let age_s = (now.0 / 1_000_000).saturating_sub(date);
-    let horizon_s = desk.horizon.0 / 1_000_000;
+    let horizon_s = rules.horizon.0 / 1_000_000;
     if date > 0 && age_s > horizon_s {
         let (age, most) = (age_s / 3600, horizon_s / 3600);
         return Some(format!("too old: posted {age} hours ago, at most {most} are published"));
@@ -174,7 +174,7 @@ fn withheld(raw: &RawPost, desk: &Desk, analysis: &Analysis, now: Timestamp) -> 
     nothing.then(|| "empty: nothing to read".to_owned())
 }
 
-fn post_of(raw: &RawPost, desk: &Desk) -> Post {
+fn post_of(raw: &RawPost, rules: &PublishRules) -> Post {
     let title = raw.title.as_deref().filter(|title| !raw.text.starts_with(*title));
     let words: Vec<&str> = title.into_iter().chain([raw.text.as_str()]).collect();
     let mut copies = raw.copies.clone();
@@ -189,7 +189,7 @@ fn post_of(raw: &RawPost, desk: &Desk) -> Post {
         text: head(&words.join("\n"), TEXT_MAX),
         copy_history: copies,
         photos: Vec::new(),
-        home: desk.home.clone(),
+        home: rules.home.clone(),
     }
 }
 

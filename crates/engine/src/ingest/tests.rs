@@ -51,8 +51,8 @@ fn channel(id: i64, route: Option<&str>) -> Channel {
     }
 }
 
-fn desk(preset: Preset, channels: &[Channel]) -> Desk {
-    Desk::new("Тюмень", &SourceSettings { preset, ..SourceSettings::default() }, channels)
+fn rules(preset: Preset, channels: &[Channel]) -> PublishRules {
+    PublishRules::new("Тюмень", &SourceSettings { preset, ..SourceSettings::default() }, channels)
 }
 
 fn raw(text: &str) -> RawPost {
@@ -79,16 +79,16 @@ fn with_picture(text: &str) -> RawPost {
 #[test]
 fn every_sample_is_of_its_kind() {
     for (kind, text) in SAMPLES {
-        let reading = read(&raw(text), &desk(Preset::Pets, &[]), NOW);
+        let reading = read(&raw(text), &rules(Preset::Pets, &[]), NOW);
         assert_eq!(reading.analysis.facts.kind.value, kind, "{text}");
     }
 }
 
 #[test]
 fn with_the_preset_pets_only_lost_is_published() {
-    let desk = desk(Preset::Pets, &[channel(1, None), channel(2, None)]);
+    let rules = rules(Preset::Pets, &[channel(1, None), channel(2, None)]);
     for (kind, text) in SAMPLES {
-        let reading = read(&with_picture(text), &desk, NOW);
+        let reading = read(&with_picture(text), &rules, NOW);
         let expected: &[ChannelId] = if kind == Kind::Lost { &[ChannelId(1), ChannelId(2)] } else { &[] };
         assert_eq!(reading.channels, expected, "{kind:?}");
         assert_eq!(reading.skipped.is_none(), kind == Kind::Lost, "{kind:?}: {:?}", reading.skipped);
@@ -97,12 +97,12 @@ fn with_the_preset_pets_only_lost_is_published() {
 
 #[test]
 fn with_the_preset_mirror_everything_is_published() {
-    let desk = desk(Preset::Mirror, &[channel(1, None)]);
+    let rules = rules(Preset::Mirror, &[channel(1, None)]);
     for (kind, text) in SAMPLES {
-        let reading = read(&with_picture(text), &desk, NOW);
+        let reading = read(&with_picture(text), &rules, NOW);
         assert_eq!((reading.channels, reading.skipped), (vec![ChannelId(1)], None), "{kind:?}");
     }
-    let empty = read(&raw(""), &desk, NOW);
+    let empty = read(&raw(""), &rules, NOW);
     assert_eq!(empty.skipped.as_deref(), Some("empty: nothing to read"), "there is nothing to show at all");
 }
 
@@ -116,9 +116,9 @@ fn a_preset_says_what_a_new_channel_counts_as_a_repeat() {
 fn a_channels_own_route_wins_over_the_preset() {
     let found = channel(1, Some(r#"{"any": ["kind:found"]}"#));
     for preset in [Preset::Pets, Preset::Mirror] {
-        let desk = desk(preset, std::slice::from_ref(&found));
+        let rules = rules(preset, std::slice::from_ref(&found));
         for (kind, text) in SAMPLES {
-            let reading = read(&with_picture(text), &desk, NOW);
+            let reading = read(&with_picture(text), &rules, NOW);
             assert_eq!(reading.channels.is_empty(), kind != Kind::Found, "{preset:?} {kind:?}");
         }
     }
@@ -127,13 +127,13 @@ fn a_channels_own_route_wins_over_the_preset() {
 #[test]
 fn a_route_that_cannot_be_read_lets_nothing_through() {
     let channels = [channel(1, Some(r#"{"any": ["kind:lst"]}"#)), channel(2, None)];
-    let reading = read(&raw(SAMPLES[0].1), &desk(Preset::Pets, &channels), NOW);
+    let reading = read(&raw(SAMPLES[0].1), &rules(Preset::Pets, &channels), NOW);
     assert_eq!(reading.channels, [ChannelId(2)]);
 }
 
 #[track_caller]
 fn check_skipped(raw: &RawPost, expected: &str) {
-    let reading = read(raw, &desk(Preset::Mirror, &[channel(1, None)]), NOW);
+    let reading = read(raw, &rules(Preset::Mirror, &[channel(1, None)]), NOW);
     assert!(reading.channels.is_empty());
     assert!(reading.skipped.as_deref().is_some_and(|why| why.starts_with(expected)), "{:?}", reading.skipped);
 }
@@ -145,9 +145,9 @@ fn what_is_not_published_says_why() {
     let mut old = raw(lost);
     old.origin.date = Some(NOW.0 / 1_000_000 - 25 * 3600);
     check_skipped(&old, "too old: posted 25 hours ago, at most 24");
-    let nobody = read(&raw(lost), &desk(Preset::Pets, &[]), NOW);
+    let nobody = read(&raw(lost), &rules(Preset::Pets, &[]), NOW);
     assert_eq!(nobody.skipped.as_deref(), Some("no route: the workspace has no channels"));
-    let pets = desk(Preset::Pets, &[channel(1, None)]);
+    let pets = rules(Preset::Pets, &[channel(1, None)]);
     let reason = |kind: Kind| {
         let text = SAMPLES.iter().find(|(sample, _)| *sample == kind).unwrap().1;
         read(&raw(text), &pets, NOW).skipped.unwrap()
@@ -163,19 +163,19 @@ fn a_wider_horizon_publishes_older_posts() {
     let settings = SourceSettings { horizon_hours: Some(72), ..SourceSettings::default() };
     let mut old = raw(SAMPLES[0].1);
     old.origin.date = Some(NOW.0 / 1_000_000 - 25 * 3600);
-    let reading = read(&old, &Desk::new("Тюмень", &settings, &[channel(1, None)]), NOW);
+    let reading = read(&old, &PublishRules::new("Тюмень", &settings, &[channel(1, None)]), NOW);
     assert_eq!(reading.channels, [ChannelId(1)]);
 }
 
 fn payload(raw: &RawPost) -> Message {
-    let reading = read(raw, &desk(Preset::Pets, &[channel(1, None)]), NOW);
+    let reading = read(raw, &rules(Preset::Pets, &[channel(1, None)]), NOW);
     serde_json::from_value(reading.finish(raw, Kept::default()).message.payload).unwrap()
 }
 
 #[test]
 fn a_post_that_names_its_channels_goes_there_whatever_its_kind() {
     let named = RawPost { channels: Some(vec![ChannelId(2)]), ..raw("Доброе утро") };
-    let reading = read(&named, &desk(Preset::Pets, &[channel(1, None), channel(2, None)]), NOW);
+    let reading = read(&named, &rules(Preset::Pets, &[channel(1, None), channel(2, None)]), NOW);
     assert_eq!((reading.channels, reading.skipped), (vec![ChannelId(2)], None));
 }
 

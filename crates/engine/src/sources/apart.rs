@@ -55,7 +55,7 @@ async fn read_apart(
     task.spawn(async move { poll_once(&own.reader(), &of_task).await });
     let over = tokio::time::sleep(settings.deadline);
     let stopped = async {
-        told(&mut stop).await;
+        stop_asked(&mut stop).await;
         tokio::time::sleep(settings.grace).await;
     };
     tokio::pin!(over, stopped);
@@ -137,7 +137,7 @@ fn words(broke: JoinError) -> String {
 }
 
 /// Until somebody says stop; if nobody is left who could, for ever.
-pub(super) async fn told(stop: &mut watch::Receiver<bool>) {
+pub(super) async fn stop_asked(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         pending::<()>().await;
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use store::{Progress, Source};
 
 use super::{PollError, Polled, Reader};
-use crate::ingest::{Desk, RawPicture, RawPost, take_in};
+use crate::ingest::{PublishRules, RawPicture, RawPost, take_in};
 
 /// Bytes of one feed.
 const FEED_BYTES_MAX: usize = 10_000_000;
@@ -18,7 +18,11 @@ const ENTRIES_MAX: usize = 200;
 /// is nothing but levels would use up the stack and end the process.
 const DEPTH_MAX: usize = 200;
 
-pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
+pub(super) async fn poll(
+    reader: &Reader<'_>,
+    source: &Source,
+    rules: &PublishRules,
+) -> Result<Polled, PollError> {
     let address = source.address.trim();
     let page = reader.network.egress.fetch_page(address, FEED_BYTES_MAX).await;
     let bytes = page.map_err(|error| refused(address, &error))?;
@@ -34,7 +38,7 @@ pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> R
         cursor: cursor.clone(),
     };
     let counts =
-        take_in(reader.store, reader.network, source.workspace_id, desk, &posts, Some(progress)).await?;
+        take_in(reader.store, reader.network, source.workspace_id, rules, &posts, Some(progress)).await?;
     Ok(Polled { counts, cursor, more: false })
 }
 

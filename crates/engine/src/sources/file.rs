@@ -13,7 +13,7 @@ use serde_json::json;
 use store::{Progress, Source, Store};
 
 use super::{PollError, Polled, Reader};
-use crate::ingest::{Desk, RawPicture, RawPost, in_a_run, take_in};
+use crate::ingest::{PublishRules, RawPicture, RawPost, in_a_run, take_in};
 
 /// Lines of one step.
 const LINES_MAX: usize = 500;
@@ -34,7 +34,11 @@ struct Piece {
 }
 
 /// A file as a source: goes on where it ended, so that lines may be added to it.
-pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
+pub(super) async fn poll(
+    reader: &Reader<'_>,
+    source: &Source,
+    rules: &PublishRules,
+) -> Result<Polled, PollError> {
     let start = source.cursor["at"].as_u64().unwrap_or(0);
     let piece = read_piece(&source.address, start, LINES_MAX).await?;
     for bad in &piece.bad {
@@ -47,7 +51,7 @@ pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> R
         cursor: cursor.clone(),
     };
     let mut counts =
-        take_in(reader.store, reader.network, source.workspace_id, desk, &piece.posts, Some(progress))
+        take_in(reader.store, reader.network, source.workspace_id, rules, &piece.posts, Some(progress))
             .await?;
     counts.skipped += i32::try_from(piece.bad.len()).unwrap_or(i32::MAX);
     Ok(Polled { counts, cursor, more: piece.more })
@@ -72,14 +76,14 @@ pub async fn import_step(
     store: &Store,
     network: &Network,
     workspace: WorkspaceId,
-    desk: &Desk,
+    rules: &PublishRules,
     path: &Path,
     at: u64,
 ) -> anyhow::Result<ImportStep> {
     let address = path.display().to_string();
     let piece = read_piece(&address, at, IMPORT_LINES).await?;
     let work = async {
-        let counts = take_in(store, network, workspace, desk, &piece.posts, None).await?;
+        let counts = take_in(store, network, workspace, rules, &piece.posts, None).await?;
         let error = (!piece.bad.is_empty()).then(|| format!("{} lines could not be read", piece.bad.len()));
         Ok((counts, error))
     };

@@ -27,10 +27,10 @@ use tokio::task::JoinSet;
 
 pub use file::{ImportStep, import_step};
 
-use apart::{poll_leased, told};
+use apart::{poll_leased, stop_asked};
 
 use crate::addresses::ApiBases;
-use crate::ingest::{Desk, SourceSettings};
+use crate::ingest::{PublishRules, SourceSettings};
 
 /// How long one poll may take. What it has taken in by then stays, and the next one goes on behind it.
 pub const DEADLINE: Duration = Duration::from_secs(120);
@@ -149,7 +149,7 @@ pub async fn run(store: Store, network: Network, settings: Settings, mut stop: w
         tokio::select! {
             Some(_) = polls.join_next(), if !polls.is_empty() => {}
             () = tokio::time::sleep(idle) => {}
-            () = told(&mut stop) => {}
+            () = stop_asked(&mut stop) => {}
         }
     }
     // Each of them ends by itself soon after it is told.
@@ -159,14 +159,14 @@ pub async fn run(store: Store, network: Network, settings: Settings, mut stop: w
 /// Reads one source once and takes its posts in.
 pub async fn poll_once(reader: &Reader<'_>, source: &Source) -> Result<Polled, PollError> {
     let settings = SourceSettings::of(&source.settings).with_context(|| format!("source {}", source.name))?;
-    let mut desk = Desk::load(reader.store, source.workspace_id, &source.name, &settings).await?;
+    let mut rules = PublishRules::load(reader.store, source.workspace_id, &source.name, &settings).await?;
     match source.kind.as_str() {
         "vk" => {
-            desk.platform = Some("vk");
-            vk::poll(reader, source, &desk).await
+            rules.platform = Some("vk");
+            vk::poll(reader, source, &rules).await
         }
-        "feed" => feed::poll(reader, source, &desk).await,
-        "file" => file::poll(reader, source, &desk).await,
+        "feed" => feed::poll(reader, source, &rules).await,
+        "file" => file::poll(reader, source, &rules).await,
         #[cfg(test)]
         "broken" => panic!("index out of bounds"),
         kind => {

@@ -305,8 +305,8 @@ async fn a_file_that_comes_along_is_kept_and_shown() {
         channels: Some(vec![w.channel]),
         ..RawPost::default()
     };
-    let desk = Desk::load(&w.store, w.ws, "cli", &SourceSettings::default()).await.unwrap();
-    let counts = take_in(&w.store, &w.network, w.ws, &desk, &[raw], None).await.unwrap();
+    let rules = PublishRules::load(&w.store, w.ws, "cli", &SourceSettings::default()).await.unwrap();
+    let counts = take_in(&w.store, &w.network, w.ws, &rules, &[raw], None).await.unwrap();
     assert_eq!((counts.stored, counts.enqueued), (1, 1));
     let stored = w.store.message_by_origin(w.ws, "cli", "1").await.unwrap().unwrap();
     assert_eq!(stored.payload["media"][0]["blob"], json!(media.blob));
@@ -476,25 +476,25 @@ async fn an_import_tells_what_it_passed_over() {
             .unwrap();
     }
     writeln!(file, "{{\"owner_id\": 0, \"post_id\": 1, \"date\": 1}}").unwrap();
-    let desk = Desk::load(&w.store, w.ws, "архив", &SourceSettings::default()).await.unwrap();
-    let (counts, bad) = import_all(&w, &desk, file.path()).await.unwrap();
+    let rules = PublishRules::load(&w.store, w.ws, "архив", &SourceSettings::default()).await.unwrap();
+    let (counts, bad) = import_all(&w, &rules, file.path()).await.unwrap();
     assert_eq!((counts.seen, counts.stored, bad.len()), (700, 700, 1));
     assert!(bad[0].contains("owner_id and post_id"), "{bad:?}");
-    let again = import_all(&w, &desk, file.path()).await.unwrap().0;
+    let again = import_all(&w, &rules, file.path()).await.unwrap().0;
     assert_eq!((again.seen, again.stored), (700, 0));
-    let missing = import_all(&w, &desk, std::path::Path::new("нет.jsonl")).await;
+    let missing = import_all(&w, &rules, std::path::Path::new("нет.jsonl")).await;
     assert!(format!("{:#}", missing.unwrap_err()).contains("cannot open нет.jsonl"));
 }
 
 /// All steps of an import, as the command makes them.
 async fn import_all(
     w: &World,
-    desk: &Desk,
+    rules: &PublishRules,
     path: &std::path::Path,
 ) -> anyhow::Result<(RunCounts, Vec<String>)> {
     let (mut counts, mut bad, mut at) = (RunCounts::default(), Vec::new(), 0);
     loop {
-        let step = import_step(&w.store, &w.network, w.ws, desk, path, at).await?;
+        let step = import_step(&w.store, &w.network, w.ws, rules, path, at).await?;
         counts.seen += step.seen;
         counts.stored += step.stored;
         bad.extend(step.bad);

@@ -14,7 +14,7 @@ use store::{Progress, Source};
 
 use super::{PollError, Polled, Reader, refused};
 use crate::addresses;
-use crate::ingest::{Desk, RawOther, RawPicture, RawPost, take_in};
+use crate::ingest::{PublishRules, RawOther, RawPicture, RawPost, take_in};
 
 /// The newest posts are read again every time: edits and deletions show here.
 const OVERLAP: u32 = 20;
@@ -39,13 +39,17 @@ struct Cursor {
     missing: Vec<i64>,
 }
 
-pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> Result<Polled, PollError> {
+pub(super) async fn poll(
+    reader: &Reader<'_>,
+    source: &Source,
+    rules: &PublishRules,
+) -> Result<Polled, PollError> {
     let before: Cursor = serde_json::from_value(source.cursor.clone()).unwrap_or_default();
     let wall = wall(&source.address).ok_or_else(|| PollError::Refused {
         why: format!("{}: not a wall; write an id such as -123, a name, or its address", source.address),
         retry_after: None,
     })?;
-    let horizon_s = (reader.store.now().await? - desk.horizon).0 / 1_000_000;
+    let horizon_s = (reader.store.now().await? - rules.horizon).0 / 1_000_000;
     let (read, extent) = read_wall(reader, source, &wall, &before, horizon_s).await?;
     let mut cursor = after(&before, &read);
     // Before the cursor moves on: whoever breaks off here looks again.
@@ -56,11 +60,11 @@ pub(super) async fn poll(reader: &Reader<'_>, source: &Source, desk: &Desk) -> R
     let progress = Progress {
         source_id: source.source_id,
         owner: reader.settings.owner.clone(),
-        cursor: kept(source, &cursor),
+        cursor: cursor_to_store(source, &cursor),
     };
     let counts =
-        take_in(reader.store, reader.network, source.workspace_id, desk, &posts, Some(progress)).await?;
-    Ok(Polled { counts, cursor: kept(source, &cursor), more: false })
+        take_in(reader.store, reader.network, source.workspace_id, rules, &posts, Some(progress)).await?;
+    Ok(Polled { counts, cursor: cursor_to_store(source, &cursor), more: false })
 }
 
 /// Gone is what is missing for the second time and what VK, asked for it by name, does not know either. What waits of
@@ -236,7 +240,7 @@ fn after(before: &Cursor, read: &[VkPost]) -> Cursor {
     }
 }
 
-fn kept(source: &Source, cursor: &Cursor) -> Value {
+fn cursor_to_store(source: &Source, cursor: &Cursor) -> Value {
     let mut value = json!(cursor);
     value["interval_ms"] = source.cursor["interval_ms"].clone();
     value

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::*;
 
 use super::database::Database;
-use engine::ingest::{Desk, POSTS_PER_TRANSACTION, Preset, RawPost, SourceSettings, take_in};
+use engine::ingest::{POSTS_PER_TRANSACTION, Preset, PublishRules, RawPost, SourceSettings, take_in};
 
 /// Measure the intake of posts against the bare insert of the same rows, in the same run
 ///
@@ -54,13 +54,13 @@ async fn measure(args: &Ingest) -> anyhow::Result<Value> {
     Store::migrate(&address).await?;
     let store = Store::open(&address, args.database.keyring(&address)?, Clock::system()).await?;
     let workspace = workspace(&store, args.channels).await?;
-    let desk = Desk::load(&store, workspace, "bench", &SourceSettings::default()).await?;
+    let rules = PublishRules::load(&store, workspace, "bench", &SourceSettings::default()).await?;
     let now_s = store.now().await?.0 / 1_000_000;
     let posts: Vec<RawPost> = (0..args.posts).map(|n| post(n, now_s)).collect();
     let (network, started) = (Network::default(), Instant::now());
     let mut counts = RunCounts::default();
     for piece in posts.chunks(PIECE) {
-        let step = take_in(&store, &network, workspace, &desk, piece, None).await?;
+        let step = take_in(&store, &network, workspace, &rules, piece, None).await?;
         counts.stored += step.stored;
         counts.enqueued += step.enqueued;
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::sim::many::{Summary, run_many};
 use crate::sim::saboteur::Saboteur;
-use crate::sim::{Outcome, Tracing, run_seed};
+use crate::sim::{SeedReport, Tracing, run_seed};
 
 /// Run the dispatcher through seeded disasters in virtual time
 ///
@@ -140,7 +140,7 @@ fn print_summary(out: &mut impl Write, summary: &Summary, took: Duration) -> std
     Ok(())
 }
 
-fn print_violations(out: &mut impl Write, outcome: &Outcome) -> std::io::Result<()> {
+fn print_violations(out: &mut impl Write, outcome: &SeedReport) -> std::io::Result<()> {
     for violation in outcome.violations.iter().take(5) {
         writeln!(out, "{} {:?}: {}", violation.invariant, violation.harm, violation.what)?;
         for line in &violation.history {
@@ -175,7 +175,7 @@ fn summary_json(summary: &Summary, took: Duration) -> Value {
     })
 }
 
-fn outcome_json(outcome: &Outcome) -> Value {
+fn outcome_json(outcome: &SeedReport) -> Value {
     let violations: Vec<Value> = outcome
         .violations
         .iter()

@@ -10,7 +10,7 @@ use super::check::Tally;
 use super::saboteur::Saboteur;
 use super::sometimes::Sometimes;
 use super::world::lock;
-use super::{Outcome, Tracing, run_seed};
+use super::{SeedReport, Tracing, run_seed};
 
 /// One seed in this many is run twice: the traces must be equal.
 pub const TWICE_EVERY: u64 = 50;
@@ -26,7 +26,7 @@ pub struct Summary {
     /// Seeds whose second run differed from the first.
     pub unequal: Vec<u64>,
     /// The runs that broke an invariant, by seed; at most `KEPT_MAX`.
-    pub broken: Vec<Outcome>,
+    pub broken: Vec<SeedReport>,
     pub n_broken: u64,
     pub tally: Tally,
     pub sometimes: Sometimes,
@@ -43,7 +43,7 @@ impl Summary {
         self.seeds >= LONG_RUN && !self.sometimes.never().is_empty()
     }
 
-    fn add(&mut self, outcome: Outcome) {
+    fn add(&mut self, outcome: SeedReport) {
         self.seeds += 1;
         self.tally.add(&outcome.tally);
         self.sometimes.add(&outcome.sometimes);
@@ -91,7 +91,7 @@ pub fn run_many(from: u64, n: u64, told: &(dyn Fn(u64) + Sync)) -> anyhow::Resul
 }
 
 /// Runs seeds against one planted bug until the checker speaks; `None` if it stays silent for `n` seeds.
-pub fn hunt(saboteur: Saboteur, from: u64, n: u64) -> anyhow::Result<Option<Outcome>> {
+pub fn hunt(saboteur: Saboteur, from: u64, n: u64) -> anyhow::Result<Option<SeedReport>> {
     for seed in from..from.saturating_add(n) {
         let outcome = run_seed(seed, Some(saboteur), Tracing::HashOnly)?;
         if !outcome.violations.is_empty() {

@@ -34,7 +34,7 @@ use world::World;
 
 /// What one seed gave.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SeedReport {
     pub seed: u64,
     pub options: String,
     pub violations: Vec<Violation>,
@@ -55,12 +55,16 @@ pub enum Tracing {
 }
 
 /// Runs one seed from the first row to the verdict.
-pub fn run_seed(seed: u64, saboteur: Option<Saboteur>, tracing: Tracing) -> anyhow::Result<Outcome> {
+pub fn run_seed(seed: u64, saboteur: Option<Saboteur>, tracing: Tracing) -> anyhow::Result<SeedReport> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(simulate(Options::of(seed, saboteur), saboteur, tracing))
 }
 
-async fn simulate(options: Options, saboteur: Option<Saboteur>, tracing: Tracing) -> anyhow::Result<Outcome> {
+async fn simulate(
+    options: Options,
+    saboteur: Option<Saboteur>,
+    tracing: Tracing,
+) -> anyhow::Result<SeedReport> {
     let world = Arc::new(World::new(options, saboteur, tracing == Tracing::Lines).await?);
     if world.options.nodes > 1 {
         world.sometimes("node: one of several on one ledger");
@@ -90,7 +94,7 @@ async fn simulate(options: Options, saboteur: Option<Saboteur>, tracing: Tracing
 
     let logs = collect::collect(&world).await?;
     let (violations, tally) = check::check(&logs, &world.options, &mut |what| world.sometimes(what));
-    Ok(Outcome {
+    Ok(SeedReport {
         seed: world.options.seed,
         options: format!("{:?}", world.options),
         violations,

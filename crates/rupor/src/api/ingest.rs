@@ -48,19 +48,19 @@ const FETCHING_MAX: usize = 16;
 
 /// What taking posts in needs between two calls.
 #[derive(Debug)]
-pub struct Desk {
+pub struct PushIntake {
     store: Store,
     network: Arc<Network>,
     pace: Pace,
     fetching: Arc<Semaphore>,
 }
 
-impl Desk {
-    pub fn new(store: Store) -> Desk {
+impl PushIntake {
+    pub fn new(store: Store) -> PushIntake {
         let network = Network::default();
         ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
         let fetching = Arc::new(Semaphore::new(FETCHING_MAX));
-        Desk { store, network: Arc::new(network), pace: Pace::default(), fetching }
+        PushIntake { store, network: Arc::new(network), pace: Pace::default(), fetching }
     }
 }
 
@@ -70,26 +70,27 @@ pub async fn ingest(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let desk = &site.api;
+    let pushes = &site.api;
     let refused = || ApiError::unauthorized("give the secret of an endpoint as Authorization: Bearer …");
     let secret = SecretString::from(bearer(&headers).ok_or_else(refused)?);
-    let endpoint = site.judge(client, "/v1/ingest", async || desk.endpoint(&secret).await).await?;
+    let endpoint = site.judge(client, "/v1/ingest", async || pushes.endpoint(&secret).await).await?;
     let endpoint = endpoint.ok_or_else(refused)?;
     let rate =
         endpoint.settings["rate"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(RATE);
-    desk.pace
+    pushes
+        .pace
         .take(endpoint.endpoint_id, rate, Instant::now())
         .map_err(|wait| ApiError::too_often(wait.as_secs().saturating_add(1)))?;
     check_headers(&headers)?;
     let key = key(&headers)?;
     let body = read_body(body, body_max(&endpoint)).await?;
-    let now = desk.store.now().await.map_err(|error| ApiError::inside(&error.into()))?;
+    let now = pushes.store.now().await.map_err(|error| ApiError::inside(&error.into()))?;
     let posts = read::posts(&body, now.0 / 1_000_000)?;
-    let answer = desk.take_in(&endpoint, key.as_deref(), &body, posts).await?;
+    let answer = pushes.take_in(&endpoint, key.as_deref(), &body, posts).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
 }
 
-impl Desk {
+impl PushIntake {
     /// Unknown, shut and wrong kind sound alike: a guess must not tell which.
     async fn endpoint(&self, secret: &SecretString) -> Result<Option<Endpoint>, ApiError> {
         let found = self.store.endpoint_by_secret(secret).await;
@@ -121,16 +122,17 @@ impl Desk {
                 return Ok(answer);
             }
             let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
-            let mut desk =
-                intake::Desk::load(&self.store, endpoint.workspace_id, &endpoint.name, &settings).await?;
-            desk.pictures = Pictures::Later(PICTURES_HOLD);
+            let mut rules =
+                intake::PublishRules::load(&self.store, endpoint.workspace_id, &endpoint.name, &settings)
+                    .await?;
+            rules.pictures = Pictures::Later(PICTURES_HOLD);
             let work = async {
                 let (store, ws) = (&self.store, endpoint.workspace_id);
-                let counts = intake::take_in(store, &self.network, ws, &desk, &raws, None).await?;
+                let counts = intake::take_in(store, &self.network, ws, &rules, &raws, None).await?;
                 Ok((counts, None))
             };
             intake::in_a_run(&self.store, endpoint.workspace_id, &source, work).await?;
-            self.fetch_pictures(endpoint, desk.clone(), &raws);
+            self.fetch_pictures(endpoint, rules.clone(), &raws);
             self.answer(endpoint, &source, &raws).await?.context("a post that was taken in is not there")
         };
         done.await.map_err(|error| ApiError::inside(&error))
@@ -138,17 +140,17 @@ impl Desk {
 
     /// Gives stored posts the bytes of their pictures while they are held back. Nobody waits for this task: it ends by
     /// itself within moments, and what it does not do nobody misses.
-    fn fetch_pictures(&self, endpoint: &Endpoint, mut desk: intake::Desk, raws: &[RawPost]) {
+    fn fetch_pictures(&self, endpoint: &Endpoint, mut rules: intake::PublishRules, raws: &[RawPost]) {
         let pictured: Vec<RawPost> = raws.iter().filter(|raw| !raw.pictures.is_empty()).cloned().collect();
         let Ok(seat) = Arc::clone(&self.fetching).try_acquire_owned() else {
             return;
         };
-        desk.pictures = Pictures::Now;
+        rules.pictures = Pictures::Now;
         let (store, network, ws) = (self.store.clone(), Arc::clone(&self.network), endpoint.workspace_id);
         tokio::spawn(async move {
             let work = async {
                 for raw in &pictured {
-                    intake::take_in(&store, &network, ws, &desk, std::slice::from_ref(raw), None).await?;
+                    intake::take_in(&store, &network, ws, &rules, std::slice::from_ref(raw), None).await?;
                 }
                 anyhow::Ok(())
             };

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use domain::shown::line;
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::operate::Verb;
 use crate::operate::status::{rate, table};
 use crate::operate::verb::find_workspace;
@@ -19,7 +19,7 @@ pub struct Account {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// All accounts with their state
-    List(Desk),
+    List(OperatorArgs),
     /// Send nothing through an account; what waits is kept
     Pause(Pause),
     /// Go on: ends a pause and a rest
@@ -31,7 +31,7 @@ struct Named {
     /// Name or id of the account
     account: String,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 #[derive(Debug, Args)]
@@ -43,16 +43,16 @@ struct Pause {
 pub fn run(args: &Account) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
-            Command::List(desk) => list(desk).await,
+            Command::List(operator) => list(operator).await,
             Command::Pause(pause) => stop(pause).await,
             Command::Resume(named) => go_on(named).await,
         }
     })
 }
 
-async fn list(desk: &Desk) -> anyhow::Result<()> {
-    let store = desk.look().await?.store;
-    let ws = find_workspace(&store, &desk.workspace(&store).await?).await?;
+async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
+    let store = operator.look().await?.store;
+    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
     let now = store.now().await?;
     let accounts = store.accounts(ws).await?;
     let mut limits = Vec::new();
@@ -72,7 +72,7 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
             shown
         })
         .collect();
-    desk.print(&shown, || {
+    operator.print(&shown, || {
         let row = |(account, limit): (&store::Account, &Option<f64>)| {
             let state = match account {
                 account if account.paused => "paused".to_owned(),
@@ -100,15 +100,15 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
 }
 
 async fn stop(pause: &Pause) -> anyhow::Result<()> {
-    let desk = &pause.named.desk;
-    let workspace = desk.workspace(&desk.look().await?.store).await?;
+    let operator = &pause.named.operator;
+    let workspace = operator.workspace(&operator.look().await?.store).await?;
     let verb = Verb::PauseAccount {
         workspace,
         account: pause.named.account.clone(),
-        why: desk.why("paused by an operator"),
+        why: operator.why("paused by an operator"),
     };
-    let done = desk.perform(verb).await?;
-    desk.print(&done, || {
+    let done = operator.perform(verb).await?;
+    operator.print(&done, || {
         let name = done["account"].as_str().unwrap_or_default();
         format!(
             "account {} is paused; what waits is kept\n$ rupor account resume {}",
@@ -119,8 +119,9 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
 }
 
 async fn go_on(named: &Named) -> anyhow::Result<()> {
-    let desk = &named.desk;
-    let workspace = desk.workspace(&desk.look().await?.store).await?;
-    let done = desk.perform(Verb::ResumeAccount { workspace, account: named.account.clone() }).await?;
-    desk.print(&done, || format!("account {} goes on", line(done["account"].as_str().unwrap_or_default())))
+    let operator = &named.operator;
+    let workspace = operator.workspace(&operator.look().await?.store).await?;
+    let done = operator.perform(Verb::ResumeAccount { workspace, account: named.account.clone() }).await?;
+    operator
+        .print(&done, || format!("account {} goes on", line(done["account"].as_str().unwrap_or_default())))
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use store::Store;
 
-use super::desk::{Desk, block_on, say};
+use super::operator::{OperatorArgs, block_on, say};
 use crate::config::plan::{Absent, Plan, plan};
 use crate::config::{self, Config};
 use crate::operate::Verb;
@@ -32,7 +32,7 @@ pub struct Apply {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 pub fn run(args: &Apply) -> anyhow::Result<()> {
@@ -42,34 +42,34 @@ pub fn run(args: &Apply) -> anyhow::Result<()> {
 
 async fn apply(args: &Apply, config: Config) -> anyhow::Result<()> {
     create_database(args).await?;
-    let look = args.desk.look().await?;
+    let look = args.operator.look().await?;
     let planned = plan(&look.store, &config, Absent::Remove).await?;
-    if !args.desk.json {
+    if !args.operator.json {
         for note in &config.notes {
             say(&format!("note    {}", domain::shown::line(note)))?;
         }
     }
     let notes = config.notes.clone();
     if planned.steps.is_empty() {
-        return args.desk.print(&outcome(&planned, false, &notes), || "nothing to do".to_owned());
+        return args.operator.print(&outcome(&planned, false, &notes), || "nothing to do".to_owned());
     }
     if args.dry_run {
-        return args.desk.print(&outcome(&planned, false, &notes), || {
+        return args.operator.print(&outcome(&planned, false, &notes), || {
             format!("{planned}would change: {}", steps(&planned))
         });
     }
-    if !args.desk.json {
+    if !args.operator.json {
         say(planned.to_string().trim_end())?;
     }
     confirm(args, &planned)?;
-    let answer = args.desk.perform(Verb::Apply { config, absent: Absent::Remove }).await?;
+    let answer = args.operator.perform(Verb::Apply { config, absent: Absent::Remove }).await?;
     let done: Plan = serde_json::from_value(answer)?;
-    args.desk.print(&outcome(&done, true, &notes), || format!("done: {}", steps(&done)))
+    args.operator.print(&outcome(&done, true, &notes), || format!("done: {}", steps(&done)))
 }
 
 /// A file that is not there yet is made; an old one is brought up to date by `rupor migrate`, on purpose.
 async fn create_database(args: &Apply) -> anyhow::Result<()> {
-    let address = args.desk.database.address()?;
+    let address = args.operator.database.address()?;
     if let store::Address::Sqlite(store::address::SqlitePath::File(file)) = &address
         && !file.exists()
         && !args.dry_run
@@ -85,7 +85,7 @@ fn confirm(args: &Apply, planned: &Plan) -> anyhow::Result<()> {
         return Ok(());
     }
     let what = counted(removals, "channel would be removed", "channels would be removed");
-    if args.desk.json || !std::io::stdin().is_terminal() {
+    if args.operator.json || !std::io::stdin().is_terminal() {
         bail!("{what} and what waits for it fails; nothing was changed: run it again with --yes");
     }
     let mut out = std::io::stdout().lock();

@@ -9,7 +9,7 @@ use store::Address;
 use store::sqlite::backup::{BackedUp, backup};
 
 use super::database::Database;
-use super::desk::{block_on, say};
+use super::operator::{block_on, say};
 
 /// Copy a SQLite database and its media while the node runs
 ///
@@ -46,11 +46,11 @@ pub fn run(args: &Backup) -> anyhow::Result<()> {
             let done = json!({"bytes": done.bytes, "media": done.media, "media_missing": done.media_missing, "key_file": key_file});
             say(&done.to_string())
         }
-        false => say(&told(&args.to, &done, &key)),
+        false => say(&summary(&args.to, &done, &key)),
     }
 }
 
-fn told(to: &Path, done: &BackedUp, key: &Path) -> String {
+fn summary(to: &Path, done: &BackedUp, key: &Path) -> String {
     let mut lines = vec![format!("{}: {} bytes, checked", to.display(), done.bytes)];
     match done.media {
         0 => lines.push("no media are kept in files".into()),
@@ -74,7 +74,7 @@ mod tests {
     fn a_backup_says_that_the_key_is_not_in_it_and_where_it_is() {
         let media_folder = PathBuf::from("b.db.media");
         let done = BackedUp { bytes: 4_096, media: 2, media_missing: 1, media_folder };
-        let text = told(Path::new("b.db"), &done, Path::new("/var/lib/rupor/rupor.key"));
+        let text = summary(Path::new("b.db"), &done, Path::new("/var/lib/rupor/rupor.key"));
         assert!(text.contains("not part of it: the key /var/lib/rupor/rupor.key"), "{text}");
         assert!(text.contains("b.db.media: 2 media files\n1 media were not"), "{text}");
     }

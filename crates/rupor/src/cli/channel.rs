@@ -5,7 +5,7 @@ use domain::shown::line;
 use domain::time::Span;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::operate::facts::{Facts, gather};
 use crate::operate::status::{rate, state, status, table};
 use crate::operate::verb::find_channel;
@@ -23,7 +23,7 @@ pub struct Channel {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// All channels with their state
-    List(Desk),
+    List(OperatorArgs),
     /// One channel: settings, counts, and what is the matter with it
     Show(Named),
     /// Send nothing for a while; the queue is kept
@@ -43,7 +43,7 @@ struct Named {
     /// Name or id of the channel
     channel: String,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub fn time(text: &str) -> Result<Span, String> {
 pub fn run(args: &Channel) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
-            Command::List(desk) => list(desk).await,
+            Command::List(operator) => list(operator).await,
             Command::Show(named) => show(named).await,
             Command::Pause(pause) => stop(pause).await,
             Command::Resume(resume) | Command::Enable(resume) => go_on(resume).await,
@@ -90,9 +90,9 @@ pub fn run(args: &Channel) -> anyhow::Result<()> {
     })
 }
 
-async fn list(desk: &Desk) -> anyhow::Result<()> {
-    let look = desk.look().await?;
-    let facts = gather(&look.store, &desk.workspace(&look.store).await?, look.node).await?;
+async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
+    let look = operator.look().await?;
+    let facts = gather(&look.store, &operator.workspace(&look.store).await?, look.node).await?;
     let lines: Vec<Vec<String>> = facts
         .channels
         .iter()
@@ -109,21 +109,21 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
             ]
         })
         .collect();
-    desk.print(&facts.channels, || {
+    operator.print(&facts.channels, || {
         table(&["id", "channel", "platform", "target", "state", "waiting", "rate", "why"], lines)
     })
 }
 
 async fn show(named: &Named) -> anyhow::Result<()> {
-    let look = named.desk.look().await?;
-    let workspace = named.desk.workspace(&look.store).await?;
+    let look = named.operator.look().await?;
+    let workspace = named.operator.workspace(&look.store).await?;
     let (_, channel) = find_channel(&look.store, &workspace, &named.channel).await?;
     let facts = gather(&look.store, &workspace, look.node).await?;
     // The trouble of this channel alone, and what is wider than a channel.
     let about = Facts { channels: vec![channel.clone()], ..facts };
     let status = status(&about);
     let value = json!({"channel": channel, "status": status});
-    named.desk.print(&value, || {
+    named.operator.print(&value, || {
         let lane = about.lane_of(&channel).map(|lane| lane.counts).unwrap_or_default();
         let settings = json!(channel.settings);
         let set = settings.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
@@ -151,15 +151,15 @@ fn shown(key: &str, value: &Value) -> String {
 }
 
 async fn stop(pause: &Pause) -> anyhow::Result<()> {
-    let desk = &pause.named.desk;
+    let operator = &pause.named.operator;
     let verb = Verb::PauseChannel {
-        workspace: desk.workspace(&desk.look().await?.store).await?,
+        workspace: operator.workspace(&operator.look().await?.store).await?,
         channel: pause.named.channel.clone(),
         millis: pause.length.map(Span::millis),
-        why: desk.why(""),
+        why: operator.why(""),
     };
-    let done = desk.perform(verb).await?;
-    desk.print(&done, || {
+    let done = operator.perform(verb).await?;
+    operator.print(&done, || {
         let name = done["channel"].as_str().unwrap_or_default();
         let until =
             pause.length.map_or("until it is resumed".to_owned(), |span| format!("for {}", how_long(span)));
@@ -172,14 +172,14 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
 }
 
 async fn go_on(resume: &Resume) -> anyhow::Result<()> {
-    let desk = &resume.named.desk;
+    let operator = &resume.named.operator;
     let verb = Verb::ResumeChannel {
-        workspace: desk.workspace(&desk.look().await?.store).await?,
+        workspace: operator.workspace(&operator.look().await?.store).await?,
         channel: resume.named.channel.clone(),
         with_failed: resume.with_failed,
     };
-    let done = desk.perform(verb).await?;
-    desk.print(&done, || {
+    let done = operator.perform(verb).await?;
+    operator.print(&done, || {
         let name = done["channel"].as_str().unwrap_or_default();
         let mut text = format!("channel {} goes on", line(name));
         match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
@@ -198,10 +198,10 @@ async fn go_on(resume: &Resume) -> anyhow::Result<()> {
 }
 
 async fn disable(named: &Named) -> anyhow::Result<()> {
-    let desk = &named.desk;
-    let workspace = desk.workspace(&desk.look().await?.store).await?;
-    let done = desk.perform(Verb::DisableChannel { workspace, channel: named.channel.clone() }).await?;
-    desk.print(&done, || {
+    let operator = &named.operator;
+    let workspace = operator.workspace(&operator.look().await?.store).await?;
+    let done = operator.perform(Verb::DisableChannel { workspace, channel: named.channel.clone() }).await?;
+    operator.print(&done, || {
         let name = done["channel"].as_str().unwrap_or_default();
         format!(
             "channel {} takes no new posts; what waits is kept\n$ rupor channel enable {}",
@@ -212,9 +212,9 @@ async fn disable(named: &Named) -> anyhow::Result<()> {
 }
 
 async fn try_out(test: &Test) -> anyhow::Result<()> {
-    let desk = &test.named.desk;
-    let look = desk.look().await?;
-    let workspace = desk.workspace(&look.store).await?;
+    let operator = &test.named.operator;
+    let look = operator.look().await?;
+    let workspace = operator.workspace(&look.store).await?;
     let (ws, channel) = find_channel(&look.store, &workspace, &test.named.channel).await?;
     let findings = crate::operate::check::channel(&look.store, ws, &channel).await?;
     let queued = match &test.send {
@@ -223,10 +223,10 @@ async fn try_out(test: &Test) -> anyhow::Result<()> {
             let key = uuid::Uuid::new_v4().to_string();
             let verb =
                 Verb::TestChannel { workspace, channel: channel.name.clone(), text: text.clone(), key };
-            Some(desk.perform(verb).await?)
+            Some(operator.perform(verb).await?)
         }
     };
-    desk.print(&json!({"findings": findings, "queued": queued}), || {
+    operator.print(&json!({"findings": findings, "queued": queued}), || {
         let mut text = crate::operate::check::text(&findings);
         if let Some(queued) = &queued {
             text += &format!("\nthe post is queued\n$ rupor delivery show {}", queued["delivery_id"]);

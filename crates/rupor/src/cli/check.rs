@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use platforms::platform::Network;
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::config::{self, Config, ConfigError, environment};
 use crate::operate::check::{self, Finding, Subject};
 use crate::operate::verb::find_workspace;
@@ -22,7 +22,7 @@ pub struct Check {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 pub fn run(args: &Check) -> anyhow::Result<()> {
@@ -34,14 +34,14 @@ pub fn run(args: &Check) -> anyhow::Result<()> {
         for subject in &subjects {
             findings.extend(check::subject(&network, &bases, subject).await);
         }
-        args.desk.print(&findings, || check::text(&findings))?;
+        args.operator.print(&findings, || check::text(&findings))?;
         check::verdict(&findings)
     })
 }
 
 async fn subjects(args: &Check, findings: &mut Vec<Finding>) -> anyhow::Result<Vec<Subject>> {
-    let look = args.desk.look().await;
-    let shown = args.desk.database.address()?.to_string();
+    let look = args.operator.look().await;
+    let shown = args.operator.database.address()?.to_string();
     match &look {
         Ok(look) => findings.extend(check::database(&look.store, &shown).await),
         Err(error) => {
@@ -56,7 +56,7 @@ async fn subjects(args: &Check, findings: &mut Vec<Finding>) -> anyhow::Result<V
     let mut subjects = Vec::new();
     if let Ok(look) = &look {
         for workspace in look.store.workspaces().await? {
-            if args.desk.workspace.as_ref().is_none_or(|name| *name == workspace.name) {
+            if args.operator.workspace.as_ref().is_none_or(|name| *name == workspace.name) {
                 let ws = find_workspace(&look.store, &workspace.name).await?;
                 subjects.extend(check::subjects_of_store(&look.store, ws).await?);
             }

@@ -11,8 +11,8 @@ use store::copy::{Copied, CopyProgress, copy};
 use store::{Address, Store, StoreError};
 
 use super::database::{Database, key_path};
-use super::desk::{block_on, say};
 use super::migrate::roles_script;
+use super::operator::{block_on, say};
 
 /// Look after whole databases
 #[derive(Debug, Args)]
@@ -159,7 +159,7 @@ async fn copy_all(args: &CopyArgs) -> anyhow::Result<()> {
         Keys { from: key_path(args.key_file.as_deref(), &from), to: key_path(args.key_file.as_deref(), &to) };
     match args.json {
         true => say(&as_json(&copied, &keys).to_string()),
-        false => say(&told(&copied, &from, &to, &keys)),
+        false => say(&summary(&copied, &from, &to, &keys)),
     }
 }
 
@@ -181,7 +181,7 @@ fn as_json(copied: &Copied, keys: &Keys) -> Value {
     })
 }
 
-fn told(copied: &Copied, from: &Address, to: &Address, keys: &Keys) -> String {
+fn summary(copied: &Copied, from: &Address, to: &Address, keys: &Keys) -> String {
     let mut lines = Vec::new();
     for (name, rows) in copied.tables.iter().filter(|(_, rows)| *rows > 0) {
         lines.push(format!("{rows:>10}  {name}"));

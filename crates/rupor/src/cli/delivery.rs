@@ -8,7 +8,7 @@ use domain::shown;
 use serde_json::json;
 use store::{Delivery as Row, DeliveryFilter};
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::operate::Verb;
 use crate::operate::facts::{self, Facts, gather};
 use crate::operate::status::table;
@@ -61,14 +61,14 @@ struct List {
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 #[derive(Debug, Args)]
 struct Show {
     id: i64,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 #[derive(Debug, Args)]
@@ -78,7 +78,7 @@ struct Bulk {
     #[command(flatten)]
     causes: Causes,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 fn status(text: &str) -> Result<Status, String> {
@@ -98,8 +98,8 @@ pub fn run(args: &Delivery) -> anyhow::Result<()> {
 }
 
 async fn show_list(list: &List) -> anyhow::Result<()> {
-    let store = list.desk.look().await?.store;
-    let workspace = list.desk.workspace(&store).await?;
+    let store = list.operator.look().await?.store;
+    let workspace = list.operator.workspace(&store).await?;
     let ws = find_workspace(&store, &workspace).await?;
     let channel_id = match &list.causes.channel {
         Some(name) => Some(find_channel(&store, &workspace, name).await?.1.channel_id),
@@ -114,7 +114,7 @@ async fn show_list(list: &List) -> anyhow::Result<()> {
     };
     let found = store.deliveries(ws, filter, list.limit as usize).await?;
     let channels = store.channels(ws).await?;
-    list.desk.print(&found, || {
+    list.operator.print(&found, || {
         let rows = found.iter().map(|delivery| line(delivery, &channels)).collect();
         let mut text =
             table(&["id", "status", "reason", "channel", "message", "attempts", "code", "queued"], rows);
@@ -141,12 +141,12 @@ fn line(delivery: &Row, channels: &[store::Channel]) -> Vec<String> {
 }
 
 async fn show_one(show: &Show) -> anyhow::Result<()> {
-    let look = show.desk.look().await?;
-    let known = gather(&look.store, &show.desk.workspace(&look.store).await?, look.node).await?;
+    let look = show.operator.look().await?;
+    let known = gather(&look.store, &show.operator.workspace(&look.store).await?, look.node).await?;
     let about = facts::delivery(&look.store, known.workspace.workspace_id, DeliveryId(show.id)).await?;
     let explained = words::delivery(&known, &about);
     let value = json!({"delivery": about.delivery, "attempts": about.attempts, "explanation": explained});
-    show.desk.print(&value, || format!("{explained}\n{}", past(&known, &about)))
+    show.operator.print(&value, || format!("{explained}\n{}", past(&known, &about)))
 }
 
 /// Where it goes, and every attempt.
@@ -195,9 +195,9 @@ fn which(bulk: &Bulk) -> anyhow::Result<Which> {
 
 async fn requeue(bulk: &Bulk) -> anyhow::Result<()> {
     let which = which(bulk)?;
-    let workspace = bulk.desk.workspace(&bulk.desk.look().await?.store).await?;
-    let done = bulk.desk.perform(Verb::Requeue { workspace, which }).await?;
-    bulk.desk.print(&done, || {
+    let workspace = bulk.operator.workspace(&bulk.operator.look().await?.store).await?;
+    let done = bulk.operator.perform(Verb::Requeue { workspace, which }).await?;
+    bulk.operator.print(&done, || {
         let n = done["requeued"].as_array().map_or(0, Vec::len);
         let mut text = format!("{} queued again", counted(n, "delivery", "deliveries"));
         if let Some(already) = done["already"].as_u64().filter(|n| *n > 0) {
@@ -209,9 +209,9 @@ async fn requeue(bulk: &Bulk) -> anyhow::Result<()> {
 
 async fn cancel(bulk: &Bulk) -> anyhow::Result<()> {
     let which = which(bulk)?;
-    let workspace = bulk.desk.workspace(&bulk.desk.look().await?.store).await?;
-    let done = bulk.desk.perform(Verb::Cancel { workspace, which }).await?;
-    bulk.desk.print(&done, || {
+    let workspace = bulk.operator.workspace(&bulk.operator.look().await?.store).await?;
+    let done = bulk.operator.perform(Verb::Cancel { workspace, which }).await?;
+    bulk.operator.print(&done, || {
         let n = done["cancelled"].as_array().map_or(0, Vec::len);
         let mut text = format!("{} cancelled", counted(n, "delivery", "deliveries"));
         if let Some(others) = done["not_waiting"].as_u64().filter(|n| *n > 0) {

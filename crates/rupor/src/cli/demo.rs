@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args;
 
-use super::desk::say;
+use super::operator::say;
 use crate::demo::{self, World};
 use crate::node;
 

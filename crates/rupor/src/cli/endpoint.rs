@@ -5,7 +5,7 @@ use domain::shown::line;
 use domain::time::Span;
 use serde_json::json;
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::config::Secret;
 use crate::operate::Verb;
 use crate::operate::status::table;
@@ -22,7 +22,7 @@ pub struct Endpoint {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// All doors
-    List(Desk),
+    List(OperatorArgs),
     /// Draw a new secret and show it once; the one before goes on opening the door for a while
     Rotate(Rotate),
 }
@@ -35,7 +35,7 @@ struct Rotate {
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = overlap)]
     overlap: Span,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 /// Bytes of a drawn secret: nobody guesses 256 bits.
@@ -49,17 +49,17 @@ fn overlap(text: &str) -> Result<Span, String> {
 pub fn run(args: &Endpoint) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
-            Command::List(desk) => list(desk).await,
+            Command::List(operator) => list(operator).await,
             Command::Rotate(rotate) => renew(rotate).await,
         }
     })
 }
 
-async fn list(desk: &Desk) -> anyhow::Result<()> {
-    let store = desk.look().await?.store;
-    let ws = find_workspace(&store, &desk.workspace(&store).await?).await?;
+async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
+    let store = operator.look().await?.store;
+    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
     let endpoints = store.endpoints(ws).await?;
-    desk.print(&endpoints, || {
+    operator.print(&endpoints, || {
         let row = |endpoint: &store::Endpoint| {
             let state = if endpoint.enabled { "open" } else { "disabled" };
             let id = endpoint.endpoint_id.to_string();
@@ -70,9 +70,9 @@ async fn list(desk: &Desk) -> anyhow::Result<()> {
 }
 
 async fn renew(rotate: &Rotate) -> anyhow::Result<()> {
-    let desk = &rotate.desk;
-    let store = desk.look().await?.store;
-    let workspace = desk.workspace(&store).await?;
+    let operator = &rotate.operator;
+    let store = operator.look().await?.store;
+    let workspace = operator.workspace(&store).await?;
     let found = find_endpoint(&store, find_workspace(&store, &workspace).await?, &rotate.endpoint).await?;
     drop(store);
     let secret = drawn();
@@ -82,9 +82,9 @@ async fn renew(rotate: &Rotate) -> anyhow::Result<()> {
         secret: Secret::new(secret.clone()),
         overlap_millis: rotate.overlap.millis(),
     };
-    desk.perform(verb).await?;
+    operator.perform(verb).await?;
     let told = json!({"endpoint": found.name, "secret": secret, "overlap_ms": rotate.overlap.millis()});
-    desk.print(&told, || {
+    operator.print(&told, || {
         let before = match rotate.overlap.0 {
             0 => "the secret before opens nothing any more".to_owned(),
             _ => format!("the secret before opens it for {} more", how_long(rotate.overlap)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use store::{Event, Store};
 
-use super::desk::{Desk, block_on, say};
+use super::operator::{OperatorArgs, block_on, say};
 use crate::operate::verb::{find_channel, find_workspace};
 use crate::operate::words::moment;
 
@@ -32,7 +32,7 @@ pub struct Events {
     #[arg(long)]
     channel: Option<String>,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 pub fn run(args: &Events) -> anyhow::Result<()> {
@@ -40,8 +40,8 @@ pub fn run(args: &Events) -> anyhow::Result<()> {
 }
 
 async fn show(args: &Events) -> anyhow::Result<()> {
-    let store = args.desk.look().await?.store;
-    let workspace = args.desk.workspace(&store).await?;
+    let store = args.operator.look().await?.store;
+    let workspace = args.operator.workspace(&store).await?;
     let ws = find_workspace(&store, &workspace).await?;
     let channel = match &args.channel {
         Some(name) => Some(find_channel(&store, &workspace, name).await?.1.channel_id),
@@ -100,6 +100,6 @@ fn print(args: &Events, event: &Event) -> anyhow::Result<()> {
 
 impl Events {
     fn json(&self) -> bool {
-        self.desk.json
+        self.operator.json
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::operate::Verb;
 use engine::ingest::Preset;
 use engine::sources::ImportStep;
@@ -29,7 +29,7 @@ pub struct Import {
     #[arg(long, value_name = "HOURS", default_value_t = 24)]
     horizon_hours: i64,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 /// Lines that are told one by one.
@@ -59,10 +59,10 @@ async fn import(args: &Import) -> anyhow::Result<()> {
     if !about.is_file() {
         bail!("{shown} is not a file; give a .jsonl file with one post a line");
     }
-    let look = args.desk.look().await?;
-    let workspace = args.desk.workspace(&look.store).await?;
+    let look = args.operator.look().await?;
+    let workspace = args.operator.workspace(&look.store).await?;
     drop(look.store);
-    let hand = args.desk.hand().await?;
+    let hand = args.operator.hand().await?;
     let bar = bar(about.len());
     let (mut done, mut at) = (Done::default(), 0);
     loop {
@@ -93,7 +93,7 @@ async fn import(args: &Import) -> anyhow::Result<()> {
     if done.seen == 0 && done.bad_lines > 0 {
         bail!("{shown}: no line is a post; {}", done.bad.first().map_or("", String::as_str));
     }
-    args.desk.print(&done, || done.told(look.node))
+    args.operator.print(&done, || done.summary(look.node))
 }
 
 impl Done {
@@ -107,7 +107,7 @@ impl Done {
         self.bad.truncate(BAD_SHOWN);
     }
 
-    fn told(&self, node: Option<bool>) -> String {
+    fn summary(&self, node: Option<bool>) -> String {
         let mut lines = vec![format!(
             "seen {} · stored {} · skipped {} · enqueued {}",
             self.seen, self.stored, self.skipped, self.enqueued

@@ -11,7 +11,6 @@ mod database;
 mod db;
 mod delivery;
 mod demo;
-mod desk;
 mod endpoint;
 mod events;
 mod hold;
@@ -19,6 +18,7 @@ mod import;
 mod key;
 mod log;
 mod migrate;
+mod operator;
 mod post;
 mod run;
 mod sandbox;
@@ -102,11 +102,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 /// Prints an error with its causes on one line, where a person will look for it.
 #[expect(clippy::print_stderr, reason = "this is the one place that reports to the terminal")]
 fn report(error: &anyhow::Error) {
-    eprintln!("rupor: {}", domain::shown::page(&told(error)));
+    eprintln!("rupor: {}", domain::shown::page(&error_text(error)));
 }
 
 /// An error with its causes. Some say their cause in their own words; it is not said again.
-fn told(error: &anyhow::Error) -> String {
+fn error_text(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let words = cause.to_string();
@@ -130,7 +130,7 @@ mod tests {
         let schema = store::SchemaError::Older { found: 3, known: 4 };
         let error = Err::<(), _>(store::StoreError::from(schema)).context("rupor.db").unwrap_err();
         assert_eq!(
-            told(&error),
+            error_text(&error),
             "rupor.db: schema: the database is at version 3, this rupor needs 4; run `rupor migrate`"
         );
     }

@@ -11,7 +11,7 @@ use domain::message::is_web_address;
 use domain::shown::line;
 use serde_json::Value;
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::operate::Verb;
 use engine::ingest::{PICTURES_MAX, TEXT_MAX};
 
@@ -37,7 +37,7 @@ pub struct Post {
     #[arg(long, value_name = "ADDRESS")]
     url: Option<String>,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 pub fn run(args: &Post) -> anyhow::Result<()> {
@@ -53,9 +53,9 @@ pub fn run(args: &Post) -> anyhow::Result<()> {
         if args.url.as_ref().is_some_and(|url| !is_web_address(url)) {
             bail!("--url must be an http or https address");
         }
-        let look = args.desk.look().await?;
+        let look = args.operator.look().await?;
         let verb = Verb::Post {
-            workspace: args.desk.workspace(&look.store).await?,
+            workspace: args.operator.workspace(&look.store).await?,
             title: args.title.clone(),
             text,
             photos,
@@ -65,8 +65,8 @@ pub fn run(args: &Post) -> anyhow::Result<()> {
             key: uuid::Uuid::new_v4().simple().to_string(),
         };
         drop(look.store);
-        let done = args.desk.perform(verb).await?;
-        args.desk.print(&done, || told(&done, look.node))
+        let done = args.operator.perform(verb).await?;
+        args.operator.print(&done, || summary(&done, look.node))
     })
 }
 
@@ -107,7 +107,7 @@ fn kind(text: &str) -> Result<Kind, String> {
     found.ok_or_else(|| format!("known are {}", names.join(", ")))
 }
 
-fn told(done: &Value, node: Option<bool>) -> String {
+fn summary(done: &Value, node: Option<bool>) -> String {
     let mut lines =
         vec![format!("post {} ({})", done["message_id"], done["kind"].as_str().unwrap_or_default())];
     for delivery in done["deliveries"].as_array().into_iter().flatten() {

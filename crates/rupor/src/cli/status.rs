@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::operate::facts::gather;
 use crate::operate::status::status;
 
@@ -10,13 +10,13 @@ use crate::operate::status::status;
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
     block_on(async {
-        let look = args.desk.look().await?;
-        let names: Vec<String> = match &args.desk.workspace {
+        let look = args.operator.look().await?;
+        let names: Vec<String> = match &args.operator.workspace {
             Some(name) => vec![name.clone()],
             None => look.store.workspaces().await?.into_iter().map(|workspace| workspace.name).collect(),
         };
@@ -26,7 +26,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
             facts.database.clone_from(&look.database);
             all.push(status(&facts));
         }
-        args.desk.print(&all, || match all.is_empty() {
+        args.operator.print(&all, || match all.is_empty() {
             true => "no workspace yet: write rupor.toml and run `rupor apply`".to_owned(),
             false => all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
         })

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::desk::{Desk, block_on};
+use super::operator::{OperatorArgs, block_on};
 use crate::operate::facts::gather;
 use crate::operate::verb::find_channel;
 use crate::why;
@@ -22,13 +22,13 @@ pub struct Why {
     /// Only this channel, by name or id
     channel: Option<String>,
     #[command(flatten)]
-    desk: Desk,
+    operator: OperatorArgs,
 }
 
 pub fn run(args: &Why) -> anyhow::Result<()> {
     block_on(async {
-        let look = args.desk.look().await?;
-        let workspace = args.desk.workspace(&look.store).await?;
+        let look = args.operator.look().await?;
+        let workspace = args.operator.workspace(&look.store).await?;
         let only = match &args.channel {
             Some(name) => Some(find_channel(&look.store, &workspace, name).await?.1),
             None => None,
@@ -36,6 +36,6 @@ pub fn run(args: &Why) -> anyhow::Result<()> {
         let known = gather(&look.store, &workspace, look.node).await?;
         let message = why::find(&look.store, known.workspace.workspace_id, args.asked.trim()).await?;
         let story = why::gather(&look.store, &known, message, only.as_ref()).await?;
-        args.desk.print(&story, || why::words::story(&story))
+        args.operator.print(&story, || why::words::story(&story))
     })
 }

@@ -11,7 +11,7 @@ use crate::operate::status::table;
 
 /// What came of a play.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct Judgement {
     pub difference: Difference,
     /// What became of each post, and of each channel.
     pub summary: String,
@@ -40,7 +40,7 @@ pub async fn play(world: &World) -> anyhow::Result<()> {
 }
 
 /// Compares what readers saw with what they should have seen.
-pub async fn judge_all(world: &World) -> anyhow::Result<Verdict> {
+pub async fn judge_all(world: &World) -> anyhow::Result<Judgement> {
     let core = world.sandbox.core();
     let mut seen: Vec<Line> = Vec::new();
     for platform in Name::ALL {
@@ -54,7 +54,7 @@ pub async fn judge_all(world: &World) -> anyhow::Result<Verdict> {
     let difference = judge::compare(&expected, &seen);
     let summary =
         format!("{}\n{}", posts_table(world).await?, channels_table(world, &expected, &seen).await?);
-    Ok(Verdict { difference, summary })
+    Ok(Judgement { difference, summary })
 }
 
 async fn has_messages(world: &World, n: usize) -> anyhow::Result<bool> {

@@ -146,17 +146,17 @@ impl Server {
 async fn every_route_but_the_open_ones_needs_its_key() {
     let server = Server::start(Some(TOKEN)).await;
     let bearer = format!("Bearer {TOKEN}");
-    for way in ways() {
-        let method = if way.guard == Guard::Endpoint { "POST" } else { "GET" };
-        let without = server.ask(method, way.path, &[], "").await;
-        let wrong = server.ask(method, way.path, &[("Authorization", "Bearer 0123")], "").await;
-        match way.guard {
-            Guard::Open => assert_eq!(without.status, 200, "{}", way.path),
+    for route in routes() {
+        let method = if route.guard == Guard::Endpoint { "POST" } else { "GET" };
+        let without = server.ask(method, route.path, &[], "").await;
+        let wrong = server.ask(method, route.path, &[("Authorization", "Bearer 0123")], "").await;
+        match route.guard {
+            Guard::Open => assert_eq!(without.status, 200, "{}", route.path),
             Guard::Viewer | Guard::Endpoint => {
-                assert_eq!((without.status, wrong.status), (401, 401), "{}", way.path);
-                assert_eq!(without.code(), "unauthorized", "{}", way.path);
+                assert_eq!((without.status, wrong.status), (401, 401), "{}", route.path);
+                assert_eq!(without.code(), "unauthorized", "{}", route.path);
                 for refused in [&without, &wrong] {
-                    assert!(refused.head.contains("www-authenticate: "), "{}: {}", way.path, refused.head);
+                    assert!(refused.head.contains("www-authenticate: "), "{}: {}", route.path, refused.head);
                 }
             }
         }
@@ -211,10 +211,10 @@ async fn a_page_elsewhere_cannot_reach_the_board_by_a_name_of_its_own() {
 #[tokio::test]
 async fn nothing_but_reading_is_answered_and_every_answer_is_guarded() {
     let server = Server::start(None).await;
-    for way in ways().iter().filter(|way| way.guard != Guard::Endpoint) {
+    for route in routes().iter().filter(|route| route.guard != Guard::Endpoint) {
         for method in ["POST", "PUT", "DELETE", "PATCH", "TRACE"] {
-            let answer = server.ask(method, way.path, &[("X-HTTP-Method-Override", "GET")], "").await;
-            assert_eq!(answer.status, 405, "{method} {}", way.path);
+            let answer = server.ask(method, route.path, &[("X-HTTP-Method-Override", "GET")], "").await;
+            assert_eq!(answer.status, 405, "{method} {}", route.path);
         }
     }
     for (path, status) in
@@ -240,9 +240,9 @@ async fn the_document_lists_the_routes_of_v1() {
     let server = Server::start(None).await;
     let document = server.ask("GET", "/v1/openapi.json", &[], "").await.json();
     let written: BTreeSet<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
-    let ways = ways();
+    let routes = routes();
     let served: BTreeSet<&str> =
-        ways.iter().map(|way| way.path).filter(|path| path.starts_with("/v1/")).collect();
+        routes.iter().map(|route| route.path).filter(|path| path.starts_with("/v1/")).collect();
     assert_eq!(written, served);
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {

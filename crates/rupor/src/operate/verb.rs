@@ -16,7 +16,7 @@ use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoredMessa
 use crate::config::plan::{self, Absent};
 use crate::config::{Config, Secret};
 use engine::addresses::ApiBases;
-use engine::ingest::{Desk, Preset, RawPost, SourceSettings, keep_bytes, take_in};
+use engine::ingest::{Preset, PublishRules, RawPost, SourceSettings, keep_bytes, take_in};
 use engine::sources;
 
 /// Deliveries one bulk verb touches at most; more is another call.
@@ -159,8 +159,8 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::Import { workspace, path, at, preset, horizon_hours } => {
             let ws = find_workspace(store, &workspace).await?;
             let settings = SourceSettings { preset, horizon_hours, ..SourceSettings::default() };
-            let desk = Desk::load(store, ws, "import", &settings).await?;
-            Ok(json!(sources::import_step(store, &network(), ws, &desk, &path, at).await?))
+            let rules = PublishRules::load(store, ws, "import", &settings).await?;
+            Ok(json!(sources::import_step(store, &network(), ws, &rules, &path, at).await?))
         }
         Verb::RotateKey => Ok(json!({"accounts": store.rotate_key().await?})),
         Verb::RotateEndpoint { workspace, endpoint, secret, overlap_millis } => {
@@ -216,8 +216,8 @@ async fn perform_post(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         ..RawPost::default()
     };
     let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
-    let desk = Desk::load(store, ws, "cli", &settings).await?;
-    let counts = take_in(store, &network(), ws, &desk, std::slice::from_ref(&raw), None).await?;
+    let rules = PublishRules::load(store, ws, "cli", &settings).await?;
+    let counts = take_in(store, &network(), ws, &rules, std::slice::from_ref(&raw), None).await?;
     let message = store.message_by_origin(ws, &raw.source, &raw.origin_id).await?;
     let message = message.context("the post that was taken in is not there; run it again")?;
     told_post(store, ws, &message, counts.enqueued).await

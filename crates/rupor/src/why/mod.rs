@@ -144,7 +144,7 @@ pub async fn gather(
     for channel in known.channels.iter().filter(wanted) {
         let mut deliveries = Vec::new();
         for row in rows.iter().filter(|row| row.channel_id == Some(channel.channel_id)) {
-            deliveries.push(told(store, known, row.delivery_id).await?);
+            deliveries.push(delivery_story(store, known, row.delivery_id).await?);
         }
         let rule = rule(channel, source.as_ref(), &message);
         channels.push(Heard { channel: channel.clone(), rule, deliveries });
@@ -152,12 +152,12 @@ pub async fn gather(
     let mut elsewhere = Vec::new();
     let is_known = |row: &Delivery| known.channels.iter().any(|c| Some(c.channel_id) == row.channel_id);
     for row in rows.iter().filter(|row| only.is_none() && !is_known(row)) {
-        elsewhere.push(told(store, known, row.delivery_id).await?);
+        elsewhere.push(delivery_story(store, known, row.delivery_id).await?);
     }
     Ok(Story { message, source, case, ending, channels, elsewhere })
 }
 
-async fn told(store: &Store, known: &Facts, id: DeliveryId) -> anyhow::Result<Told> {
+async fn delivery_story(store: &Store, known: &Facts, id: DeliveryId) -> anyhow::Result<Told> {
     let ws = known.workspace.workspace_id;
     let about = delivery_facts(store, ws, id).await?;
     let is_repeat = about.delivery.reason.as_deref() == Some("duplicate");

@@ -13,7 +13,7 @@ use store::{ChannelSettings, DedupMode, NewSource};
 use super::{find, gather, wall_post, words};
 use crate::operate::facts;
 use crate::operate::tests::World;
-use engine::ingest::{Desk, RawPost, SourceSettings, take_in};
+use engine::ingest::{PublishRules, RawPost, SourceSettings, take_in};
 
 const LOST: &str = "Пропала собака! Убежала такса Буся, рыжая, в красном ошейнике, улица Садовая. \
                     Телефон 8 975 000-00-11";
@@ -70,8 +70,8 @@ impl Stage {
             ..RawPost::default()
         };
         let (store, ws) = (&self.world.store, self.world.ws);
-        let desk = Desk::load(store, ws, "city", &SourceSettings::default()).await.unwrap();
-        take_in(store, &Network::default(), ws, &desk, &[raw], None).await.unwrap();
+        let rules = PublishRules::load(store, ws, "city", &SourceSettings::default()).await.unwrap();
+        take_in(store, &Network::default(), ws, &rules, &[raw], None).await.unwrap();
     }
 
     async fn sent(&self, id: &str) {

@@ -101,7 +101,7 @@ impl Kind {
     }
 
     /// JSON is read as text.
-    fn told(self) -> &'static str {
+    fn as_text(self) -> &'static str {
         if self == Kind::Json { "::text" } else { "" }
     }
 }
@@ -249,7 +249,7 @@ impl Source {
     pub(crate) async fn begin(&mut self, table: &Table, columns: &[String]) -> Result<()> {
         let chosen: Vec<&Column> = self.hand.chosen(table, columns).collect();
         let select: Vec<String> =
-            chosen.iter().map(|column| format!("\"{}\"{}", column.name, column.kind.told())).collect();
+            chosen.iter().map(|column| format!("\"{}\"{}", column.name, column.kind.as_text())).collect();
         let kinds = chosen.iter().map(|column| column.kind).collect();
         let sql = format!(
             "CLOSE ALL; DECLARE {CURSOR} NO SCROLL CURSOR FOR SELECT {} FROM {} WHERE {}",

@@ -16,7 +16,7 @@ use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, TargetSessionAttrs
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::trouble::told;
+use super::trouble::error_text;
 use crate::address::{PostgresUrl, Wishes};
 use crate::error::{Result, StoreError};
 
@@ -98,7 +98,11 @@ impl Dial {
                     return Ok(connected);
                 }
                 Err(error) if n_hosts > 1 => {
-                    tracing::warn!(host = line.name, error = told(&error), "a database host is passed over");
+                    tracing::warn!(
+                        host = line.name,
+                        error = error_text(&error),
+                        "a database host is passed over"
+                    );
                     last = Some(error);
                 }
                 Err(error) => last = Some(error),
@@ -109,7 +113,7 @@ impl Dial {
     }
 
     pub(super) fn unreachable(&self, error: &Error) -> StoreError {
-        StoreError::Unreachable { address: self.address.clone(), problem: told(error) }
+        StoreError::Unreachable { address: self.address.clone(), problem: error_text(error) }
     }
 }
 
@@ -178,7 +182,7 @@ pub(super) async fn drive(mut connection: Box<dyn Messages>) {
         match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                tracing::debug!(error = told(&error), "a connection to the database ended");
+                tracing::debug!(error = error_text(&error), "a connection to the database ended");
                 return;
             }
             None => return,

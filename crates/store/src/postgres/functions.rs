@@ -9,7 +9,7 @@ use domain::limits::*;
 use domain::time::Span;
 use tokio_postgres::{Client, GenericClient};
 
-use super::trouble::{Trouble, told};
+use super::trouble::{Trouble, error_text};
 use crate::address::PostgresUrl;
 use crate::error::{Result, SchemaError, StoreError};
 use crate::migrations::checksum;
@@ -235,6 +235,7 @@ async fn names(
 /// With the detail, which names what holds a function.
 fn failed(error: &tokio_postgres::Error) -> StoreError {
     let detail = error.as_db_error().and_then(|error| error.detail());
-    let problem = detail.map_or_else(|| told(error), |detail| format!("{}: {detail}", told(error)));
+    let problem =
+        detail.map_or_else(|| error_text(error), |detail| format!("{}: {detail}", error_text(error)));
     SchemaError::FunctionsFailed { problem }.into()
 }

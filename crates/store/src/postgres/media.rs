@@ -191,7 +191,7 @@ impl Postgres {
     ) -> Result<Receipt> {
         let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &endpoint.0, &key];
         let row = self.first(As::App(workspace), Again::Safe, SELECT_RECEIPT, &params).await?;
-        Ok(Receipt::of(row.as_ref().map(kept), request_hash))
+        Ok(Receipt::of(row.as_ref().map(receipt), request_hash))
     }
 
     pub async fn keep_receipt(
@@ -213,7 +213,7 @@ impl Postgres {
             other => other?,
         };
         let row = results.last().and_then(|rows| rows.first());
-        Ok(Receipt::of(row.map(kept), request_hash))
+        Ok(Receipt::of(row.map(receipt), request_hash))
     }
 
     pub async fn reject_ingress(
@@ -268,6 +268,6 @@ fn origin(row: &Row) -> MediaOrigin {
     }
 }
 
-fn kept(row: &Row) -> (String, Value) {
+fn receipt(row: &Row) -> (String, Value) {
     (row.get(0), row.get(1))
 }

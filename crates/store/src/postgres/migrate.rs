@@ -11,7 +11,7 @@ use tokio_postgres::{Client, GenericClient};
 use super::connect::Pool;
 use super::dial::connect;
 use super::functions;
-use super::trouble::{Trouble, told};
+use super::trouble::{Trouble, error_text};
 use crate::address::PostgresUrl;
 use crate::error::{Result, SchemaError, StoreError};
 use crate::migrations::{self, Applied, Migration};
@@ -91,7 +91,7 @@ async fn roles(client: &mut Client, url: &PostgresUrl) -> Result<Option<String>>
     tx.batch_execute(LOCK).await.map_err(failure)?;
     match tx.batch_execute(ROLES).await {
         Ok(()) => tx.commit().await.map_err(failure).map(|()| None),
-        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(Some(told(&error))),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(Some(error_text(&error))),
         Err(error) => Err(failure(error)),
     }
 }
@@ -146,6 +146,10 @@ async fn read(client: &impl GenericClient) -> std::result::Result<Vec<Applied>, 
 }
 
 fn failed(migration: &Migration, error: &tokio_postgres::Error) -> StoreError {
-    SchemaError::Failed { version: migration.version, name: migration.name.to_owned(), problem: told(error) }
-        .into()
+    SchemaError::Failed {
+        version: migration.version,
+        name: migration.name.to_owned(),
+        problem: error_text(error),
+    }
+    .into()
 }

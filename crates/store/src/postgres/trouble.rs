@@ -105,9 +105,9 @@ impl Trouble {
                     false => StoreError::Unreachable { address, problem },
                 }
             }
-            Trouble::AtCommit(error) => StoreError::CommitUnknown { address, problem: told(&error) },
+            Trouble::AtCommit(error) => StoreError::CommitUnknown { address, problem: error_text(&error) },
             Trouble::Pool(deadpool_postgres::PoolError::Backend(error)) => {
-                StoreError::Unreachable { address, problem: told(&error) }
+                StoreError::Unreachable { address, problem: error_text(&error) }
             }
             Trouble::Pool(deadpool_postgres::PoolError::Timeout(_)) => {
                 StoreError::Busy { address, problem: "all connections are in use".into() }
@@ -119,9 +119,9 @@ impl Trouble {
             Trouble::Database(error) => match error.as_db_error() {
                 Some(db) => of_database(db, address),
                 None if error.is_closed() || is_io(&error) => {
-                    StoreError::Unreachable { address, problem: told(&error) }
+                    StoreError::Unreachable { address, problem: error_text(&error) }
                 }
-                None => StoreError::Database(told(&error)),
+                None => StoreError::Database(error_text(&error)),
             },
         }
     }
@@ -250,7 +250,7 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
 }
 
 /// The error with its causes, as one line. tokio-postgres never puts a password in them.
-pub(super) fn told(error: &tokio_postgres::Error) -> String {
+pub(super) fn error_text(error: &tokio_postgres::Error) -> String {
     if let Some(db) = error.as_db_error() {
         return format!("{} ({})", db.message(), db.code().code());
     }

@@ -210,7 +210,7 @@ fn post_gone(tx: &Tx<'_>, workspace: WorkspaceId, source: &str, origin_id: &str)
     let n_deleted = follow_up(tx, workspace, &deletes)?;
     let detail =
         json!({"source": source, "origin_id": origin_id, "cancelled": n_cancelled, "deleted": n_deleted});
-    told(tx, workspace, "gone", message_id, detail)?;
+    note_event(tx, workspace, "gone", message_id, detail)?;
     Ok(true)
 }
 
@@ -268,7 +268,7 @@ fn ingest(
                 let message_id = enqueued[n].message_id;
                 show(tx, workspace, message_id, &post.message.payload)?;
                 if let Some(why) = &post.message.skipped {
-                    told(tx, workspace, "ingest_skipped", message_id, json!({"why": why}))?;
+                    note_event(tx, workspace, "ingest_skipped", message_id, json!({"why": why}))?;
                 }
                 told_of(post, message_id, Fate::Stored, post.message.case_id, enqueued[n].deliveries.clone())
             }
@@ -367,7 +367,7 @@ fn revise(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, known: &Known) ->
         plan.edit.iter().map(|copy| follow_up_of(copy, known.message_id, revision, "edit")).collect();
     let n_edits = follow_up(tx, workspace, &edits)?;
     let detail = json!({"revision": revision, "edits": n_edits, "cancelled": n_cancelled});
-    told(tx, workspace, "edited", known.message_id, detail)?;
+    note_event(tx, workspace, "edited", known.message_id, detail)?;
     let mut deliveries = Vec::new();
     if !plan.deliver.is_empty() {
         let wider = NewMessage { channels: plan.deliver, ..message.clone() };
@@ -432,7 +432,7 @@ fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: MessageId) 
         return Ok(());
     }
     let detail = json!({"case": case, "cancelled": n_cancelled, "edited": n_edited, "replied": n_replied});
-    told(tx, workspace, "closed", by, detail)
+    note_event(tx, workspace, "closed", by, detail)
 }
 
 fn edit_as_closed(
@@ -514,7 +514,13 @@ fn follow_up(tx: &Tx<'_>, workspace: WorkspaceId, follow_ups: &[FollowUp]) -> Re
     Ok(n_made)
 }
 
-fn told(tx: &Tx<'_>, workspace: WorkspaceId, name: &str, message_id: MessageId, detail: Value) -> Result<()> {
+fn note_event(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    name: &str,
+    message_id: MessageId,
+    detail: Value,
+) -> Result<()> {
     let message_id = Some(message_id.0);
     event(tx, NewEvent { workspace_id: workspace.0, name, message_id, detail, ..NewEvent::default() })
 }

@@ -205,8 +205,8 @@ impl Sqlite {
     ) -> Result<Receipt> {
         let (key, request_hash) = (key.to_owned(), request_hash.to_owned());
         self.read(move |tx| {
-            let kept = tx.first(SELECT_RECEIPT, (workspace.0, endpoint.0, key), kept)?;
-            Ok(Receipt::of(kept, &request_hash))
+            let known = tx.first(SELECT_RECEIPT, (workspace.0, endpoint.0, key), receipt)?;
+            Ok(Receipt::of(known, &request_hash))
         })
         .await
     }
@@ -223,8 +223,8 @@ impl Sqlite {
         self.write(Urgency::Enqueue, move |tx| {
             let params = (workspace.0, endpoint.0, &key, &request_hash, response.to_string(), tx.now.0);
             tx.execute(INSERT_RECEIPT, params)?;
-            let kept = tx.first(SELECT_RECEIPT, (workspace.0, endpoint.0, &key), kept)?;
-            Ok(Receipt::of(kept, &request_hash))
+            let known = tx.first(SELECT_RECEIPT, (workspace.0, endpoint.0, &key), receipt)?;
+            Ok(Receipt::of(known, &request_hash))
         })
         .await
     }
@@ -355,7 +355,7 @@ fn origin(row: &Row<'_>) -> rusqlite::Result<MediaOrigin> {
     })
 }
 
-fn kept(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
+fn receipt(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
     Ok((row.get(0)?, rows::json(row, 1)?))
 }
 

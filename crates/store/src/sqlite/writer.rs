@@ -43,13 +43,13 @@ struct Work {
 
 #[derive(Clone)]
 pub(super) struct Writer {
-    way: Way,
+    runner: Runner,
     path: SqlitePath,
 }
 
 /// Who runs a job.
 #[derive(Clone)]
-enum Way {
+enum Runner {
     /// The writer thread, which ends when the last handle is gone.
     Thread { shared: Arc<Shared>, _open: Arc<Open> },
     /// The caller, at once: nothing depends on how threads are scheduled, which a simulation needs.
@@ -87,8 +87,10 @@ impl Writer {
     ) -> Result<Writer> {
         let shared = Arc::new(Shared::default());
         let open = Arc::new(Open(Arc::clone(&shared)));
-        let writer =
-            Writer { way: Way::Thread { shared: Arc::clone(&shared), _open: open }, path: path.clone() };
+        let writer = Writer {
+            runner: Runner::Thread { shared: Arc::clone(&shared), _open: open },
+            path: path.clone(),
+        };
         std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || {
@@ -105,7 +107,7 @@ impl Writer {
     }
 
     pub(super) fn inline(connection: Connection, path: SqlitePath) -> Writer {
-        Writer { way: Way::Inline(Arc::new(Mutex::new(connection))), path }
+        Writer { runner: Runner::Inline(Arc::new(Mutex::new(connection))), path }
     }
 
     /// Runs `job` in a transaction of its own or shared with others; the answer comes after the commit.
@@ -131,9 +133,9 @@ impl Writer {
     }
 
     fn push(&self, urgency: Urgency, job: Job) -> Result<()> {
-        let shared = match &self.way {
-            Way::Thread { shared, .. } => shared,
-            Way::Inline(connection) => {
+        let shared = match &self.runner {
+            Runner::Thread { shared, .. } => shared,
+            Runner::Inline(connection) => {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
                 write(&connection, &self.path, vec![job]);
                 return Ok(());

@@ -97,7 +97,7 @@ fn ending() -> impl Strategy<Value = Ending> {
 }
 
 /// A settlement as one JSON object, the same from both sides.
-fn told(settlement: &Settlement, error_streak: i32) -> Value {
+fn as_json(settlement: &Settlement, error_streak: i32) -> Value {
     let c = &settlement.counters;
     let lane_until = match settlement.lane {
         LaneEffect::None => None,
@@ -178,7 +178,7 @@ async fn sql_and_rust_settle_alike() {
     assert_eq!(rows.len(), CASES);
     for (case, row) in cases.iter().zip(rows) {
         let (standing, ending, chance) = case;
-        let rust = told(&settle(standing, ending, NOW, Chance::new(*chance)), standing.error_streak);
+        let rust = as_json(&settle(standing, ending, NOW, Chance::new(*chance)), standing.error_streak);
         assert_eq!(row.get::<_, Value>(0), rust, "{case:#?}");
     }
     scratch.drop_database().await;

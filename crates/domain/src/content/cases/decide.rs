@@ -9,7 +9,7 @@ use super::reference::Closing;
 use super::sketch::Sketch;
 use super::weigh::{Crowd, Reason, Weighing, weigh};
 use super::weights::CLAIM_SCORE;
-use crate::content::{Animal, CaseDecision, Kind, RelatedCase, Sex, Verdict};
+use crate::content::{Animal, Belonging, CaseDecision, Kind, RelatedCase, Sex};
 use crate::ids::CaseId;
 
 /// Suggestions kept with a decision.
@@ -18,7 +18,7 @@ pub const RELATED_MAX: usize = 3;
 /// What was decided about one post.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    pub outcome: Outcome,
+    pub outcome: CaseMatch,
     /// Cases that may be about the same animal, best first.
     pub related: Vec<Scored>,
     /// How many cases were weighed.
@@ -26,7 +26,7 @@ pub struct Decision {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum CaseMatch {
     /// The post belongs to this case.
     Same(Scored),
     /// A case of its own, and why the best known one was not taken, if any came near.
@@ -67,8 +67,8 @@ pub fn decide(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> Option<De
         .map(|(case, weighing)| scored(*case, weighing))
         .collect();
     let outcome = match best.and_then(|best| weighed.iter().find(|(case, _)| *case == best)) {
-        Some((case, weighing)) => Outcome::Same(scored(*case, weighing)),
-        None => Outcome::New { nearest: weighed.first().map(|(case, weighing)| scored(*case, weighing)) },
+        Some((case, weighing)) => CaseMatch::Same(scored(*case, weighing)),
+        None => CaseMatch::New { nearest: weighed.first().map(|(case, weighing)| scored(*case, weighing)) },
     };
     Some(Decision { outcome, related, weighed: records.len() })
 }
@@ -119,16 +119,16 @@ fn scored(case: CaseId, weighing: &Weighing) -> Scored {
 impl Decision {
     pub fn same_as(&self) -> Option<CaseId> {
         match &self.outcome {
-            Outcome::Same(scored) => Some(scored.case),
-            Outcome::New { .. } => None,
+            CaseMatch::Same(scored) => Some(scored.case),
+            CaseMatch::New { .. } => None,
         }
     }
 
     /// The decision in words, for a post that was filed under `case`.
     pub fn spoken(&self, case: CaseId, book: &CaseBook) -> CaseDecision {
         let (verdict, score, reasons) = match &self.outcome {
-            Outcome::Same(scored) => (Verdict::Same, scored.score, scored.spoken()),
-            Outcome::New { .. } => (Verdict::New, 0, Vec::new()),
+            CaseMatch::Same(scored) => (Belonging::Same, scored.score, scored.spoken()),
+            CaseMatch::New { .. } => (Belonging::New, 0, Vec::new()),
         };
         let (animal, sex) = book.record(case).map_or_else(Default::default, known_look);
         let related = self.related.iter().map(|scored| RelatedCase {

@@ -15,7 +15,7 @@ pub mod weigh;
 pub mod weights;
 
 pub use book::CaseBook;
-pub use decide::{Decision, Outcome, Scored, assign, decide};
+pub use decide::{CaseMatch, Decision, Scored, assign, decide};
 pub use index::{
     CaseIndex, CaseKey, CaseRecord, Found, KeyKind, Pictured, candidates, choose, lookup_keys, picture_keys,
     stored_keys,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{POINT, Question, Table, Trail, Verdict};
+use super::{POINT, Question, Table, Tally, Trail};
 use crate::content::tokens::Reading;
 
 /// How many reasons are shown on either side.
@@ -36,7 +36,7 @@ pub fn explain(
     question: Question,
     table: &Table,
     trail: &Trail,
-    verdict: &Verdict,
+    verdict: &Tally,
     reading: &Reading<'_>,
 ) -> Explained {
     let mut said: Vec<Said> = Vec::new();

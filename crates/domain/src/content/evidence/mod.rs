@@ -125,7 +125,7 @@ impl Trail {
 
 /// The points of every answer, and the share that the best one has.
 #[derive(Debug, Clone, Copy)]
-pub struct Verdict {
+pub struct Tally {
     pub points: [f32; ANSWERS_MAX],
     pub best: usize,
     pub second: usize,
@@ -134,7 +134,7 @@ pub struct Verdict {
 }
 
 /// The words that gave most to the best answer: their first and last tokens.
-pub fn strongest(table: &Table, trail: &Trail, verdict: &Verdict, count: usize) -> Vec<(usize, usize)> {
+pub fn strongest(table: &Table, trail: &Trail, verdict: &Tally, count: usize) -> Vec<(usize, usize)> {
     let mut found: Vec<(f32, (u32, u32))> = Vec::new();
     for feature in &trail.features {
         let Some(span) = feature.span else { continue };
@@ -156,7 +156,7 @@ pub fn strongest(table: &Table, trail: &Trail, verdict: &Verdict, count: usize) 
 const SPANS_MAX: usize = 64;
 
 /// Sums up. `bars` says which answers are not possible.
-pub fn decide(question: Question, table: &Table, trail: &Trail, bars: impl Fn(usize) -> bool) -> Verdict {
+pub fn decide(question: Question, table: &Table, trail: &Trail, bars: impl Fn(usize) -> bool) -> Tally {
     let count = question.answers().len();
     let mut points = [0.0; ANSWERS_MAX];
     table.bias().iter().enumerate().for_each(|(answer, weight)| points[answer] = f32::from(*weight) / POINT);
@@ -169,5 +169,5 @@ pub fn decide(question: Question, table: &Table, trail: &Trail, bars: impl Fn(us
     order.sort_by(|left, right| points[*right].total_cmp(&points[*left]).then(left.cmp(right)));
     let best = order.first().copied().unwrap_or(count - 1);
     let second = order.get(1).copied().unwrap_or(best);
-    Verdict { points, best, second, margin: points[best] - points[second] }
+    Tally { points, best, second, margin: points[best] - points[second] }
 }

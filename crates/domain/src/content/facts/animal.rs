@@ -49,7 +49,7 @@ impl Subject {
         if value == self.animal.value {
             return self;
         }
-        let (evidence, noun) = told(reading, &self.mentions, value);
+        let (evidence, noun) = evidence_of(reading, &self.mentions, value);
         Subject { animal: Fact { value, evidence }, noun, ..self }
     }
 }
@@ -74,12 +74,12 @@ pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
     }
     cap_repeats(&mentions, &mut totals);
     let value = decide(&totals, &mentions, kind, plural_event(reading, event));
-    let (evidence, noun) = told(reading, &mentions, value);
+    let (evidence, noun) = evidence_of(reading, &mentions, value);
     Subject { animal: Fact { value, evidence }, noun, mentions, totals }
 }
 
 /// The words that show the animal, and its noun.
-fn told(
+fn evidence_of(
     reading: &Reading<'_>,
     mentions: &[Mention],
     value: Animal,

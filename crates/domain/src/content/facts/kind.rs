@@ -73,7 +73,7 @@ const LINK_WORDS_MAX: usize = 3;
 
 /// The kind and the rule hits behind it, which other families use to find the event.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct KindReading {
     pub kind: Fact<Kind>,
     /// Sentences in which the event itself is told.
     pub event: Vec<u32>,
@@ -200,9 +200,9 @@ pub fn by_rules(reading: &Reading<'_>, numbers: &Numbers) -> ByRules {
 }
 
 /// The kind with the words behind it.
-pub fn told(reading: &Reading<'_>, rules: &ByRules, kind: Kind) -> Verdict {
+pub fn with_evidence(reading: &Reading<'_>, rules: &ByRules, kind: Kind) -> KindReading {
     let evidence = evidence(reading, &rules.hits, kind, !rules.asked_all);
-    Verdict { kind: Fact { value: kind, evidence }, event: events(reading, &rules.hits, kind) }
+    KindReading { kind: Fact { value: kind, evidence }, event: events(reading, &rules.hits, kind) }
 }
 
 fn words(reading: &Reading<'_>, of: impl Fn(u8) -> bool) -> usize {

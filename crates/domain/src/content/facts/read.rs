@@ -127,7 +127,7 @@ impl<'a> First<'a> {
         let reading = Reading::new(originals, normals);
         let numbers = phones::numbers(&reading);
         let rules = kind::by_rules(&reading, &numbers);
-        let event = kind::told(&reading, &rules, rules.kind).event;
+        let event = kind::with_evidence(&reading, &rules, rules.kind).event;
         let subject = animal::subject(&reading, rules.kind, &event);
         let cities = city::mentions(&reading, post.home.city.as_deref());
         let named = names::names(&reading, rules.kind, subject.noun, &cities, &numbers.spans);
@@ -152,7 +152,7 @@ impl<'a> First<'a> {
     fn facts(self, post: &Post, judged: Judged) -> Analysis {
         let Judged { kind, unsure, animal, sex, words } = judged;
         let First { reading, numbers, rules, subject, cities, named, votes, .. } = self;
-        let mut verdict = kind::told(&reading, &rules, kind);
+        let mut verdict = kind::with_evidence(&reading, &rules, kind);
         let noun = subject.noun;
         let mut subject = subject.about(&reading, animal);
         verdict.kind.evidence = spoken(&reading, verdict.kind.evidence, "kind.sum", &words[0]);

@@ -179,16 +179,16 @@ async fn who_pushes_a_post_does_not_wait_for_its_pictures() {
     let (origin, _held) = silent_peer().await;
     admit(&w.network, &origin);
     admit(&w.network, w.sandbox.origin());
-    let mut desk = Desk::load(&w.store, w.ws, "сайт", &SourceSettings::default()).await.unwrap();
-    desk.pictures = crate::ingest::Pictures::Later(Span::from_secs(3));
+    let mut rules = PublishRules::load(&w.store, w.ws, "сайт", &SourceSettings::default()).await.unwrap();
+    rules.pictures = crate::ingest::Pictures::Later(Span::from_secs(3));
     // Its picture would hang for a minute.
     let hanging = pushed(&format!("{origin}/a.jpg"));
-    take_in(&w.store, &w.network, w.ws, &desk, &[hanging], None).await.unwrap();
+    take_in(&w.store, &w.network, w.ws, &rules, &[hanging], None).await.unwrap();
     let picture = format!("{}/_/pictures/busya.jpg", w.sandbox.origin());
     let post =
         RawPost { origin_id: "2".into(), text: "Доброе утро всем".into(), ..pushed(&picture) };
     let post = RawPost { channels: Some(vec![w.channel]), ..post };
-    take_in(&w.store, &w.network, w.ws, &desk, std::slice::from_ref(&post), None).await.unwrap();
+    take_in(&w.store, &w.network, w.ws, &rules, std::slice::from_ref(&post), None).await.unwrap();
     let stored = async |id: &str| w.store.message_by_origin(w.ws, "push:сайт", id).await.unwrap().unwrap();
     assert_eq!(stored("1").await.payload["media"][0]["url"], format!("{origin}/a.jpg"));
     assert_eq!(stored("2").await.payload["media"][0]["url"], picture);
@@ -196,9 +196,9 @@ async fn who_pushes_a_post_does_not_wait_for_its_pictures() {
     let held = w.store.deliveries(w.ws, filter(), 10).await.unwrap();
     let now = w.store.now().await.unwrap();
     assert!(held.len() == 2 && held.iter().all(|delivery| delivery.run_at > Some(now)), "{held:?}");
-    desk.pictures = crate::ingest::Pictures::Now;
+    rules.pictures = crate::ingest::Pictures::Now;
     for revision in [2, 2] {
-        take_in(&w.store, &w.network, w.ws, &desk, std::slice::from_ref(&post), None).await.unwrap();
+        take_in(&w.store, &w.network, w.ws, &rules, std::slice::from_ref(&post), None).await.unwrap();
         let whole = stored("2").await;
         assert!(whole.payload["media"][0]["blob"].is_string(), "{} {}", whole.payload, whole.facts);
         assert_eq!(whole.revision, revision, "the second time it is known");
@@ -272,7 +272,7 @@ fn a_feed_that_is_nothing_but_levels_is_refused_before_it_ends_the_process() {
 #[tokio::test]
 async fn one_bad_entry_does_not_block_its_feed() {
     let w = World::new().await;
-    let desk = Desk::load(&w.store, w.ws, "приют", &SourceSettings::default()).await.unwrap();
+    let rules = PublishRules::load(&w.store, w.ws, "приют", &SourceSettings::default()).await.unwrap();
     let entry = |id: &str, text: &str| RawPost {
         source: "feed:приют".into(),
         origin_id: id.into(),
@@ -290,7 +290,7 @@ async fn one_bad_entry_does_not_block_its_feed() {
         entry("z", LOST),
     ];
     for stored in [5, 0] {
-        let counts = take_in(&w.store, &w.network, w.ws, &desk, &posts, None).await.unwrap();
+        let counts = take_in(&w.store, &w.network, w.ws, &rules, &posts, None).await.unwrap();
         assert_eq!((counts.seen, counts.stored), (5, stored));
     }
     assert_eq!(w.queued().await, 1);
@@ -303,7 +303,7 @@ async fn one_bad_entry_does_not_block_its_feed() {
 #[tokio::test]
 async fn a_run_that_fails_does_not_stay_open() {
     let w = World::new().await;
-    let desk = Desk::load(&w.store, w.ws, "приют", &SourceSettings::default()).await.unwrap();
+    let rules = PublishRules::load(&w.store, w.ws, "приют", &SourceSettings::default()).await.unwrap();
     let lost_channel = RawPost {
         source: "push:сайт".into(),
         origin_id: "1".into(),
@@ -312,7 +312,7 @@ async fn a_run_that_fails_does_not_stay_open() {
         ..RawPost::default()
     };
     let work = async {
-        let counts = take_in(&w.store, &w.network, w.ws, &desk, &[lost_channel], None).await?;
+        let counts = take_in(&w.store, &w.network, w.ws, &rules, &[lost_channel], None).await?;
         Ok((counts, None))
     };
     assert!(crate::ingest::in_a_run(&w.store, w.ws, "push:сайт", work).await.is_err());

@@ -10,7 +10,7 @@ pub fn check(judge: &mut Judge<'_>) {
         one_at_a_time(judge, row);
         behind_the_fence(judge, row);
         counted(judge, row);
-        told(judge, row);
+        the_unusual_has_events(judge, row);
     }
     poison(judge);
     for wrong in judge.logs.ledger.audit.clone() {
@@ -132,7 +132,7 @@ fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
 }
 
 /// V19: what is unusual has its event, once.
-fn told(judge: &mut Judge<'_>, row: &DeliveryLog) {
+fn the_unusual_has_events(judge: &mut Judge<'_>, row: &DeliveryLog) {
     let events = |name: &str| {
         let of = |event: &&crate::sim::log::EventLog| event.delivery == Some(row.id) && event.name == name;
         judge.logs.ledger.events.iter().filter(of).count()

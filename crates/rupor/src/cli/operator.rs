@@ -14,7 +14,7 @@ use crate::operate::facts::Ailment;
 use crate::operate::{Verb, perform, socket, socket_path, who};
 
 #[derive(Debug, Args)]
-pub struct Desk {
+pub struct OperatorArgs {
     #[command(flatten)]
     pub database: Database,
     /// Workspace by name; needed only where there are several
@@ -58,7 +58,7 @@ impl Hand {
     }
 }
 
-impl Desk {
+impl OperatorArgs {
     /// Opens the database for reading, beside the node that may have it.
     pub async fn look(&self) -> anyhow::Result<Look> {
         let address = self.database.address()?;

@@ -1,5 +1,5 @@
 //! What a workspace wants published: the preset of the source and the routes of the channels.
-//! Pure but for `Desk::load`, which reads rows.
+//! Pure but for `PublishRules::load`, which reads rows.
 
 use anyhow::Context;
 use domain::content::{Facts, Home, Kind};
@@ -90,7 +90,7 @@ pub enum Pictures {
 
 /// Everything that decides about the posts of one source.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct PublishRules {
     /// The source's name, for tags.
     pub source_name: String,
     pub platform: Option<&'static str>,
@@ -108,9 +108,9 @@ struct Listener {
     route: Option<Route>,
 }
 
-impl Desk {
-    pub fn new(source_name: &str, settings: &SourceSettings, channels: &[Channel]) -> Desk {
-        Desk {
+impl PublishRules {
+    pub fn new(source_name: &str, settings: &SourceSettings, channels: &[Channel]) -> PublishRules {
+        PublishRules {
             source_name: source_name.to_owned(),
             platform: None,
             home: Home { city: settings.city.clone(), utc_offset_minutes: settings.utc_offset_minutes },
@@ -128,8 +128,8 @@ impl Desk {
         workspace: WorkspaceId,
         source_name: &str,
         settings: &SourceSettings,
-    ) -> anyhow::Result<Desk> {
-        Ok(Desk::new(source_name, settings, &store.channels(workspace).await?))
+    ) -> anyhow::Result<PublishRules> {
+        Ok(PublishRules::new(source_name, settings, &store.channels(workspace).await?))
     }
 
     /// Who should hear a post, and why nobody if nobody.

@@ -24,7 +24,7 @@ const FAR_AHEAD: Span = Span::from_secs(5);
 const CHATS_MAX: usize = 20_000;
 
 #[derive(Debug, Default)]
-pub struct Gaits(Mutex<State>);
+pub struct Departures(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -37,7 +37,7 @@ struct State {
 /// One slot that somebody holds; without him it is gone.
 #[derive(Debug)]
 pub struct Ticket<'a> {
-    gaits: &'a Gaits,
+    departures: &'a Departures,
     account: AccountId,
     slot: Timestamp,
     delivery: DeliveryId,
@@ -55,7 +55,7 @@ pub enum Departure {
 
 /// Who is asked, and how fast they may be.
 #[derive(Debug, Clone, Copy)]
-pub struct Way {
+pub struct Pacing {
     /// Between two requests of the account; zero means unlimited.
     pub account_interval: Span,
     pub chat: Destination,
@@ -63,11 +63,11 @@ pub struct Way {
     pub chat_interval: Span,
 }
 
-impl Gaits {
+impl Departures {
     /// Known from here on, so that whoever is ready earlier can use it.
     pub fn hold(&self, account: AccountId, slot: Timestamp, delivery: DeliveryId) -> Ticket<'_> {
         self.state().slots.entry(account).or_default().insert((slot, delivery));
-        Ticket { gaits: self, account, slot, delivery, fixed: None }
+        Ticket { departures: self, account, slot, delivery, fixed: None }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -77,8 +77,8 @@ impl Gaits {
 
 impl Ticket<'_> {
     /// The slot has come and the request is ready: when it may leave. Asked again, the departure before is void.
-    pub fn depart(&mut self, way: Way, now: Timestamp) -> Departure {
-        let mut state = self.gaits.state();
+    pub fn depart(&mut self, pacing: Pacing, now: Timestamp) -> Departure {
+        let mut state = self.departures.state();
         let State { slots, chats } = &mut *state;
         let slots = slots.entry(self.account).or_default();
         if let Some((chat, at, before)) = self.fixed.take() {
@@ -90,43 +90,43 @@ impl Ticket<'_> {
                 };
             }
         }
-        while slots.first().is_some_and(|(slot, _)| is_gone(*slot, way, now)) {
+        while slots.first().is_some_and(|(slot, _)| is_gone(*slot, pacing, now)) {
             slots.pop_first();
         }
         let slot = match slots.first() {
-            Some(&(slot, _)) if !is_gone(self.slot, way, now) => slot,
+            Some(&(slot, _)) if !is_gone(self.slot, pacing, now) => slot,
             _ => return Departure::Missed,
         };
-        let chat_free = match chats.get(&way.chat) {
-            Some(&left) if way.chat_interval > Span::ZERO && left - now < FAR_AHEAD => {
-                left + nearly(way.chat_interval)
+        let chat_free = match chats.get(&pacing.chat) {
+            Some(&left) if pacing.chat_interval > Span::ZERO && left - now < FAR_AHEAD => {
+                left + nearly(pacing.chat_interval)
             }
             _ => now,
         };
         let at = now.max(self.slot).max(slot).max(chat_free);
-        let in_time = if way.account_interval > Span::ZERO { slot } else { now.max(slot) };
+        let in_time = if pacing.account_interval > Span::ZERO { slot } else { now.max(slot) };
         if at - in_time > LATE_MAX {
             return Departure::Missed;
         }
         slots.pop_first();
         let mut before = None;
-        if way.chat_interval > Span::ZERO {
-            before = chats.insert(way.chat, at);
+        if pacing.chat_interval > Span::ZERO {
+            before = chats.insert(pacing.chat, at);
             forget_oldest(chats);
         }
-        self.fixed = Some((way.chat, at, before));
+        self.fixed = Some((pacing.chat, at, before));
         Departure::At(at)
     }
 }
 
 /// Where the account has no pace its slots are never too late.
-fn is_gone(slot: Timestamp, way: Way, now: Timestamp) -> bool {
-    way.account_interval > Span::ZERO && now - slot > LATE_MAX
+fn is_gone(slot: Timestamp, pacing: Pacing, now: Timestamp) -> bool {
+    pacing.account_interval > Span::ZERO && now - slot > LATE_MAX
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        if let Some(slots) = self.gaits.state().slots.get_mut(&self.account) {
+        if let Some(slots) = self.departures.state().slots.get_mut(&self.account) {
             slots.remove(&(self.slot, self.delivery));
         }
     }
@@ -156,18 +156,19 @@ mod tests {
     const ACCOUNT: AccountId = AccountId(1);
     const CHAT: Destination = Destination::Channel(ChannelId(1));
     const OTHER_CHAT: Destination = Destination::Recipient(RecipientId(5));
-    const FREE: Way = Way { account_interval: Span::from_millis(10), chat: CHAT, chat_interval: Span::ZERO };
+    const FREE: Pacing =
+        Pacing { account_interval: Span::from_millis(10), chat: CHAT, chat_interval: Span::ZERO };
 
     fn ms(at: i64) -> Timestamp {
         Timestamp(at * 1_000)
     }
 
     /// Takes these slots at these times; when each request left, in milliseconds.
-    fn departures(gaits: &Gaits, held: &[i64], ready: &[(usize, i64)]) -> Vec<Option<i64>> {
+    fn leave_in_turn(departures: &Departures, held: &[i64], ready: &[(usize, i64)]) -> Vec<Option<i64>> {
         let mut tickets: Vec<Ticket<'_>> = held
             .iter()
             .enumerate()
-            .map(|(n, slot)| gaits.hold(ACCOUNT, ms(*slot), DeliveryId(n as i64)))
+            .map(|(n, slot)| departures.hold(ACCOUNT, ms(*slot), DeliveryId(n as i64)))
             .collect();
         let mut depart = |&(n, at): &(usize, i64)| match tickets[n].depart(FREE, ms(at)) {
             Departure::At(at) => Some(at.0 / 1_000),
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_in_time_leaves_at_its_slot() {
-        let left = departures(&Gaits::default(), &[100, 200, 300], &[(0, 100), (1, 200), (2, 300)]);
+        let left = leave_in_turn(&Departures::default(), &[100, 200, 300], &[(0, 100), (1, 200), (2, 300)]);
         assert_eq!(left, [Some(100), Some(200), Some(300)]);
     }
 
@@ -186,18 +187,18 @@ mod tests {
     fn a_stall_costs_the_slots_it_lasted_and_no_other() {
         let slots = [100, 110, 120, 130, 140, 150, 160];
         let ready: Vec<(usize, i64)> = (0..7).map(|n| (n, slots[n].max(140))).collect();
-        let left = departures(&Gaits::default(), &slots, &ready);
+        let left = leave_in_turn(&Departures::default(), &slots, &ready);
         assert_eq!(left, [None, None, None, Some(140), Some(140), Some(150), Some(160)]);
     }
 
     #[test]
     fn in_any_second_hardly_more_leave_than_the_slots_of_a_second() {
-        let gaits = Gaits::default();
+        let departures = Departures::default();
         let slots: Vec<i64> = (0..3_000).collect();
         // Two nodes that are held up, each in its own rhythm: the one by up to 40 ms, the other by up to 25.
         let late = |n: i64| if n / 60 % 2 == 0 { n % 40 } else { n % 25 };
         let ready: Vec<(usize, i64)> = (0..3_000).map(|n| (n as usize, n + late(n))).collect();
-        let left: Vec<i64> = departures(&gaits, &slots, &ready).into_iter().flatten().collect();
+        let left: Vec<i64> = leave_in_turn(&departures, &slots, &ready).into_iter().flatten().collect();
         for from in &left {
             let n = left.iter().filter(|at| (*from..from + 1_000).contains(at)).count();
             assert!(n <= 1_015, "{n} in the second from {from}");
@@ -206,37 +207,37 @@ mod tests {
 
     #[test]
     fn whoever_is_ready_first_uses_the_earliest_slot() {
-        let gaits = Gaits::default();
-        let left = departures(&gaits, &[100, 105, 110], &[(2, 112), (1, 113), (0, 114)]);
+        let departures = Departures::default();
+        let left = leave_in_turn(&departures, &[100, 105, 110], &[(2, 112), (1, 113), (0, 114)]);
         assert_eq!(left, [Some(112), Some(113), Some(114)]);
     }
 
     #[test]
     fn nobody_leaves_before_a_slot_of_his_own() {
-        let left = departures(&Gaits::default(), &[100, 112], &[(1, 105)]);
+        let left = leave_in_turn(&Departures::default(), &[100, 112], &[(1, 105)]);
         assert_eq!(left, [Some(112)]);
     }
 
     #[test]
     fn a_slot_that_is_long_gone_is_missed_and_holds_up_nobody() {
-        let left = departures(&Gaits::default(), &[100, 180], &[(0, 190), (1, 190)]);
+        let left = leave_in_turn(&Departures::default(), &[100, 180], &[(0, 190), (1, 190)]);
         assert_eq!(left, [None, Some(190)]);
-        let left = departures(&Gaits::default(), &[100, 180], &[(1, 190), (0, 190)]);
+        let left = leave_in_turn(&Departures::default(), &[100, 180], &[(1, 190), (0, 190)]);
         assert_eq!(left, [Some(190), None]);
     }
 
     #[test]
     fn a_slot_nobody_holds_any_more_is_not_waited_for() {
-        let gaits = Gaits::default();
-        drop(gaits.hold(ACCOUNT, ms(100), DeliveryId(7)));
-        assert_eq!(departures(&gaits, &[130], &[(0, 130)]), [Some(130)]);
+        let departures = Departures::default();
+        drop(departures.hold(ACCOUNT, ms(100), DeliveryId(7)));
+        assert_eq!(leave_in_turn(&departures, &[130], &[(0, 130)]), [Some(130)]);
     }
 
     #[test]
     fn a_chat_keeps_its_own_distance() {
-        let gaits = Gaits::default();
-        let way = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
-        let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
+        let departures = Departures::default();
+        let pacing = Pacing { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
+        let leave = |slot, at| departures.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(pacing, ms(at));
         assert_eq!(leave(100, 114), Departure::At(ms(114)));
         assert_eq!(leave(1_100, 1_100), Departure::At(ms(1_109)));
         assert_eq!(leave(1_900, 1_900), Departure::Missed);
@@ -244,9 +245,10 @@ mod tests {
 
     #[test]
     fn a_chat_that_waits_holds_up_no_other() {
-        let gaits = Gaits::default();
-        let slow = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
-        let leave = |way, slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
+        let departures = Departures::default();
+        let slow = Pacing { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
+        let leave =
+            |pacing, slot, at| departures.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(pacing, ms(at));
         assert_eq!(leave(slow, 100, 100), Departure::At(ms(100)));
         assert_eq!(leave(FREE, 1_080, 1_080), Departure::At(ms(1_080)));
         assert_eq!(leave(slow, 1_085, 1_085), Departure::At(ms(1_095)));
@@ -255,19 +257,20 @@ mod tests {
 
     #[test]
     fn a_departure_that_was_slept_through_is_void() {
-        let gaits = Gaits::default();
-        let way = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
-        let mut ticket = gaits.hold(ACCOUNT, ms(100), DeliveryId(1));
-        assert_eq!(ticket.depart(way, ms(100)), Departure::At(ms(100)));
-        assert_eq!(ticket.depart(way, ms(112)), Departure::At(ms(112)));
-        assert_eq!(ticket.depart(way, ms(160)), Departure::Missed);
+        let departures = Departures::default();
+        let pacing = Pacing { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
+        let mut ticket = departures.hold(ACCOUNT, ms(100), DeliveryId(1));
+        assert_eq!(ticket.depart(pacing, ms(100)), Departure::At(ms(100)));
+        assert_eq!(ticket.depart(pacing, ms(112)), Departure::At(ms(112)));
+        assert_eq!(ticket.depart(pacing, ms(160)), Departure::Missed);
     }
 
     #[test]
     fn where_the_account_has_no_pace_nobody_is_late() {
-        let gaits = Gaits::default();
-        let way = Way { account_interval: Span::ZERO, chat: OTHER_CHAT, chat_interval: Span::from_secs(1) };
-        let leave = |slot, at| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(at));
+        let departures = Departures::default();
+        let pacing =
+            Pacing { account_interval: Span::ZERO, chat: OTHER_CHAT, chat_interval: Span::from_secs(1) };
+        let leave = |slot, at| departures.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(pacing, ms(at));
         assert_eq!(leave(100, 140), Departure::At(ms(140)));
         assert_eq!(leave(110, 160), Departure::Missed, "the chat has its own distance all the same");
         assert_eq!(leave(1_100, 1_140), Departure::At(ms(1_140)));
@@ -275,9 +278,9 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_back_holds_up_nobody() {
-        let gaits = Gaits::default();
-        let way = Way { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
-        let leave = |slot| gaits.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(way, ms(slot));
+        let departures = Departures::default();
+        let pacing = Pacing { chat: OTHER_CHAT, chat_interval: Span::from_secs(1), ..FREE };
+        let leave = |slot| departures.hold(ACCOUNT, ms(slot), DeliveryId(slot)).depart(pacing, ms(slot));
         assert_eq!(leave(100_000), Departure::At(ms(100_000)));
         assert_eq!(leave(1_000), Departure::At(ms(1_000)));
     }

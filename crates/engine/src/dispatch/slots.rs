@@ -22,26 +22,26 @@ const LEAD_MAX: Span = Span::from_millis(500);
 
 type Answer = Result<Timestamp>;
 /// Somebody who waits for a slot, and the chat it is for.
-type Person = (Option<LaneId>, oneshot::Sender<Answer>);
+type Waiter = (Option<LaneId>, oneshot::Sender<Answer>);
 
 #[derive(Debug, Default)]
 struct Counter {
     /// Held while a call is out.
     open: tokio::sync::Mutex<()>,
-    queue: Mutex<Vec<Person>>,
+    queue: Mutex<Vec<Waiter>>,
 }
 
 #[derive(Debug)]
-pub struct Desk {
+pub struct SlotBatcher {
     ledger: Arc<dyn Ledger>,
     counters: Mutex<HashMap<AccountId, Arc<Counter>>>,
     /// What a call took lately, in microseconds: a slot that comes sooner would be missed as well.
     takes: AtomicI64,
 }
 
-impl Desk {
-    pub fn new(ledger: Arc<dyn Ledger>) -> Desk {
-        Desk { ledger, counters: Mutex::default(), takes: AtomicI64::new(0) }
+impl SlotBatcher {
+    pub fn new(ledger: Arc<dyn Ledger>) -> SlotBatcher {
+        SlotBatcher { ledger, counters: Mutex::default(), takes: AtomicI64::new(0) }
     }
 
     /// The next slot of an account, for a chat whose own slot has come or for none.
@@ -83,6 +83,6 @@ impl Desk {
     }
 }
 
-fn queue(counter: &Counter) -> std::sync::MutexGuard<'_, Vec<Person>> {
+fn queue(counter: &Counter) -> std::sync::MutexGuard<'_, Vec<Waiter>> {
     counter.queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
