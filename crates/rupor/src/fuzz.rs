@@ -117,7 +117,7 @@ fn words_of_people() {
 #[test]
 fn bodies_of_webhooks() {
     drive("webhook", corpus("webhook"), |bytes| {
-        let Ok(posts) = crate::api::posts(bytes, 1_763_190_000) else { return };
+        let Ok(posts) = crate::http::api::posts(bytes, 1_763_190_000) else { return };
         assert!((1..=100).contains(&posts.len()));
         for post in posts {
             assert!(post.photos.iter().chain(&post.url).all(|url| domain::message::is_web_address(url)));

@@ -3,6 +3,8 @@
 //! `/v1` is how programs hand posts in, `/` is the board that only shows, the rest is health and metrics.
 //! `door` says who may come in, `brake` slows down who guesses, `serve` and `patience` keep seats free for the others.
 
+pub mod api;
+pub mod board;
 mod brake;
 mod door;
 mod metrics;
@@ -26,8 +28,7 @@ use axum::routing::{MethodRouter, get};
 use store::{Health, Store, StoreError};
 use tokio::net::TcpListener;
 
-use crate::api::{self, ApiError};
-use crate::board;
+use api::ApiError;
 use engine::dispatch::Meters;
 
 pub use brake::Brake;

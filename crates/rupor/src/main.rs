@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-mod api;
-mod board;
 mod cli;
 mod config;
 mod demo;

@@ -4,14 +4,15 @@ use clap::{Args, Subcommand};
 use domain::shown::line;
 
 use super::operator::{OperatorArgs, block_on};
+use crate::config::show_rate;
 use crate::operate::Verb;
-use crate::operate::status::{rate, table};
+use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
 use crate::operate::words::{moment, quoted};
 
 /// Look at accounts, stop and start them
 #[derive(Debug, Args)]
-pub struct Account {
+pub struct AccountArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -40,7 +41,7 @@ struct Pause {
     named: Named,
 }
 
-pub fn run(args: &Account) -> anyhow::Result<()> {
+pub fn run(args: &AccountArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,
@@ -87,7 +88,7 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
                 account.platform.clone(),
                 account.settings.kind.clone(),
                 account.settings.tier.clone(),
-                rate(*limit),
+                show_rate(*limit),
                 state,
                 account.paused_why.clone().unwrap_or_default(),
             ]

@@ -6,8 +6,9 @@ use domain::time::Span;
 use serde_json::{Value, json};
 
 use super::operator::{OperatorArgs, block_on};
+use crate::config::show_rate;
 use crate::operate::facts::{Facts, gather};
-use crate::operate::status::{rate, state, status, table};
+use crate::operate::status::{state, status, table};
 use crate::operate::verb::find_channel;
 use crate::operate::words::{how_long, quoted};
 use crate::operate::{Verb, words};
@@ -15,7 +16,7 @@ use engine::span;
 
 /// Look at channels, stop and start them, try them out
 #[derive(Debug, Args)]
-pub struct Channel {
+pub struct ChannelArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -77,7 +78,7 @@ pub fn time(text: &str) -> Result<Span, String> {
     span::parse(text).filter(|span| span.0 > 0).ok_or_else(|| format!("write {}", span::FORM))
 }
 
-pub fn run(args: &Channel) -> anyhow::Result<()> {
+pub fn run(args: &ChannelArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,
@@ -104,7 +105,7 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
                 channel.target.clone(),
                 state(&facts, channel).to_owned(),
                 facts.waiting(channel).to_string(),
-                rate(channel.settings.rate),
+                show_rate(channel.settings.rate),
                 channel.paused_why.clone().unwrap_or_default(),
             ]
         })

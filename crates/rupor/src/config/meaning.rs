@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use engine::span;
 
-use super::written::{self, Named, SecretWritten, SourceKind};
+use super::written::{self, Named, SourceKind, WrittenSecret};
 use super::{
     Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, Variables,
     Workspace, environment,
@@ -43,7 +43,7 @@ pub fn parse(
         Ok(limits) => reader.limits = limits,
         Err(problem) => reader.problems.push(problem),
     }
-    let file: written::File = match toml::from_str(text) {
+    let file: written::WrittenFile = match toml::from_str(text) {
         Ok(file) => file,
         Err(error) => {
             reader.problem(error.span().map_or(0, |span| span.start), worded(error.message()));
@@ -73,7 +73,7 @@ struct Reader<'a> {
     limits: PlatformLimits,
     problems: Vec<Problem>,
     notes: Vec<String>,
-    tiers: BTreeMap<String, written::Tier>,
+    tiers: BTreeMap<String, written::WrittenTier>,
 }
 
 /// The tier of those who name none.
@@ -91,11 +91,11 @@ impl Reader<'_> {
         self.problems.push(Problem { place: format!("{}:{line}", self.shown), text: text.into() });
     }
 
-    fn config(&mut self, file: written::File) -> Config {
+    fn config(&mut self, file: written::WrittenFile) -> Config {
         let name =
             file.workspace.as_ref().map_or(DEFAULT_WORKSPACE, |name| name.get_ref().as_str()).to_owned();
         let at_top = !(file.accounts.is_empty() && file.channels.is_empty());
-        let top = written::Workspace {
+        let top = written::WrittenWorkspace {
             preset: file.preset,
             time_zone: file.time_zone,
             accounts: file.accounts,
@@ -121,7 +121,7 @@ impl Reader<'_> {
         Config { workspaces, notes: std::mem::take(&mut self.notes) }
     }
 
-    fn workspace(&mut self, name: String, written: written::Workspace) -> Workspace {
+    fn workspace(&mut self, name: String, written: written::WrittenWorkspace) -> Workspace {
         let defaults = Defaults {
             preset: written.preset.unwrap_or(Preset::Pets),
             time_zone: written.time_zone.map(|zone| zone.0),
@@ -139,7 +139,7 @@ impl Reader<'_> {
         Workspace { name, accounts, channels, sources, endpoints }
     }
 
-    fn account(&mut self, name: Spanned<String>, written: written::Account) -> Account {
+    fn account(&mut self, name: Spanned<String>, written: written::WrittenAccount) -> Account {
         let platform = written.platform.0;
         let facts = known_platform(&platform).facts();
         let kind = written.kind.map_or(facts.usual_kind, |kind| kind.as_str());
@@ -198,7 +198,7 @@ impl Reader<'_> {
     fn channel(
         &mut self,
         name: Spanned<String>,
-        written: written::Channel,
+        written: written::WrittenChannel,
         accounts: &[Account],
         defaults: &Defaults,
     ) -> Option<Channel> {
@@ -221,7 +221,7 @@ impl Reader<'_> {
     fn channel_settings(
         &mut self,
         name: &str,
-        written: &written::Channel,
+        written: &written::WrittenChannel,
         account: &Account,
         defaults: &Defaults,
     ) -> store::ChannelSettings {
@@ -261,7 +261,7 @@ impl Reader<'_> {
 
     fn sources(
         &mut self,
-        written: Named<written::Source>,
+        written: Named<written::WrittenSource>,
         accounts: &[Account],
         defaults: &Defaults,
     ) -> Vec<Source> {
@@ -318,7 +318,7 @@ impl Reader<'_> {
         sources
     }
 
-    fn endpoint(&mut self, name: Spanned<String>, written: written::Endpoint) -> Endpoint {
+    fn endpoint(&mut self, name: Spanned<String>, written: written::WrittenEndpoint) -> Endpoint {
         let secret = self.secret(&written.secret);
         let mut settings = serde_json::Map::new();
         settings.extend(written.rate.map(|rate| ("rate".to_owned(), json!(rate.0))));
@@ -360,14 +360,14 @@ impl Reader<'_> {
     }
 
     /// Fetches a secret; what cannot be fetched is a problem and an empty secret.
-    fn secret(&mut self, written: &Spanned<SecretWritten>) -> Secret {
+    fn secret(&mut self, written: &Spanned<WrittenSecret>) -> Secret {
         let fetched = match written.get_ref() {
-            SecretWritten::Env(name) => {
+            WrittenSecret::Env(name) => {
                 (self.variables)(name).filter(|value| !value.trim().is_empty()).ok_or_else(|| {
                     format!("variable {name} is not set; set it to the token, or name another one")
                 })
             }
-            SecretWritten::File(path) => std::fs::read_to_string(self.folder.join(path)).map_err(|error| {
+            WrittenSecret::File(path) => std::fs::read_to_string(self.folder.join(path)).map_err(|error| {
                 format!("secret file {path}: {error}; put the token there, or name another file")
             }),
         };
@@ -432,7 +432,7 @@ pub fn known_platform(name: &str) -> &'static dyn Platform {
     platforms::registry::platform(name).expect("an account of an unknown platform is refused when it is read")
 }
 
-fn channel_extras(written: &written::Channel) -> ChannelExtras {
+fn channel_extras(written: &written::WrittenChannel) -> ChannelExtras {
     let usual = ChannelExtras::default();
     let time = |time: &Option<written::Time>| time.as_ref().map(|time| span::show(time.0));
     ChannelExtras {
@@ -451,7 +451,7 @@ fn channel_extras(written: &written::Channel) -> ChannelExtras {
     }
 }
 
-fn source_settings(written: &written::Source, defaults: &Defaults) -> SourceSettings {
+fn source_settings(written: &written::WrittenSource, defaults: &Defaults) -> SourceSettings {
     SourceSettings {
         preset: written.preset.unwrap_or(defaults.preset),
         city: written.home_city.clone(),

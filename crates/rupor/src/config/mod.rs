@@ -40,7 +40,7 @@ pub struct Config {
 fn capped(what: &str, setting: Option<f64>, limit: Option<f64>, whose: &str) -> Option<String> {
     let (setting, limit) = (setting?, limit?);
     let used = domain::limits::effective_rate(Some(setting), Some(limit))?;
-    let show = |rate| crate::operate::status::rate(Some(rate));
+    let show = |rate| show_rate(Some(rate));
     (setting > limit).then(|| {
         format!(
             "{what} is {}, but the platform allows {whose} {}; {} is used",
@@ -204,4 +204,13 @@ pub fn from_text(text: &str, shown: &str, variables: Variables<'_>) -> Result<Co
 /// The quick start: workspace `default` with the preset pets, from variables alone.
 pub fn from_env(variables: Variables<'_>) -> Result<Config, ConfigError> {
     environment::config(variables)
+}
+
+/// `1/s`, `20/min`, or `-` for as fast as it goes.
+pub fn show_rate(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 1.0 => format!("{}/s", (rate * 100.0).round() / 100.0),
+        Some(rate) => format!("{}/min", (rate * 6_000.0).round() / 100.0),
+    }
 }

@@ -7,7 +7,6 @@
 
 mod sources;
 
-use crate::operate::status::rate;
 use anyhow::{Context, bail};
 use domain::ids::{AccountId, ChannelId, EndpointId, SourceId, WorkspaceId};
 use domain::shown;
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{DisabledBy, Store};
 
-use super::{Account, Channel, Config, Endpoint, Source, Workspace};
+use super::{Account, Channel, Config, Endpoint, Source, Workspace, show_rate};
 
 /// Why an account is paused that the configuration does not name; it is resumed when it comes back.
 const NOT_CONFIGURED: &str = "not in the configuration";
@@ -278,7 +277,7 @@ async fn account_changes(
         || store.platform_limit(row.workspace_id, id).await? != account.limit
     {
         let detail = match account.limit {
-            Some(limit) => format!("tier {} allows {}", account.settings.tier, rate(limit.rate)),
+            Some(limit) => format!("tier {} allows {}", account.settings.tier, show_rate(limit.rate)),
             None => "no limit of a tier any more".to_owned(),
         };
         list.push(StepVerb::Change, "account", name, detail, Act::SetLimit(id, account.limit));

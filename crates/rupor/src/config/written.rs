@@ -20,25 +20,25 @@ pub type Named<T> = BTreeMap<Spanned<String>, T>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct File {
+pub struct WrittenFile {
     /// The name of the workspace that the tables at the top level belong to.
     pub workspace: Option<Spanned<String>>,
     pub preset: Option<Preset>,
     pub time_zone: Option<TimeZone>,
-    pub accounts: Named<Account>,
-    pub channels: Named<Channel>,
-    pub sources: Named<Source>,
-    pub endpoints: Named<Endpoint>,
+    pub accounts: Named<WrittenAccount>,
+    pub channels: Named<WrittenChannel>,
+    pub sources: Named<WrittenSource>,
+    pub endpoints: Named<WrittenEndpoint>,
     /// What accounts of any workspace may name.
-    pub tiers: Named<Tier>,
+    pub tiers: Named<WrittenTier>,
     /// Further workspaces, each with the same tables.
-    pub workspaces: Named<Workspace>,
+    pub workspaces: Named<WrittenWorkspace>,
 }
 
 /// Limits that several accounts share by name.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tier {
+pub struct WrittenTier {
     pub rate: Option<Rate>,
     pub burst: Option<Count>,
     pub max_parallel: Option<Count>,
@@ -47,20 +47,20 @@ pub struct Tier {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Workspace {
+pub struct WrittenWorkspace {
     pub preset: Option<Preset>,
     pub time_zone: Option<TimeZone>,
-    pub accounts: Named<Account>,
-    pub channels: Named<Channel>,
-    pub sources: Named<Source>,
-    pub endpoints: Named<Endpoint>,
+    pub accounts: Named<WrittenAccount>,
+    pub channels: Named<WrittenChannel>,
+    pub sources: Named<WrittenSource>,
+    pub endpoints: Named<WrittenEndpoint>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Account {
+pub struct WrittenAccount {
     pub platform: PlatformName,
-    pub token: Spanned<SecretWritten>,
+    pub token: Spanned<WrittenSecret>,
     pub kind: Option<AccountKind>,
     /// `standard`, `paid`, or one of `[tiers]`.
     pub tier: Option<Spanned<String>>,
@@ -69,7 +69,7 @@ pub struct Account {
     pub max_parallel: Option<Count>,
     pub retry_parallel: Option<Count>,
     pub api_base: Option<String>,
-    pub proxy: Option<Spanned<SecretWritten>>,
+    pub proxy: Option<Spanned<WrittenSecret>>,
     pub extra_roots: Option<Vec<String>>,
     pub group_id: Option<i64>,
     pub paused: Option<bool>,
@@ -77,7 +77,7 @@ pub struct Account {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Channel {
+pub struct WrittenChannel {
     pub account: Spanned<String>,
     pub target: Target,
     pub preset: Option<Preset>,
@@ -114,7 +114,7 @@ pub struct Channel {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
+pub struct WrittenSource {
     pub kind: SourceKind,
     /// The reading account; VK needs one.
     pub account: Option<Spanned<String>>,
@@ -133,9 +133,9 @@ pub struct Source {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Endpoint {
+pub struct WrittenEndpoint {
     pub kind: EndpointKind,
-    pub secret: Spanned<SecretWritten>,
+    pub secret: Spanned<WrittenSecret>,
     pub rate: Option<Rate>,
     pub body_max: Option<Count>,
     pub enabled: Option<bool>,
@@ -143,7 +143,7 @@ pub struct Endpoint {
 
 /// A secret stands elsewhere: `{ env = "NAME" }`, `{ file = "PATH" }`, `"env:NAME"` or `"file:PATH"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretWritten {
+pub enum WrittenSecret {
     Env(String),
     File(String),
 }
@@ -155,20 +155,20 @@ enum SecretForm {
     Table(BTreeMap<String, String>),
 }
 
-impl<'de> Deserialize<'de> for SecretWritten {
+impl<'de> Deserialize<'de> for WrittenSecret {
     /// The refusals never repeat what was written: it may be the secret itself.
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SecretWritten, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenSecret, D::Error> {
         const FORM: &str = "write where the secret is: { env = \"NAME\" } or { file = \"PATH\" }";
         let bad = || D::Error::custom(FORM);
         match SecretForm::deserialize(from).map_err(|_| bad())? {
             SecretForm::Text(text) => match text.split_once(':') {
-                Some(("env", name)) if !name.is_empty() => Ok(SecretWritten::Env(name.to_owned())),
-                Some(("file", path)) if !path.is_empty() => Ok(SecretWritten::File(path.to_owned())),
+                Some(("env", name)) if !name.is_empty() => Ok(WrittenSecret::Env(name.to_owned())),
+                Some(("file", path)) if !path.is_empty() => Ok(WrittenSecret::File(path.to_owned())),
                 _ => Err(bad()),
             },
             SecretForm::Table(table) => match table.into_iter().collect::<Vec<_>>().as_slice() {
-                [(key, name)] if key == "env" && !name.is_empty() => Ok(SecretWritten::Env(name.clone())),
-                [(key, path)] if key == "file" && !path.is_empty() => Ok(SecretWritten::File(path.clone())),
+                [(key, name)] if key == "env" && !name.is_empty() => Ok(WrittenSecret::Env(name.clone())),
+                [(key, path)] if key == "file" && !path.is_empty() => Ok(WrittenSecret::File(path.clone())),
                 _ => Err(bad()),
             },
         }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use anyhow::bail;
 use axum::http::{HeaderMap, HeaderName, Uri, Version, header};
 
-use crate::api;
+use super::api;
 
 /// Characters of the token that opens the board and the metrics beyond loopback.
 const TOKEN_MIN: usize = 32;

@@ -9,6 +9,7 @@ use store::{Channel, DisabledBy};
 
 use super::facts::Facts;
 use super::words::{self, Explanation, how_long, moment};
+use crate::config::show_rate;
 
 /// What `rupor status --json` and the board show.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -129,17 +130,8 @@ fn cells(line: &ChannelLine) -> Vec<String> {
         span(line.eta_ms),
         line.sent.to_string(),
         line.failed.to_string(),
-        rate(line.rate),
+        show_rate(line.rate),
     ]
-}
-
-/// `1/s`, `20/min`, or `-` for as fast as it goes.
-pub fn rate(rate: Option<f64>) -> String {
-    match rate {
-        None => "-".to_owned(),
-        Some(rate) if rate >= 1.0 => format!("{}/s", (rate * 100.0).round() / 100.0),
-        Some(rate) => format!("{}/min", (rate * 6_000.0).round() / 100.0),
-    }
 }
 
 /// Aligned columns without lines, so that they can be cut and searched. A cell stays on its line, whoever wrote it.

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use store::{Case, Delivery, Source, Store, StoredMessage};
 use tokio::sync::Mutex;
 
-use crate::api::ApiError;
+use crate::http::api::ApiError;
 use crate::http::{Client, Site};
 use crate::operate::facts::{Facts, gather};
 

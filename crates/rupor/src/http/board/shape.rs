@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use store::{Case, Channel, Delivery, Source, StoredMessage};
 
 use super::Seen;
-use crate::operate::status::{rate, status};
+use crate::config::show_rate;
+use crate::operate::status::status;
 use crate::operate::words::{Explanation, cause, quoted};
 
 /// Characters of a post on the page.
@@ -33,7 +34,7 @@ pub fn state(seen: &Seen) -> Value {
                 "failed": line.failed,
                 "lag_ms": line.lag_ms,
                 "eta_ms": line.eta_ms,
-                "rate": line.rate.map(|_| rate(line.rate)),
+                "rate": line.rate.map(|_| show_rate(line.rate)),
             })
         })
         .collect();

@@ -1,0 +1,156 @@
+//! Who may know whom: edges between crates and modules, and where a platform's name may stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tree::{files, none};
+
+/// What each crate may use of ours.
+const CRATES: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("store", &["domain"]),
+    ("platforms", &["domain"]),
+    ("engine", &["domain", "store", "platforms"]),
+    ("sandbox", &[]),
+    ("rupor", &["domain", "store", "platforms", "engine", "sandbox"]),
+    ("proving", &["domain", "store", "platforms", "engine", "sandbox"]),
+];
+
+#[test]
+fn a_crate_uses_only_what_stands_below_it() {
+    let mut broken = Vec::new();
+    for (name, below) in CRATES {
+        for file in files(&format!("crates/{name}/src"), &[".rs"]).iter().filter(|file| !file.is_test()) {
+            for (at, line) in file.code() {
+                let used = CRATES.iter().map(|(other, _)| other).filter(|other| *other != name);
+                for other in used.filter(|other| !below.contains(other)) {
+                    let path = format!("{other}::");
+                    let begins =
+                        line.trim_start().strip_prefix("use ").is_some_and(|rest| rest.starts_with(&path));
+                    if begins {
+                        broken.push(format!("{}:{at}: {name} knows nothing of {other}", file.path));
+                    }
+                }
+            }
+        }
+    }
+    none("the borders of ARCHITECTURE.md", &broken);
+}
+
+/// Modules of a crate's root that each module names with `crate::`.
+fn edges(krate: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let source = format!("crates/{krate}/src/");
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in files(&source, &[".rs"]).iter().filter(|file| !file.is_test()) {
+        let inner = file.path.strip_prefix(&source).expect("below the sources");
+        let module = inner.split('/').next().unwrap_or("").trim_end_matches(".rs").to_owned();
+        for (_, line) in file.code() {
+            let mut rest = line;
+            while let Some(at) = rest.find("crate::") {
+                rest = &rest[at + "crate::".len()..];
+                let named: String =
+                    rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+                if !named.is_empty() && named != module {
+                    edges.entry(module.clone()).or_default().insert(named);
+                }
+            }
+        }
+    }
+    edges
+}
+
+/// Whether `to` can be reached from `from`.
+fn reaches(edges: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(module) = open.pop() {
+        for next in edges.get(module).into_iter().flatten() {
+            if next == to {
+                return true;
+            }
+            if seen.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn modules_do_not_go_round_in_circles() {
+    let mut circles = Vec::new();
+    for krate in ["engine", "rupor"] {
+        let edges = edges(krate);
+        let rounds = edges.keys().filter(|module| reaches(&edges, module, module));
+        circles.extend(
+            rounds
+                .map(|module| format!("{krate}::{module} comes back to itself through {:?}", edges[module])),
+        );
+    }
+    none("a module that depends on itself cannot be read alone", &circles);
+}
+
+#[test]
+fn loops_meet_only_in_the_store() {
+    const LOOPS: &[&str] = &["dispatch", "monitor", "sources", "campaigns", "bot"];
+    let edges = edges("engine");
+    let mut broken = Vec::new();
+    for one in LOOPS {
+        let others = edges.get(*one).into_iter().flatten().filter(|other| LOOPS.contains(&other.as_str()));
+        broken.extend(others.map(|other| format!("{one} imports {other}")));
+    }
+    // What a post becomes is used by sources and by the push API; it is no loop, and knows none but the shelf of pictures.
+    let known = edges.get("ingest").into_iter().flatten();
+    let known = known.filter(|other| LOOPS.contains(&other.as_str()) && *other != "dispatch");
+    broken.extend(known.map(|other| format!("ingest imports {other}")));
+    none("a loop calls another", &broken);
+}
+
+/// Where a platform's name may stand in code besides its own crate: what shows it, and what rehearses it.
+const NAMES_ALLOWED: &[&str] = &[
+    // The vocabulary of posts: people write about messengers and link to them.
+    "crates/domain/src/content/",
+    // The invented city of the demonstration.
+    "crates/rupor/src/demo/",
+    // Measurements and simulations need some platform.
+    "crates/proving/src/",
+    "crates/rupor/src/fuzz.rs",
+    // Examples that a person reads in the help.
+    "crates/rupor/src/cli/sandbox.rs",
+    "crates/rupor/src/cli/why.rs",
+    // Reading walls; it becomes a fact of its platform.
+    "crates/domain/src/message.rs",
+    "crates/engine/src/sources/",
+    "crates/rupor/src/config/written.rs",
+    "crates/rupor/src/operate/check.rs",
+    "crates/rupor/src/why/mod.rs",
+];
+
+#[test]
+fn a_platforms_name_stands_only_in_its_own_folder() {
+    const WORDS: &[&str] = &[
+        "\"telegram",
+        "\"vk",
+        "\"max\"",
+        "vk.com",
+        "vk.ru",
+        "t.me/",
+        "telegram.org",
+        "max.ru",
+        "Telegram",
+        "MAX\"",
+    ];
+    let mut broken = Vec::new();
+    for krate in ["domain", "store", "engine", "rupor", "proving"] {
+        for file in
+            files(&format!("crates/{krate}/src"), &[".rs", ".sql"]).iter().filter(|file| !file.is_test())
+        {
+            if NAMES_ALLOWED.iter().any(|allowed| file.path.starts_with(allowed)) {
+                continue;
+            }
+            let named = file.code().filter(|(_, line)| !line.trim_start().starts_with("--"));
+            let named = named.filter(|(_, line)| WORDS.iter().any(|word| line.contains(word)));
+            broken.extend(named.map(|(at, line)| format!("{}:{at}: {}", file.path, line.trim())));
+        }
+    }
+    none("ask the platform (platforms::facts) instead of naming it", &broken);
+}
