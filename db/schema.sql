@@ -767,6 +767,8 @@ CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, 
 
 CREATE INDEX platform_limits_of_group ON public.platform_limits USING btree (group_id);
 
+CREATE INDEX recipients_gone ON public.recipients USING btree (account_id) WHERE (status = 'gone'::text);
+
 CREATE INDEX recipients_of_person ON public.recipients USING btree (platform, user_id, workspace_id, account_id);
 
 CREATE OR REPLACE FUNCTION public.approach_recipient(workspace_id bigint, recipient_id bigint, interval_us bigint, OUT address text, OUT status text, OUT paused_until timestamp with time zone, OUT slot_at timestamp with time zone)
@@ -1697,6 +1699,49 @@ BEGIN
                     ELSE h.campaign_id = open_lane.campaign_id AND h.account_id = account END;
     END IF;
     RETURN lane;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.people_of_accounts(workspace_id bigint, counted_max bigint, OUT account_id bigint, OUT waiting bigint, OUT sending bigint, OUT gone bigint)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(people_of_accounts.workspace_id);
+    RETURN QUERY
+    SELECT p.*
+      FROM (SELECT a.account_id,
+                   coalesce(c.waiting, 0)
+                   + (SELECT count(*) FROM (SELECT FROM lane_heads AS l
+                                             WHERE l.account_id = a.account_id AND l.head_priority = 0
+                                               AND l.next_at < 'infinity' AND l.recipient_id IS NOT NULL
+                                             LIMIT counted_max) AS urgent)
+                   + (SELECT count(*) FROM (SELECT FROM lane_heads AS l
+                                             WHERE l.account_id = a.account_id AND l.head_priority = 1
+                                               AND l.next_at < 'infinity' AND l.recipient_id IS NOT NULL
+                                             LIMIT counted_max) AS bulk) AS waiting,
+                   (SELECT count(*) FROM inflight AS i
+                     WHERE i.account_id = a.account_id
+                       AND (SELECT l.channel_id IS NULL FROM lane_heads AS l WHERE l.lane_id = i.lane_id)) AS sending,
+                   (SELECT count(*) FROM (SELECT FROM recipients AS r
+                                           WHERE r.account_id = a.account_id AND r.status = 'gone'
+                                           LIMIT counted_max) AS left_us) AS gone
+              FROM account_heads AS a
+              LEFT JOIN (SELECT l.account_id, sum(l.n_queued + l.n_retry)::bigint AS waiting
+                           FROM lane_heads AS l
+                          WHERE l.workspace_id = people_of_accounts.workspace_id AND l.recipient_id IS NULL
+                            AND l.campaign_id IS NOT NULL
+                          GROUP BY l.account_id) AS c ON c.account_id = a.account_id
+             WHERE a.workspace_id = people_of_accounts.workspace_id) AS p
+     WHERE p.waiting > 0 OR p.sending > 0 OR p.gone > 0
+     ORDER BY p.account_id;
 END $function$
 ;
 
@@ -4683,6 +4728,8 @@ GRANT EXECUTE ON FUNCTION mark_sent(bigint,bigint,uuid,text,timestamp with time 
 GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION open_lane(bigint,bigint,bigint,bigint,integer,double precision,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION people_of_accounts(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION post_gone(bigint,text,text) TO rupor_app;
 

@@ -377,8 +377,11 @@ impl World {
                 }
                 let payload = self.store.payload(shelter.ws, delivery.message_id).await.unwrap();
                 let text = payload["text"].as_str().unwrap().to_owned();
-                let platform =
-                    if Some(shelter.channels[0]) == delivery.channel_id { Name::Telegram } else { Name::Vk };
+                let platform = if Some(shelter.channels[0]) == delivery.destination.channel() {
+                    Name::Telegram
+                } else {
+                    Name::Vk
+                };
                 verdict.unseen += usize::from(!times.contains_key(&(platform, label(&text))));
             }
         }

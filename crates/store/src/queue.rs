@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use domain::delivery::{Action, Counters, Priority, Status};
 use domain::destination::Destination;
 use domain::ids::{
-    AccountId, CampaignId, CaseId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, RecipientId,
-    WorkspaceId,
+    AccountId, CampaignId, CaseId, ChannelId, ClaimToken, DeliveryId, LaneId, MessageId, WorkspaceId,
 };
 use domain::outcome::Outcome;
 use domain::retry::Chance;
@@ -226,8 +225,8 @@ pub struct Delivery {
     pub workspace_id: WorkspaceId,
     pub lane_id: LaneId,
     pub account_id: AccountId,
-    pub channel_id: Option<ChannelId>,
-    pub recipient_id: Option<RecipientId>,
+    #[serde(flatten)]
+    pub destination: Destination,
     pub message_id: MessageId,
     pub revision: i32,
     pub action: Action,
@@ -270,9 +269,8 @@ pub struct Event {
     pub name: String,
     pub message_id: Option<MessageId>,
     pub delivery_id: Option<DeliveryId>,
-    pub channel_id: Option<ChannelId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recipient_id: Option<RecipientId>,
+    #[serde(flatten)]
+    pub destination: Option<Destination>,
     pub account_id: Option<AccountId>,
     pub detail: Value,
 }

@@ -147,6 +147,20 @@ impl SuppressionOrigin {
     }
 }
 
+/// The people of one account in sums. What waits for somebody in a dialogue is counted up to `PEOPLE_COUNTED_MAX`, and so
+/// are those who are gone: with more it is a number to be read as "at least".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PeopleOfAccount {
+    pub account_id: AccountId,
+    /// Deliveries of campaigns that wait, and dialogues in which something waits.
+    pub waiting: i64,
+    pub sending: i64,
+    pub gone: i64,
+}
+
+/// A status is read often, so it looks at no more people than this.
+pub const PEOPLE_COUNTED_MAX: i64 = 10_000;
+
 /// Whose lane; a channel's is made with the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneOf {
@@ -224,6 +238,11 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<Recipient>> {
         each!(self, db => db.recipients(workspace, account, after, limit))
+    }
+
+    /// The people of each account that has any to tell of, without a walk through their dialogues.
+    pub async fn people(&self, workspace: WorkspaceId) -> Result<Vec<PeopleOfAccount>> {
+        each!(self, db => db.people(workspace))
     }
 
     /// Somebody subscribed, stopped, left or came back; `why` in a word.

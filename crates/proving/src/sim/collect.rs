@@ -35,7 +35,7 @@ fn delivery(row: Delivery, attempts: Vec<AttemptLog>) -> DeliveryLog {
         id: row.delivery_id.0,
         workspace: row.workspace_id.0,
         account: row.account_id.0,
-        channel: row.channel_id.map_or(0, |id| id.0),
+        channel: row.destination.channel().map_or(0, |id| id.0),
         message: row.message_id.0,
         generation: row.generation,
         parent: row.parent_delivery.map(|id| id.0),

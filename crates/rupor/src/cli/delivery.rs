@@ -3,6 +3,7 @@
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use domain::delivery::Status;
+use domain::destination::Destination;
 use domain::ids::{DeliveryId, MessageId};
 use domain::shown;
 use serde_json::json;
@@ -117,7 +118,7 @@ async fn show_list(list: &List) -> anyhow::Result<()> {
     list.operator.print(&found, || {
         let rows = found.iter().map(|delivery| line(delivery, &channels)).collect();
         let mut text =
-            table(&["id", "status", "reason", "channel", "message", "attempts", "code", "queued"], rows);
+            table(&["id", "status", "reason", "to", "message", "attempts", "code", "queued"], rows);
         if let Some(last) = found.last().filter(|_| found.len() == list.limit as usize) {
             text += &format!("there may be more: --after {}", last.delivery_id);
         }
@@ -126,13 +127,17 @@ async fn show_list(list: &List) -> anyhow::Result<()> {
 }
 
 fn line(delivery: &Row, channels: &[store::Channel]) -> Vec<String> {
-    let channel = channels.iter().find(|channel| Some(channel.channel_id) == delivery.channel_id);
+    let to = match delivery.destination {
+        Destination::Channel(id) => channels.iter().find(|channel| channel.channel_id == id),
+        Destination::Recipient(_) => None,
+    };
+    let gone = || delivery.destination.recipient().map_or("-".to_owned(), |id| format!("person {id}"));
     let code = delivery.last_error.as_ref().and_then(|error| error["code"].as_str());
     vec![
         delivery.delivery_id.to_string(),
         delivery.status.to_string(),
         delivery.reason.clone().unwrap_or_default(),
-        channel.map_or("-".to_owned(), |channel| channel.name.clone()),
+        to.map_or_else(gone, |channel| channel.name.clone()),
         delivery.message_id.to_string(),
         delivery.counters.attempt.to_string(),
         code.unwrap_or_default().to_owned(),
@@ -145,18 +150,17 @@ async fn show_one(show: &Show) -> anyhow::Result<()> {
     let known = gather(&look.store, &show.operator.workspace(&look.store).await?, look.node).await?;
     let about = facts::delivery(&look.store, known.workspace.workspace_id, DeliveryId(show.id)).await?;
     let explained = words::delivery(&known, &about);
-    let value = json!({"delivery": about.delivery, "attempts": about.attempts, "explanation": explained});
+    let value = json!({
+        "delivery": about.delivery, "attempts": about.attempts, "person": about.person, "explanation": explained,
+    });
     show.operator.print(&value, || format!("{explained}\n{}", past(&known, &about)))
 }
 
 /// Where it goes, and every attempt.
 fn past(known: &Facts, about: &facts::DeliveryFacts) -> String {
     let delivery = &about.delivery;
-    let channel = delivery.channel_id.and_then(|id| known.channel(id));
-    let place = channel.map_or("a channel that is gone".to_owned(), |channel| {
-        shown::line(&format!("channel {} ({} {})", channel.name, channel.platform, channel.target))
-            .into_owned()
-    });
+    let called = known.called(about);
+    let place = shown::line(&called);
     let mut text = format!(
         "message {} to {place}, {} · queued {}\n",
         delivery.message_id,

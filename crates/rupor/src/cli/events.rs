@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use domain::destination::Destination;
 use store::{Event, Store};
 
 use super::operator::{OperatorArgs, block_on, say};
@@ -49,7 +50,7 @@ async fn show(args: &Events) -> anyhow::Result<()> {
     };
     let wanted = |event: &Event| {
         args.name.as_ref().is_none_or(|name| *name == event.name)
-            && (channel.is_none() || event.channel_id == channel)
+            && (channel.is_none() || event.destination == channel.map(Destination::Channel))
     };
     let recent = store.recent_events(ws, PAGE.max(args.limit as usize)).await?;
     let mut last = recent.first().map_or(0, |event| event.event_id);
@@ -87,7 +88,7 @@ fn print(args: &Events, event: &Event) -> anyhow::Result<()> {
         return say(&serde_json::to_string(event)?);
     }
     let subject = [
-        event.channel_id.map(|id| format!("channel {id}")),
+        event.destination.map(|destination| destination.to_string()),
         event.account_id.map(|id| format!("account {id}")),
         event.message_id.map(|id| format!("message {id}")),
         event.delivery_id.map(|id| format!("delivery {id}")),

@@ -34,8 +34,8 @@ pub fn run(args: &Why) -> anyhow::Result<()> {
             None => None,
         };
         let known = gather(&look.store, &workspace, look.node).await?;
-        let message = why::find(&look.store, known.workspace.workspace_id, args.asked.trim()).await?;
-        let story = why::gather(&look.store, &known, message, only.as_ref()).await?;
+        let asked = why::find(&look.store, known.workspace.workspace_id, args.asked.trim()).await?;
+        let story = why::gather(&look.store, &known, asked, only.as_ref()).await?;
         args.operator.print(&story, || why::words::story(&story))
     })
 }

@@ -112,7 +112,8 @@ async fn channels_table(world: &World, expected: &[Line], seen: &[Line]) -> anyh
     for (name, _, _) in city::CHANNELS {
         let id = known.iter().find(|channel| channel.name == name).map(|channel| channel.channel_id);
         let count = |status: Status| {
-            let of_channel = deliveries.iter().filter(|delivery| delivery.channel_id == id && id.is_some());
+            let of_channel =
+                deliveries.iter().filter(|delivery| id.is_some() && delivery.destination.channel() == id);
             of_channel.filter(|delivery| delivery.status == status).count().to_string()
         };
         let of =

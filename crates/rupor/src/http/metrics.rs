@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::time::Timestamp;
-use store::Store;
+use store::{Store, Workspace};
 
 use super::Site;
 use engine::dispatch::escaped;
@@ -27,14 +27,17 @@ pub async fn metrics(State(site): State<Site>) -> Response {
 /// The gauges that the ledger maintains: per lane, never counted on request.
 async fn lanes(store: &Store) -> store::Result<String> {
     let now = store.now().await?;
-    let mut rows: [String; 4] = Default::default();
+    let mut rows: [String; 5] = Default::default();
     for workspace in store.workspaces().await? {
         let channels = store.channels(workspace.workspace_id).await?;
+        rows[4] += &people(store, &workspace).await?;
         for lane in store.lanes(workspace.workspace_id).await? {
             let channel = channels.iter().find(|channel| Some(channel.channel_id) == lane.channel_id);
-            let name = channel.map_or_else(|| lane.lane_id.to_string(), |channel| channel.name.clone());
+            let number = || lane.campaign_id.map_or_else(|| lane.lane_id.to_string(), |id| id.to_string());
+            let name = channel.map_or_else(number, |channel| channel.name.clone());
+            let of = lane.campaign_id.map_or("channel", |_| "campaign");
             let labels = format!(
-                "workspace=\"{}\",channel=\"{}\",lane=\"{}\"",
+                "workspace=\"{}\",{of}=\"{}\",lane=\"{}\"",
                 escaped(&workspace.name),
                 escaped(&name),
                 lane.lane_id
@@ -67,10 +70,27 @@ async fn lanes(store: &Store) -> store::Result<String> {
         ("rupor_lane_lag_seconds", "how long the lane's next delivery has been due"),
         ("rupor_lane_eta_seconds", "time to empty the lane at its own rate"),
         ("rupor_lane_next_seconds", "time until the lane may go on; -1: nothing waits or it is shut"),
+        ("rupor_people", "people of an account by state; dialogues and the gone are counted up to 10000"),
     ];
     let mut text = String::new();
     for ((name, help), rows) in names.iter().zip(&rows) {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{rows}");
+    }
+    Ok(text)
+}
+
+/// In sums: a person is never a label, and dialogues are never walked.
+async fn people(store: &Store, workspace: &Workspace) -> store::Result<String> {
+    let accounts = store.accounts(workspace.workspace_id).await?;
+    let mut text = String::new();
+    for people in store.people(workspace.workspace_id).await? {
+        let account = accounts.iter().find(|account| account.account_id == people.account_id);
+        let name = account.map_or_else(|| people.account_id.to_string(), |account| account.name.clone());
+        for (state, n) in [("waiting", people.waiting), ("sending", people.sending), ("gone", people.gone)] {
+            let (workspace, account) = (escaped(&workspace.name), escaped(&name));
+            let labels = format!("workspace=\"{workspace}\",account=\"{account}\",state=\"{state}\"");
+            let _ = writeln!(text, "rupor_people{{{labels}}} {n}");
+        }
     }
     Ok(text)
 }

@@ -1,9 +1,13 @@
 //! What is known of a workspace at one moment: everything the words need, read once.
 
-use domain::ids::{ChannelId, DeliveryId, WorkspaceId};
+use domain::destination::Destination;
+use domain::ids::{AccountId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::{Account, Attempt, Channel, Delivery, Event, Health, Illness, Lane, Source, Store, Workspace};
+use store::{
+    Account, Attempt, Channel, Delivery, Event, Health, Illness, Lane, PeopleOfAccount, Recipient,
+    RecipientStatus, Source, Store, Workspace,
+};
 
 /// Events looked at to find out since when something is so.
 const EVENTS_MAX: usize = 2_000;
@@ -23,6 +27,8 @@ pub struct Facts {
     pub accounts: Vec<Account>,
     pub channels: Vec<Channel>,
     pub lanes: Vec<Lane>,
+    /// In sums: nobody walks through a million dialogues to show a status.
+    pub people: Vec<PeopleOfAccount>,
     pub sources: Vec<Source>,
     /// The newest first.
     #[serde(skip)]
@@ -58,6 +64,37 @@ impl Ailment {
 pub struct DeliveryFacts {
     pub delivery: Delivery,
     pub attempts: Vec<Attempt>,
+    /// Whom it is for, if it is for one person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub person: Option<Person>,
+}
+
+/// A person as operators see them: ids, and whether they can be written to. Names and attributes stay in their row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Person {
+    pub recipient_id: RecipientId,
+    pub account_id: AccountId,
+    pub platform: String,
+    pub user_id: String,
+    pub status: RecipientStatus,
+    pub status_why: Option<String>,
+    pub status_at: Timestamp,
+    pub paused_until: Timestamp,
+}
+
+impl From<Recipient> for Person {
+    fn from(row: Recipient) -> Person {
+        Person {
+            recipient_id: row.recipient_id,
+            account_id: row.account_id,
+            platform: row.platform,
+            user_id: row.user_id,
+            status: row.status,
+            status_why: row.status_why,
+            status_at: row.status_at,
+            paused_until: row.paused_until,
+        }
+    }
 }
 
 pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyhow::Result<Facts> {
@@ -75,18 +112,47 @@ pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyho
         accounts: store.accounts(ws).await?,
         channels: store.channels(ws).await?,
         lanes: store.lanes(ws).await?,
+        people: store.people(ws).await?,
         sources: store.sources(ws).await?,
         events: store.recent_events(ws, EVENTS_MAX).await?,
     })
 }
 
 pub async fn delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow::Result<DeliveryFacts> {
-    Ok(DeliveryFacts { delivery: store.delivery(ws, id).await?, attempts: store.attempts(ws, id).await? })
+    let (delivery, attempts) = (store.delivery(ws, id).await?, store.attempts(ws, id).await?);
+    let person = match delivery.destination {
+        Destination::Channel(_) => None,
+        Destination::Recipient(id) => Some(store.recipient(ws, id).await?.into()),
+    };
+    Ok(DeliveryFacts { delivery, attempts, person })
 }
 
 impl Facts {
     pub fn channel(&self, id: ChannelId) -> Option<&Channel> {
         self.channels.iter().find(|channel| channel.channel_id == id)
+    }
+
+    /// The channel that a delivery goes to, if it goes to one that is still there.
+    pub fn channel_of(&self, delivery: &Delivery) -> Option<&Channel> {
+        delivery.destination.channel().and_then(|id| self.channel(id))
+    }
+
+    /// A destination as people call it.
+    pub fn called(&self, about: &DeliveryFacts) -> String {
+        match (&about.person, self.channel_of(&about.delivery)) {
+            (Some(person), _) => self.person_called(person),
+            (None, Some(channel)) => {
+                format!("channel {} ({} {})", channel.name, channel.platform, channel.target)
+            }
+            (None, None) => "a channel that is gone".to_owned(),
+        }
+    }
+
+    /// `person 3 on bot (telegram 701)`.
+    pub fn person_called(&self, person: &Person) -> String {
+        let account = self.accounts.iter().find(|account| account.account_id == person.account_id);
+        let on = account.map_or(String::new(), |account| format!(" on {}", account.name));
+        format!("person {}{on} ({} {})", person.recipient_id, person.platform, person.user_id)
     }
 
     pub fn account_of(&self, channel: &Channel) -> Option<&Account> {
@@ -105,7 +171,10 @@ impl Facts {
     /// Since when the present trouble of a channel lasts: the first pause of its streak of failures.
     pub fn channel_trouble_since(&self, channel: &Channel) -> Option<Timestamp> {
         let streak = usize::try_from(channel.error_streak.max(1)).unwrap_or(1);
-        let of_channel = self.events.iter().filter(|event| event.channel_id == Some(channel.channel_id));
+        let of_channel = self
+            .events
+            .iter()
+            .filter(|event| event.destination == Some(Destination::Channel(channel.channel_id)));
         let since_resumed = of_channel.take_while(|event| event.name != "channel_resumed");
         // A last strike both pauses and disables; only an operator disables without a pause.
         let by_operator = channel.disabled_by == Some(store::DisabledBy::Operator);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use domain::shown;
 use domain::time::{Span, Timestamp};
 use serde::Serialize;
-use store::{Channel, DisabledBy};
+use store::{Channel, DisabledBy, PEOPLE_COUNTED_MAX, PeopleOfAccount};
 
 use super::facts::Facts;
 use super::words::{self, Explanation, how_long, moment};
@@ -19,6 +19,8 @@ pub struct Status {
     pub node: Option<bool>,
     pub held: Option<String>,
     pub channels: Vec<ChannelLine>,
+    /// Campaigns and dialogues in sums, for each account that has people.
+    pub people: Vec<PeopleLine>,
     pub trouble: Vec<Explanation>,
 }
 
@@ -41,6 +43,15 @@ pub struct ChannelLine {
     pub eta_ms: Option<i64>,
 }
 
+/// The people of an account; from `PEOPLE_COUNTED_MAX` on a number means "at least".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PeopleLine {
+    pub account: String,
+    pub waiting: i64,
+    pub sending: i64,
+    pub gone: i64,
+}
+
 pub fn status(facts: &Facts) -> Status {
     Status {
         at: facts.now,
@@ -48,8 +59,33 @@ pub fn status(facts: &Facts) -> Status {
         node: facts.node,
         held: facts.held.clone(),
         channels: facts.channels.iter().map(|channel| line(facts, channel)).collect(),
+        people: facts.people.iter().map(|people| of_people(facts, people)).collect(),
         trouble: words::troubles(facts),
     }
+}
+
+fn of_people(facts: &Facts, people: &PeopleOfAccount) -> PeopleLine {
+    let account = facts.accounts.iter().find(|account| account.account_id == people.account_id);
+    PeopleLine {
+        account: account.map_or_else(|| people.account_id.to_string(), |account| account.name.clone()),
+        waiting: people.waiting,
+        sending: people.sending,
+        gone: people.gone,
+    }
+}
+
+/// `people: 12 waiting, 3 gone`; `None`: there is nobody to tell of.
+pub fn people_words(people: &[PeopleLine]) -> Option<String> {
+    let sum = |of: fn(&PeopleLine) -> i64| people.iter().map(of).sum::<i64>();
+    let told = [
+        (sum(|p| p.waiting), "waiting"),
+        (sum(|p| p.sending), "being written to"),
+        (sum(|p| p.gone), "gone"),
+    ];
+    let more = |n: i64| if n >= PEOPLE_COUNTED_MAX { "+" } else { "" };
+    let told: Vec<String> =
+        told.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n}{} {what}", more(*n))).collect();
+    (!told.is_empty()).then(|| format!("people: {}", told.join(", ")))
 }
 
 fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
@@ -104,6 +140,9 @@ impl std::fmt::Display for Status {
         write!(f, "{}", table(&HEADINGS, self.channels.iter().map(cells).collect()))?;
         if self.channels.is_empty() {
             writeln!(f, "no channels yet: write rupor.toml and run `rupor apply`")?;
+        }
+        if let Some(people) = people_words(&self.people) {
+            writeln!(f, "\n{people}")?;
         }
         if self.trouble.is_empty() {
             return writeln!(f, "\nno trouble");

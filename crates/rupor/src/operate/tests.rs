@@ -270,7 +270,7 @@ async fn a_test_post_is_queued_to_one_channel() {
     let second = world.perform(test("b")).await.unwrap();
     assert_eq!((&first["status"], &second["status"]), (&json!("queued"), &json!("queued")));
     let id = DeliveryId(first["delivery_id"].as_i64().unwrap());
-    assert_eq!(world.store.delivery(world.ws, id).await.unwrap().channel_id, Some(found));
+    assert_eq!(world.store.delivery(world.ws, id).await.unwrap().destination.channel(), Some(found));
 }
 
 #[tokio::test]

@@ -230,7 +230,8 @@ async fn told_post(store: &Store, ws: WorkspaceId, message: &StoredMessage, n: i
     let went: Vec<Value> = deliveries
         .iter()
         .map(|delivery| {
-            let name = channels.iter().find(|channel| Some(channel.channel_id) == delivery.channel_id);
+            let name =
+                channels.iter().find(|channel| Some(channel.channel_id) == delivery.destination.channel());
             let name = name.map(|channel| channel.name.as_str());
             json!({"delivery_id": delivery.delivery_id, "channel": name, "status": delivery.status})
         })

@@ -12,10 +12,11 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use domain::content::Facts as Recognised;
+use domain::destination::Destination;
 use domain::ids::{DeliveryId, MessageId, WorkspaceId};
 use domain::route::{Route, Subject};
 use serde::Serialize;
-use store::{Case, Channel, Delivery, DeliveryFilter, Source, Store, StoreError, StoredMessage};
+use store::{Case, Channel, Delivery, Source, Store, StoreError, StoredMessage};
 
 use crate::operate::facts::{DeliveryFacts, Facts, delivery as delivery_facts};
 use crate::operate::words::Explanation;
@@ -23,6 +24,8 @@ use engine::ingest::SourceSettings;
 
 /// Deliveries of one message that are told; a message rarely has more than it has channels.
 const DELIVERIES_MAX: usize = 1_000;
+/// People of a broadcast who are told of; ask about a delivery to hear of one.
+const PEOPLE_SHOWN: usize = 5;
 
 /// Everything that is known of one post.
 #[derive(Debug, Clone, Serialize)]
@@ -36,6 +39,26 @@ pub struct Story {
     pub channels: Vec<Heard>,
     /// Deliveries to channels that were removed since.
     pub elsewhere: Vec<Told>,
+    /// Deliveries to people: the one that was asked about, or the first few.
+    pub people: Vec<ToldPerson>,
+    /// There are more of those.
+    pub more_people: bool,
+}
+
+/// What became of it for one person.
+#[derive(Debug, Clone, Serialize)]
+pub struct ToldPerson {
+    /// As operators see them.
+    pub called: String,
+    #[serde(flatten)]
+    pub told: Told,
+}
+
+/// A message, and the delivery if one was asked about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    pub message: StoredMessage,
+    pub delivery: Option<Delivery>,
 }
 
 /// What one channel has to do with the post.
@@ -71,10 +94,11 @@ pub struct Before {
 }
 
 /// What was asked about: a post by its address, a message, or a delivery.
-pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result<StoredMessage> {
+pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result<Asked> {
+    let whole = |message| Asked { message, delivery: None };
     if let Some((owner, post)) = wall_post(asked) {
         let found = store.message_by_origin(ws, &format!("vk:{owner}"), &post.to_string()).await?;
-        return found.ok_or_else(|| anyhow::anyhow!(
+        return found.map(whole).ok_or_else(|| anyhow::anyhow!(
             "wall{owner}_{post} was never seen here: is the wall a source (`$ rupor status`), and is the post \
              younger than the first reading or the horizon?"
         ));
@@ -93,11 +117,11 @@ pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result
                     )
                 })
             }
-            other => Ok(other?),
+            other => Ok(whole(other?)),
         };
     }
     match store.message_by_url(ws, asked).await? {
-        Some(message) => Ok(message),
+        Some(message) => Ok(whole(message)),
         None => bail!(
             "{asked:?} is not known: give the address of a post (https://vk.com/wall-1_2), the id of a message, \
              or d and the id of a delivery (d12)"
@@ -105,9 +129,9 @@ pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result
     }
 }
 
-async fn of_delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow::Result<StoredMessage> {
+async fn of_delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow::Result<Asked> {
     let delivery = store.delivery(ws, id).await?;
-    Ok(store.message(ws, delivery.message_id).await?)
+    Ok(Asked { message: store.message(ws, delivery.message_id).await?, delivery: Some(delivery) })
 }
 
 /// `https://vk.com/wall-1_2`, `https://vk.com/club1?w=wall-1_2`, `wall-1_2`.
@@ -124,9 +148,10 @@ fn wall_post(asked: &str) -> Option<(i64, i64)> {
 pub async fn gather(
     store: &Store,
     known: &Facts,
-    message: StoredMessage,
+    asked: Asked,
     only: Option<&Channel>,
 ) -> anyhow::Result<Story> {
+    let Asked { message, delivery: asked } = asked;
     let ws = known.workspace.workspace_id;
     let source = store.sources(ws).await?.into_iter().find(|source| brings(source, &message));
     let case = match message.case_id {
@@ -137,24 +162,49 @@ pub async fn gather(
         Some(id) => store.message(ws, id).await.ok(),
         None => None,
     };
-    let filter = DeliveryFilter { message_id: Some(message.message_id), ..DeliveryFilter::default() };
-    let rows = store.deliveries(ws, filter, DELIVERIES_MAX).await?;
+    let rows = store.deliveries_of(ws, vec![message.message_id], DELIVERIES_MAX).await?;
     let wanted = |channel: &&Channel| only.is_none_or(|only| only.channel_id == channel.channel_id);
     let mut channels = Vec::new();
     for channel in known.channels.iter().filter(wanted) {
         let mut deliveries = Vec::new();
-        for row in rows.iter().filter(|row| row.channel_id == Some(channel.channel_id)) {
+        for row in rows.iter().filter(|row| row.destination == Destination::Channel(channel.channel_id)) {
             deliveries.push(delivery_story(store, known, row.delivery_id).await?);
         }
         let rule = rule(channel, source.as_ref(), &message);
         channels.push(Heard { channel: channel.clone(), rule, deliveries });
     }
     let mut elsewhere = Vec::new();
-    let is_known = |row: &Delivery| known.channels.iter().any(|c| Some(c.channel_id) == row.channel_id);
+    let is_known = |row: &Delivery| known.channel_of(row).is_some();
     for row in rows.iter().filter(|row| only.is_none() && !is_known(row)) {
         elsewhere.push(delivery_story(store, known, row.delivery_id).await?);
     }
-    Ok(Story { message, source, case, ending, channels, elsewhere })
+    let (people, more_people) = match only {
+        Some(_) => (Vec::new(), false),
+        None => people(store, known, &message, asked).await?,
+    };
+    Ok(Story { message, source, case, ending, channels, elsewhere, people, more_people })
+}
+
+/// The person who was asked about; else the first few, and whether there are more.
+async fn people(
+    store: &Store,
+    known: &Facts,
+    message: &StoredMessage,
+    asked: Option<Delivery>,
+) -> anyhow::Result<(Vec<ToldPerson>, bool)> {
+    let ws = known.workspace.workspace_id;
+    let mut rows = match asked {
+        Some(delivery) => vec![delivery],
+        None => store.deliveries_to_people(ws, message.message_id, PEOPLE_SHOWN + 1).await?,
+    };
+    let more = rows.len() > PEOPLE_SHOWN;
+    rows.truncate(PEOPLE_SHOWN);
+    let mut people = Vec::new();
+    for row in rows.iter().filter(|row| row.destination.recipient().is_some()) {
+        let told = delivery_story(store, known, row.delivery_id).await?;
+        people.push(ToldPerson { called: known.called(&told.about), told });
+    }
+    Ok((people, more))
 }
 
 async fn delivery_story(store: &Store, known: &Facts, id: DeliveryId) -> anyhow::Result<Told> {

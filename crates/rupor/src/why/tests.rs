@@ -2,13 +2,17 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p rupor why` writes the golden texts anew; docs/why.md is then changed by hand.
 
-use domain::ids::{ChannelId, MessageId};
+use domain::delivery::{AmbiguityPolicy, Priority};
+use domain::ids::{CampaignId, ChannelId, MessageId};
 use domain::message::{Origin, SOURCE_VK};
 use domain::outcome::{Outcome, Sent};
 use expect_test::expect_file;
 use platforms::platform::Network;
-use serde_json::Value;
-use store::{ChannelSettings, DedupMode, NewSource};
+use serde_json::{Value, json};
+use store::{
+    ChannelSettings, DedupMode, ForRecipients, LaneOf, LaneSettings, NewMessage, NewRecipient, NewSource,
+    RecipientStatus,
+};
 
 use super::{find, gather, wall_post, words};
 use crate::operate::facts;
@@ -84,8 +88,8 @@ impl Stage {
         self.world.seconds(30);
         let store = &self.world.store;
         let known = facts::gather(store, "default", Some(true)).await.unwrap();
-        let message = find(store, self.world.ws, asked).await.unwrap();
-        words::story(&gather(store, &known, message, None).await.unwrap())
+        let asked = find(store, self.world.ws, asked).await.unwrap();
+        words::story(&gather(store, &known, asked, None).await.unwrap())
     }
 }
 
@@ -168,6 +172,50 @@ async fn the_page_shows_the_five_texts_as_they_are() {
     }
 }
 
+/// Two people hear of it in a broadcast: one blocked the bot, the other reads it.
+async fn to_people() -> Stage {
+    let stage = Stage::new().await;
+    let (store, ws) = (&stage.world.store, stage.world.ws);
+    let account = store.accounts(ws).await.unwrap()[0].account_id;
+    let person = |user: &str| NewRecipient {
+        user_id: user.into(),
+        address: user.into(),
+        attributes: json!({"имя": "Анна", "телефон": "+79750000077"}),
+        time_zone: None,
+        status: RecipientStatus::Active,
+        source: "импорт".into(),
+    };
+    let people = store.put_recipients(ws, account, vec![person("701"), person("702")]).await.unwrap();
+    let lane = LaneSettings { max_parallel: 2, rate: None, ambiguity: AmbiguityPolicy::ResendOnce };
+    let lane_id = store.open_lane(ws, LaneOf::Campaign(CampaignId(1), account), lane).await.unwrap();
+    let new: NewMessage = serde_json::from_value(json!({
+        "source": "campaign:1", "origin_id": "1", "payload": {"text": "Приходите на день открытых дверей"},
+        "content_hash": "дверь", "channels": [],
+    }))
+    .unwrap();
+    let message_id = store.enqueue(ws, vec![new]).await.unwrap()[0].message_id;
+    let recipients = people.iter().map(|put| put.recipient_id).collect();
+    let new = ForRecipients { message_id, lane_id, recipients, priority: Priority::Bulk, run_at: None };
+    store.enqueue_for(ws, new).await.unwrap();
+    stage.world.seconds(2);
+    stage.world.answered(403, "Forbidden: bot was blocked by the user", None).await;
+    stage.sent("77").await;
+    stage
+}
+
+#[tokio::test]
+async fn what_people_heard_is_explained_by_their_ids_and_nothing_else() {
+    let stage = to_people().await;
+    let told = stage.why("1").await;
+    expect_file!["golden/people.txt"].assert_eq(&told);
+    assert!(!told.contains("Анна") && !told.contains("0077"), "{told}");
+    let one = stage.why("d2").await;
+    assert!(one.contains("person 2 on bot (telegram 702)") && !one.contains("person 1"), "{one}");
+    let known = facts::gather(&stage.world.store, "default", Some(true)).await.unwrap();
+    let status = crate::operate::status::status(&known).to_string();
+    assert!(status.contains("\npeople: 1 gone\n"), "{status}");
+}
+
 #[tokio::test]
 async fn a_channel_that_was_removed_keeps_its_part_of_the_story() {
     let stage = Stage::new().await;
@@ -186,7 +234,7 @@ async fn a_post_a_message_and_a_delivery_lead_to_the_same_story() {
     for asked in
         ["https://vk.com/wall-101_1", "https://vk.com/club101?w=wall-101_1", "wall-101_1", "1", "m1", "d1"]
     {
-        assert_eq!(find(store, ws, asked).await.unwrap().message_id, MessageId(1), "{asked}");
+        assert_eq!(find(store, ws, asked).await.unwrap().message.message_id, MessageId(1), "{asked}");
     }
     for (asked, words) in
         [("wall-5_5", "never seen"), ("99", "neither"), ("d99", "delivery 99"), ("привет", "is not known")]

@@ -8,7 +8,7 @@ use domain::ids::DeliveryId;
 use domain::shown;
 use domain::time::Timestamp;
 use serde_json::Value;
-use store::{Case, Channel, DedupMode, StoredMessage};
+use store::{Case, Channel, DedupMode, RecipientStatus, StoredMessage};
 
 use super::{Heard, Story, Told};
 use crate::operate::words::{counted, how_long, moment};
@@ -33,8 +33,32 @@ pub fn story(story: &Story) -> String {
         let lines = story.elsewhere.iter().flat_map(|told| delivery(None, told)).collect();
         section(&mut text, "channels that were removed since", lines);
     }
+    for person in &story.people {
+        let mut lines = delivery(None, &person.told);
+        if person.told.about.delivery.status == Status::FailedPermanent
+            && let Some(gone) = gone(&person.told)
+        {
+            lines.push(format!("  {gone}"));
+        }
+        section(&mut text, &person.called, lines);
+    }
+    if story.more_people {
+        let line = "each has a delivery of their own; `$ rupor delivery list --message ID` lists them, and \
+                    `$ rupor why dID` tells about one";
+        section(
+            &mut text,
+            "and more people",
+            vec![line.replace("--message ID", &format!("--message {}", message.message_id))],
+        );
+    }
     section(&mut text, "next", next(story));
     text
+}
+
+/// Since when this person cannot be reached.
+fn gone(told: &Told) -> Option<String> {
+    let person = told.about.person.as_ref().filter(|person| person.status == RecipientStatus::Gone)?;
+    Some(format!("they are gone since {}", moment(person.status_at)))
 }
 
 fn section(text: &mut String, heading: &str, lines: Vec<String>) {
@@ -291,6 +315,7 @@ fn next(story: &Story) -> Vec<String> {
         .channels
         .iter()
         .flat_map(|heard| heard.deliveries.iter().filter(move |told| last(heard, told)))
+        .chain(story.people.iter().map(|person| &person.told))
         .collect();
     let is_done = |told: &&&Told| matches!(told.about.delivery.status, Status::Sent | Status::Deduped);
     let open: Vec<&&Told> = all.iter().filter(|told| !is_done(told)).collect();

@@ -156,6 +156,7 @@ CREATE TABLE recipients (
     UNIQUE (workspace_id, recipient_id)
 ) WITH (fillfactor = 80);
 CREATE INDEX recipients_of_person ON recipients (platform, user_id, workspace_id, account_id);
+CREATE INDEX recipients_gone ON recipients (account_id) WHERE status = 'gone';
 
 -- Who must not be written to, on one account or on all; survives every import.
 CREATE TABLE suppressions (

@@ -102,7 +102,8 @@ GRANT EXECUTE ON FUNCTION
     retain_rows(bigint, interval, interval, interval, integer, jsonb),
     post_gone(bigint, text, text), revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
     lock_workspace(bigint), open_lane(bigint, bigint, bigint, bigint, integer, double precision, text),
-    enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint)
+    enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint),
+    people_of_accounts(bigint, bigint)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),

@@ -138,6 +138,7 @@ CREATE TABLE recipients (
     UNIQUE (workspace_id, recipient_id)
 ) STRICT;
 CREATE INDEX recipients_of_person ON recipients (workspace_id, platform, user_id, account_id);
+CREATE INDEX recipients_gone ON recipients (account_id) WHERE status = 'gone';
 
 -- Who must not be written to, on one account or on all; survives every import.
 CREATE TABLE suppressions (

@@ -31,7 +31,15 @@ const SELECT_DELIVERIES_OF: &str = concat!(
     rows::delivery_columns!(),
     " FROM deliveries
       WHERE workspace_id = $1
-        AND message_id = ANY ($2)
+        AND message_id = ANY ($2) AND channel_id IS NOT NULL
+      ORDER BY delivery_id
+      LIMIT $3"
+);
+const SELECT_DELIVERIES_TO_PEOPLE: &str = concat!(
+    "SELECT ",
+    rows::delivery_columns!(),
+    " FROM deliveries
+      WHERE workspace_id = $1 AND message_id = $2 AND recipient_id IS NOT NULL
       ORDER BY delivery_id
       LIMIT $3"
 );
@@ -95,6 +103,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SELECT_DELIVERY,
     SELECT_DELIVERIES,
     SELECT_DELIVERIES_OF,
+    SELECT_DELIVERIES_TO_PEOPLE,
     SELECT_ATTEMPTS,
     SELECT_EVENTS,
     SELECT_RECENT_EVENTS,
@@ -153,6 +162,18 @@ impl Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[&workspace.0, &ids, &limit];
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_DELIVERIES_OF, params).await?;
+        rows.iter().map(rows::delivery).collect()
+    }
+
+    pub async fn deliveries_to_people(
+        &self,
+        workspace: WorkspaceId,
+        message: MessageId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[&workspace.0, &message.0, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_DELIVERIES_TO_PEOPLE, params).await?;
         rows.iter().map(rows::delivery).collect()
     }
 

@@ -47,6 +47,7 @@ const SELECT_SOME: &str = concat!(
       WHERE workspace_id = $1 AND account_id = $2 AND recipient_id > $3
       ORDER BY recipient_id LIMIT $4"
 );
+const PEOPLE: &str = "SELECT account_id, waiting, sending, gone FROM people_of_accounts($1, $2)";
 const SET_STATUS: &str = "
 UPDATE recipients
    SET status = $3, status_why = $4, status_at = rupor_now(),
@@ -74,6 +75,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     PUT,
     SELECT_ONE,
     SELECT_SOME,
+    PEOPLE,
     SET_STATUS,
     SUPPRESS,
     UNSUPPRESS,
@@ -132,6 +134,20 @@ impl Postgres {
         let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &account.0, &after, &limit];
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_SOME, &params).await?;
         rows.iter().map(recipient).collect()
+    }
+
+    pub async fn people(&self, workspace: WorkspaceId) -> Result<Vec<PeopleOfAccount>> {
+        let params: [&(dyn ToSql + Sync); 2] = [&workspace.0, &PEOPLE_COUNTED_MAX];
+        let rows = self.all(As::App(workspace), Again::Safe, PEOPLE, &params).await?;
+        Ok(rows
+            .iter()
+            .map(|row| PeopleOfAccount {
+                account_id: AccountId(row.get(0)),
+                waiting: row.get(1),
+                sending: row.get(2),
+                gone: row.get(3),
+            })
+            .collect())
     }
 
     pub async fn set_recipient_status(

@@ -5,8 +5,7 @@ use domain::chat::{ChatKind, Overflow};
 use domain::delivery::{Action, AmbiguityPolicy, Counters, Priority, Status};
 use domain::destination::Destination;
 use domain::ids::{
-    AccountId, CampaignId, ChannelId, ClaimToken, DeliveryId, EndpointId, LaneId, MessageId, RecipientId,
-    WorkspaceId,
+    AccountId, CampaignId, ChannelId, ClaimToken, DeliveryId, EndpointId, LaneId, MessageId, WorkspaceId,
 };
 use domain::time::{Span, Timestamp};
 use serde_json::Value;
@@ -78,8 +77,7 @@ pub(super) fn delivery(row: &Row) -> Result<Delivery> {
         workspace_id: WorkspaceId(row.get(1)),
         lane_id: LaneId(row.get(2)),
         account_id: AccountId(row.get(3)),
-        channel_id: row.get::<_, Option<i64>>(4).map(ChannelId),
-        recipient_id: row.get::<_, Option<i64>>(5).map(RecipientId),
+        destination: destination(row, 4)?,
         message_id: MessageId(row.get(6)),
         revision: row.get(7),
         action: word(row, 8, Action::parse)?,
@@ -264,7 +262,7 @@ pub(super) fn attempt(row: &Row) -> Attempt {
 
 macro_rules! event_columns {
     () => {
-        "event_id, at, name, message_id, delivery_id, channel_id, account_id, detail, recipient_id"
+        "event_id, at, name, message_id, delivery_id, account_id, detail, channel_id, recipient_id"
     };
 }
 pub(super) use event_columns;
@@ -276,10 +274,9 @@ pub(super) fn event(row: &Row) -> Event {
         name: row.get(2),
         message_id: row.get::<_, Option<i64>>(3).map(MessageId),
         delivery_id: row.get::<_, Option<i64>>(4).map(DeliveryId),
-        channel_id: row.get::<_, Option<i64>>(5).map(ChannelId),
-        account_id: row.get::<_, Option<i64>>(6).map(AccountId),
-        detail: row.get(7),
-        recipient_id: row.get::<_, Option<i64>>(8).map(RecipientId),
+        account_id: row.get::<_, Option<i64>>(5).map(AccountId),
+        detail: row.get(6),
+        destination: Destination::of(row.get(7), row.get(8)),
     }
 }
 

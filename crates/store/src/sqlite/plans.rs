@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::{claim, commit, enqueue, front, heads, migrate, sent, settle};
+use super::{claim, commit, enqueue, front, heads, migrate, read, recipients, sent, settle};
 use crate::address::SqlitePath;
 
 /// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows, and its first lane is full.
@@ -83,6 +83,34 @@ fn a_claim_costs_the_same_behind_a_blocked_backlog() {
     for ((name, before), (_, after)) in small.into_iter().zip(large) {
         assert!(after <= 2 * before, "{name}: {before} steps with 1 000 rows, {after} with 200 000");
     }
+}
+
+/// A bot of account 2 that so many people have talked to; nothing waits for them but for one, and ten are gone.
+const DIALOGUES: &str = "
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+INSERT INTO recipients (recipient_id, workspace_id, account_id, platform, user_id, address, status, status_at, created_at)
+SELECT i, 1, 2, 'p', 'u' || i, 'c' || i, CASE WHEN i <= 10 THEN 'gone' ELSE 'known' END, 0, 0 FROM n;
+INSERT INTO lane_heads (workspace_id, account_id, recipient_id, max_parallel) SELECT 1, 2, recipient_id, 1 FROM recipients;
+UPDATE lane_heads SET next_at = 5 WHERE recipient_id = 20;";
+
+#[test]
+fn a_status_costs_the_same_beside_twenty_thousand_dialogues() {
+    let steps_beside = |dialogues: i64| {
+        let connection = database(1_000);
+        connection.execute_batch(&DIALOGUES.replace("?1", &dialogues.to_string())).unwrap();
+        let people = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let found: Vec<(i64, i64, i64, i64)> = connection
+            .prepare(recipients::PEOPLE)
+            .unwrap()
+            .query_map((1, 10_000), people)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(found, [(2, 1, 0, 10)]);
+        [steps(&connection, &read::lanes(), [1]), steps(&connection, recipients::PEOPLE, (1, 10_000))]
+    };
+    let (few, many) = (steps_beside(100), steps_beside(20_000));
+    assert_eq!(few, many, "steps to list the lanes, and to count the people");
 }
 
 #[test]

@@ -102,13 +102,29 @@ impl Sqlite {
         let sql = format!(
             "SELECT {} FROM deliveries
               WHERE workspace_id = ?1
-                AND message_id IN (SELECT value FROM json_each(?2))
+                AND message_id IN (SELECT value FROM json_each(?2)) AND channel_id IS NOT NULL
               ORDER BY delivery_id
               LIMIT ?3",
             rows::DELIVERY_COLUMNS
         );
         let ids = json!(messages.iter().map(|id| id.0).collect::<Vec<i64>>()).to_string();
         self.read(move |tx| tx.all(&sql, (workspace.0, ids, limit as i64), rows::delivery)).await
+    }
+
+    pub async fn deliveries_to_people(
+        &self,
+        workspace: WorkspaceId,
+        message: MessageId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let sql = format!(
+            "SELECT {} FROM deliveries
+              WHERE workspace_id = ?1 AND message_id = ?2 AND recipient_id IS NOT NULL
+              ORDER BY delivery_id
+              LIMIT ?3",
+            rows::DELIVERY_COLUMNS
+        );
+        self.read(move |tx| tx.all(&sql, (workspace.0, message.0, limit as i64), rows::delivery)).await
     }
 
     pub async fn said_lately(
@@ -176,10 +192,15 @@ impl Sqlite {
     }
 
     pub async fn lanes(&self, workspace: WorkspaceId) -> Result<Vec<Lane>> {
-        let sql = format!(
-            "SELECT {} FROM lane_heads WHERE workspace_id = ?1 AND recipient_id IS NULL ORDER BY lane_id",
-            rows::LANE_COLUMNS
-        );
-        self.read(move |tx| tx.all(&sql, [workspace.0], rows::lane)).await
+        self.read(move |tx| tx.all(&lanes(), [workspace.0], rows::lane)).await
     }
+}
+
+/// Dialogues are not among them; there may be a million.
+pub(super) fn lanes() -> String {
+    format!(
+        "SELECT {} FROM lane_heads INDEXED BY lane_heads_listed
+          WHERE workspace_id = ?1 AND recipient_id IS NULL ORDER BY lane_id",
+        rows::LANE_COLUMNS
+    )
 }

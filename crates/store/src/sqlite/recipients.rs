@@ -31,6 +31,33 @@ UPDATE recipients
  WHERE recipient_id = ?1";
 const COLUMNS: &str = "recipient_id, workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, \
      status_why, status_at, source, contacted_at, error_streak, paused_until";
+/// Idle dialogues point nowhere, so the index of what is due leads past them.
+pub(super) const PEOPLE: &str = "
+SELECT p.*
+  FROM (SELECT a.account_id,
+               coalesce(c.waiting, 0)
+               + (SELECT count(*) FROM (SELECT 1 FROM lane_heads AS l INDEXED BY lane_heads_due
+                                         WHERE l.account_id = a.account_id AND l.head_priority = 0
+                                           AND l.next_at < 9223372036854775807 AND l.recipient_id IS NOT NULL
+                                         LIMIT ?2))
+               + (SELECT count(*) FROM (SELECT 1 FROM lane_heads AS l INDEXED BY lane_heads_due
+                                         WHERE l.account_id = a.account_id AND l.head_priority = 1
+                                           AND l.next_at < 9223372036854775807 AND l.recipient_id IS NOT NULL
+                                         LIMIT ?2)) AS waiting,
+               (SELECT count(*) FROM inflight AS i
+                 WHERE i.account_id = a.account_id
+                   AND (SELECT l.channel_id IS NULL FROM lane_heads AS l WHERE l.lane_id = i.lane_id)) AS sending,
+               (SELECT count(*) FROM (SELECT 1 FROM recipients AS r INDEXED BY recipients_gone
+                                       WHERE r.account_id = a.account_id AND r.status = 'gone'
+                                       LIMIT ?2)) AS gone
+          FROM account_heads AS a
+          LEFT JOIN (SELECT l.account_id, sum(l.n_queued + l.n_retry) AS waiting
+                       FROM lane_heads AS l INDEXED BY lane_heads_listed
+                      WHERE l.workspace_id = ?1 AND l.recipient_id IS NULL AND l.campaign_id IS NOT NULL
+                      GROUP BY l.account_id) AS c ON c.account_id = a.account_id
+         WHERE a.workspace_id = ?1) AS p
+ WHERE p.waiting > 0 OR p.sending > 0 OR p.gone > 0
+ ORDER BY p.account_id";
 const SET_STATUS: &str = "
 UPDATE recipients
    SET status = ?3, status_why = ?4, status_at = ?5,
@@ -118,6 +145,20 @@ impl Sqlite {
         );
         let after = after.map_or(0, |id| id.0);
         self.read(move |tx| tx.all(&sql, (workspace.0, account.0, after, limit as i64), recipient)).await
+    }
+
+    pub async fn people(&self, workspace: WorkspaceId) -> Result<Vec<PeopleOfAccount>> {
+        self.read(move |tx| {
+            tx.all(PEOPLE, (workspace.0, PEOPLE_COUNTED_MAX), |row| {
+                Ok(PeopleOfAccount {
+                    account_id: AccountId(row.get(0)?),
+                    waiting: row.get(1)?,
+                    sending: row.get(2)?,
+                    gone: row.get(3)?,
+                })
+            })
+        })
+        .await
     }
 
     pub async fn set_recipient_status(

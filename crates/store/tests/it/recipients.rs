@@ -20,6 +20,7 @@ contract! {
     a_recipient_that_keeps_refusing_is_gone_and_a_success_forgives,
     the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks,
     dialogues_are_never_listed,
+    people_are_told_in_sums,
     an_unknown_outcome_follows_the_policy_of_the_lane,
     retries_in_flight_never_exceed_retry_parallel,
     retries_of_many_channels_share_the_room_of_their_account,
@@ -174,8 +175,14 @@ async fn a_recipient_is_claimed_sent_to_and_committed(w: &World) {
     assert_eq!(finished, vec![Finished::Done(Status::Sent); 3]);
     for id in queued {
         let delivery = w.store.delivery(w.ws, id).await.unwrap();
-        assert_eq!((delivery.status, delivery.channel_id), (Status::Sent, None));
+        assert_eq!(delivery.status, Status::Sent);
+        assert!(delivery.destination.recipient().is_some());
     }
+    let message = claims[0].message_id;
+    let to_people = w.store.deliveries_to_people(w.ws, message, 2).await.unwrap();
+    let to: Vec<Destination> = to_people.iter().map(|delivery| delivery.destination).collect();
+    assert_eq!(to, ids[..2].iter().map(|&id| Destination::Recipient(id)).collect::<Vec<_>>());
+    assert_eq!(w.store.deliveries_of(w.ws, vec![message], 9).await.unwrap(), [], "no channel heard of it");
     let lanes = w.store.lanes(w.ws).await.unwrap();
     assert_eq!(lanes.iter().find(|l| l.lane_id == lane).unwrap().counts.sent, 3);
 }
@@ -221,7 +228,11 @@ async fn a_blocked_recipient_is_gone_and_nothing_is_retried(w: &World) {
     assert!(w.claim(10).await.is_empty());
     // Neither alarm nor pause: the account and the lane go on.
     let events = w.store.events(w.ws, 0, 100).await.unwrap();
-    assert!(events.iter().any(|e| e.name == "recipient_gone" && e.recipient_id == Some(ids[0])));
+    assert!(
+        events
+            .iter()
+            .any(|e| e.name == "recipient_gone" && e.destination == Some(Destination::Recipient(ids[0])))
+    );
     assert!(!events.iter().any(|e| e.name == "alert" || e.name == "channel_paused"));
     // And nothing is queued for them any more.
     let message_id = text(w, "ещё").await;
@@ -283,6 +294,32 @@ async fn dialogues_are_never_listed(w: &World) {
     assert_eq!(lanes.len(), 2);
     assert!(lanes.iter().any(|lane| lane.channel_id == Some(channel)));
     assert!(lanes.iter().any(|lane| lane.lane_id == campaign && lane.campaign_id == Some(CampaignId(1))));
+}
+
+async fn people_are_told_in_sums(w: &World) {
+    let account = w.account().await;
+    let channel = w.channel(account).await;
+    assert_eq!(w.store.people(w.ws).await.unwrap(), []);
+    let ids = people(w, account, 6).await;
+    w.post("не людям", &[channel]).await;
+    let lane = lane_of_campaign(w, account).await;
+    broadcast(w, lane, "скидки", &ids[..3]).await;
+    let settings = LaneSettings { max_parallel: 1, ..campaign_lane() };
+    for id in &ids[3..5] {
+        let dialogue = w.store.open_lane(w.ws, LaneOf::Dialogue(*id), settings).await.unwrap();
+        broadcast(w, dialogue, &format!("ответ {id}"), &[*id]).await;
+    }
+    w.store.set_recipient_status(w.ws, ids[5], RecipientStatus::Gone, "blocked").await.unwrap();
+    let told = |waiting, sending| [PeopleOfAccount { account_id: account, waiting, sending, gone: 1 }];
+    assert_eq!(w.store.people(w.ws).await.unwrap(), told(5, 0));
+    let claims = w.claim(10).await;
+    assert_eq!(w.store.people(w.ws).await.unwrap(), told(0, 5), "the channel is no person");
+    for claim in &claims {
+        w.sent(claim).await;
+    }
+    assert_eq!(w.store.people(w.ws).await.unwrap(), told(0, 0));
+    let other = w.another_workspace("сосед").await;
+    assert_eq!(other.store.people(other.ws).await.unwrap(), []);
 }
 
 async fn an_unknown_outcome_follows_the_policy_of_the_lane(w: &World) {

@@ -184,6 +184,45 @@ async fn a_blocked_front_of_a_long_backlog_costs_the_others_nothing() {
     }
 }
 
+/// Nothing waits in these dialogues but in one.
+const DIALOGUES: &str = "
+INSERT INTO recipients (workspace_id, account_id, platform, user_id, address)
+SELECT a.workspace_id, a.account_id, a.platform, i::text, i::text FROM accounts AS a CROSS JOIN generate_series(1, 30000) AS i;
+INSERT INTO lane_heads (workspace_id, account_id, recipient_id, max_parallel)
+SELECT r.workspace_id, r.account_id, r.recipient_id, 1 FROM recipients AS r;
+UPDATE lane_heads SET next_at = rupor_now() WHERE recipient_id = 7;";
+
+#[tokio::test]
+async fn a_status_never_walks_the_dialogues() {
+    let world = World::postgres().await;
+    world.channels(1).await;
+    connect(&world.url()).await.batch_execute(DIALOGUES).await.unwrap();
+    let told = Told::new(&world.url()).await;
+    told.listen().await;
+    let mut statements = store::postgres::STATEMENTS.iter().copied().flatten();
+    let lanes = statements.find(|sql| sql.contains("FROM lane_heads WHERE workspace_id")).unwrap();
+    assert_eq!(told.client.query(*lanes, &[&1_i64]).await.unwrap().len(), 1);
+    let people = told.client.query("SELECT * FROM people_of_accounts(1, 10000)", &[]).await.unwrap();
+    assert_eq!(people.iter().map(|row| row.get("waiting")).collect::<Vec<i64>>(), [1]);
+    let plans = told.plans.lock().unwrap().clone();
+    assert!(plans.len() >= 2, "{plans:?}");
+    for (text, plan) in &plans {
+        few_people(text, plan);
+    }
+    world.drop_database().await;
+}
+
+fn few_people(text: &str, node: &Value) {
+    let number = |key: &str| node[key].as_f64().unwrap_or(0.0);
+    let touched = (number("Actual Rows") + number("Rows Removed by Filter")) * number("Actual Loops");
+    if ["lane_heads", "recipients"].iter().any(|table| node["Relation Name"] == *table) {
+        assert!(touched < 10.0, "{touched} rows of {} in {text}", node["Relation Name"]);
+    }
+    for child in node["Plans"].as_array().into_iter().flatten() {
+        few_people(text, child);
+    }
+}
+
 #[tokio::test]
 async fn a_claim_beside_a_cooling_account_says_when_there_is_more() {
     let world = World::postgres().await;

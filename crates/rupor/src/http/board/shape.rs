@@ -8,7 +8,7 @@ use store::{Case, Channel, Delivery, Source, StoredMessage};
 
 use super::Seen;
 use crate::config::show_rate;
-use crate::operate::status::status;
+use crate::operate::status::{people_words, status};
 use crate::operate::words::{Explanation, cause, quoted};
 
 /// Characters of a post on the page.
@@ -44,6 +44,7 @@ pub fn state(seen: &Seen) -> Value {
         "workspaces": seen.workspaces,
         "trouble": trouble,
         "channels": channels,
+        "people": people_words(&status.people),
         "sources": seen.sources.iter().map(|source| a_source(seen, source)).collect::<Vec<_>>(),
         "posts": seen.messages.iter().map(|message| a_post(seen, message)).collect::<Vec<_>>(),
     })
@@ -51,7 +52,7 @@ pub fn state(seen: &Seen) -> Value {
 
 /// A database without a workspace.
 pub fn nothing() -> Value {
-    json!({"at": 0, "workspace": null, "workspaces": [], "trouble": [], "channels": [], "sources": [], "posts": []})
+    json!({"at": 0, "workspace": null, "workspaces": [], "trouble": [], "channels": [], "people": null, "sources": [], "posts": []})
 }
 
 /// Whether two states differ only in what the clock changes by itself: the time, and how long things still take.
@@ -175,7 +176,7 @@ fn a_case(case: &Case) -> Value {
 }
 
 fn a_delivery(seen: &Seen, delivery: &Delivery) -> Value {
-    let channel = delivery.channel_id.and_then(|id| seen.facts.channel(id));
+    let channel = seen.facts.channel_of(delivery);
     let code = delivery.last_error.as_ref().and_then(|error| error["code"].as_str());
     let why = match (delivery.status, code) {
         (Status::Deduped, _) => Some("said here already".to_owned()),
