@@ -4109,6 +4109,25 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_secret_is_free()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'workspace_endpoints');
+    PERFORM set_config('rupor.span', 'on', true);
+    IF EXISTS (SELECT FROM workspace_endpoints AS e
+                WHERE e.endpoint_id <> NEW.endpoint_id
+                  AND (e.secret_hash IN (NEW.secret_hash, NEW.old_secret_hash)
+                       OR e.old_secret_hash IN (NEW.secret_hash, NEW.old_secret_hash))) THEN
+        RAISE EXCEPTION 'the secret of endpoint % belongs to another one', NEW.endpoint_id USING ERRCODE = 'unique_violation';
+    END IF;
+    RETURN NEW;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_settle(s rupor_settlement, policy text, channel_id bigint, recipient_id bigint, error_streak integer, flood_channel bigint, flood_recipient bigint, flood_until timestamp with time zone, trouble_streak integer, ending text, failure jsonb, at timestamp with time zone, chance integer)
  RETURNS rupor_settlement
  LANGUAGE plpgsql
@@ -4452,6 +4471,8 @@ CREATE TRIGGER events_append_only BEFORE UPDATE ON public.events FOR EACH ROW EX
 CREATE TRIGGER events_told_by BEFORE INSERT ON public.events FOR EACH ROW WHEN ((current_setting('rupor.by'::text, true) <> ''::text)) EXECUTE FUNCTION rupor_told_by();
 
 CREATE TRIGGER platform_limits_changed AFTER INSERT OR DELETE OR UPDATE ON public.platform_limits FOR EACH ROW EXECUTE FUNCTION rupor_limit_changed();
+
+CREATE TRIGGER endpoints_secret BEFORE INSERT OR UPDATE OF secret_hash, old_secret_hash ON public.workspace_endpoints FOR EACH ROW EXECUTE FUNCTION rupor_secret_is_free();
 
 CREATE TRIGGER workspaces_held AFTER UPDATE OF held ON public.workspaces FOR EACH ROW WHEN ((old.held <> new.held)) EXECUTE FUNCTION rupor_workspace_held();
 

@@ -153,7 +153,10 @@ impl Postgres {
         let hash = secret_hash(&new.secret);
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
             [&workspace.0, &new.name, &new.kind, &hash, &new.settings];
-        let made = self.scoped(workspace, INSERT_ENDPOINT, &params).await?;
+        let made = match self.scoped(workspace, INSERT_ENDPOINT, &params).await {
+            Err(StoreError::Database(problem)) if problem.ends_with("(23505)") => None,
+            other => other?,
+        };
         match made {
             Some(row) => Ok(EndpointId(row.get(0))),
             None => Err(StoreError::Exists { what: "endpoint (its name or its secret)", name: new.name }),

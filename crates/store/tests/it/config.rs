@@ -17,6 +17,7 @@ contract! {
     an_endpoint_is_found_by_its_secret_alone,
     a_door_gets_a_new_secret_and_the_old_one_opens_nothing,
     a_replaced_secret_opens_its_door_for_a_while_and_never_comes_back,
+    the_replaced_secret_of_one_door_is_nobody_elses,
     what_an_operator_changes_names_the_operator_and_the_reason,
     an_address_with_a_password_is_sealed_and_never_shown,
     after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared,
@@ -239,6 +240,41 @@ async fn a_replaced_secret_opens_its_door_for_a_while_and_never_comes_back(w: &W
     change("третий", 60).await.unwrap();
     change("четвёртый", 60).await.unwrap();
     assert!(!opens("второй").await && opens("третий").await && opens("четвёртый").await);
+}
+
+async fn the_replaced_secret_of_one_door_is_nobody_elses(w: &World) {
+    let other = w.another_workspace("другие").await;
+    let secret = |text: &str| SecretString::from(text);
+    let door = async |world: &World, name: &str, text: &str| {
+        let new =
+            NewEndpoint { name: name.into(), kind: "push".into(), secret: secret(text), settings: json!({}) };
+        world.store.create_endpoint(world.ws, new).await
+    };
+    let site = door(w, "сайт", "первый").await.unwrap();
+    let shop = door(&other, "лавка", "свой").await.unwrap();
+    let overlap = Span::from_secs(60);
+    w.store.change_endpoint(w.ws, site, &secret("второй"), json!({}), overlap).await.unwrap();
+    // While it still opens the first door, and for ever after.
+    for _ in 0..2 {
+        for text in ["первый", "второй"] {
+            let made = door(&other, "новая", text).await.unwrap_err();
+            assert!(matches!(made, StoreError::Exists { .. }), "{made}");
+            let changed = other
+                .store
+                .change_endpoint(other.ws, shop, &secret(text), json!({}), overlap)
+                .await
+                .unwrap_err();
+            assert!(matches!(changed, StoreError::Exists { .. }), "{changed}");
+            assert!(
+                ![&made, &changed].iter().any(|said| said.to_string().contains(text)),
+                "{made} {changed}"
+            );
+        }
+        let found = w.store.endpoint_by_secret(&secret("второй")).await.unwrap().unwrap();
+        assert_eq!((found.workspace_id, found.endpoint_id), (w.ws, site));
+        w.seconds(61).await;
+    }
+    assert!(w.store.endpoint_by_secret(&secret("первый")).await.unwrap().is_none());
 }
 
 async fn what_an_operator_changes_names_the_operator_and_the_reason(w: &World) {

@@ -32,6 +32,24 @@ BEGIN
            AND (e.secret_hash = hash OR (e.old_secret_hash = hash AND e.old_secret_until > rupor_now()));
 END $$;
 
+-- A door is found by its secret alone, so no secret opens two: neither as the current one nor as the one before it.
+CREATE OR REPLACE FUNCTION rupor_secret_is_free() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'workspace_endpoints');
+    PERFORM set_config('rupor.span', 'on', true);
+    IF EXISTS (SELECT FROM workspace_endpoints AS e
+                WHERE e.endpoint_id <> NEW.endpoint_id
+                  AND (e.secret_hash IN (NEW.secret_hash, NEW.old_secret_hash)
+                       OR e.old_secret_hash IN (NEW.secret_hash, NEW.old_secret_hash))) THEN
+        RAISE EXCEPTION 'the secret of endpoint % belongs to another one', NEW.endpoint_id USING ERRCODE = 'unique_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER endpoints_secret BEFORE INSERT OR UPDATE OF secret_hash, old_secret_hash ON workspace_endpoints
+FOR EACH ROW EXECUTE FUNCTION rupor_secret_is_free();
+
 -- The queue's locks of everything in the workspace, before a step that cancels, revises and enqueues in one go.
 CREATE FUNCTION lock_workspace(workspace_id bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
