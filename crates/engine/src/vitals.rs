@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use store::{Health, Illness, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -82,18 +83,36 @@ async fn watch_space(store: &Store) {
     let mut low = false;
     loop {
         match store.watch_space().await {
-            Ok(Some(words)) if !low => {
-                low = true;
-                tracing::error!(why = words, "the disk is nearly full");
-            }
-            Ok(None) if low => {
-                low = false;
-                tracing::info!("there is space on the disk again");
-            }
-            Ok(_) => {}
+            Ok(little) => low = tell_space(store, low, little).await,
             Err(error) => tracing::debug!(%error, "the free space could not be looked at"),
         }
         tokio::time::sleep(SPACE_EVERY).await;
+    }
+}
+
+/// Says once that space gets low, while there is still some to write it down, and once that it is over.
+/// Returns whether it was said. All workspaces are on the one disk, so all of them hear of it.
+async fn tell_space(store: &Store, low: bool, little: Option<String>) -> bool {
+    match little {
+        Some(words) if !low => {
+            tracing::error!(why = words, "the disk is nearly full");
+            let alert = async {
+                for workspace in store.workspaces().await? {
+                    store.alert(workspace.workspace_id, json!({"text": words, "why": "space"})).await?;
+                }
+                store::Result::Ok(())
+            };
+            let told = alert.await;
+            if let Err(error) = &told {
+                tracing::warn!(%error, "that could not be written down; the next look tries again");
+            }
+            told.is_ok()
+        }
+        None if low => {
+            tracing::info!("there is space on the disk again");
+            false
+        }
+        little => little.is_some(),
     }
 }
 
@@ -115,6 +134,34 @@ async fn look_for_damage(store: &Store) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_disk_that_gets_full_is_an_alert_in_every_workspace_once() {
+        let address = store::Address::parse("sqlite::memory:").unwrap();
+        let key = store::Keyring::ephemeral([7; 32]);
+        let store = Store::open(&address, key, store::Clock::system()).await.unwrap();
+        let workspaces =
+            [store.create_workspace("Приют").await.unwrap(), store.create_workspace("Лавка").await.unwrap()];
+        let alerts = async || {
+            let mut alerts = Vec::new();
+            for workspace in workspaces {
+                let events = store.events(workspace, 0, 100).await.unwrap();
+                alerts.push(events.into_iter().filter(|event| event.name == "alert").collect::<Vec<_>>());
+            }
+            alerts
+        };
+        let mut low = false;
+        for little in [None, Some("200 MiB are left"), Some("90 MiB are left")] {
+            low = tell_space(&store, low, little.map(str::to_owned)).await;
+        }
+        for told in alerts().await {
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert_eq!(told[0].detail, json!({"text": "200 MiB are left", "why": "space"}));
+        }
+        low = tell_space(&store, low, None).await;
+        tell_space(&store, low, Some("9 MiB are left".into())).await;
+        assert!(alerts().await.iter().all(|told| told.len() == 2), "a second time is told again");
+    }
 
     #[test]
     fn only_other_words_are_news() {

@@ -9,6 +9,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use domain::time::Timestamp;
+use serde_json::{Value, json};
 use store::{FinishedPoll, PollHealth, RunCounts, Source};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -36,7 +37,13 @@ async fn poll_and_finish(
     let store = &node.store;
     let run_id = store.start_run(source.workspace_id, &format!("{}:{}", source.kind, source.name)).await?;
     let outcome = read_apart(node, source, stop).await;
+    let closed = matches!(outcome, Err(PollError::Closed(_))) && !is_told_closed(source);
     let (finished, counts, error) = ending(node, source, outcome, store.now().await?);
+    if let Some(why) = error.as_deref().filter(|_| closed) {
+        let text = format!("source {}: {why}; nothing was cancelled or deleted for that", source.name);
+        let detail = json!({"text": text, "source": source.source_id, "why": "closed"});
+        store.alert(source.workspace_id, detail).await?;
+    }
     let run = store.finish_run(source.workspace_id, run_id, counts, error).await;
     store.finish_poll(source.workspace_id, finished).await?;
     Ok(run?)
@@ -112,12 +119,31 @@ fn ending(
             // An address may carry a key, and a refusal may quote it.
             let why = domain::shown::addresses(&in_words(&error)).into_owned();
             tracing::warn!(source = source.name, why, "a source could not be read");
+            if matches!(error, PollError::Closed(_)) {
+                finished.cursor = Some(told_closed(source));
+            }
             finished.next_poll_at = now + failing_wait(source, base, now, &error);
             finished.health = PollHealth::Failed(why.clone());
             (RunCounts::default(), Some(why))
         }
     };
     (finished, counts, error)
+}
+
+/// A closed wall is told once, whatever else goes wrong while it is closed; reading it well writes another cursor.
+const CLOSED: &str = "closed";
+
+fn is_told_closed(source: &Source) -> bool {
+    source.cursor[CLOSED] == true
+}
+
+fn told_closed(source: &Source) -> Value {
+    let mut cursor = source.cursor.clone();
+    match &mut cursor {
+        Value::Object(fields) => drop(fields.insert(CLOSED.into(), true.into())),
+        _ => cursor = json!({CLOSED: true}),
+    }
+    cursor
 }
 
 fn in_words(error: &PollError) -> String {

@@ -102,6 +102,9 @@ pub enum PollError {
     /// The platform refused, in words with a remedy, and perhaps said when to come back.
     #[error("{why}")]
     Refused { why: String, retry_after: Option<Span> },
+    /// By those who keep the wall: people have to talk to people.
+    #[error("{0}")]
+    Closed(String),
     #[error("it took longer than {} seconds and was broken off; what was read is kept, the rest comes later", .0.as_secs())]
     TooLong(Duration),
     #[error(
@@ -219,5 +222,8 @@ fn refused(source: &Source, failure: &Failure) -> PollError {
         _ => "it is tried again later",
     };
     let why = format!("{}: {} ({}); {remedy}", source.address, failure.message, failure.code);
+    if matches!(failure.code.as_str(), "vk:15" | "vk:18" | "vk:30" | "vk:203") {
+        return PollError::Closed(why);
+    }
     PollError::Refused { why, retry_after: failure.retry_after_ms.map(Span::from_millis) }
 }

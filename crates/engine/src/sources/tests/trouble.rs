@@ -162,6 +162,38 @@ async fn a_wall_that_is_emptied_or_closed_deletes_nothing() {
     assert_eq!((w.queued().await, w.events("gone").await), (queued, 0));
 }
 
+#[tokio::test]
+async fn a_wall_that_is_closed_is_an_alert_once_and_again_when_it_closes_again() {
+    let mut w = World::new().await;
+    w.settings.interval = Span(1);
+    let id = w.source("vk", "-202").await;
+    w.put(-202, json!([{"id": 1, "date": now_s() - 60, "text": LOST}]));
+    let poll = async || {
+        until(async || w.row(id).await.next_poll_at <= w.store.now().await.unwrap()).await;
+        let due = w.store.due_sources("узел", Seats::any(1), LEASE).await.unwrap().remove(0);
+        w.poll_leased(due).await;
+        w.row(id).await.last_error
+    };
+    assert_eq!(poll().await, None);
+    let fault = |kind: &str, code: i64| {
+        let fault = json!({"platform": "vk", "method": "wall.get", "chat": -202, "kind": kind, "code": code, "times": 1});
+        w.sandbox.arm(&fault).unwrap_or_else(|refusal| panic!("{}", refusal.message));
+    };
+    // Closed, out of reach, closed still: that is one trouble.
+    for (kind, code) in [("vk_error", 15), ("vk_error", 10), ("vk_error", 15)] {
+        fault(kind, code);
+        assert!(poll().await.is_some());
+    }
+    assert_eq!((w.events("alert").await, w.events("gone").await, w.queued().await), (1, 0, 1));
+    let alert = w.store.events(w.ws, 0, 1_000).await.unwrap();
+    let alert = alert.iter().find(|event| event.name == "alert").unwrap().detail["text"].to_string();
+    assert!(alert.contains("the wall is closed") && alert.contains("nothing was cancelled"), "{alert}");
+    assert_eq!(poll().await, None, "it opens again and is read where it was left");
+    fault("vk_error", 15);
+    assert!(poll().await.is_some());
+    assert_eq!(w.events("alert").await, 2);
+}
+
 fn pushed(url: &str) -> RawPost {
     let picture = crate::ingest::RawPicture { key: url.into(), url: url.into(), width: None, height: None };
     RawPost {
