@@ -30,6 +30,7 @@ use tokio::net::TcpListener;
 
 use api::ApiError;
 use engine::dispatch::Meters;
+use engine::upkeep::kept_up;
 
 pub use brake::Brake;
 pub use door::{Client, Door};
@@ -95,9 +96,11 @@ pub fn routes() -> Vec<Route> {
 pub async fn serve(listener: TcpListener, node: Node, door: Door) {
     let site = Site::new(node, door, REQUEST_TIME);
     let (door, brake, store) = (Arc::clone(&site.door), Arc::clone(&site.brake), site.node.store.clone());
+    let app = router(site);
+    let serving = || serve::serve(&listener, app.clone(), Arc::clone(&door), serve::Times::default());
     tokio::select! {
-        () = serve::serve(listener, router(site), door, serve::Times::default()) => {}
-        () = brake::tell(&brake, &store) => {}
+        () = kept_up("http", serving) => {}
+        () = kept_up("refusals", || brake::tell(&brake, &store)) => {}
     }
 }
 

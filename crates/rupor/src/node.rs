@@ -38,6 +38,9 @@ const SERVER_LOOKS: u32 = 2;
 const STOP_SLACK: Duration = Duration::from_millis(200);
 const LAST_WORD: Duration = Duration::from_secs(2);
 
+/// Between two tries to start sending.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
 /// How often a node looks for the key that another one is just making, and how long it waits between two looks.
 const KEY_TRIES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(50);
@@ -104,8 +107,11 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         ready: Arc::new(AtomicBool::new(true)),
     };
     let mut beside = vec![
-        tokio::spawn(operate::quiet::keep(store.clone())),
-        tokio::spawn(keep_epoch(note.clone(), store.clone())),
+        keep("quiet hours", &store, operate::quiet::keep),
+        keep("boot epoch", &store, {
+            let note = note.clone();
+            move |store| keep_epoch(note.clone(), store)
+        }),
     ];
     let mut listening = None;
     if let (Some(at), Some(door)) = (settings.listen, door) {
@@ -244,11 +250,11 @@ async fn run_loops(
         meters: Arc::clone(&meters),
     };
     let dispatch = kept_up("dispatch", || {
-        let (sending, ports, mut stopped) = (sending.clone(), ports(), stopped.clone());
+        let (sending, ports, mut stopped) = (sending.clone(), &ports, stopped.clone());
         let is_wanted = settings.dispatch;
         async move {
             match is_wanted {
-                true => dispatch::run(sending, ports, stopped).await,
+                true => dispatch_until_stopped(sending, ports, stopped).await,
                 false => Ok(stopped.wait_for(|stop| *stop).await.is_ok()),
             }
         }
@@ -257,6 +263,34 @@ async fn run_loops(
     let vitals = kept_up("vitals", || vitals::run(store.clone(), stopped.clone()));
     let ((), drained, (), ()) = tokio::join!(sources, dispatch, monitor, vitals);
     drained
+}
+
+/// A dispatcher cannot start while the database does not say what time it is. It tries again: a node without one would
+/// look well and send nothing.
+async fn dispatch_until_stopped(
+    sending: dispatch::Settings,
+    ports: impl Fn() -> Ports,
+    mut stopped: watch::Receiver<bool>,
+) -> store::Result<bool> {
+    loop {
+        match dispatch::run(sending.clone(), ports(), stopped.clone()).await {
+            Err(error) if !*stopped.borrow() => {
+                tracing::warn!(%error, "sending cannot start; trying again");
+                let _ = tokio::time::timeout(START_AGAIN, stopped.wait_for(|stop| *stop)).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// A loop beside the others, started again should it panic.
+fn keep<F: Future<Output = ()> + Send + 'static>(
+    name: &'static str,
+    store: &Store,
+    start: impl Fn(Store) -> F + Send + 'static,
+) -> JoinHandle<()> {
+    let store = store.clone();
+    tokio::spawn(kept_up(name, move || start(store.clone())))
 }
 
 async fn listen(

@@ -20,6 +20,8 @@ mod media;
 mod media_tests;
 mod messages;
 mod meters;
+#[cfg(test)]
+mod panic_tests;
 pub mod ports;
 mod published;
 mod purse;
@@ -42,6 +44,7 @@ use domain::outcome::Outcome;
 use domain::time::{Span, Timestamp};
 use store::{Claim, ClaimRequest, Finish, FinishKind, Parts, Remembered, Whose};
 use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use book::Address;
@@ -182,17 +185,18 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         settings,
     });
     let house = Arc::clone(&dispatcher);
-    let housekeeping = tokio::spawn(kept_up("housekeeping", move || Arc::clone(&house).keep_house()));
+    // They end with this function, also when it is a panic that ends it: whoever starts it again starts them again.
+    let mut beside = JoinSet::new();
+    beside.spawn(kept_up("housekeeping", move || Arc::clone(&house).keep_house()));
     let asked = Arc::clone(&dispatcher.stop);
-    let listening = tokio::spawn(async move {
+    beside.spawn(async move {
         // When nobody is left who could ask, it is time to stop as well.
         let _ = stop.wait_for(|stop| *stop).await;
         asked.ask();
     });
     dispatcher.claim_until_stopped().await;
     let drained = dispatcher.drain().await;
-    housekeeping.abort();
-    listening.abort();
+    beside.abort_all();
     // The tasks that are left hold the recorder; when they are over the writers end by themselves.
     drop(dispatcher);
     if drained {

@@ -2,26 +2,33 @@
 //!
 //! While one batch is on the disk the next gathers, so there is no timer. Marks and ends go separate ways: a mark
 //! that waits holds up a send, an end that waits holds up nothing. What the ledger cannot take now is offered again
-//! until it can: an outcome that is not written down may be sent again.
+//! until it can: an outcome that is not written down may be sent again. A panic costs a try, and what panics every time
+//! costs itself alone: the writers go on.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use domain::destination::Destination;
 use domain::time::Span;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use store::{ClaimRef, Finish, FinishKind, Finished, PartProgress, Remembered, StoreError};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::history::Witness;
 use super::meters::Meters;
 use super::ports::Ledger;
+use crate::upkeep::kept_up;
 
 /// Rows of one transaction.
 const BATCH_MAX: usize = 512;
 /// Tries of one batch of marks; an end is offered until it is taken.
 const MARK_TRIES: u32 = 5;
+/// Tries of a call that panics.
+const PANIC_TRIES: u32 = 3;
 /// Marks are written at most this long before their slots: what dies in between counts as sent, perhaps.
 const MARK_AHEAD_MAX: Span = Span::from_millis(150);
 /// Added to what a mark took lately.
@@ -64,9 +71,17 @@ impl Recorder {
     ) -> (Recorder, Vec<tokio::task::JoinHandle<()>>) {
         let (marks, marks_in) = mpsc::unbounded_channel();
         let (ends, ends_in) = mpsc::unbounded_channel();
+        // What waits outlives a writer that has to start again.
+        let (marks_in, ends_in) = (Arc::new(Mutex::new(marks_in)), Arc::new(Mutex::new(ends_in)));
+        let of_marks = Arc::clone(&ledger);
         let tasks = vec![
-            tokio::spawn(write_marks(Arc::clone(&ledger), marks_in)),
-            tokio::spawn(write_ends(ledger, meters, freed, witness, ends_in)),
+            tokio::spawn(kept_up("recorder of marks", move || {
+                write_marks(Arc::clone(&of_marks), Arc::clone(&marks_in))
+            })),
+            tokio::spawn(kept_up("recorder of ends", move || {
+                let (ledger, meters, freed) = (Arc::clone(&ledger), Arc::clone(&meters), Arc::clone(&freed));
+                write_ends(ledger, meters, freed, Arc::clone(&witness), Arc::clone(&ends_in))
+            })),
         ];
         (Recorder { marks, ends, mark_takes: Arc::default() }, tasks)
     }
@@ -74,7 +89,7 @@ impl Recorder {
     /// `false`: the claim is not ours any more.
     pub async fn mark(&self, claim: ClaimRef, progress: PartProgress) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let gone = || StoreError::Database("the recorder has stopped".into());
+        let gone = || StoreError::Database("the recorder broke off; see the log".into());
         let asked = Instant::now();
         self.marks.send(Mark { claim, progress, answer }).map_err(|_| gone())?;
         let answer = answered.await.unwrap_or_else(|_| Err(gone()));
@@ -98,17 +113,19 @@ impl Recorder {
     }
 }
 
-async fn write_marks(ledger: Arc<dyn Ledger>, mut marks: mpsc::UnboundedReceiver<Mark>) {
+async fn write_marks(ledger: Arc<dyn Ledger>, marks: Arc<Mutex<mpsc::UnboundedReceiver<Mark>>>) {
+    let mut marks = marks.lock().await;
     let mut batch = Vec::new();
     while marks.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let rows: Vec<_> = batch.iter().map(|mark| (mark.claim, mark.progress.clone())).collect();
-        let mut result = ledger.record_parts(rows.clone()).await;
+        let record = || ledger.record_parts(rows.clone());
+        let mut result = unharmed(record).await;
         for tried in 1..MARK_TRIES {
             match &result {
                 Err(error) if is_passing(error) => tokio::time::sleep(pause(tried)).await,
                 _ => break,
             }
-            result = ledger.record_parts(rows.clone()).await;
+            result = unharmed(record).await;
         }
         match result {
             Ok(answers) => {
@@ -132,8 +149,9 @@ async fn write_ends(
     meters: Arc<Meters>,
     freed: Arc<tokio::sync::Notify>,
     witness: Arc<Witness>,
-    mut ends: mpsc::UnboundedReceiver<End>,
+    ends: Arc<Mutex<mpsc::UnboundedReceiver<End>>>,
 ) {
+    let mut ends = ends.lock().await;
     let mut batch = Vec::new();
     while ends.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let rows: Vec<Finish> = batch.iter().map(|end| end.finish.clone()).collect();
@@ -151,7 +169,7 @@ async fn write_ends(
 /// costs itself alone.
 pub(super) async fn commit(ledger: &dyn Ledger, rows: Vec<Finish>) -> Vec<Option<Finished>> {
     for tried in 1.. {
-        match ledger.commit(rows.clone()).await {
+        match unharmed(|| ledger.commit(rows.clone())).await {
             Ok(finished) => return finished.into_iter().map(Some).collect(),
             Err(error) if is_passing(&error) => {
                 tracing::warn!(%error, rows = rows.len(), tried, "outcomes could not be written; they are kept");
@@ -172,6 +190,20 @@ pub(super) async fn commit(ledger: &dyn Ledger, rows: Vec<Finish>) -> Vec<Option
         }
     }
     Vec::new()
+}
+
+/// A panic may be chance, so the call is made again; what panics every time is refused.
+async fn unharmed<'a, T>(call: impl Fn() -> BoxFuture<'a, store::Result<T>>) -> store::Result<T> {
+    for tried in 1..=PANIC_TRIES {
+        match AssertUnwindSafe(async { call().await }).catch_unwind().await {
+            Ok(answer) => return answer,
+            Err(_) => {
+                tracing::error!(tried, "the recorder panicked; please report what the log says above");
+                tokio::time::sleep(pause(tried)).await;
+            }
+        }
+    }
+    Err(StoreError::Database("writing it down panics every time".into()))
 }
 
 fn count_end(meters: &Meters, end: &End, finished: Option<Finished>) {

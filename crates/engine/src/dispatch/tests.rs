@@ -15,9 +15,10 @@ use store::{
 };
 use tokio::sync::watch;
 
-use super::ports::{Dice, Outlet, Platforms};
+use super::ports::{Dice, Ledger, Outlet, Platforms};
 use super::{Meters, Ports, Settings};
 use crate::addresses::ApiBases;
+use crate::upkeep::kept_up;
 
 pub(super) struct World {
     pub(super) store: Store,
@@ -94,20 +95,31 @@ impl World {
     }
 
     fn node_with(&self, outlet: Arc<dyn Outlet>) -> Node {
+        self.node_of(Arc::new(self.store.clone()), outlet)
+    }
+
+    pub(super) fn node_on(&self, ledger: Arc<dyn Ledger>) -> Node {
+        self.node_of(ledger, Arc::new(Platforms { network: platforms::platform::Network::default() }))
+    }
+
+    /// Kept up, as a node keeps it.
+    fn node_of(&self, ledger: Arc<dyn Ledger>, outlet: Arc<dyn Outlet>) -> Node {
         let (stop, stopped) = watch::channel(false);
         let meters = Arc::new(Meters::default());
-        let ports = Ports {
-            ledger: Arc::new(self.store.clone()),
-            outlet,
-            shelf: Arc::new(self.store.clone()),
+        let (shelf, shown) = (Arc::new(self.store.clone()), Arc::clone(&meters));
+        let ports = move || Ports {
+            ledger: Arc::clone(&ledger),
+            outlet: Arc::clone(&outlet),
+            shelf: Arc::clone(&shelf) as Arc<dyn super::ports::Shelf>,
             dice: Dice::seeded(1),
             bases: ApiBases::default(),
-            meters: Arc::clone(&meters),
+            meters: Arc::clone(&shown),
         };
         let mut settings = Settings::new("прогон".into());
         settings.lease = Span::from_secs(6);
         settings.drain = Duration::from_secs(10);
-        Node { task: tokio::spawn(super::run(settings, ports, stopped)), stop, meters }
+        let start = move || super::run(settings.clone(), ports(), stopped.clone());
+        Node { task: tokio::spawn(kept_up("dispatch", start)), stop, meters }
     }
 
     pub(super) async fn delivery(&self, id: DeliveryId) -> Delivery {
@@ -140,7 +152,7 @@ impl World {
     }
 
     /// Texts that took effect on a platform, in order.
-    fn texts(&self, platform: Name) -> Vec<String> {
+    pub(super) fn texts(&self, platform: Name) -> Vec<String> {
         let rows = self.sandbox.core().ledger.rows(platform);
         rows.into_iter().filter(|row| row.accepted).filter_map(|row| row.text).collect()
     }

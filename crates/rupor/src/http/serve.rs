@@ -44,7 +44,7 @@ impl Default for Times {
 }
 
 /// Serves until it is dropped; the connections end with it.
-pub async fn serve(listener: TcpListener, app: Router, door: Arc<Door>, times: Times) {
+pub async fn serve(listener: &TcpListener, app: Router, door: Arc<Door>, times: Times) {
     let seats = Arc::new(Semaphore::new(connections_max()));
     let households = Arc::new(Households::default());
     let mut visits = JoinSet::new();

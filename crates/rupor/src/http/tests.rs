@@ -69,7 +69,9 @@ impl Server {
         let written = door::Written { token: token.map(str::to_owned), hosts, proxies: None };
         let site = Site::new(node, Door::new(at.ip(), &written).unwrap(), request_time);
         let (brake, door) = (Arc::clone(&site.brake), Arc::clone(&site.door));
-        let task = tokio::spawn(serve::serve(listener, router(site), door, serve::Times::default()));
+        let task = tokio::spawn(async move {
+            serve::serve(&listener, router(site), door, serve::Times::default()).await;
+        });
         let server = Server { at, store, ws, brake, task };
         server.channel(ws, "канал", "-1001234567890").await;
         server.endpoint(ws, "сайт", "push", SECRET, json!({"rate": 1000})).await;
@@ -268,7 +270,7 @@ async fn serve_plainly(app: Router, times: serve::Times) -> (SocketAddr, tokio::
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let door = Arc::new(Door::new(at.ip(), &door::Written::default()).unwrap());
-    (at, tokio::spawn(serve::serve(listener, app, door, times)))
+    (at, tokio::spawn(async move { serve::serve(&listener, app, door, times).await }))
 }
 
 #[tokio::test]

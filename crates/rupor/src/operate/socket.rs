@@ -20,6 +20,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use engine::upkeep::kept_up;
+
 use super::verb::{Verb, perform};
 use super::who;
 
@@ -96,12 +98,14 @@ pub fn serve(store: Store, path: &Path) -> anyhow::Result<Serving> {
     let private = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
     std::fs::set_permissions(path, private)
         .with_context(|| format!("socket {}: cannot be made private", path.display()))?;
-    let task = tokio::spawn(receive(listener, store));
+    let task = tokio::spawn(async move {
+        kept_up("control socket", || receive(&listener, &store)).await;
+    });
     Ok(Serving { path: path.to_owned(), task })
 }
 
 /// Everybody is let in at once and heard in a task of their own, so that nobody's silence is anybody's wait.
-async fn receive(listener: UnixListener, store: Store) {
+async fn receive(listener: &UnixListener, store: &Store) {
     let verbs = Arc::new(Semaphore::new(VERBS_MAX));
     let mut visitors = tokio::task::JoinSet::new();
     let mut silent = VecDeque::new();

@@ -68,6 +68,17 @@ fn every_item_of_the_checklist_names_a_test_that_exists_or_a_reason() {
 }
 
 #[test]
+fn every_loop_of_the_page_names_a_test_that_exists() {
+    let page = read("docs/security.md");
+    let section = page.split("\n## A panic in any loop\n").nth(1).expect("the section");
+    let pairs = named(section.split("\n## ").next().unwrap_or_default());
+    assert!(pairs.len() >= 10, "{pairs:?}");
+    for (file, name) in pairs {
+        assert!(read(&file).contains(&format!("fn {name}(")), "{file} has no test {name}");
+    }
+}
+
+#[test]
 fn every_attack_of_the_script_stands_on_the_page() {
     let page = read("docs/security.md");
     for file in ["tests/attack/attacks.py", "tests/attack/limits.py"] {

@@ -1,9 +1,10 @@
 //! Wake-ups between nodes: LISTEN and NOTIFY. Losing one costs delay, never a message; polling covers the rest.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::AsyncMessage;
@@ -73,11 +74,22 @@ impl Drop for Herald {
 async fn tell_others(pool: Pool, news: Arc<Notify>) {
     loop {
         news.notified().await;
-        if tokio::time::timeout(pool.patience(), say(&pool)).await.is_err() {
-            tracing::debug!("the other nodes were not told of new work; they poll");
+        let said = tokio::time::timeout(pool.patience(), say(&pool));
+        match unharmed("telling the other nodes", said).await {
+            Some(Ok(())) => {}
+            _ => tracing::debug!("the other nodes were not told of new work; they poll"),
         }
         tokio::time::sleep(NOTIFY_EVERY).await;
     }
+}
+
+/// `None`: it panicked. The loop goes on with its next round, or wake-ups would be late from then on and nobody knew why.
+async fn unharmed<F: Future>(what: &str, step: F) -> Option<F::Output> {
+    let done = AssertUnwindSafe(step).catch_unwind().await.ok();
+    if done.is_none() {
+        tracing::error!(what, "a loop panicked and goes on; please report what the log says above");
+    }
+    done
 }
 
 async fn say(pool: &Pool) {
@@ -94,7 +106,7 @@ async fn say(pool: &Pool) {
 async fn listen(pool: Pool, bell: Bell, ready: oneshot::Sender<()>) {
     let mut ready = Some(ready);
     loop {
-        listen_once(&pool, &bell, &mut ready).await;
+        unharmed("listening to the other nodes", listen_once(&pool, &bell, &mut ready)).await;
         // Whatever was said while nobody listened may have been for us.
         bell.ring();
         tokio::time::sleep(RECONNECT_EVERY).await;

@@ -95,9 +95,12 @@ impl Writer {
             .name("sqlite-writer".into())
             .spawn(move || {
                 while let Some(batch) = next_batch(&shared) {
-                    match place.check() {
+                    let written = catch_unwind(AssertUnwindSafe(|| match place.check() {
                         Ok(()) => write(&connection, &path, batch),
                         Err(gone) => refuse(batch, &gone),
+                    }));
+                    if written.is_err() {
+                        recover(&connection, &path);
                     }
                 }
                 drop((connection, keep));
@@ -190,7 +193,19 @@ fn write(connection: &Connection, path: &SqlitePath, batch: Vec<Job>) {
         let _ = connection.execute_batch("ROLLBACK");
     }
     for work in works {
-        (work.answer)(result.clone());
+        // What is on the disk is told to the others, whatever becomes of one answer.
+        if catch_unwind(AssertUnwindSafe(|| (work.answer)(result.clone()))).is_err() {
+            tracing::error!(database = %path, "an answer of the writer panicked");
+        }
+    }
+}
+
+/// A thread that ended here would leave every caller waiting for ever; those of this batch hear that it was given up.
+fn recover(connection: &Connection, path: &SqlitePath) {
+    tracing::error!(database = %path, "the writer panicked and goes on; please report what the log says above");
+    if !connection.is_autocommit() {
+        // If even that fails the next BEGIN says why.
+        let _ = connection.execute_batch("ROLLBACK");
     }
 }
 
@@ -253,4 +268,70 @@ fn savepoint(connection: &Connection, path: &SqlitePath, job: Job, works: &mut V
 
 fn lock(shared: &Shared) -> MutexGuard<'_, Queue> {
     shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer() -> Writer {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (n INTEGER)").unwrap();
+        let place = Place::of(&SqlitePath::Memory);
+        Writer::start(connection, SqlitePath::Memory, place, ()).unwrap()
+    }
+
+    async fn insert(writer: &Writer, n: i64) -> Result<usize> {
+        let done = writer.run(Urgency::Enqueue, move |connection| {
+            connection
+                .execute("INSERT INTO t VALUES (?1)", [n])
+                .map_err(|error| failure(&SqlitePath::Memory, error))
+        });
+        tokio::time::timeout(std::time::Duration::from_secs(20), done).await.expect("the writer is silent")
+    }
+
+    #[tokio::test]
+    async fn a_write_that_panics_is_undone_and_the_next_ones_are_written() {
+        let writer = writer();
+        let broken = writer.run(Urgency::Enqueue, |connection| -> Result<()> {
+            connection.execute("INSERT INTO t VALUES (1)", []).unwrap();
+            panic!("planted");
+        });
+        assert!(broken.await.unwrap_err().to_string().contains("given up"));
+        assert_eq!(insert(&writer, 2).await.unwrap(), 1);
+        let kept = writer.run(Urgency::Enqueue, |connection| {
+            let sum = connection.query_row("SELECT sum(n) FROM t", [], |row| row.get::<_, i64>(0));
+            sum.map_err(|error| failure(&SqlitePath::Memory, error))
+        });
+        assert_eq!(kept.await.unwrap(), 2);
+    }
+
+    /// What a job gives back to a caller who has gone is dropped by the writer itself, outside of every job.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("planted");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_the_writer_itself_does_not_leave_everybody_waiting() {
+        let writer = writer();
+        for n in 0..3 {
+            let (go, gone) = std::sync::mpsc::channel::<()>();
+            let job = writer.run(Urgency::Enqueue, move |_| {
+                let _ = gone.recv();
+                Ok(Bomb)
+            });
+            // Handed in, then given up, before it has run.
+            tokio::select! {
+                biased;
+                _ = job => unreachable!("it waits for us"),
+                () = std::future::ready(()) => {}
+            }
+            drop(go);
+            assert_eq!(insert(&writer, n).await.unwrap(), 1);
+        }
+    }
 }
