@@ -1756,6 +1756,8 @@ DECLARE
     ws      CONSTANT bigint := post_gone.workspace_id;
     gone    record;
     waiting bigint[];
+    silent  bigint[];
+    ended   boolean[];
     deletes jsonb;
     n_ended integer := 0;
     n_made  integer := 0;
@@ -1769,6 +1771,8 @@ BEGIN
     IF gone.message_id IS NULL THEN
         RETURN false;
     END IF;
+    -- What fails from now on sees that its source is gone, and what failed before stands here.
+    PERFORM rupor_lock_accounts(array(SELECT DISTINCT d.account_id FROM deliveries AS d WHERE d.message_id = gone.message_id));
     SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry')),
            jsonb_agg(jsonb_build_object('message_id', d.message_id, 'channel_id', d.channel_id, 'revision', gone.revision,
                                         'action', 'delete', 'target_delivery', d.delivery_id) ORDER BY d.delivery_id)
@@ -1777,7 +1781,16 @@ BEGIN
       FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
      WHERE d.message_id = gone.message_id AND d.action = 'send' AND c.removed_at IS NULL;
     IF waiting IS NOT NULL THEN
-        n_ended := (SELECT count(*) FROM unnest(cancel_deliveries(ws, waiting)) AS c (done) WHERE c.done);
+        silent := array(SELECT rupor_silent_copy(w.id) FROM unnest(waiting) WITH ORDINALITY AS w (id, ord) ORDER BY w.ord);
+        ended := cancel_deliveries(ws, waiting);
+        n_ended := (SELECT count(*) FROM unnest(ended) AS e (done) WHERE e.done);
+        FOR n IN 1 .. cardinality(silent) LOOP
+            CONTINUE WHEN silent[n] IS NULL OR NOT ended[n];
+            PERFORM rupor_next_generation(
+                silent[n], jsonb_build_object('parent', silent[n], 'instead_of', waiting[n]), rupor_now());
+            PERFORM rupor_refresh_lanes(ARRAY[d.lane_id]), rupor_refresh_accounts(ARRAY[d.account_id])
+               FROM deliveries AS d WHERE d.delivery_id = silent[n];
+        END LOOP;
     END IF;
     IF deletes IS NOT NULL THEN
         n_made := (SELECT count(f.id) FROM unnest(follow_up(ws, deletes)) AS f (id));
@@ -2075,9 +2088,8 @@ BEGIN
                        WHERE d.workspace_id = ws AND d.delivery_id = ANY (delivery_ids));
     PERFORM rupor_lock_accounts(accounts);
     FOREACH wanted IN ARRAY delivery_ids LOOP
-        SELECT d.*, h.max_parallel = 1 AS ordered, c.removed_at INTO old
+        SELECT d.delivery_id, d.status, d.lane_id, c.removed_at INTO old
           FROM deliveries AS d
-          JOIN lane_heads AS h ON h.lane_id = d.lane_id
           LEFT JOIN channels AS c ON c.channel_id = d.channel_id
          WHERE d.workspace_id = ws AND d.delivery_id = wanted;
         IF old.delivery_id IS NULL THEN
@@ -2090,41 +2102,7 @@ BEGIN
             RAISE EXCEPTION 'delivery % is %: its channel was removed', wanted, old.status
                 USING ERRCODE = 'RU005', DETAIL = wanted::text, HINT = old.status;
         END IF;
-        made := nextval('deliveries_delivery_id_seq');
-        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision,
-                                action, target_delivery, generation, parent_delivery, priority, status, run_at, position,
-                                idempotency_key, queued_at)
-        VALUES (made, ws, old.lane_id, old.account_id, old.channel_id, old.recipient_id, old.message_id, old.revision,
-                old.action, old.target_delivery,
-                1 + (SELECT max(s.generation) FROM deliveries AS s
-                      WHERE s.message_id = old.message_id AND s.channel_id IS NOT DISTINCT FROM old.channel_id
-                        AND s.recipient_id IS NOT DISTINCT FROM old.recipient_id
-                        AND s.action = old.action AND s.revision = old.revision),
-                wanted, old.priority, 'queued', at, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END,
-                (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
-                   FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = old.message_id),
-                at);
-        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
-        VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
-        -- The old delivery's key, if nobody took it since.
-        INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
-        SELECT ws, c.channel_id, k.mode, m.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE m.kind END,
-               made, m.origin, at
-          FROM messages AS m
-          JOIN channels AS c ON c.channel_id = old.channel_id
-         CROSS JOIN LATERAL (SELECT e.mode, CASE e.mode WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
-                                                        WHEN 'case' THEN m.case_id::text END AS key
-                               FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
-         WHERE m.message_id = old.message_id AND k.key IS NOT NULL
-        ON CONFLICT DO NOTHING;
-        -- From now on the new one tells how it ends.
-        UPDATE lane_heads AS h
-           SET n_queued = h.n_queued + 1,
-               n_requeued = h.n_requeued + (SELECT (x.generation = old.generation + 1)::integer
-                                              FROM deliveries AS x WHERE x.delivery_id = made)
-         WHERE h.lane_id = old.lane_id;
-        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
-        VALUES (ws, at, 'requeued', old.message_id, made, old.channel_id, jsonb_build_object('parent', wanted));
+        made := rupor_next_generation(wanted, jsonb_build_object('parent', wanted), at);
         answer := answer || made;
         lanes := lanes || old.lane_id;
     END LOOP;
@@ -3313,6 +3291,7 @@ DECLARE
     grp   rate_groups;
     why   text := coalesce(failure ->> 'code', '');
     place bigint;
+    copy  bigint;
 BEGIN
     SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = held.delivery_id;
     SELECT x.* INTO lane FROM lane_heads AS x WHERE x.lane_id = held.lane_id;
@@ -3334,6 +3313,13 @@ BEGIN
     -- A removed channel has no queue to go back to.
     IF s.status = 'retry' AND chan.removed_at IS NOT NULL THEN
         s.status := 'failed_permanent'; s.reason := 'channel_removed'; s.run_at := NULL;
+    END IF;
+    -- A post that vanished while it was being sent, and certainly was not said, is not tried again. After an unknown outcome
+    -- it may be visible: then it goes on, so that what is there is known and can be taken back.
+    IF s.status = 'retry' AND d.channel_id IS NOT NULL AND d.action = 'send' AND d.parts = '[]' AND s.unknowns = 0
+       AND (SELECT m.gone_at FROM messages AS m WHERE m.message_id = d.message_id) IS NOT NULL THEN
+        s.status := 'dead'; s.reason := 'cancelled'; s.run_at := NULL;
+        copy := rupor_silent_copy(held.delivery_id);
     END IF;
     place := CASE WHEN s.run_at IS NULL THEN NULL WHEN lane.max_parallel = 1 THEN d.delivery_id ELSE rupor_micros(s.run_at) END;
 
@@ -3366,6 +3352,9 @@ BEGIN
     IF s.status IN ('failed_permanent', 'dead') THEN
         DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
     END IF;
+    IF copy IS NOT NULL THEN
+        PERFORM rupor_next_generation(copy, jsonb_build_object('parent', copy, 'instead_of', held.delivery_id), at);
+    END IF;
     UPDATE lane_heads AS h
        SET n_sending = h.n_sending - 1,
            n_sent = h.n_sent + (s.status = 'sent')::integer, n_retry = h.n_retry + (s.status = 'retry')::integer,
@@ -3382,7 +3371,7 @@ BEGIN
                CASE WHEN s.status = 'failed_permanent' THEN 'failed_permanent' END,
                CASE WHEN s.destination_effect = 'gone' OR (s.disable AND d.recipient_id IS NOT NULL) THEN 'recipient_gone' END,
                CASE WHEN s.status = 'dead' AND s.reason = 'attempts_exhausted' THEN 'retry_exhausted' END,
-               CASE WHEN s.status = 'dead' THEN 'dead_letter' END]) WITH ORDINALITY AS e (name, ord)
+               CASE WHEN s.status = 'dead' THEN CASE s.reason WHEN 'cancelled' THEN 'cancelled' ELSE 'dead_letter' END END]) WITH ORDINALITY AS e (name, ord)
      WHERE e.name IS NOT NULL
      ORDER BY e.ord;
     IF d.channel_id IS NOT NULL THEN
@@ -3922,6 +3911,56 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_next_generation(ended bigint, detail jsonb, at timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    old  record;
+    made bigint := nextval('deliveries_delivery_id_seq');
+BEGIN
+    SELECT d.*, h.max_parallel = 1 AS ordered INTO old
+      FROM deliveries AS d JOIN lane_heads AS h ON h.lane_id = d.lane_id
+     WHERE d.delivery_id = ended;
+    INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision,
+                            action, target_delivery, generation, parent_delivery, priority, status, run_at, position,
+                            idempotency_key, queued_at)
+    VALUES (made, old.workspace_id, old.lane_id, old.account_id, old.channel_id, old.recipient_id, old.message_id, old.revision,
+            old.action, old.target_delivery,
+            1 + (SELECT max(s.generation) FROM deliveries AS s
+                  WHERE s.message_id = old.message_id AND s.channel_id IS NOT DISTINCT FROM old.channel_id
+                    AND s.recipient_id IS NOT DISTINCT FROM old.recipient_id
+                    AND s.action = old.action AND s.revision = old.revision),
+            ended, old.priority, 'queued', at, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END,
+            (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
+               FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = old.message_id),
+            at);
+    INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+    VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, old.workspace_id, at);
+    -- The old delivery's key, if nobody took it since.
+    INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
+    SELECT old.workspace_id, c.channel_id, k.mode, m.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE m.kind END,
+           made, m.origin, at
+      FROM messages AS m
+      JOIN channels AS c ON c.channel_id = old.channel_id
+     CROSS JOIN LATERAL (SELECT e.mode, CASE e.mode WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                                                    WHEN 'case' THEN m.case_id::text END AS key
+                           FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
+     WHERE m.message_id = old.message_id AND k.key IS NOT NULL
+    ON CONFLICT DO NOTHING;
+    -- From now on the new one tells how it ends; what was kept back had not failed.
+    UPDATE lane_heads AS h
+       SET n_queued = h.n_queued + 1,
+           n_requeued = h.n_requeued + (SELECT (x.generation = old.generation + 1 AND old.status <> 'deduped')::integer
+                                          FROM deliveries AS x WHERE x.delivery_id = made)
+     WHERE h.lane_id = old.lane_id;
+    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
+    VALUES (old.workspace_id, at, 'requeued', old.message_id, made, old.channel_id, detail);
+    RETURN made;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_now()
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -4234,6 +4273,30 @@ BEGIN
     END IF;
     RETURN s;
 END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_silent_copy(ended bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT d.delivery_id
+      FROM dedup_index AS k
+      JOIN deliveries AS x ON x.delivery_id = k.delivery_id
+      JOIN channels AS c ON c.channel_id = x.channel_id
+      JOIN deliveries AS d ON d.lane_id = x.lane_id AND d.delivery_id > coalesce(x.parent_delivery, x.delivery_id)
+      JOIN messages AS m ON m.message_id = d.message_id
+     WHERE k.delivery_id = ended AND c.removed_at IS NULL AND d.status = 'deduped' AND d.action = 'send' AND m.gone_at IS NULL
+       AND m.hash_version = k.version
+       AND k.kind = CASE k.mode WHEN 'content' THEN '' ELSE m.kind END
+       AND k.key = CASE k.mode WHEN 'case' THEN m.case_id::text WHEN 'fingerprint' THEN m.fingerprint
+                               ELSE CASE WHEN c.dedup <> 'case' OR m.case_id IS NULL THEN m.content_hash END END
+       AND NOT EXISTS (SELECT FROM deliveries AS n
+                        WHERE n.message_id = d.message_id AND n.channel_id = d.channel_id AND n.action = 'send'
+                          AND n.generation > d.generation)
+     ORDER BY d.delivery_id
+     LIMIT 1;
+$function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_span(micros bigint)
@@ -4858,6 +4921,8 @@ GRANT EXECUTE ON FUNCTION rupor_move_accounts(bigint[],boolean[],integer[],times
 
 GRANT EXECUTE ON FUNCTION rupor_move_lanes(rupor_moves,timestamp with time zone) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_next_generation(bigint,jsonb,timestamp with time zone) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_now() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,bigint[],boolean[],timestamp with time zone[],bigint[],integer[],bigint[],bigint[],bigint[],boolean[],boolean[],boolean) TO rupor_app;
@@ -4941,6 +5006,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_unknowns_max() TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_rule_urgent_run_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,bigint,integer,bigint,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_silent_copy(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_app;
 
@@ -5164,6 +5231,8 @@ GRANT EXECUTE ON FUNCTION rupor_move_accounts(bigint[],boolean[],integer[],times
 
 GRANT EXECUTE ON FUNCTION rupor_move_lanes(rupor_moves,timestamp with time zone) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_next_generation(bigint,jsonb,timestamp with time zone) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_now() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,bigint[],boolean[],timestamp with time zone[],bigint[],integer[],bigint[],bigint[],bigint[],boolean[],boolean[],boolean) TO rupor_dispatcher;
@@ -5247,6 +5316,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_unknowns_max() TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_rule_urgent_run_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_settle(rupor_settlement,text,bigint,bigint,integer,bigint,bigint,timestamp with time zone,integer,text,jsonb,timestamp with time zone,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_silent_copy(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_dispatcher;
 

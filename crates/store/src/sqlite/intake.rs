@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::cases::{refile, resolve, trim};
 use super::enqueue::{INSERT_READY, check, deliver_known, enqueue};
 use super::heads::{NewEvent, Touched, event};
-use super::maintain::cancel_one;
+use super::maintain::{cancel_one, say_instead, silent_copy};
 use super::media::show;
 use super::sources::set_cursor;
 use super::workspaces::require_workspace;
@@ -195,7 +195,8 @@ impl Sqlite {
     }
 }
 
-/// What waits is cancelled, what was said is deleted where the channel wants it.
+/// What waits is cancelled, and a copy that kept silent because of it is said instead; what was said is deleted where the
+/// channel wants it.
 fn post_gone(tx: &Tx<'_>, workspace: WorkspaceId, source: &str, origin_id: &str) -> Result<bool> {
     let gone = tx.first(POST_GONE, (workspace.0, source, origin_id, tx.now.0), |row| {
         Ok((MessageId(row.get(0)?), row.get(1)?))
@@ -204,7 +205,16 @@ fn post_gone(tx: &Tx<'_>, workspace: WorkspaceId, source: &str, origin_id: &str)
         return Ok(false);
     };
     let plan = plan_gone(&copies(tx, message_id)?);
+    let mut silent = Vec::new();
+    for &id in &plan.cancel {
+        silent.extend(silent_copy(tx, id)?.map(|copy| (copy, id)));
+    }
     let n_cancelled = cancel_all(tx, workspace, &plan.cancel)?;
+    let mut touched = Touched::default();
+    for (copy, id) in silent {
+        say_instead(tx, &mut touched, workspace, copy, id)?;
+    }
+    touched.refresh(tx)?;
     let deletes: Vec<FollowUp> =
         plan.delete.iter().map(|copy| follow_up_of(copy, message_id, revision, "delete")).collect();
     let n_deleted = follow_up(tx, workspace, &deletes)?;

@@ -2,7 +2,7 @@
 
 use domain::delivery::{Status, Step, step};
 use domain::ids::{DeliveryId, WorkspaceId};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::enqueue::INSERT_READY;
 use super::front::{DELETE_READY, FORGET_KEY};
@@ -51,6 +51,25 @@ SELECT k.workspace_id, k.channel_id, k.mode, k.hash_version, k.key, CASE k.mode 
                  WHERE d.delivery_id = ?1) AS b) AS k
  WHERE k.key IS NOT NULL
 ON CONFLICT DO NOTHING";
+/// The first delivery of the lane that was kept back by the key of this one and is still shown by its source. Copies
+/// come after what they repeat, so nothing before it is looked at.
+pub(super) const SILENT_COPY: &str = "
+SELECT d.delivery_id
+  FROM dedup_index AS k
+  JOIN deliveries AS x ON x.delivery_id = k.delivery_id
+  JOIN channels AS c ON c.channel_id = x.channel_id
+  JOIN deliveries AS d ON d.lane_id = x.lane_id AND d.delivery_id > coalesce(x.parent_delivery, x.delivery_id)
+  JOIN messages AS m ON m.message_id = d.message_id
+ WHERE k.delivery_id = ?1 AND c.removed_at IS NULL AND d.status = 'deduped' AND d.action = 'send' AND m.gone_at IS NULL
+   AND m.hash_version = k.version
+   AND k.kind = CASE k.mode WHEN 'content' THEN '' ELSE m.kind END
+   AND k.key = CASE k.mode WHEN 'case' THEN CAST(m.case_id AS TEXT) WHEN 'fingerprint' THEN m.fingerprint
+                           ELSE iif(c.dedup = 'case' AND m.case_id IS NOT NULL, NULL, m.content_hash) END
+   AND NOT EXISTS (SELECT 1 FROM deliveries AS n
+                    WHERE n.message_id = d.message_id AND n.channel_id = d.channel_id AND n.action = 'send'
+                      AND n.generation > d.generation)
+ ORDER BY d.delivery_id
+ LIMIT 1";
 const SELECT_WAITING: &str = "
 SELECT status, lane_id, priority, position, message_id, channel_id
   FROM deliveries
@@ -93,43 +112,89 @@ fn requeue_one(
     workspace: WorkspaceId,
     id: DeliveryId,
 ) -> Result<DeliveryId> {
-    let ended = tx.first(SELECT_ENDED, (workspace.0, id.0), |row| {
-        let status = rows::word(row, 0, Status::parse)?;
-        let place = (row.get::<_, i64>(1)?, row.get::<_, i64>(4)?, row.get::<_, i32>(5)? == 1);
-        Ok((status, place, row.get::<_, i64>(2)?, row.get(3)?, row.get::<_, bool>(6)?))
-    })?;
-    let Some((status, (lane_id, priority, ordered), message_id, channel_id, removed)) = ended else {
-        return Err(StoreError::unknown_delivery(id));
-    };
+    let ended = ended(tx, workspace, id)?;
     let illegal = |remedy| StoreError::IllegalTransition {
         delivery_id: id,
-        status: status.to_string(),
+        status: ended.status.to_string(),
         wanted: "requeue",
         remedy,
     };
-    if !matches!(status, Status::Dead | Status::FailedPermanent) {
+    if !matches!(ended.status, Status::Dead | Status::FailedPermanent) {
         return Err(illegal("only dead and failed_permanent deliveries can be requeued"));
     }
-    if removed {
+    if ended.removed {
         return Err(illegal("its channel was removed; post the message to another channel"));
     }
-    let new = tx.insert(INSERT_GENERATION, (id.0, tx.now.0))?;
+    next_generation(tx, touched, &ended, json!({"parent": id.0}))
+}
+
+/// A copy that kept silent because of this delivery; asked before the delivery forgets its key.
+pub(super) fn silent_copy(tx: &Tx<'_>, id: DeliveryId) -> Result<Option<DeliveryId>> {
+    tx.first(SILENT_COPY, [id.0], |row| row.get(0).map(DeliveryId))
+}
+
+/// Says a copy after all: the post that it repeated vanished before anybody heard it.
+pub(super) fn say_instead(
+    tx: &Tx<'_>,
+    touched: &mut Touched,
+    workspace: WorkspaceId,
+    copy: DeliveryId,
+    vanished: DeliveryId,
+) -> Result<()> {
+    let ended = ended(tx, workspace, copy)?;
+    let detail = json!({"parent": copy.0, "instead_of": vanished.0});
+    next_generation(tx, touched, &ended, detail).map(drop)
+}
+
+/// A delivery that has come to an end, and where it would queue again.
+struct Ended {
+    id: DeliveryId,
+    workspace: WorkspaceId,
+    status: Status,
+    lane_id: i64,
+    message_id: i64,
+    channel_id: Option<i64>,
+    priority: i64,
+    ordered: bool,
+    removed: bool,
+}
+
+fn ended(tx: &Tx<'_>, workspace: WorkspaceId, id: DeliveryId) -> Result<Ended> {
+    let found = tx.first(SELECT_ENDED, (workspace.0, id.0), |row| {
+        Ok(Ended {
+            id,
+            workspace,
+            status: rows::word(row, 0, Status::parse)?,
+            lane_id: row.get(1)?,
+            message_id: row.get(2)?,
+            channel_id: row.get(3)?,
+            priority: row.get(4)?,
+            ordered: row.get::<_, i32>(5)? == 1,
+            removed: row.get(6)?,
+        })
+    })?;
+    found.ok_or_else(|| StoreError::unknown_delivery(id))
+}
+
+fn next_generation(tx: &Tx<'_>, touched: &mut Touched, old: &Ended, detail: Value) -> Result<DeliveryId> {
+    let new = tx.insert(INSERT_GENERATION, (old.id.0, tx.now.0))?;
     // From now on the new one tells how it ends.
-    tx.execute(COUNT_REQUEUED, (new, id.0))?;
-    let position = if ordered { new } else { tx.now.0 };
-    let key = history::key_of(tx, new, message_id)?;
+    if old.status != Status::Deduped {
+        tx.execute(COUNT_REQUEUED, (new, old.id.0))?;
+    }
+    let position = if old.ordered { new } else { tx.now.0 };
+    let key = history::key_of(tx, new, old.message_id)?;
     tx.execute(SET_PLACE, (new, position, key))?;
-    tx.execute(INSERT_READY, (lane_id, priority, position, new, workspace.0, tx.now.0, None::<i64>, 0))?;
+    let ready = (old.lane_id, old.priority, position, new, old.workspace.0, tx.now.0, None::<i64>, 0);
+    tx.execute(INSERT_READY, ready)?;
     tx.execute(TAKE_KEY_AGAIN, (new, tx.now.0))?;
-    touched.lane(lane_id).queued += 1;
-    let detail = json!({"parent": id.0});
-    let delivery_id = Some(new);
+    touched.lane(old.lane_id).queued += 1;
     let named = NewEvent {
-        workspace_id: workspace.0,
+        workspace_id: old.workspace.0,
         name: "requeued",
-        message_id: Some(message_id),
-        delivery_id,
-        channel_id,
+        message_id: Some(old.message_id),
+        delivery_id: Some(new),
+        channel_id: old.channel_id,
         detail,
         ..NewEvent::default()
     };

@@ -3,7 +3,7 @@
 
 use domain::delivery::{AmbiguityPolicy, Reason, Status};
 use domain::destination::Destination;
-use domain::ids::{AccountId, ChannelId, RecipientId, WorkspaceId};
+use domain::ids::{AccountId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
 use domain::limits::ERROR_TEXT_MAX;
 use domain::outcome::{Failure, Outcome};
 use domain::retry::Chance;
@@ -17,6 +17,7 @@ use super::commit::{DELETE_INFLIGHT, INSERT_ATTEMPT, Settling, Token};
 use super::enqueue::INSERT_READY;
 use super::front::FORGET_KEY;
 use super::heads::{NewEvent, event};
+use super::maintain::{say_instead, silent_copy};
 use super::{Tx, rows};
 use crate::config::DisabledBy;
 use crate::error::{Result, StoreError};
@@ -27,7 +28,9 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
        i.requested_at, d.message_id, d.priority, d.expires_at, d.channel_id, d.recipient_id,
        d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
        h.ambiguity, coalesce(c.error_streak, r.error_streak, 0), h.max_parallel,
-       g.group_id, g.flood_channel, g.flood_recipient, g.flood_until, g.trouble_streak, c.removed_at IS NOT NULL
+       g.group_id, g.flood_channel, g.flood_recipient, g.flood_until, g.trouble_streak, c.removed_at IS NOT NULL,
+       d.channel_id IS NOT NULL AND d.action = 'send' AND d.parts = '[]'
+       AND (SELECT m.gone_at FROM messages AS m WHERE m.message_id = d.message_id) IS NOT NULL
   FROM deliveries AS d
  CROSS JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
   JOIN lane_heads AS h ON h.lane_id = i.lane_id
@@ -87,6 +90,8 @@ pub(super) struct Held {
     group_id: i64,
     /// The channel was removed while the claim was out.
     removed: bool,
+    /// Its source does not show the post any more, and no part of it is known to be visible.
+    vanished: bool,
     pub(super) standing: Standing,
 }
 
@@ -118,6 +123,7 @@ pub(super) fn held(
             ordered: row.get::<_, i32>(24)? == 1,
             group_id: row.get(25)?,
             removed: row.get(30)?,
+            vanished: row.get(31)?,
             standing: Standing {
                 counters: rows::counters(row, 15)?,
                 policy: rows::word(row, 22, AmbiguityPolicy::parse)?,
@@ -150,7 +156,8 @@ pub(super) fn write(
     settlement: Settlement,
 ) -> Result<Status> {
     let now = tx.now.0;
-    let settlement = &if held.removed { without_channel(settlement) } else { settlement };
+    let settlement = if held.removed { without_channel(settlement) } else { settlement };
+    let settlement = &if held.vanished { without_source(settlement) } else { settlement };
     // Whatever this ending does to a streak, the next success has to look again.
     settling.healthy.clear();
     let (sent, failure) = match ending {
@@ -181,7 +188,7 @@ pub(super) fn write(
         ],
     )?;
     if matches!(settlement.status, Status::FailedPermanent | Status::Dead) {
-        tx.execute(FORGET_KEY, [held.delivery_id])?;
+        end_key(tx, settling, held, settlement)?;
     }
     let counts = settling.touched.lane(held.lane_id);
     counts.sending -= 1;
@@ -205,6 +212,29 @@ fn without_channel(settlement: Settlement) -> Settlement {
             ..settlement
         },
         _ => settlement,
+    }
+}
+
+/// A post that vanished while it was being sent, and certainly was not said, is not tried again. After an unknown
+/// outcome it may be visible: then it goes on, so that what is there is known and can be taken back.
+fn without_source(settlement: Settlement) -> Settlement {
+    match settlement.status {
+        Status::Retry if settlement.counters.unknowns == 0 => {
+            Settlement { status: Status::Dead, reason: Some(Reason::Cancelled), run_at: None, ..settlement }
+        }
+        _ => settlement,
+    }
+}
+
+/// Others may say it from now on; a copy that kept silent because of a post that vanished does.
+fn end_key(tx: &Tx<'_>, settling: &mut Settling, held: &Held, settlement: &Settlement) -> Result<()> {
+    let vanished = settlement.reason == Some(Reason::Cancelled);
+    let id = DeliveryId(held.delivery_id);
+    let copy = if vanished { silent_copy(tx, id)? } else { None };
+    tx.execute(FORGET_KEY, [held.delivery_id])?;
+    match copy {
+        Some(copy) => say_instead(tx, &mut settling.touched, WorkspaceId(held.workspace_id), copy, id),
+        None => Ok(()),
     }
 }
 
@@ -325,6 +355,7 @@ fn events(
             say("retry_exhausted")?;
             say("dead_letter")
         }
+        Status::Dead if settlement.reason == Some(Reason::Cancelled) => say("cancelled"),
         Status::Dead => say("dead_letter"),
         _ => Ok(()),
     }

@@ -7,6 +7,7 @@ use domain::content::cases::{CaseBook, Sketch};
 use domain::content::{Post, analyse};
 use domain::delivery::{Action, Status};
 use domain::ids::{CaseId, ChannelId};
+use domain::outcome::Scope;
 use domain::time::{Span, Timestamp};
 use serde_json::{Value, json};
 use store::*;
@@ -38,6 +39,11 @@ contract! {
     a_post_that_is_gone_is_recorded_once,
     a_vanished_post_that_still_waits_is_cancelled,
     a_vanished_post_is_taken_back_where_the_channel_wants_it,
+    a_post_that_vanishes_while_it_is_being_sent_is_not_tried_again,
+    a_vanished_post_that_may_be_visible_is_followed_to_its_end,
+    when_the_first_of_two_copies_vanishes_unsaid_the_other_is_said,
+    when_all_copies_vanish_unsaid_nothing_is_said,
+    a_copy_is_said_when_the_first_vanishes_in_the_middle_of_a_failed_send,
     cases_are_those_of_the_model,
     workspaces_have_their_own_cases,
     a_refused_post_leaves_nothing_behind,
@@ -413,6 +419,82 @@ async fn a_vanished_post_is_taken_back_where_the_channel_wants_it(w: &World) {
 }
 
 /// Many posts that crowd the shelves: the database decides as the book in memory does.
+async fn gone(w: &World, owner: i64, id: i64) {
+    assert!(w.store.post_gone(w.ws, &format!("vk:{owner}"), &id.to_string()).await.unwrap());
+}
+
+async fn a_post_that_vanishes_while_it_is_being_sent_is_not_tried_again(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({"on_gone": "delete"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    let claims = w.claim(10).await;
+    assert_eq!(claims.len(), 2);
+    gone(w, -1, 1).await;
+    w.fail(&claims[0], transient(Scope::Delivery)).await;
+    w.store.commit(vec![finish(&claims[1], FinishKind::Release)]).await.unwrap();
+    for claim in &claims {
+        let ended = w.store.delivery(w.ws, claim.delivery_id).await.unwrap();
+        assert_eq!((ended.status, ended.reason.as_deref()), (Status::Dead, Some("cancelled")));
+    }
+    w.advance(Span::from_hours(1)).await;
+    let left: Vec<Action> = w.claim(10).await.iter().map(|claim| claim.action).collect();
+    assert!(!left.contains(&Action::Send), "{left:?}");
+    let events = w.store.events(w.ws, 0, 1_000).await.unwrap();
+    assert_eq!(events.iter().filter(|event| event.name == "cancelled").count(), 2);
+    assert!(!events.iter().any(|event| event.name == "dead_letter"), "nobody has to look at it");
+}
+
+async fn a_vanished_post_that_may_be_visible_is_followed_to_its_end(w: &World) {
+    let channels = case_channels(w, &[json!({"on_gone": "delete"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    let claim = w.claim_one().await;
+    gone(w, -1, 1).await;
+    w.fail(&claim, transient(Scope::Delivery).unknown()).await;
+    let actions: Vec<Action> = send_all(w).await.iter().map(|claim| claim.action).collect();
+    assert_eq!(actions, [Action::Send, Action::Delete], "what is there is known, and then taken back");
+}
+
+async fn when_the_first_of_two_copies_vanishes_unsaid_the_other_is_said(w: &World) {
+    let channels = case_channels(w, &[json!({}), json!({})]).await;
+    let copy = format!("{LOST} Помогите найти!");
+    one(w, post(-1, 1, LOST, &channels)).await;
+    let second = one(w, post(-2, 5, &copy, &channels)).await;
+    let third = one(w, post(-3, 9, &copy, &channels)).await;
+    assert_eq!([statuses(&second), statuses(&third)], [[Status::Deduped; 2], [Status::Deduped; 2]]);
+    gone(w, -1, 1).await;
+    let said = send_all(w).await;
+    assert_eq!(said.len(), 2, "once in each channel: {said:?}");
+    assert!(said.iter().all(|claim| claim.message_id == second.message_id), "{said:?}");
+    assert_eq!(detail_of(w, "requeued").await["parent"], second.deliveries[1].delivery_id.0);
+    // From now on it is the one that was said.
+    let fourth = one(w, post(-4, 2, &copy, &channels)).await;
+    assert_eq!(statuses(&fourth), [Status::Deduped; 2]);
+    let lanes = w.store.lanes(w.ws).await.unwrap();
+    assert!(lanes.iter().all(|lane| lane.counts.queued == 0 && lane.counts.sent == 1), "{lanes:?}");
+}
+
+async fn when_all_copies_vanish_unsaid_nothing_is_said(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let copy = format!("{LOST} Помогите найти!");
+    one(w, post(-1, 1, LOST, &channels)).await;
+    one(w, post(-2, 5, &copy, &channels)).await;
+    one(w, post(-3, 9, &copy, &channels)).await;
+    gone(w, -2, 5).await;
+    gone(w, -1, 1).await;
+    gone(w, -3, 9).await;
+    assert!(send_all(w).await.is_empty());
+}
+
+async fn a_copy_is_said_when_the_first_vanishes_in_the_middle_of_a_failed_send(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    let second = one(w, post(-2, 5, &format!("{LOST} Помогите найти!"), &channels)).await;
+    let claim = w.claim_one().await;
+    gone(w, -1, 1).await;
+    w.fail(&claim, transient(Scope::Delivery)).await;
+    let said = send_all(w).await;
+    assert_eq!(said.iter().map(|claim| claim.message_id).collect::<Vec<_>>(), [second.message_id]);
+}
+
 async fn cases_are_those_of_the_model(w: &World) {
     let mut book = CaseBook::new();
     let mut renamed: HashMap<CaseId, CaseId> = HashMap::new();

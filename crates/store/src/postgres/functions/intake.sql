@@ -92,8 +92,8 @@ BEGIN
     RETURN answer;
 END $$;
 
--- A post that its source does not show any more: what waits is cancelled, what was said is deleted where the channel
--- wants it (`on_gone`). False if it was known to be gone, or not known at all.
+-- A post that its source does not show any more: what waits is cancelled, and a copy that kept silent because of it is said
+-- instead; what was said is deleted where the channel wants it (`on_gone`). False if it was known to be gone, or not known at all.
 CREATE FUNCTION post_gone(workspace_id bigint, source text, origin_id text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
@@ -101,6 +101,8 @@ DECLARE
     ws      CONSTANT bigint := post_gone.workspace_id;
     gone    record;
     waiting bigint[];
+    silent  bigint[];
+    ended   boolean[];
     deletes jsonb;
     n_ended integer := 0;
     n_made  integer := 0;
@@ -114,6 +116,8 @@ BEGIN
     IF gone.message_id IS NULL THEN
         RETURN false;
     END IF;
+    -- What fails from now on sees that its source is gone, and what failed before stands here.
+    PERFORM rupor_lock_accounts(array(SELECT DISTINCT d.account_id FROM deliveries AS d WHERE d.message_id = gone.message_id));
     SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry')),
            jsonb_agg(jsonb_build_object('message_id', d.message_id, 'channel_id', d.channel_id, 'revision', gone.revision,
                                         'action', 'delete', 'target_delivery', d.delivery_id) ORDER BY d.delivery_id)
@@ -122,7 +126,16 @@ BEGIN
       FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
      WHERE d.message_id = gone.message_id AND d.action = 'send' AND c.removed_at IS NULL;
     IF waiting IS NOT NULL THEN
-        n_ended := (SELECT count(*) FROM unnest(cancel_deliveries(ws, waiting)) AS c (done) WHERE c.done);
+        silent := array(SELECT rupor_silent_copy(w.id) FROM unnest(waiting) WITH ORDINALITY AS w (id, ord) ORDER BY w.ord);
+        ended := cancel_deliveries(ws, waiting);
+        n_ended := (SELECT count(*) FROM unnest(ended) AS e (done) WHERE e.done);
+        FOR n IN 1 .. cardinality(silent) LOOP
+            CONTINUE WHEN silent[n] IS NULL OR NOT ended[n];
+            PERFORM rupor_next_generation(
+                silent[n], jsonb_build_object('parent', silent[n], 'instead_of', waiting[n]), rupor_now());
+            PERFORM rupor_refresh_lanes(ARRAY[d.lane_id]), rupor_refresh_accounts(ARRAY[d.account_id])
+               FROM deliveries AS d WHERE d.delivery_id = silent[n];
+        END LOOP;
     END IF;
     IF deletes IS NOT NULL THEN
         n_made := (SELECT count(f.id) FROM unnest(follow_up(ws, deletes)) AS f (id));

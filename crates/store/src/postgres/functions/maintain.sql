@@ -1,5 +1,76 @@
 -- What operators and the janitor do: requeue, cancel, retention.
 
+-- A new row of the next generation; everything else of the old one, nothing of its history. The caller has locked the
+-- account and refreshes the heads.
+CREATE FUNCTION rupor_next_generation(ended bigint, detail jsonb, at timestamptz) RETURNS bigint
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    old  record;
+    made bigint := nextval('deliveries_delivery_id_seq');
+BEGIN
+    SELECT d.*, h.max_parallel = 1 AS ordered INTO old
+      FROM deliveries AS d JOIN lane_heads AS h ON h.lane_id = d.lane_id
+     WHERE d.delivery_id = ended;
+    INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision,
+                            action, target_delivery, generation, parent_delivery, priority, status, run_at, position,
+                            idempotency_key, queued_at)
+    VALUES (made, old.workspace_id, old.lane_id, old.account_id, old.channel_id, old.recipient_id, old.message_id, old.revision,
+            old.action, old.target_delivery,
+            1 + (SELECT max(s.generation) FROM deliveries AS s
+                  WHERE s.message_id = old.message_id AND s.channel_id IS NOT DISTINCT FROM old.channel_id
+                    AND s.recipient_id IS NOT DISTINCT FROM old.recipient_id
+                    AND s.action = old.action AND s.revision = old.revision),
+            ended, old.priority, 'queued', at, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END,
+            (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
+               FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = old.message_id),
+            at);
+    INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+    VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, old.workspace_id, at);
+    -- The old delivery's key, if nobody took it since.
+    INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
+    SELECT old.workspace_id, c.channel_id, k.mode, m.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE m.kind END,
+           made, m.origin, at
+      FROM messages AS m
+      JOIN channels AS c ON c.channel_id = old.channel_id
+     CROSS JOIN LATERAL (SELECT e.mode, CASE e.mode WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
+                                                    WHEN 'case' THEN m.case_id::text END AS key
+                           FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
+     WHERE m.message_id = old.message_id AND k.key IS NOT NULL
+    ON CONFLICT DO NOTHING;
+    -- From now on the new one tells how it ends; what was kept back had not failed.
+    UPDATE lane_heads AS h
+       SET n_queued = h.n_queued + 1,
+           n_requeued = h.n_requeued + (SELECT (x.generation = old.generation + 1 AND old.status <> 'deduped')::integer
+                                          FROM deliveries AS x WHERE x.delivery_id = made)
+     WHERE h.lane_id = old.lane_id;
+    INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
+    VALUES (old.workspace_id, at, 'requeued', old.message_id, made, old.channel_id, detail);
+    RETURN made;
+END $$;
+
+-- The first delivery of the lane that was kept back by the key of this one and is still shown by its source; asked before
+-- the delivery forgets its key. Copies come after what they repeat, so nothing before it is looked at.
+CREATE FUNCTION rupor_silent_copy(ended bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT d.delivery_id
+      FROM dedup_index AS k
+      JOIN deliveries AS x ON x.delivery_id = k.delivery_id
+      JOIN channels AS c ON c.channel_id = x.channel_id
+      JOIN deliveries AS d ON d.lane_id = x.lane_id AND d.delivery_id > coalesce(x.parent_delivery, x.delivery_id)
+      JOIN messages AS m ON m.message_id = d.message_id
+     WHERE k.delivery_id = ended AND c.removed_at IS NULL AND d.status = 'deduped' AND d.action = 'send' AND m.gone_at IS NULL
+       AND m.hash_version = k.version
+       AND k.kind = CASE k.mode WHEN 'content' THEN '' ELSE m.kind END
+       AND k.key = CASE k.mode WHEN 'case' THEN m.case_id::text WHEN 'fingerprint' THEN m.fingerprint
+                               ELSE CASE WHEN c.dedup <> 'case' OR m.case_id IS NULL THEN m.content_hash END END
+       AND NOT EXISTS (SELECT FROM deliveries AS n
+                        WHERE n.message_id = d.message_id AND n.channel_id = d.channel_id AND n.action = 'send'
+                          AND n.generation > d.generation)
+     ORDER BY d.delivery_id
+     LIMIT 1;
+$$;
+
 -- A new generation of failed deliveries, in order. Raises, and changes nothing, if one of them is not failed.
 CREATE FUNCTION requeue_deliveries(workspace_id bigint, delivery_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -19,9 +90,8 @@ BEGIN
                        WHERE d.workspace_id = ws AND d.delivery_id = ANY (delivery_ids));
     PERFORM rupor_lock_accounts(accounts);
     FOREACH wanted IN ARRAY delivery_ids LOOP
-        SELECT d.*, h.max_parallel = 1 AS ordered, c.removed_at INTO old
+        SELECT d.delivery_id, d.status, d.lane_id, c.removed_at INTO old
           FROM deliveries AS d
-          JOIN lane_heads AS h ON h.lane_id = d.lane_id
           LEFT JOIN channels AS c ON c.channel_id = d.channel_id
          WHERE d.workspace_id = ws AND d.delivery_id = wanted;
         IF old.delivery_id IS NULL THEN
@@ -34,41 +104,7 @@ BEGIN
             RAISE EXCEPTION 'delivery % is %: its channel was removed', wanted, old.status
                 USING ERRCODE = 'RU005', DETAIL = wanted::text, HINT = old.status;
         END IF;
-        made := nextval('deliveries_delivery_id_seq');
-        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision,
-                                action, target_delivery, generation, parent_delivery, priority, status, run_at, position,
-                                idempotency_key, queued_at)
-        VALUES (made, ws, old.lane_id, old.account_id, old.channel_id, old.recipient_id, old.message_id, old.revision,
-                old.action, old.target_delivery,
-                1 + (SELECT max(s.generation) FROM deliveries AS s
-                      WHERE s.message_id = old.message_id AND s.channel_id IS NOT DISTINCT FROM old.channel_id
-                        AND s.recipient_id IS NOT DISTINCT FROM old.recipient_id
-                        AND s.action = old.action AND s.revision = old.revision),
-                wanted, old.priority, 'queued', at, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END,
-                (SELECT rupor_key(k.history, made, m.request_hash, m.content_hash, m.revision)
-                   FROM control AS k CROSS JOIN messages AS m WHERE m.message_id = old.message_id),
-                at);
-        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
-        VALUES (old.lane_id, old.priority, CASE WHEN old.ordered THEN made ELSE rupor_micros(at) END, made, ws, at);
-        -- The old delivery's key, if nobody took it since.
-        INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
-        SELECT ws, c.channel_id, k.mode, m.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE m.kind END,
-               made, m.origin, at
-          FROM messages AS m
-          JOIN channels AS c ON c.channel_id = old.channel_id
-         CROSS JOIN LATERAL (SELECT e.mode, CASE e.mode WHEN 'content' THEN m.content_hash WHEN 'fingerprint' THEN m.fingerprint
-                                                        WHEN 'case' THEN m.case_id::text END AS key
-                               FROM (SELECT rupor_dedup_mode(c.dedup, m.case_id) AS mode) AS e) AS k
-         WHERE m.message_id = old.message_id AND k.key IS NOT NULL
-        ON CONFLICT DO NOTHING;
-        -- From now on the new one tells how it ends.
-        UPDATE lane_heads AS h
-           SET n_queued = h.n_queued + 1,
-               n_requeued = h.n_requeued + (SELECT (x.generation = old.generation + 1)::integer
-                                              FROM deliveries AS x WHERE x.delivery_id = made)
-         WHERE h.lane_id = old.lane_id;
-        INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id, detail)
-        VALUES (ws, at, 'requeued', old.message_id, made, old.channel_id, jsonb_build_object('parent', wanted));
+        made := rupor_next_generation(wanted, jsonb_build_object('parent', wanted), at);
         answer := answer || made;
         lanes := lanes || old.lane_id;
     END LOOP;

@@ -25,6 +25,7 @@ DECLARE
     grp   rate_groups;
     why   text := coalesce(failure ->> 'code', '');
     place bigint;
+    copy  bigint;
 BEGIN
     SELECT x.* INTO d FROM deliveries AS x WHERE x.delivery_id = held.delivery_id;
     SELECT x.* INTO lane FROM lane_heads AS x WHERE x.lane_id = held.lane_id;
@@ -46,6 +47,13 @@ BEGIN
     -- A removed channel has no queue to go back to.
     IF s.status = 'retry' AND chan.removed_at IS NOT NULL THEN
         s.status := 'failed_permanent'; s.reason := 'channel_removed'; s.run_at := NULL;
+    END IF;
+    -- A post that vanished while it was being sent, and certainly was not said, is not tried again. After an unknown outcome
+    -- it may be visible: then it goes on, so that what is there is known and can be taken back.
+    IF s.status = 'retry' AND d.channel_id IS NOT NULL AND d.action = 'send' AND d.parts = '[]' AND s.unknowns = 0
+       AND (SELECT m.gone_at FROM messages AS m WHERE m.message_id = d.message_id) IS NOT NULL THEN
+        s.status := 'dead'; s.reason := 'cancelled'; s.run_at := NULL;
+        copy := rupor_silent_copy(held.delivery_id);
     END IF;
     place := CASE WHEN s.run_at IS NULL THEN NULL WHEN lane.max_parallel = 1 THEN d.delivery_id ELSE rupor_micros(s.run_at) END;
 
@@ -78,6 +86,9 @@ BEGIN
     IF s.status IN ('failed_permanent', 'dead') THEN
         DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
     END IF;
+    IF copy IS NOT NULL THEN
+        PERFORM rupor_next_generation(copy, jsonb_build_object('parent', copy, 'instead_of', held.delivery_id), at);
+    END IF;
     UPDATE lane_heads AS h
        SET n_sending = h.n_sending - 1,
            n_sent = h.n_sent + (s.status = 'sent')::integer, n_retry = h.n_retry + (s.status = 'retry')::integer,
@@ -94,7 +105,7 @@ BEGIN
                CASE WHEN s.status = 'failed_permanent' THEN 'failed_permanent' END,
                CASE WHEN s.destination_effect = 'gone' OR (s.disable AND d.recipient_id IS NOT NULL) THEN 'recipient_gone' END,
                CASE WHEN s.status = 'dead' AND s.reason = 'attempts_exhausted' THEN 'retry_exhausted' END,
-               CASE WHEN s.status = 'dead' THEN 'dead_letter' END]) WITH ORDINALITY AS e (name, ord)
+               CASE WHEN s.status = 'dead' THEN CASE s.reason WHEN 'cancelled' THEN 'cancelled' ELSE 'dead_letter' END END]) WITH ORDINALITY AS e (name, ord)
      WHERE e.name IS NOT NULL
      ORDER BY e.ord;
     IF d.channel_id IS NOT NULL THEN
