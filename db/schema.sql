@@ -401,7 +401,22 @@ CREATE TABLE events (
     account_id bigint,
     detail jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT events_pkey PRIMARY KEY (event_id),
-    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'recipient_gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'alert'::text])))
+    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'recipient_gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'unsure'::text, 'approved'::text, 'rejected'::text, 'alert'::text])))
+);
+
+CREATE TABLE held_posts (
+    workspace_id bigint NOT NULL,
+    message_id bigint NOT NULL,
+    channel_id bigint NOT NULL,
+    why text NOT NULL,
+    held_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    decision text,
+    decided_at timestamp with time zone,
+    CONSTRAINT held_posts_pkey PRIMARY KEY (workspace_id, message_id, channel_id),
+    CONSTRAINT held_posts_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id) ON DELETE CASCADE,
+    CONSTRAINT held_posts_check CHECK (((decision IS NULL) = (decided_at IS NULL))),
+    CONSTRAINT held_posts_decision_check CHECK (((decision = 'approved'::text) OR (decision = 'rejected'::text) OR (decision = 'withdrawn'::text)))
 );
 
 CREATE TABLE inflight (
@@ -748,6 +763,8 @@ CREATE INDEX deliveries_target ON public.deliveries USING btree (target_delivery
 CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
 
 CREATE INDEX events_of_workspace ON public.events USING btree (workspace_id, event_id);
+
+CREATE INDEX held_posts_undecided ON public.held_posts USING btree (workspace_id, message_id, channel_id) WHERE (decision IS NULL);
 
 CREATE INDEX ingest_runs_of_workspace ON public.ingest_runs USING btree (workspace_id, run_id);
 
@@ -1795,6 +1812,9 @@ BEGIN
     IF deletes IS NOT NULL THEN
         n_made := (SELECT count(f.id) FROM unnest(follow_up(ws, deletes)) AS f (id));
     END IF;
+    UPDATE held_posts AS h
+       SET decision = 'withdrawn', decided_at = rupor_now()
+     WHERE h.workspace_id = ws AND h.message_id = gone.message_id AND h.decision IS NULL;
     INSERT INTO events (workspace_id, at, name, message_id, detail)
     VALUES (ws, rupor_now(), 'gone', gone.message_id,
             jsonb_build_object('source', post_gone.source, 'origin_id', post_gone.origin_id,
@@ -3973,9 +3993,9 @@ CREATE OR REPLACE FUNCTION public.rupor_put_deliveries(ws bigint, at timestamp w
 AS $function$
 BEGIN
     WITH put AS (
-        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, priority, status,
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, revision, priority, status,
                                 reason, run_at, position, expires_at, idempotency_key, queued_at, ended_at)
-        SELECT d.delivery_id, ws, d.lane_id, d.account_id, d.channel_id, m_id[d.ord],
+        SELECT d.delivery_id, ws, d.lane_id, d.account_id, d.channel_id, m_id[d.ord], m.revision,
                CASE WHEN m_bulk[d.ord] THEN 1 ELSE 0 END,
                CASE WHEN d.free THEN 'queued' ELSE 'deduped' END,
                CASE WHEN NOT d.free THEN 'duplicate' END,
@@ -4571,6 +4591,8 @@ ALTER TABLE deliveries ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE events ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
+ALTER TABLE held_posts ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
 ALTER TABLE inflight ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ingest_runs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
@@ -4682,6 +4704,10 @@ CREATE POLICY dispatcher_spans ON events TO rupor_dispatcher USING (true) WITH C
 CREATE POLICY own_workspace ON events TO PUBLIC USING ((workspace_id = rupor_workspace()));
 
 CREATE POLICY owner_spans ON events TO CURRENT_USER USING (rupor_spans());
+
+CREATE POLICY own_workspace ON held_posts TO PUBLIC USING ((workspace_id = rupor_workspace()));
+
+CREATE POLICY owner_spans ON held_posts TO CURRENT_USER USING (rupor_spans());
 
 CREATE POLICY own_workspace ON inflight TO PUBLIC USING ((workspace_id = rupor_workspace()));
 
@@ -5066,6 +5092,8 @@ GRANT SELECT ON dedup_index TO rupor_app;
 GRANT SELECT ON deliveries TO rupor_app;
 
 GRANT INSERT, SELECT ON events TO rupor_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON held_posts TO rupor_app;
 
 GRANT SELECT ON inflight TO rupor_app;
 

@@ -122,6 +122,11 @@ impl Route {
         self.any.is_empty() && self.all.is_empty() && self.exclude.is_empty()
     }
 
+    /// Whether it lets posts pass for being of a kind, and of another one than lost.
+    pub fn asks_beyond_lost(&self) -> bool {
+        self.any.iter().chain(&self.all).any(Condition::asks_beyond_lost)
+    }
+
     /// Decides about one message. Exclusion is asked first: it is what an operator added last and means most.
     pub fn check(&self, subject: &Subject<'_>) -> RouteAnswer {
         if let Some(reason) = self.exclude.iter().find_map(|condition| condition.holds(subject)) {
@@ -186,6 +191,31 @@ impl Condition {
             Condition::Not(condition) => {
                 condition.holds(subject).is_none().then(|| format!("not {}", condition.spoken()))
             }
+        }
+    }
+
+    fn asks_beyond_lost(&self) -> bool {
+        match self {
+            Condition::Tag(tag) => tag.strip_prefix("kind:").is_some_and(|kind| kind != "lost"),
+            Condition::HasKey(key) => key == "kind",
+            Condition::Any(conditions) | Condition::All(conditions) => {
+                conditions.iter().any(Condition::asks_beyond_lost)
+            }
+            // Not this kind: any other.
+            Condition::Not(condition) => condition.speaks_of_kind(),
+            Condition::Matches(..) | Condition::Phone(_) => false,
+        }
+    }
+
+    fn speaks_of_kind(&self) -> bool {
+        match self {
+            Condition::Tag(tag) => tag.starts_with("kind:"),
+            Condition::HasKey(key) => key == "kind",
+            Condition::Any(conditions) | Condition::All(conditions) => {
+                conditions.iter().any(Condition::speaks_of_kind)
+            }
+            Condition::Not(condition) => condition.speaks_of_kind(),
+            Condition::Matches(..) | Condition::Phone(_) => false,
         }
     }
 

@@ -10,6 +10,7 @@ fn facts() -> Facts {
         version: 1,
         kind: Fact::silent(Kind::Lost),
         unsure: false,
+        nearly: None,
         animal: Fact::silent(Animal::Dog),
         sex: Fact::silent(Sex::F),
         phones: vec![Fact::silent(Phone("+79010000001".to_owned()))],
@@ -207,5 +208,19 @@ proptest! {
             prop_assert_eq!(route.check(&subject), route.check(&subject));
             prop_assert_eq!(route.is_open(), written.as_object().is_some_and(serde_json::Map::is_empty));
         }
+    }
+}
+
+#[test]
+fn a_route_knows_whether_it_asks_for_another_kind_than_lost() {
+    for (route, asks) in [
+        (json!({}), false),
+        (json!({"any": ["kind:lost"]}), false),
+        (json!({"any": ["kind:lost", "kind:found"]}), true),
+        (json!({"all": [{"kind": ["reunited"]}, "animal:dog"]}), true),
+        (json!({"all": [{"not": "kind:lost"}]}), true),
+        (json!({"any": ["animal:cat"], "exclude": ["kind:ad"]}), false),
+    ] {
+        assert_eq!(Route::parse(&route).unwrap().asks_beyond_lost(), asks, "{route}");
     }
 }

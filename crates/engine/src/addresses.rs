@@ -78,6 +78,9 @@ pub struct ChannelExtras {
     /// `delete` takes published copies back when their source vanishes; `none` (default) leaves them. The store reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_gone: Option<String>,
+    /// `hold`: a person approves what nobody is sure of; `publish` (default) sends it. Ingest reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsure: Option<String>,
     /// How long one request may take, e.g. `10s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
@@ -100,6 +103,7 @@ impl Default for ChannelExtras {
             on_close: None,
             on_edit: None,
             on_gone: None,
+            unsure: None,
             timeout: None,
             upload_timeout: None,
         }

@@ -428,3 +428,30 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
         assert!(tried, "`rupor {command}` is not tried with hostile names: add it to the list");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_post_that_nobody_is_sure_of_waits_until_a_person_says_yes() {
+    let place = Place::new().await;
+    let hold = "unsure = \"hold\"\nmax_age = \"24h\"\nroute = { all = [{ not = \"kind:lost\" }] }\n";
+    std::fs::write(place.path().join("rupor.toml"), format!("{FILE}{hold}")).unwrap();
+    place.ok(&["apply"]).await;
+    let posted = place.json(&["post", "Собака. Фото"]).await;
+    assert_eq!(posted["deliveries"].as_array().unwrap().len(), 1, "the mirror has it: {posted}");
+    place.ok(&["post", "Наша собака у подъезда"]).await;
+    let status = place.ok(&["status"]).await;
+    assert!(status.contains("2 posts wait for a person to decide"), "{status}");
+    assert!(status.contains("$ rupor message approve 1"), "{status}");
+    let list = place.json(&["message", "list"]).await;
+    assert_eq!((&list[0]["message_id"], &list[0]["channel"]), (&json!(1), &json!("found")));
+    assert!(list[0]["why"].as_str().unwrap().starts_with("unsure: it reads as "), "{list}");
+    let why = place.ok(&["why", "1"]).await;
+    assert!(why.contains("held for a person since") && why.contains("`$ rupor message reject 1`"), "{why}");
+    let told = place.ok(&["message", "approve", "1"]).await;
+    assert!(told.starts_with("message 1 is approved: queued in found"), "{told}");
+    assert_eq!(place.ok(&["message", "reject", "2"]).await.trim(), "message 2 is not published");
+    let again = place.refused(&["message", "approve", "2"]).await;
+    assert!(again.contains("message 2 does not wait for anybody"), "{again}");
+    assert_eq!(place.ok(&["message", "list"]).await.trim(), "no post waits for a person");
+    let went = place.json(&["delivery", "list", "--channel", "found"]).await;
+    assert_eq!((went.as_array().unwrap().len(), &went[0]["message_id"]), (1, &json!(1)));
+}

@@ -61,6 +61,7 @@ pub const TABLES: &[Table] = &[
     table("events"),
     table("case_keys"),
     table("case_pictures"),
+    table("held_posts"),
     Table { batch: MEDIA_BATCH, ..table("media_origin") },
     table("media_looks"),
     table("message_media"),

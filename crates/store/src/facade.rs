@@ -26,6 +26,7 @@ macro_rules! each {
 }
 pub(crate) use each;
 
+mod held_posts;
 mod intake;
 mod reading;
 mod upkeep;

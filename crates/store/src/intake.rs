@@ -160,12 +160,31 @@ pub struct NewPost {
     pub message: NewMessage,
     /// What the case is decided by; without one the post is about no case.
     pub sketch: Option<Sketch>,
+    /// Channels where a person decides first; they are not among `message.channels`.
+    pub held: Option<Held>,
+}
+
+/// Where a post waits for a person, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub channels: Vec<ChannelId>,
+    pub why: String,
 }
 
 impl NewPost {
     /// What tells a changed post from the same one seen again.
     pub(crate) fn mark(&self) -> &str {
         self.message.origin["hash"].as_str().unwrap_or(&self.message.content_hash)
+    }
+
+    /// Where a person decides first. What is not published at all waits for nobody.
+    pub(crate) fn held(&self) -> Option<&Held> {
+        self.held.as_ref().filter(|held| self.message.skipped.is_none() && !held.channels.is_empty())
+    }
+
+    /// Whether it ends the story of its case now; one that waits for a person ends nothing yet.
+    pub(crate) fn ends_story(&self) -> bool {
+        self.held().is_none() && self.sketch.as_ref().is_some_and(|sketch| sketch.kind == Kind::Reunited)
     }
 }
 
@@ -262,9 +281,9 @@ pub(crate) fn ends_with_reunion(kind: &str) -> bool {
     matches!(kind, "lost" | "found" | "sighting")
 }
 
-/// Whether this post ends the story of its case.
-pub(crate) fn closes(sketch: &Sketch) -> bool {
-    sketch.kind == Kind::Reunited
+/// Whether a post of this kind ends the story of its case.
+pub(crate) fn ends_story_of(kind: &str) -> bool {
+    kind == Kind::Reunited.name()
 }
 
 /// A search that was posted before the story ended, and arrives after: nobody needs to look any more.

@@ -217,7 +217,7 @@ pub async fn prepare(
     now: Timestamp,
 ) -> anyhow::Result<NewPost> {
     let reading = read(raw, rules, now);
-    if reading.channels.is_empty() && reading.is_silent() {
+    if reading.channels.is_empty() && reading.held.is_none() && reading.is_silent() {
         // Nobody will see them, and no case will be found by them.
         return Ok(reading.finish(raw, pictures::Kept::default()));
     }

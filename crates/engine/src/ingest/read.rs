@@ -13,9 +13,10 @@ use domain::message::{Media, MediaKind, Message};
 use domain::route::Subject;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use store::{NewMessage, NewPost};
+use store::{Held, NewMessage, NewPost};
 
 use super::pictures::Kept;
+use super::rules::Routed;
 use super::{PICTURES_MAX, PublishRules, RawPost, TEXT_MAX};
 
 /// Words that are shorter than this are told apart by the pictures that stand with them.
@@ -31,6 +32,8 @@ pub struct Reading {
     pub tags: Vec<String>,
     pub fingerprint: Option<String>,
     pub channels: Vec<ChannelId>,
+    /// Where a person decides first.
+    pub held: Option<Held>,
     /// Why nobody hears it.
     pub skipped: Option<String>,
 }
@@ -41,6 +44,7 @@ pub fn read(raw: &RawPost, rules: &PublishRules, now: Timestamp) -> Reading {
     let mut analysis = analyse(&post);
     if let Some(kind) = raw.kind {
         analysis.facts.kind = Fact::silent(kind);
+        (analysis.facts.unsure, analysis.facts.nearly) = (false, None);
     }
     let context = TagContext {
         source: Some(&rules.source_name),
@@ -54,12 +58,12 @@ pub fn read(raw: &RawPost, rules: &PublishRules, now: Timestamp) -> Reading {
     let subject = Subject { tags: &all_tags, facts: &analysis.facts, text: &text };
     let routed = match (withheld(raw, rules, &analysis, now), &raw.channels) {
         (Some(why), _) => Err(why),
-        (None, Some(channels)) => Ok(channels.clone()),
+        (None, Some(channels)) => Ok(Routed { channels: channels.clone(), held: None }),
         (None, None) => rules.route(&analysis.facts, &subject),
     };
-    let (channels, skipped) = match routed {
-        Ok(channels) => (channels, None),
-        Err(why) => (Vec::new(), Some(why)),
+    let (Routed { channels, held }, skipped) = match routed {
+        Ok(routed) => (routed, None),
+        Err(why) => (Routed::default(), Some(why)),
     };
     let fingerprint = fingerprint(&analysis.facts, &analysis.cleaned, rules.strict_no_phone);
     Reading {
@@ -70,6 +74,7 @@ pub fn read(raw: &RawPost, rules: &PublishRules, now: Timestamp) -> Reading {
         post,
         analysis,
         channels,
+        held,
         skipped,
     }
 }
@@ -120,7 +125,7 @@ impl Reading {
             run_at: None,
             skipped: self.skipped,
         };
-        NewPost { message, sketch: Some(sketch) }
+        NewPost { message, sketch: Some(sketch), held: self.held }
     }
 }
 
@@ -145,7 +150,7 @@ pub fn unreadable(raw: &RawPost, problem: &str) -> NewPost {
         run_at: None,
         skipped: Some(format!("unreadable: {problem}")),
     };
-    NewPost { message, sketch: None }
+    NewPost { message, sketch: None, held: None }
 }
 
 /// What tells a changed post from the same one seen again: its words, the words it reposts, and which pictures.

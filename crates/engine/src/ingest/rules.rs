@@ -9,7 +9,7 @@ use domain::route::{Route, Subject};
 use domain::time::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{Channel, DedupMode, Store};
+use store::{Channel, DedupMode, Held, Store};
 
 /// Older posts are kept, not published.
 pub const HORIZON: Span = Span::from_hours(24);
@@ -106,6 +106,15 @@ pub struct PublishRules {
 struct Listener {
     channel_id: ChannelId,
     route: Option<Route>,
+    /// A person looks first at what nobody is sure of.
+    holds_unsure: bool,
+}
+
+/// Who hears a post now, and where a person decides first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routed {
+    pub channels: Vec<ChannelId>,
+    pub held: Option<Held>,
 }
 
 impl PublishRules {
@@ -133,15 +142,24 @@ impl PublishRules {
     }
 
     /// Who should hear a post, and why nobody if nobody.
-    pub fn route(&self, facts: &Facts, subject: &Subject<'_>) -> Result<Vec<ChannelId>, String> {
+    pub fn route(&self, facts: &Facts, subject: &Subject<'_>) -> Result<Routed, String> {
         let kind = facts.kind.value;
         let hears = |listener: &&Listener| match &listener.route {
             Some(route) => route.check(subject).passes,
             None => self.preset.publishes(kind),
         };
-        let channels: Vec<ChannelId> =
-            self.listeners.iter().filter(hears).map(|listener| listener.channel_id).collect();
-        if channels.is_empty() { Err(self.nobody(kind)) } else { Ok(channels) }
+        // A search is never kept waiting.
+        let nearly = facts.nearly.filter(|_| kind != Kind::Lost);
+        let waits = |listener: &&Listener| listener.holds_unsure && nearly.is_some();
+        let (held, heard): (Vec<&Listener>, Vec<&Listener>) =
+            self.listeners.iter().filter(hears).partition(waits);
+        if held.is_empty() && heard.is_empty() {
+            return Err(self.nobody(kind));
+        }
+        let ids = |listeners: &[&Listener]| listeners.iter().map(|listener| listener.channel_id).collect();
+        let why = nearly.map(|nearly| unsure(kind, nearly)).unwrap_or_default();
+        let held = (!held.is_empty()).then(|| Held { channels: ids(&held), why });
+        Ok(Routed { channels: ids(&heard), held })
     }
 
     fn nobody(&self, kind: Kind) -> String {
@@ -156,6 +174,10 @@ impl PublishRules {
             }
         }
     }
+}
+
+fn unsure(kind: Kind, nearly: Kind) -> String {
+    format!("unsure: it reads as {}, and nearly as much as {}", kind.name(), nearly.name())
 }
 
 /// A channel whose route cannot be read hears nothing: a misread route might publish everything.
@@ -173,7 +195,10 @@ fn listener(channel: &Channel) -> Option<Listener> {
             return None;
         }
     };
-    Some(Listener { channel_id: channel.channel_id, route })
+    // A mirror says what others said; nobody asked it for a kind.
+    let holds_unsure =
+        channel.settings.settings["unsure"] == "hold" && route.as_ref().is_some_and(Route::asks_beyond_lost);
+    Some(Listener { channel_id: channel.channel_id, route, holds_unsure })
 }
 
 fn parse_route(written: &str) -> Result<Route, String> {

@@ -223,3 +223,46 @@ fn settings_of_a_source_are_read_strictly() {
     assert_eq!(SourceSettings::of(&json!({"preset": "mirror"})).unwrap().preset, Preset::Mirror);
     assert!(SourceSettings::of(&json!({"presett": "mirror"})).is_err());
 }
+
+fn holding(id: i64, route: Option<&str>) -> Channel {
+    let mut channel = channel(id, route);
+    channel.settings.settings = json!({"unsure": "hold"});
+    channel
+}
+
+/// Who hears a post of this kind that is nearly of another, and where it is held.
+fn routed(kind: Kind, nearly: Option<Kind>, channels: &[Channel]) -> (Vec<ChannelId>, Vec<ChannelId>) {
+    let mut facts = read(&raw("Доброе утро"), &rules(Preset::Pets, &[]), NOW).analysis.facts;
+    facts.kind.value = kind;
+    (facts.unsure, facts.nearly) = (nearly.is_some(), nearly);
+    let tags = std::iter::once(format!("kind:{}", kind.name())).collect();
+    let subject = domain::route::Subject { tags: &tags, facts: &facts, text: "" };
+    let routed = rules(Preset::Mirror, channels).route(&facts, &subject).unwrap();
+    (routed.channels, routed.held.map(|held| held.channels).unwrap_or_default())
+}
+
+#[test]
+fn an_unsure_post_waits_only_where_a_route_asks_for_its_kind() {
+    let route = Some(r#"{"any": ["kind:found", "kind:lost"]}"#);
+    let channels = [channel(1, route), holding(2, route), holding(3, None), holding(4, Some("{}"))];
+    let ids = |ids: &[i64]| ids.iter().map(|id| ChannelId(*id)).collect::<Vec<_>>();
+    let of = |kind, nearly| routed(kind, nearly, &channels);
+    assert_eq!(of(Kind::Found, Some(Kind::Lost)), (ids(&[1, 3, 4]), ids(&[2])), "never on a mirror");
+    assert_eq!(of(Kind::Found, None), (ids(&[1, 2, 3, 4]), ids(&[])), "a sure one waits nowhere");
+    assert_eq!(of(Kind::Lost, Some(Kind::Found)), (ids(&[1, 2, 3, 4]), ids(&[])), "a search never waits");
+}
+
+#[test]
+fn a_post_whose_author_says_its_kind_is_never_held() {
+    let channels = [holding(1, Some(r#"{"all": [{"not": "kind:lost"}]}"#))];
+    let post = RawPost { kind: Some(Kind::Found), ..raw(UNSURE) };
+    assert!(
+        read(&raw(UNSURE), &rules(Preset::Pets, &channels), NOW).held.is_some(),
+        "the words alone are unsure"
+    );
+    let reading = read(&post, &rules(Preset::Pets, &channels), NOW);
+    assert_eq!((reading.held, reading.channels), (None, vec![ChannelId(1)]));
+}
+
+/// Two words that speak for nothing.
+const UNSURE: &str = "Собака. Фото";

@@ -17,6 +17,7 @@ mod hold;
 mod import;
 mod key;
 mod log;
+mod message;
 mod migrate;
 mod operator;
 mod post;
@@ -55,6 +56,7 @@ enum Command {
     Channel(channel::ChannelArgs),
     Account(account::AccountArgs),
     Delivery(delivery::Delivery),
+    Message(message::MessageArgs),
     Endpoint(endpoint::EndpointArgs),
     Key(key::Key),
     Events(events::Events),
@@ -91,6 +93,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Channel(args) => channel::run(args),
         Command::Account(args) => account::run(args),
         Command::Delivery(args) => delivery::run(args),
+        Command::Message(args) => message::run(args),
         Command::Endpoint(args) => endpoint::run(args),
         Command::Key(args) => key::run(args),
         Command::Events(args) => events::run(args),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use domain::limits::effective_rate;
+use domain::route::Route;
 use platforms::platform::Platform;
 use serde_json::{Value, json};
 use toml::Spanned;
@@ -212,6 +213,14 @@ impl Reader<'_> {
             enabled: written.enabled,
             paused: written.paused,
         };
+        if written.unsure == Some(written::Unsure::Hold) && !asks_beyond_lost(&channel.settings) {
+            let text = format!(
+                "channel {}: unsure = \"hold\" would never hold anything: searches are published at once, and this \
+                 channel has no route that asks for another kind; write one, such as any = [\"kind:found\"]",
+                channel.name
+            );
+            self.problem(name.span().start, text);
+        }
         if let Err(error) = channel.rehearse(account) {
             self.problem(name.span().start, format!("channel {}: {error:#}", channel.name));
         }
@@ -432,6 +441,11 @@ pub fn known_platform(name: &str) -> &'static dyn Platform {
     platforms::registry::platform(name).expect("an account of an unknown platform is refused when it is read")
 }
 
+fn asks_beyond_lost(settings: &store::ChannelSettings) -> bool {
+    let route = settings.route.as_deref().and_then(|route| serde_json::from_str(route).ok());
+    route.is_some_and(|route: Route| route.asks_beyond_lost())
+}
+
 fn channel_extras(written: &written::WrittenChannel) -> ChannelExtras {
     let usual = ChannelExtras::default();
     let time = |time: &Option<written::Time>| time.as_ref().map(|time| span::show(time.0));
@@ -446,6 +460,7 @@ fn channel_extras(written: &written::WrittenChannel) -> ChannelExtras {
         on_close: written.on_close.map(|word| word.as_str().to_owned()),
         on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
         on_gone: written.on_gone.map(|word| word.as_str().to_owned()),
+        unsure: written.unsure.map(|word| word.as_str().to_owned()),
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }

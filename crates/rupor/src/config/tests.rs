@@ -90,7 +90,8 @@ fn mistakes_are_told_with_file_line_and_fix() {
         "rupor.toml:8: unknown key `silnet`; known are `account`, `target`, `preset`, `chat_kind`, `rate`, \
          `max_parallel`, `ambiguity`, `dedup`, `dedup_ttl`, `max_age`, `template`, `parse_mode`, `body_max`, `overflow`, \
          `max_media`, `route`, `quiet_hours`, `time_zone`, `silent`, `preview`, `topic`, `pin`, `from_group`, \
-         `attach_media`, `protect`, `on_close`, `on_edit`, `on_gone`, `timeout`, `upload_timeout`, `enabled`, `paused`",
+         `attach_media`, `protect`, `on_close`, `on_edit`, `on_gone`, `unsure`, `timeout`, `upload_timeout`, `enabled`, \
+         `paused`",
     );
     refused(
         &file("dedup_ttl = \"3 days\""),
@@ -99,6 +100,11 @@ fn mistakes_are_told_with_file_line_and_fix() {
     refused(
         &file("rate = 0"),
         "rupor.toml:8: 0 is not a rate; write how many a second, above 0, such as 0.5",
+    );
+    refused(
+        &file("unsure = \"hold\""),
+        "rupor.toml:5: channel lost: unsure = \"hold\" would never hold anything: searches are published at once, and \
+         this channel has no route that asks for another kind; write one, such as any = [\"kind:found\"]",
     );
     refused(
         &file("dedup = \"kase\""),

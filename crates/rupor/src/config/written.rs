@@ -106,6 +106,7 @@ pub struct WrittenChannel {
     pub on_close: Option<OnClose>,
     pub on_edit: Option<OnEdit>,
     pub on_gone: Option<OnGone>,
+    pub unsure: Option<Unsure>,
     pub timeout: Option<Time>,
     pub upload_timeout: Option<Time>,
     pub enabled: Option<bool>,
@@ -318,6 +319,8 @@ words! {
     OnEdit { Edit = "edit", Nothing = "none" }
     /// What a vanished source does to published copies.
     OnGone { Nothing = "none", Delete = "delete" }
+    /// What becomes of posts whose kind is unsure.
+    Unsure { Publish = "publish", Hold = "hold" }
     /// Where posts are pulled from.
     SourceKind { Vk = "vk", Feed = "feed" }
     /// Who knocks: programs that push, or a platform's webhook.

@@ -5,12 +5,15 @@ use domain::ids::{AccountId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{
-    Account, Attempt, Channel, Delivery, Event, Health, Illness, Lane, PeopleOfAccount, Recipient,
+    Account, Attempt, Channel, Delivery, Event, Health, HeldPost, Illness, Lane, PeopleOfAccount, Recipient,
     RecipientStatus, Source, Store, Workspace,
 };
 
 /// Events looked at to find out since when something is so.
 const EVENTS_MAX: usize = 2_000;
+
+/// Posts that wait for a person and are shown; more than that nobody reads on one screen.
+pub const HELD_POSTS_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Facts {
@@ -30,6 +33,8 @@ pub struct Facts {
     /// In sums: nobody walks through a million dialogues to show a status.
     pub people: Vec<PeopleOfAccount>,
     pub sources: Vec<Source>,
+    /// What waits for a person, the oldest first, at most `HELD_POSTS_MAX`.
+    pub held_posts: Vec<HeldPost>,
     /// The newest first.
     #[serde(skip)]
     pub events: Vec<Event>,
@@ -114,6 +119,7 @@ pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyho
         lanes: store.lanes(ws).await?,
         people: store.people(ws).await?,
         sources: store.sources(ws).await?,
+        held_posts: store.held_posts(ws, HELD_POSTS_MAX).await?,
         events: store.recent_events(ws, EVENTS_MAX).await?,
     })
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use domain::shown;
 use domain::time::{Span, Timestamp};
 use serde::Serialize;
-use store::{Channel, DisabledBy, PEOPLE_COUNTED_MAX, PeopleOfAccount};
+use store::{Channel, DisabledBy, HeldPost, PEOPLE_COUNTED_MAX, PeopleOfAccount};
 
 use super::facts::Facts;
 use super::words::{self, Explanation, how_long, moment};
@@ -21,6 +21,8 @@ pub struct Status {
     pub channels: Vec<ChannelLine>,
     /// Campaigns and dialogues in sums, for each account that has people.
     pub people: Vec<PeopleLine>,
+    /// Posts that wait for a person.
+    pub held_posts: Vec<HeldPost>,
     pub trouble: Vec<Explanation>,
 }
 
@@ -60,6 +62,7 @@ pub fn status(facts: &Facts) -> Status {
         held: facts.held.clone(),
         channels: facts.channels.iter().map(|channel| line(facts, channel)).collect(),
         people: facts.people.iter().map(|people| of_people(facts, people)).collect(),
+        held_posts: facts.held_posts.clone(),
         trouble: words::troubles(facts),
     }
 }

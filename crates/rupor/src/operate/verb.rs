@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, bail};
 use domain::content::Kind;
 use domain::delivery::Status;
-use domain::ids::{DeliveryId, WorkspaceId};
+use domain::ids::{DeliveryId, MessageId, WorkspaceId};
 use domain::message::{Message, Origin};
 use domain::time::{Span, Timestamp};
 use platforms::platform::Network;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoredMessage};
+use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoreError, StoredMessage};
 
 use crate::config::plan::{self, Absent};
 use crate::config::{Config, Secret};
@@ -69,6 +69,12 @@ pub enum Verb {
         workspace: String,
         which: Which,
     },
+    /// A person has looked at a post that waited for that.
+    Decide {
+        workspace: String,
+        message: MessageId,
+        decision: Decision,
+    },
     /// The kill switch: of everything, or of one workspace.
     Hold {
         workspace: Option<String>,
@@ -118,6 +124,14 @@ pub enum Verb {
     Health,
 }
 
+/// What a person says of a post that nobody was sure of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    Approve,
+    Reject,
+}
+
 /// Which deliveries a bulk verb means.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -146,6 +160,7 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::Release { workspace: Some(name) } => hold(store, &name, false).await,
         Verb::Requeue { workspace, which } => requeue(store, &workspace, which).await,
         Verb::Cancel { workspace, which } => cancel(store, &workspace, which).await,
+        Verb::Decide { workspace, message, decision } => decide(store, &workspace, message, decision).await,
         Verb::PauseAccount { workspace, account, why } => {
             let (ws, row) = find_account(store, &workspace, &account).await?;
             store.pause_account(ws, row.account_id, &why).await?;
@@ -314,6 +329,39 @@ async fn hold(store: &Store, workspace: &str, held: bool) -> anyhow::Result<Valu
     let id = find_workspace(store, workspace).await?;
     store.hold_workspace(id, held).await?;
     Ok(json!({"workspace": workspace, "held": held}))
+}
+
+async fn decide(
+    store: &Store,
+    workspace: &str,
+    message: MessageId,
+    decision: Decision,
+) -> anyhow::Result<Value> {
+    let ws = find_workspace(store, workspace).await?;
+    let known = store.channels(ws).await?;
+    let name = |id| known.iter().find(|channel| channel.channel_id == id).map(|channel| channel.name.clone());
+    let nothing = |error: StoreError| match error {
+        StoreError::NotFound { what: "held post", .. } => anyhow!(
+            "message {message} does not wait for anybody: it was decided, changed or withdrawn, or its time is over; \
+             `$ rupor why {message}` tells which, `$ rupor message list` what waits"
+        ),
+        other => other.into(),
+    };
+    match decision {
+        Decision::Approve => {
+            let made = store.approve(ws, message).await.map_err(nothing)?;
+            let went = made.iter().map(|delivery| {
+                let (id, status) = (delivery.delivery_id, delivery.status);
+                json!({"delivery_id": id, "channel": name(delivery.channel_id), "status": status})
+            });
+            Ok(json!({"message_id": message, "approved": true, "deliveries": went.collect::<Vec<_>>()}))
+        }
+        Decision::Reject => {
+            let channels = store.reject(ws, message).await.map_err(nothing)?;
+            let names: Vec<_> = channels.into_iter().map(name).collect();
+            Ok(json!({"message_id": message, "approved": false, "channels": names}))
+        }
+    }
 }
 
 async fn requeue(store: &Store, workspace: &str, which: Which) -> anyhow::Result<Value> {

@@ -18,7 +18,7 @@ use super::facts::Facts;
 pub use causes::cause;
 use channels::{channel_failures, channel_trouble};
 pub use deliveries::delivery;
-use waits::{is_long, put_off};
+use waits::{held_posts, is_long, put_off};
 
 /// One thing explained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -73,6 +73,7 @@ pub fn troubles(facts: &Facts) -> Vec<Explanation> {
         troubles.extend(channel_failures(facts, channel));
     }
     troubles.extend(facts.sources.iter().filter_map(|source| source_trouble(facts, source)));
+    troubles.extend(held_posts(facts));
     troubles
 }
 

@@ -15,8 +15,9 @@ use domain::content::Facts as Recognised;
 use domain::destination::Destination;
 use domain::ids::{DeliveryId, MessageId, WorkspaceId};
 use domain::route::{Route, Subject};
+use domain::time::Timestamp;
 use serde::Serialize;
-use store::{Case, Channel, Delivery, Source, Store, StoreError, StoredMessage};
+use store::{Case, Channel, Delivery, HeldPost, Source, Store, StoreError, StoredMessage};
 
 use crate::operate::facts::{DeliveryFacts, Facts, delivery as delivery_facts};
 use crate::operate::words::Explanation;
@@ -30,6 +31,7 @@ const PEOPLE_SHOWN: usize = 5;
 /// Everything that is known of one post.
 #[derive(Debug, Clone, Serialize)]
 pub struct Story {
+    pub now: Timestamp,
     pub message: StoredMessage,
     /// The source that brought it, as it is configured now.
     pub source: Option<Source>,
@@ -66,6 +68,8 @@ pub struct Asked {
 pub struct Heard {
     pub channel: Channel,
     pub rule: Rule,
+    /// Where a person decides or decided about it.
+    pub held: Option<HeldPost>,
     /// In the order they were made.
     pub deliveries: Vec<Told>,
 }
@@ -163,6 +167,7 @@ pub async fn gather(
         None => None,
     };
     let rows = store.deliveries_of(ws, vec![message.message_id], DELIVERIES_MAX).await?;
+    let held = store.held_of(ws, message.message_id).await?;
     let wanted = |channel: &&Channel| only.is_none_or(|only| only.channel_id == channel.channel_id);
     let mut channels = Vec::new();
     for channel in known.channels.iter().filter(wanted) {
@@ -171,7 +176,8 @@ pub async fn gather(
             deliveries.push(delivery_story(store, known, row.delivery_id).await?);
         }
         let rule = rule(channel, source.as_ref(), &message);
-        channels.push(Heard { channel: channel.clone(), rule, deliveries });
+        let held = held.iter().find(|post| post.channel_id == channel.channel_id).cloned();
+        channels.push(Heard { channel: channel.clone(), rule, held, deliveries });
     }
     let mut elsewhere = Vec::new();
     let is_known = |row: &Delivery| known.channel_of(row).is_some();
@@ -182,7 +188,7 @@ pub async fn gather(
         Some(_) => (Vec::new(), false),
         None => people(store, known, &message, asked).await?,
     };
-    Ok(Story { message, source, case, ending, channels, elsewhere, people, more_people })
+    Ok(Story { now: known.now, message, source, case, ending, channels, elsewhere, people, more_people })
 }
 
 /// The person who was asked about; else the first few, and whether there are more.

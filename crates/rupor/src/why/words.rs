@@ -8,7 +8,7 @@ use domain::ids::DeliveryId;
 use domain::shown;
 use domain::time::Timestamp;
 use serde_json::Value;
-use store::{Case, Channel, DedupMode, RecipientStatus, StoredMessage};
+use store::{Case, Channel, DedupMode, HeldPost, RecipientStatus, StoredMessage};
 
 use super::{Heard, Story, Told};
 use crate::operate::words::{counted, how_long, moment};
@@ -200,7 +200,9 @@ fn channel(story: &Story, heard: &Heard) -> Vec<String> {
         if heard.rule.passes { "it should hear of this" } else { "it should not hear of this" },
         heard.rule.because
     )];
-    if heard.deliveries.is_empty() {
+    if let Some(post) = &heard.held {
+        lines.extend(held(story.now, post));
+    } else if heard.deliveries.is_empty() {
         lines.push(match (&story.message.skipped, heard.rule.passes) {
             (Some(why), _) => format!("nothing was queued: {why}"),
             (None, true) => {
@@ -253,6 +255,25 @@ fn delivery(channel: Option<&Channel>, told: &Told) -> Vec<String> {
             lines.push(format!("  cause: {}", told.explanation.cause));
         }
     }
+    lines
+}
+
+/// What a person was asked, and what became of it.
+fn held(now: Timestamp, post: &HeldPost) -> Vec<String> {
+    let mut lines = vec![format!("held for a person since {}: {}", moment(post.held_at), post.why)];
+    let decided = post.decided_at.map_or(String::new(), moment);
+    lines.push(match (post.decision.as_deref(), post.expires_at) {
+        (Some("approved"), _) => format!("  approved {decided}"),
+        (Some("rejected"), _) => format!("  rejected {decided}: it is not published here"),
+        (Some(_), _) => {
+            format!("  withdrawn {decided}: its words changed, its story ended or its source took it away")
+        }
+        (None, Some(at)) if at <= now => {
+            format!("  nobody decided before {}, the max_age of the channel: it is over", moment(at))
+        }
+        (None, Some(at)) => format!("  nobody has decided yet; it is over at {}", moment(at)),
+        (None, None) => "  nobody has decided yet".to_owned(),
+    });
     lines
 }
 
@@ -309,6 +330,12 @@ fn repeat(channel: &Channel, told: &Told) -> Vec<String> {
 fn next(story: &Story) -> Vec<String> {
     if let Some(why) = &story.message.skipped {
         return vec![unpublished(why)];
+    }
+    if story.channels.iter().filter_map(|heard| heard.held.as_ref()).any(|post| post.is_waiting(story.now)) {
+        let id = story.message.message_id;
+        return vec![format!(
+            "a person decides: `$ rupor message approve {id}` or `$ rupor message reject {id}`"
+        )];
     }
     let last = |heard: &'_ Heard, told: &Told| again(heard, told).is_none();
     let all: Vec<&Told> = story

@@ -21,6 +21,23 @@ CREATE TABLE case_pictures (
     PRIMARY KEY (workspace_id, key, across, down, case_id)
 );
 
+-- Posts that nobody is sure of, where the channel wants a person to look first: no delivery and no key until then.
+-- One that nobody decided by `expires_at` (the channel's max_age) is over.
+CREATE TABLE held_posts (
+    workspace_id bigint NOT NULL,
+    message_id   bigint NOT NULL,
+    channel_id   bigint NOT NULL,
+    why          text NOT NULL,
+    held_at      timestamptz NOT NULL,
+    expires_at   timestamptz,
+    decision     text CHECK (decision = 'approved' OR decision = 'rejected' OR decision = 'withdrawn'),
+    decided_at   timestamptz,
+    PRIMARY KEY (workspace_id, message_id, channel_id),
+    CHECK ((decision IS NULL) = (decided_at IS NULL)),
+    FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id) ON DELETE CASCADE
+);
+CREATE INDEX held_posts_undecided ON held_posts (workspace_id, message_id, channel_id) WHERE decision IS NULL;
+
 CREATE TABLE media_origin (
     sha256       text NOT NULL,
     workspace_id bigint NOT NULL REFERENCES workspaces,
@@ -124,6 +141,7 @@ CREATE INDEX ingress_receipts_age ON ingress_receipts (received_at);
 
 CALL rupor_isolate('case_keys');
 CALL rupor_isolate('case_pictures');
+CALL rupor_isolate('held_posts');
 CALL rupor_isolate('media_origin');
 CALL rupor_isolate('media_looks');
 CALL rupor_isolate('message_media');

@@ -27,11 +27,11 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 
 GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients, suppressions, platform_limits, rate_groups, account_heads, lane_heads,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
-    case_keys, case_pictures, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
+    case_keys, case_pictures, held_posts, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     campaigns, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
-GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, message_media, media_looks,
+GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, held_posts, message_media, media_looks,
     media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     recipients, suppressions, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
 GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;

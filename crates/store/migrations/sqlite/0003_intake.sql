@@ -21,6 +21,23 @@ CREATE TABLE case_pictures (
     PRIMARY KEY (workspace_id, key, across, down, case_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Posts that nobody is sure of, where the channel wants a person to look first: no delivery and no key until then.
+-- One that nobody decided by `expires_at` (the channel's max_age) is over.
+CREATE TABLE held_posts (
+    workspace_id INTEGER NOT NULL,
+    message_id   INTEGER NOT NULL,
+    channel_id   INTEGER NOT NULL,
+    why          TEXT NOT NULL,
+    held_at      INTEGER NOT NULL,
+    expires_at   INTEGER,
+    decision     TEXT CHECK (decision = 'approved' OR decision = 'rejected' OR decision = 'withdrawn'),
+    decided_at   INTEGER,
+    PRIMARY KEY (workspace_id, message_id, channel_id),
+    CHECK ((decision IS NULL) = (decided_at IS NULL)),
+    FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX held_posts_undecided ON held_posts (workspace_id, message_id, channel_id) WHERE decision IS NULL;
+
 CREATE TABLE media_origin (
     sha256       TEXT    NOT NULL,
     workspace_id INTEGER NOT NULL REFERENCES workspaces,

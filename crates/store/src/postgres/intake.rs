@@ -6,24 +6,27 @@
 use std::collections::HashMap;
 
 use domain::ids::{CaseId, ChannelId, DeliveryId, MessageId, WorkspaceId};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
 use super::cases::{refile, resolve, trim};
-use super::connect::Session;
 use super::enqueue::{ENQUEUE, check, items, named};
+use super::held_posts::{hold, holds, withdraw};
 use super::media::SHOW;
 use super::sources::SET_CURSOR;
 use super::trouble::{Reaction, Tries, Trouble};
 use super::{Again, As, Postgres, Tx, rows};
 use crate::error::{Result, StoreError};
+use crate::held_posts::plan_hold;
 use crate::intake::*;
 use crate::media::blobs;
 use crate::queue::{Enqueued, EnqueuedDelivery, NewMessage};
 
-const LOCK_INTAKE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('rupor intake ' || $1::bigint, 0))";
-const LOCK_QUEUE: &str = "SELECT lock_workspace($1)";
+pub(super) const LOCK_INTAKE: &str =
+    "SELECT pg_advisory_xact_lock(hashtextextended('rupor intake ' || $1::bigint, 0))";
+pub(super) const LOCK_QUEUE: &str = "SELECT lock_workspace($1)";
 /// One look per post: as a plain join, a plan that was made while the table was small reads the whole workspace.
 const FIND_POSTS: &str = "
 SELECT w.ord, m.message_id, coalesce(m.origin ->> 'hash', m.content_hash), m.case_id, m.payload
@@ -61,7 +64,7 @@ SELECT d.delivery_id, d.channel_id, d.status, c.settings,
  ORDER BY d.delivery_id";
 const CANCEL: &str = "SELECT cancel_deliveries($1, $2)";
 const FOLLOW_UP: &str = "SELECT follow_up($1, $2)";
-const DELIVER: &str = "SELECT deliver_message($1, $2, $3)";
+pub(super) const DELIVER: &str = "SELECT deliver_message($1, $2, $3)";
 const CLOSE_CASE: &str = "
 UPDATE cases
    SET closed_at = rupor_now(), closed_by = $3
@@ -114,7 +117,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SELECT_RECENT,
 ];
 
-type Tried<T> = std::result::Result<T, Trouble>;
+pub(super) type Tried<T> = std::result::Result<T, Trouble>;
 
 impl Postgres {
     /// The natural keys make it safe to do again: after an unanswered COMMIT the same posts are known.
@@ -129,7 +132,9 @@ impl Postgres {
         check(&messages)?;
         let mut tries = Tries::default();
         loop {
-            let trouble = match self.ingest_once(workspace, posts.clone(), progress.as_ref()).await {
+            let (posts, progress) = (posts.clone(), progress.clone());
+            let work = self.in_order(workspace, move |tx| ingest(tx, workspace, posts, progress).boxed());
+            let trouble = match work.await {
                 Ok(ingested) => {
                     self.ring();
                     return self.noted(Ok(ingested));
@@ -140,49 +145,6 @@ impl Postgres {
                 return self.noted(Err(named(trouble.into_error(self.pool.address()))));
             }
             tries.pause().await;
-        }
-    }
-
-    async fn ingest_once(
-        &self,
-        workspace: WorkspaceId,
-        posts: Vec<NewPost>,
-        progress: Option<&Progress>,
-    ) -> Tried<Vec<Ingested>> {
-        let mut session = self.pool.session().await?;
-        let patience = self.pool.patience();
-        let work = self.ingest_on(&mut session, workspace, posts, progress);
-        let result = match tokio::time::timeout(patience, work).await {
-            Ok(result) => result,
-            Err(_) => {
-                Err(Trouble::Silent { committing: session.is_committing(), seconds: patience.as_secs() })
-            }
-        };
-        self.judge(session, result).await
-    }
-
-    async fn ingest_on(
-        &self,
-        session: &mut Session,
-        workspace: WorkspaceId,
-        posts: Vec<NewPost>,
-        progress: Option<&Progress>,
-    ) -> Tried<Vec<Ingested>> {
-        session.begin();
-        let careful = self.without_standby(session.client()).await?;
-        session.client().batch_execute(&self.pool.setup(As::App(workspace), self.actor.as_deref())).await?;
-        let tx = Tx { client: session.client() };
-        match ingest(&tx, workspace, posts, progress).await {
-            Ok(ingested) => {
-                self.commit_session(session, careful).await?;
-                Ok(ingested)
-            }
-            Err(trouble) => {
-                if session.client().batch_execute("ROLLBACK").await.is_ok() {
-                    session.end();
-                }
-                Err(trouble)
-            }
         }
     }
 
@@ -305,14 +267,14 @@ async fn ingest(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     mut posts: Vec<NewPost>,
-    progress: Option<&Progress>,
+    progress: Option<Progress>,
 ) -> Tried<Vec<Ingested>> {
     tx.all(LOCK_INTAKE, &[&workspace.0]).await?;
     let mut fresh = Vec::new();
     let steps = place(tx, workspace, &mut posts, &mut fresh).await?;
     let moves_more = |step: &Step, post: &NewPost| match step {
         Step::Revise(_) => true,
-        Step::Fresh(_) => post.sketch.as_ref().is_some_and(closes),
+        Step::Fresh(_) => post.ends_story(),
         Step::Again(_) | Step::Seen(_) => false,
     };
     if steps.iter().zip(&posts).any(|(step, post)| moves_more(step, post)) {
@@ -328,6 +290,9 @@ async fn ingest(
                 let message_id = enqueued[n].message_id;
                 if let Some(why) = &post.message.skipped {
                     tell(tx, workspace, "ingest_skipped", message_id, json!({"why": why})).await?;
+                }
+                if let Some(held) = post.held() {
+                    hold(tx, workspace, message_id, &held.channels, &held.why).await?;
                 }
                 told_of(post, message_id, Fate::Stored, post.message.case_id, enqueued[n].deliveries.clone())
             }
@@ -430,7 +395,10 @@ async fn revise(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, known: &Kno
     if is_closed_payload(&known.payload) && ends_with_reunion(&message.kind) {
         message.payload = closed_payload(&message.payload);
     }
-    let plan = plan_revision(&copies(tx, id).await?, &message.channels);
+    let copies = copies(tx, id).await?;
+    let holding = plan_hold(post.held(), &holds(tx, workspace, id).await?, &copies);
+    message.channels.extend(&holding.deliver);
+    let plan = plan_revision(&copies, &message.channels);
     let n_cancelled = cancel_all(tx, workspace, &plan.cancel).await?;
     let revision: i32 = tx.one(REVISE, &[&workspace.0, &id.0, &Json(&message)]).await?.get(0);
     let edits: Vec<FollowUp> =
@@ -438,6 +406,9 @@ async fn revise(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, known: &Kno
     let n_edits = follow_up(tx, workspace, &edits).await?;
     let detail = json!({"revision": revision, "edits": n_edits, "cancelled": n_cancelled});
     tell(tx, workspace, "edited", id, detail).await?;
+    withdraw(tx, workspace, id).await?;
+    let why = post.held().map_or("", |held| held.why.as_str());
+    hold(tx, workspace, id, &holding.hold, why).await?;
     let mut deliveries = Vec::new();
     if !plan.deliver.is_empty() {
         message.channels = plan.deliver.clone();
@@ -451,14 +422,19 @@ async fn revise(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, known: &Kno
 
 /// A reunion ends the story of its case, when it arrives and when a search is edited into one.
 async fn close_if_told(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, one: &Ingested) -> Tried<()> {
-    let news = one.fate != Fate::Seen && post.sketch.as_ref().is_some_and(closes);
+    let news = one.fate != Fate::Seen && post.ends_story();
     match one.case_id.filter(|_| news) {
         Some(case) => close_case(tx, workspace, case, one.message_id).await,
         None => Ok(()),
     }
 }
 
-async fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: MessageId) -> Tried<()> {
+pub(super) async fn close_case(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    case: CaseId,
+    by: MessageId,
+) -> Tried<()> {
     let first = tx.first(CLOSE_CASE, &[&workspace.0, &case.0, &by.0]).await?.is_some();
     let (mut n_cancelled, mut n_edited, mut replies) = (0, 0, Vec::new());
     for row in tx.all(MESSAGES_OF_CASE, &[&workspace.0, &case.0]).await? {
@@ -466,6 +442,7 @@ async fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: Messa
         if message_id == by || !ends_with_reunion(&kind) {
             continue;
         }
+        withdraw(tx, workspace, message_id).await?;
         let plan = plan_closing(&copies(tx, message_id).await?);
         n_cancelled += cancel_all(tx, workspace, &plan.cancel).await?;
         if first && !is_closed_payload(&payload) {
@@ -545,7 +522,7 @@ async fn show(tx: &Tx<'_>, workspace: WorkspaceId, posts: &[NewPost], ingested: 
     tx.all(SHOW, &[&workspace.0, &names, &messages]).await.map(drop)
 }
 
-async fn tell(
+pub(super) async fn tell(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     name: &str,

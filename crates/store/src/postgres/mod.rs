@@ -15,6 +15,7 @@ pub(crate) mod copy;
 pub(crate) mod dial;
 mod enqueue;
 pub mod functions;
+mod held_posts;
 mod history;
 mod intake;
 mod maintain;
@@ -34,7 +35,7 @@ use std::sync::atomic::Ordering;
 
 use domain::ids::WorkspaceId;
 use domain::time::Timestamp;
-use futures_util::future::{join_all, join3};
+use futures_util::future::{BoxFuture, join_all, join3};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -75,6 +76,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     claim::STATEMENTS,
     commit::STATEMENTS,
     enqueue::STATEMENTS,
+    held_posts::STATEMENTS,
     history::STATEMENTS,
     intake::STATEMENTS,
     maintain::STATEMENTS,
@@ -291,6 +293,48 @@ impl Postgres {
                 Err(trouble)
             }
             result => result,
+        }
+    }
+
+    /// One transaction of a workspace whose statements depend on each other's answers.
+    async fn in_order<T>(
+        &self,
+        workspace: WorkspaceId,
+        work: impl for<'a> FnOnce(&'a Tx<'a>) -> BoxFuture<'a, std::result::Result<T, Trouble>> + Send,
+    ) -> std::result::Result<T, Trouble> {
+        let mut session = self.pool.session().await?;
+        let patience = self.pool.patience();
+        let result = match tokio::time::timeout(patience, self.on(&mut session, workspace, work)).await {
+            Ok(result) => result,
+            Err(_) => {
+                Err(Trouble::Silent { committing: session.is_committing(), seconds: patience.as_secs() })
+            }
+        };
+        self.judge(session, result).await
+    }
+
+    async fn on<T>(
+        &self,
+        session: &mut Session,
+        workspace: WorkspaceId,
+        work: impl for<'a> FnOnce(&'a Tx<'a>) -> BoxFuture<'a, std::result::Result<T, Trouble>> + Send,
+    ) -> std::result::Result<T, Trouble> {
+        session.begin();
+        let careful = self.without_standby(session.client()).await?;
+        session.client().batch_execute(&self.pool.setup(As::App(workspace), self.actor.as_deref())).await?;
+        let tx = Tx { client: session.client() };
+        let result = work(&tx).await;
+        match result {
+            Ok(done) => {
+                self.commit_session(session, careful).await?;
+                Ok(done)
+            }
+            Err(trouble) => {
+                if session.client().batch_execute("ROLLBACK").await.is_ok() {
+                    session.end();
+                }
+                Err(trouble)
+            }
         }
     }
 

@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 use super::cases::{refile, resolve, trim};
 use super::enqueue::{INSERT_READY, check, deliver_known, enqueue};
 use super::heads::{NewEvent, Touched, event};
+use super::held_posts::{hold, holds, withdraw};
 use super::maintain::{cancel_one, say_instead, silent_copy};
 use super::media::show;
 use super::sources::set_cursor;
 use super::workspaces::require_workspace;
 use super::{Sqlite, Tx, Urgency, history, rows};
 use crate::error::{Result, StoreError};
+use crate::held_posts::plan_hold;
 use crate::intake::*;
 use crate::queue::{EnqueuedDelivery, NewMessage};
 
@@ -41,7 +43,7 @@ UPDATE messages
 RETURNING revision";
 const REVISE_PAYLOAD: &str =
     "UPDATE messages SET payload = ?2, revision = revision + 1 WHERE message_id = ?1 RETURNING revision";
-const TAKE_REVISION: &str = "UPDATE deliveries SET revision = ?2 WHERE message_id = ?1 AND channel_id IS NOT NULL AND status IN ('queued', 'retry')";
+pub(super) const TAKE_REVISION: &str = "UPDATE deliveries SET revision = ?2 WHERE message_id = ?1 AND channel_id IS NOT NULL AND status IN ('queued', 'retry')";
 pub(super) const COPIES: &str = "
 SELECT d.delivery_id, d.channel_id, d.status, c.settings,
        EXISTS (SELECT 1 FROM deliveries AS e
@@ -204,6 +206,7 @@ fn post_gone(tx: &Tx<'_>, workspace: WorkspaceId, source: &str, origin_id: &str)
     let Some((message_id, revision)) = gone else {
         return Ok(false);
     };
+    withdraw(tx, workspace, message_id)?;
     let plan = plan_gone(&copies(tx, message_id)?);
     let mut silent = Vec::new();
     for &id in &plan.cancel {
@@ -279,6 +282,9 @@ fn ingest(
                 show(tx, workspace, message_id, &post.message.payload)?;
                 if let Some(why) = &post.message.skipped {
                     note_event(tx, workspace, "ingest_skipped", message_id, json!({"why": why}))?;
+                }
+                if let Some(held) = post.held() {
+                    hold(tx, workspace, message_id, &held.channels, &held.why)?;
                 }
                 told_of(post, message_id, Fate::Stored, post.message.case_id, enqueued[n].deliveries.clone())
             }
@@ -367,24 +373,29 @@ fn told_of(
 
 /// A new revision: what waits takes it, what is out is edited, channels that it is for now get it.
 fn revise(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, known: &Known) -> Result<Ingested> {
-    let message = &post.message;
+    let (message, id) = (&post.message, known.message_id);
     let revision = write_revision(tx, message, known)?;
-    show(tx, workspace, known.message_id, &message.payload)?;
-    let plan = plan_revision(&copies(tx, known.message_id)?, &message.channels);
+    show(tx, workspace, id, &message.payload)?;
+    let copies = copies(tx, id)?;
+    let holding = plan_hold(post.held(), &holds(tx, workspace, id)?, &copies);
+    let wanted: Vec<ChannelId> = message.channels.iter().chain(&holding.deliver).copied().collect();
+    let plan = plan_revision(&copies, &wanted);
     let n_cancelled = cancel_all(tx, workspace, &plan.cancel)?;
-    tx.execute(TAKE_REVISION, (known.message_id.0, revision))?;
+    tx.execute(TAKE_REVISION, (id.0, revision))?;
     let edits: Vec<FollowUp> =
-        plan.edit.iter().map(|copy| follow_up_of(copy, known.message_id, revision, "edit")).collect();
+        plan.edit.iter().map(|copy| follow_up_of(copy, id, revision, "edit")).collect();
     let n_edits = follow_up(tx, workspace, &edits)?;
     let detail = json!({"revision": revision, "edits": n_edits, "cancelled": n_cancelled});
-    note_event(tx, workspace, "edited", known.message_id, detail)?;
+    note_event(tx, workspace, "edited", id, detail)?;
+    withdraw(tx, workspace, id)?;
+    hold(tx, workspace, id, &holding.hold, post.held().map_or("", |held| held.why.as_str()))?;
     let mut deliveries = Vec::new();
     if !plan.deliver.is_empty() {
         let wider = NewMessage { channels: plan.deliver, ..message.clone() };
-        deliveries = deliver_known(tx, workspace, &wider, known.message_id)?.deliveries;
-        tx.execute(TAKE_REVISION, (known.message_id.0, revision))?;
+        deliveries = deliver_known(tx, workspace, &wider, id)?.deliveries;
+        tx.execute(TAKE_REVISION, (id.0, revision))?;
     }
-    Ok(told_of(post, known.message_id, Fate::Revised, message.case_id, deliveries))
+    Ok(told_of(post, id, Fate::Revised, message.case_id, deliveries))
 }
 
 fn write_revision(tx: &Tx<'_>, message: &NewMessage, known: &Known) -> Result<i32> {
@@ -411,14 +422,14 @@ fn write_revision(tx: &Tx<'_>, message: &NewMessage, known: &Known) -> Result<i3
 
 /// A reunion ends the story of its case, when it arrives and when a search is edited into one.
 fn close_if_told(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, one: &Ingested) -> Result<()> {
-    let news = one.fate != Fate::Seen && post.sketch.as_ref().is_some_and(closes);
+    let news = one.fate != Fate::Seen && post.ends_story();
     match one.case_id.filter(|_| news) {
         Some(case) => close_case(tx, workspace, case, one.message_id),
         None => Ok(()),
     }
 }
 
-fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: MessageId) -> Result<()> {
+pub(super) fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: MessageId) -> Result<()> {
     let first = tx.execute(CLOSE_CASE, (workspace.0, case.0, tx.now.0, by.0))? > 0;
     let messages = tx.all(MESSAGES_OF_CASE, (workspace.0, case.0), |row| {
         Ok((MessageId(row.get(0)?), row.get::<_, String>(1)?, rows::json(row, 2)?))
@@ -428,6 +439,7 @@ fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: MessageId) 
         if message_id == by || !ends_with_reunion(&kind) {
             continue;
         }
+        withdraw(tx, workspace, message_id)?;
         let plan = plan_closing(&copies(tx, message_id)?);
         n_cancelled += cancel_all(tx, workspace, &plan.cancel)?;
         if first && !is_closed_payload(&payload) {
@@ -524,7 +536,7 @@ fn follow_up(tx: &Tx<'_>, workspace: WorkspaceId, follow_ups: &[FollowUp]) -> Re
     Ok(n_made)
 }
 
-fn note_event(
+pub(super) fn note_event(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     name: &str,

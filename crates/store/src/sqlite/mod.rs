@@ -18,6 +18,7 @@ mod disk;
 mod enqueue;
 mod front;
 mod heads;
+mod held_posts;
 mod history;
 mod insert;
 mod intake;

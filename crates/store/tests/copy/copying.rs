@@ -80,6 +80,9 @@ async fn lived(path: &Path) {
         post(-1, 11, "Найден кот, серый, Омск, улица Садовая. Ищем хозяев. 8 901 000-00-22", &channels),
     ];
     w.store.ingest(w.ws, posts, None).await.unwrap();
+    let held = Some(Held { channels: vec![first], why: "в чём дело, неясно".into() });
+    let unsure = NewPost { held, ..post(-1, 12, "Собака. Фото", &[]) };
+    w.store.ingest(w.ws, vec![unsure], None).await.unwrap();
     // Sent, to be tried again, dead and requeued, out at this moment, and waiting for ever.
     w.post("раз", &[plain]).await;
     let claims = w.claim(10).await;
@@ -167,7 +170,7 @@ fn post(owner: i64, id: i64, text: &str, channels: &[domain::ids::ChannelId]) ->
         payload: json!({"text": text}),
         ..message("", channels)
     };
-    NewPost { message, sketch: Some(sketch) }
+    NewPost { message, sketch: Some(sketch), held: None }
 }
 
 /// The writer thread lets go of the lock a moment after the last handle is dropped.

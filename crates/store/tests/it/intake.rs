@@ -81,7 +81,7 @@ fn post_at(owner: i64, id: i64, after_s: i64, text: &str, channels: &[ChannelId]
         origin: json!({"owner_id": owner, "post_id": id, "hash": format!("mark of {text}")}),
         ..message("", channels)
     };
-    NewPost { message, sketch: Some(sketch) }
+    NewPost { message, sketch: Some(sketch), held: None }
 }
 
 async fn case_channels(w: &World, settings: &[Value]) -> Vec<ChannelId> {

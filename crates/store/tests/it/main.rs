@@ -14,6 +14,7 @@ mod disk;
 mod durability;
 mod enqueueing;
 mod files;
+mod held_posts;
 mod history;
 mod intake;
 mod isolation;

@@ -182,7 +182,7 @@ async fn retention_removes_only_what_is_old_and_ended(w: &World) {
 
 async fn an_entry_that_is_still_listed_after_a_month_is_not_new_again(w: &World) {
     let channels = w.channels(1).await;
-    let post = NewPost { message: message("без даты", &channels), sketch: None };
+    let post = NewPost { message: message("без даты", &channels), sketch: None, held: None };
     let (source, id) = (post.message.source.clone(), post.message.origin_id.clone());
     w.store.ingest(w.ws, vec![post.clone()], None).await.unwrap();
     let claim = w.claim_one().await;

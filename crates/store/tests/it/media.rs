@@ -81,7 +81,8 @@ async fn bytes_that_a_message_shows_are_not_thrown_out(w: &World) {
     };
     w.store.put_media_handles(w.ws, account, vec![handle]).await.unwrap();
     let payload = json!({"text": "", "media": [{"kind": "photo", "blob": shown.sha256}]});
-    let post = NewPost { message: NewMessage { payload, ..message("раз", &[]) }, sketch: None };
+    let post =
+        NewPost { message: NewMessage { payload, ..message("раз", &[]) }, sketch: None, held: None };
     w.store.ingest(w.ws, vec![post], None).await.unwrap();
     let day = Span::from_hours(24);
     assert_eq!(w.store.collect_media(day, 10).await.unwrap(), CollectedMedia::default(), "too young");

@@ -118,12 +118,12 @@ async fn the_cursor_moves_with_the_posts(w: &World) {
         owner: owner.into(),
         cursor: json!({"last": last}),
     };
-    let post = |text: &str| NewPost { message: message(text, &[]), sketch: None };
+    let post = |text: &str| NewPost { message: message(text, &[]), sketch: None, held: None };
     w.store.ingest(w.ws, vec![post("раз")], Some(progress("а", 1))).await.unwrap();
     assert_eq!(w.store.sources(w.ws).await.unwrap()[0].cursor, json!({"last": 1}));
     w.store.ingest(w.ws, vec![post("два")], Some(progress("б", 2))).await.unwrap();
     assert_eq!(w.store.sources(w.ws).await.unwrap()[0].cursor, json!({"last": 1}), "the lease is not theirs");
-    let bad = NewPost { message: message("три", &[domain::ids::ChannelId(99)]), sketch: None };
+    let bad = NewPost { message: message("три", &[domain::ids::ChannelId(99)]), sketch: None, held: None };
     assert!(w.store.ingest(w.ws, vec![bad], Some(progress("а", 3))).await.is_err());
     assert_eq!(
         w.store.sources(w.ws).await.unwrap()[0].cursor,

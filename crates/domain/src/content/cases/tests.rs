@@ -264,6 +264,7 @@ fn plain(post_id: i64) -> Sketch {
         version: 1,
         kind: Fact::silent(Kind::Lost),
         unsure: false,
+        nearly: None,
         animal: Fact::silent(Animal::Cat),
         sex: Fact::silent(Sex::Unknown),
         phones: Vec::new(),

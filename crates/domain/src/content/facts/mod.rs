@@ -266,6 +266,9 @@ pub struct Facts {
     /// Another kind is nearly as likely.
     #[serde(default)]
     pub unsure: bool,
+    /// Which, when it is unsure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nearly: Option<Kind>,
     pub animal: Fact<Animal>,
     pub sex: Fact<Sex>,
     /// Sorted by number, unique; contacts only, never cards.

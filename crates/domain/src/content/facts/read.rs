@@ -40,7 +40,7 @@ pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
         (verdict, words)
     });
     let judged = Judged {
-        unsure: first.rules.plain.is_none() && kind.0.margin < UNSURE,
+        nearly: (first.rules.plain.is_none() && kind.0.margin < UNSURE).then(|| kind_named(kind.0.second)),
         kind: first.rules.plain.unwrap_or_else(|| kind_named(kind.0.best)),
         animal: Animal::ALL[animal.0.best],
         sex: if animal.0.best == Animal::Several as usize { Sex::Unknown } else { SEXES[sex.0.best] },
@@ -55,7 +55,7 @@ const WORDS_SHOWN: usize = 3;
 /// What the sums say.
 struct Judged {
     kind: Kind,
-    unsure: bool,
+    nearly: Option<Kind>,
     animal: Animal,
     sex: Sex,
     /// The strongest words for each, for answers that no rule speaks for.
@@ -150,7 +150,7 @@ impl<'a> First<'a> {
     }
 
     fn facts(self, post: &Post, judged: Judged) -> Analysis {
-        let Judged { kind, unsure, animal, sex, words } = judged;
+        let Judged { kind, nearly, animal, sex, words } = judged;
         let First { reading, numbers, rules, subject, cities, named, votes, .. } = self;
         let mut verdict = kind::with_evidence(&reading, &rules, kind);
         let noun = subject.noun;
@@ -188,7 +188,8 @@ impl<'a> First<'a> {
             pet_names: named.pets,
             phones: numbers.phones,
             kind: verdict.kind,
-            unsure,
+            unsure: nearly.is_some(),
+            nearly,
             animal: subject.animal,
             sex,
         };

@@ -4,7 +4,7 @@ use domain::content::Facts as PostFacts;
 use domain::delivery::Status;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use store::{Case, Channel, Delivery, Source, StoredMessage};
+use store::{Case, Channel, Delivery, HeldPost, Source, StoredMessage};
 
 use super::Seen;
 use crate::config::show_rate;
@@ -124,6 +124,7 @@ fn a_post(seen: &Seen, message: &StoredMessage) -> Value {
     let facts: Option<PostFacts> = serde_json::from_value(message.facts.clone()).ok();
     let case = message.case_id.and_then(|id| seen.cases.iter().find(|case| case.case_id == id));
     let own = seen.deliveries.iter().filter(|delivery| delivery.message_id == message.message_id);
+    let held = seen.facts.held_posts.iter().filter(|post| post.message_id == message.message_id);
     let text = message.payload["text"].as_str().unwrap_or_default();
     let url = message.origin["url"].as_str().filter(|url| domain::message::is_web_address(url));
     json!({
@@ -141,7 +142,19 @@ fn a_post(seen: &Seen, message: &StoredMessage) -> Value {
         "edited": message.revision > 1,
         "gone": message.gone_at.is_some(),
         "skipped": message.skipped,
+        "held": held.map(|post| a_hold(seen, post)).collect::<Vec<_>>(),
         "went": own.map(|delivery| a_delivery(seen, delivery)).collect::<Vec<_>>(),
+    })
+}
+
+/// Where it waits for a person.
+fn a_hold(seen: &Seen, post: &HeldPost) -> Value {
+    let channel = seen.facts.channel(post.channel_id);
+    json!({
+        "channel": channel.map_or("removed channel", |channel| channel.name.as_str()),
+        "why": post.why,
+        "until": post.expires_at.map(millis),
+        "help": format!("rupor message approve {}", post.message_id),
     })
 }
 

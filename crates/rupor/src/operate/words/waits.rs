@@ -3,8 +3,8 @@
 use domain::time::{Span, Timestamp};
 use store::Channel;
 
-use super::{Explanation, command, how_long, moment, quoted};
-use crate::operate::facts::Facts;
+use super::{Explanation, command, counted, how_long, moment, quoted};
+use crate::operate::facts::{Facts, HELD_POSTS_MAX};
 
 /// A longer wait is trouble, even if it ends by itself. VK's captcha rests for an hour, and is meant.
 const LONG_WAIT: Span = Span::from_secs(3_600 - 60);
@@ -32,4 +32,35 @@ pub(super) fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
 /// A wait that nobody should have to find out about by waiting.
 pub(super) fn is_long(facts: &Facts, until: Timestamp) -> bool {
     until - facts.now > LONG_WAIT
+}
+
+/// Posts that wait for a person, all in one: each is decided by its own.
+pub(super) fn held_posts(facts: &Facts) -> Option<Explanation> {
+    let first = facts.held_posts.first()?;
+    let mut messages: Vec<_> = facts.held_posts.iter().map(|post| post.message_id).collect();
+    messages.dedup();
+    let more = if facts.held_posts.len() == HELD_POSTS_MAX { "at least " } else { "" };
+    let name = facts.channel(first.channel_id).map_or("a channel", |channel| channel.name.as_str());
+    let end = facts.held_posts.iter().filter_map(|post| post.expires_at).min();
+    let list = command(facts, "rupor message list");
+    let approve = command(facts, &format!("rupor message approve {}", first.message_id));
+    let reject = command(facts, &format!("rupor message reject {}", first.message_id));
+    Some(Explanation {
+        headline: format!(
+            "{more}{} for a person to decide",
+            counted(messages.len(), "post waits", "posts wait")
+        ),
+        cause: format!("the first is message {} for channel {name}; {}", first.message_id, first.why),
+        since: Some(first.held_at),
+        next: match end {
+            Some(end) => format!(
+                "nothing of them is published; the first is over by itself at {} (in {})",
+                moment(end),
+                how_long(end - facts.now)
+            ),
+            None => "nothing of them is published until somebody decides".to_owned(),
+        },
+        help: vec![format!("$ {list}"), format!("$ {approve}"), format!("$ {reject}")],
+        now: facts.now,
+    })
 }

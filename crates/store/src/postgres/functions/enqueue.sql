@@ -376,9 +376,9 @@ CREATE FUNCTION rupor_put_deliveries(
 LANGUAGE plpgsql AS $$
 BEGIN
     WITH put AS (
-        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, priority, status,
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, revision, priority, status,
                                 reason, run_at, position, expires_at, idempotency_key, queued_at, ended_at)
-        SELECT d.delivery_id, ws, d.lane_id, d.account_id, d.channel_id, m_id[d.ord],
+        SELECT d.delivery_id, ws, d.lane_id, d.account_id, d.channel_id, m_id[d.ord], m.revision,
                CASE WHEN m_bulk[d.ord] THEN 1 ELSE 0 END,
                CASE WHEN d.free THEN 'queued' ELSE 'deduped' END,
                CASE WHEN NOT d.free THEN 'duplicate' END,

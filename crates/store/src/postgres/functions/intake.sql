@@ -140,6 +140,9 @@ BEGIN
     IF deletes IS NOT NULL THEN
         n_made := (SELECT count(f.id) FROM unnest(follow_up(ws, deletes)) AS f (id));
     END IF;
+    UPDATE held_posts AS h
+       SET decision = 'withdrawn', decided_at = rupor_now()
+     WHERE h.workspace_id = ws AND h.message_id = gone.message_id AND h.decision IS NULL;
     INSERT INTO events (workspace_id, at, name, message_id, detail)
     VALUES (ws, rupor_now(), 'gone', gone.message_id,
             jsonb_build_object('source', post_gone.source, 'origin_id', post_gone.origin_id,

@@ -1,0 +1,28 @@
+//! Posts that wait for a person.
+
+use domain::ids::{ChannelId, MessageId, WorkspaceId};
+
+use super::Store;
+use crate::*;
+
+impl Store {
+    /// What waits for a person now, in order of message and channel.
+    pub async fn held_posts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<HeldPost>> {
+        each!(self, db => db.held_posts(workspace, limit))
+    }
+
+    /// Where a message waits or waited for a person, and what became of it, by channel.
+    pub async fn held_of(&self, workspace: WorkspaceId, id: MessageId) -> Result<Vec<HeldPost>> {
+        each!(self, db => db.held_of(workspace, id))
+    }
+
+    /// Delivers a post where it waits, as if it came now; an error if it waits nowhere.
+    pub async fn approve(&self, workspace: WorkspaceId, id: MessageId) -> Result<Vec<EnqueuedDelivery>> {
+        each!(self, db => db.approve(workspace, id))
+    }
+
+    /// The post is not said where it waits; an error if it waits nowhere.
+    pub async fn reject(&self, workspace: WorkspaceId, id: MessageId) -> Result<Vec<ChannelId>> {
+        each!(self, db => db.reject(workspace, id))
+    }
+}
