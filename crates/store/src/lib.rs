@@ -13,7 +13,6 @@ pub mod config;
 pub mod copy;
 pub mod error;
 mod facade;
-pub mod floor;
 mod hands;
 pub mod health;
 pub mod held_posts;

@@ -74,6 +74,34 @@ fn object() -> Value {
 }
 
 impl NewMessage {
+    /// A message for nobody yet, of which nothing was recognised; the rest is set field by field.
+    pub fn new(
+        source: impl Into<String>,
+        origin_id: impl Into<String>,
+        content_hash: impl Into<String>,
+        payload: Value,
+    ) -> NewMessage {
+        NewMessage {
+            source: source.into(),
+            origin_id: origin_id.into(),
+            idempotency_key: None,
+            payload,
+            content_hash: content_hash.into(),
+            hash_version: one(),
+            fingerprint: None,
+            kind: other(),
+            facts: object(),
+            facts_version: 0,
+            tags: Vec::new(),
+            origin: object(),
+            case_id: None,
+            channels: Vec::new(),
+            priority: Priority::default(),
+            run_at: None,
+            skipped: None,
+        }
+    }
+
     /// The hash that tells a repeated call from a key used twice.
     pub fn request_hash(&self) -> String {
         let json = serde_json::to_vec(self).unwrap_or_default();
@@ -320,6 +348,8 @@ pub struct Removed {
     /// What posts are compared with: words and pictures of cases.
     pub case_keys: u64,
     pub runs: u64,
+    /// Lanes of dialogues in which nothing happened for long.
+    pub lanes: u64,
 }
 
 impl std::ops::AddAssign for Removed {
@@ -331,6 +361,7 @@ impl std::ops::AddAssign for Removed {
         self.cases += more.cases;
         self.case_keys += more.case_keys;
         self.runs += more.runs;
+        self.lanes += more.lanes;
     }
 }
 
@@ -344,6 +375,7 @@ pub struct Walk {
     pub cases: Option<i64>,
     pub case_keys: Option<[i64; 3]>,
     pub case_pictures: Option<[i64; 5]>,
+    pub lanes: Option<i64>,
 }
 
 impl Walk {
@@ -354,6 +386,7 @@ impl Walk {
         cases: Some(0),
         case_keys: Some([0; 3]),
         case_pictures: Some([0; 5]),
+        lanes: Some(0),
     };
     pub const OVER: Walk = Walk {
         deliveries: None,
@@ -362,6 +395,7 @@ impl Walk {
         cases: None,
         case_keys: None,
         case_pictures: None,
+        lanes: None,
     };
 
     pub fn is_over(&self) -> bool {

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use platforms::media::{MediaError, MediaHandle, MediaSource};
 use platforms::part::MediaItem;
 
-use super::ports::Shelf;
+use crate::shelf::Shelf;
 
 pub struct AccountMedia<'s> {
     shelf: &'s dyn Shelf,

@@ -10,6 +10,7 @@
 //! the next due time, a wake-up, or the poll that makes lost wake-ups harmless. It knows the platforms and the store
 //! only through `ports`, so the simulator runs this very code.
 
+mod admit;
 mod book;
 mod breaker;
 mod deliver;
@@ -23,11 +24,13 @@ mod meters;
 #[cfg(test)]
 mod panic_tests;
 pub mod ports;
+mod prepare;
 mod published;
 mod purse;
 mod questions;
 mod recorder;
 mod repeat;
+mod send;
 mod slots;
 mod stop;
 #[cfg(test)]
@@ -50,10 +53,11 @@ use tokio::time::Instant;
 pub use book::Address;
 pub use media::EmptyShelf;
 pub use meters::{Meters, escaped};
-use ports::{Dice, Ledger, Outlet, Shelf};
+use ports::{Dice, Ledger, Outlet};
 use recorder::{End, Recorder};
 
 use crate::addresses::ApiBases;
+use crate::shelf::Shelf;
 use crate::upkeep::kept_up;
 
 /// After a claim that gave nothing: somebody else may hold what is due, and asking at once would ask for ever.

@@ -7,12 +7,10 @@ use std::fmt;
 use std::sync::Mutex;
 
 use domain::ids::{AccountId, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId};
-use domain::message::MediaKind;
 use domain::outcome::Failure;
 use domain::retry::Chance;
 use domain::time::{Span, Timestamp};
 use futures_util::future::BoxFuture;
-use platforms::media::MediaHandle;
 use platforms::platform::{Network, Question, Reconciled, Report, Sending};
 use rand::{RngExt, SeedableRng};
 use secrecy::SecretString;
@@ -234,37 +232,6 @@ impl Outlet for Platforms {
             probe.identity.map(drop)
         })
     }
-}
-
-/// What the dispatcher keeps about media, per account.
-pub trait Shelf: fmt::Debug + Send + Sync {
-    fn bytes<'a>(
-        &'a self,
-        workspace: WorkspaceId,
-        blob: &'a str,
-    ) -> BoxFuture<'a, std::result::Result<bytes::Bytes, platforms::media::MediaError>>;
-    fn handle<'a>(
-        &'a self,
-        workspace: WorkspaceId,
-        account: AccountId,
-        blob: &'a str,
-        kind: MediaKind,
-    ) -> BoxFuture<'a, Option<MediaHandle>>;
-    fn keep<'a>(
-        &'a self,
-        workspace: WorkspaceId,
-        account: AccountId,
-        blob: &'a str,
-        handle: MediaHandle,
-    ) -> BoxFuture<'a, ()>;
-    /// The platform does not know the handle any more.
-    fn forget<'a>(
-        &'a self,
-        workspace: WorkspaceId,
-        account: AccountId,
-        blob: &'a str,
-        kind: MediaKind,
-    ) -> BoxFuture<'a, ()>;
 }
 
 /// Where jitter comes from.

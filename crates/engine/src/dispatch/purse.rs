@@ -17,8 +17,10 @@ use store::Claim;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Dispatcher;
-use super::deliver::{Halt, SLOTS_MISSED_MAX, Step, Work};
+use super::admit::SLOTS_MISSED_MAX;
+use super::deliver::{Halt, Step};
 use super::departures::{LATE_MAX, Pacing};
+use super::prepare::Work;
 
 /// Deliveries of one account that carry media at once, so that a slow account never fills the pool of all.
 const CARRIERS_MAX: usize = 8;

@@ -11,9 +11,12 @@ use platforms::platform::{Question, Reconciled};
 use store::Claim;
 use tokio::time::Instant;
 
+use super::admit::SLOTS_MISSED_MAX;
 use super::breaker::refusal;
-use super::deliver::{Halt, Progress, SLOTS_MISSED_MAX, Step, Work, part_key, unreadable};
+use super::deliver::{Halt, Progress, Step, unreadable};
 use super::departures::LATE_MAX;
+use super::prepare::Work;
+use super::send::part_key;
 use super::{Dispatcher, published};
 
 /// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.

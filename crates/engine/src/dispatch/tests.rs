@@ -68,23 +68,9 @@ impl World {
         channels: &[ChannelId],
     ) -> Vec<DeliveryId> {
         let new = NewMessage {
-            source: "test".into(),
-            origin_id: origin.into(),
-            idempotency_key: None,
-            payload: serde_json::to_value(message).unwrap(),
-            content_hash: origin.into(),
-            hash_version: 1,
-            fingerprint: None,
             kind: "lost".into(),
-            facts: json!({}),
-            facts_version: 1,
-            tags: Vec::new(),
-            origin: json!({}),
-            case_id: None,
             channels: channels.to_vec(),
-            priority: domain::delivery::Priority::Urgent,
-            run_at: None,
-            skipped: None,
+            ..NewMessage::new("test", origin, origin, serde_json::to_value(message).unwrap())
         };
         let enqueued = self.store.enqueue(self.workspace, vec![new]).await.unwrap();
         enqueued[0].deliveries.iter().map(|delivery| delivery.delivery_id).collect()
@@ -110,7 +96,7 @@ impl World {
         let ports = move || Ports {
             ledger: Arc::clone(&ledger),
             outlet: Arc::clone(&outlet),
-            shelf: Arc::clone(&shelf) as Arc<dyn super::ports::Shelf>,
+            shelf: Arc::clone(&shelf) as Arc<dyn crate::shelf::Shelf>,
             dice: Dice::seeded(1),
             bases: ApiBases::default(),
             meters: Arc::clone(&shown),
@@ -529,13 +515,9 @@ async fn broadcast(w: &World, account: AccountId, words: &str, user_ids: &[&str]
     };
     let put =
         w.store.put_recipients(w.workspace, account, user_ids.iter().map(person).collect()).await.unwrap();
-    let settings = store::LaneSettings {
-        max_parallel: 4,
-        rate: None,
-        ambiguity: domain::delivery::AmbiguityPolicy::ResendOnce,
-    };
     let of = store::LaneOf::Campaign(domain::ids::CampaignId(1), account);
-    let lane_id = w.store.open_lane(w.workspace, of, settings).await.unwrap();
+    let queueing = crate::lanes::Queueing { max_parallel: 4, rate: None };
+    let lane_id = crate::lanes::open(&w.store, w.workspace, of, queueing).await.unwrap();
     w.post(words, &Message::text(words), &[]).await;
     let message = w.store.message_by_origin(w.workspace, "test", words).await.unwrap().unwrap();
     let new = store::ForRecipients {
@@ -578,6 +560,36 @@ async fn a_person_who_floods_or_blocked_the_bot_keeps_nobody_else_waiting() {
     assert_eq!(waits.last_error.unwrap()["code"], "chat_waits");
     assert!(node.stop().await);
     assert_eq!(w.store.audit(w.workspace).await.unwrap(), Vec::<String>::new());
+}
+
+/// The answer is lost after the platform took the message: what follows is the platform's policy, which nobody passed.
+#[tokio::test]
+async fn a_person_on_vk_is_sent_to_again_by_key_and_hears_it_once() {
+    let w = World::new().await;
+    let kind = AccountSettings { kind: "community".into(), ..AccountSettings::default() };
+    let account = w.account(Name::Vk, kind).await;
+    let fault = json!({"platform": "vk", "method": "messages.send", "kind": "accept_then_reset", "times": 2});
+    w.sandbox.arm(&fault).unwrap();
+    let told = broadcast(&w, account, "Ваш ответ", &["7001"]).await;
+    let node = w.node();
+    let delivery = &w.until_ended(&told).await[0];
+    assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 2), "{delivery:#?}");
+    assert_eq!(w.sandbox.core().chats.messages(Name::Vk, "7001").len(), 1);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_person_on_max_is_looked_up_before_a_second_try() {
+    let w = World::new().await;
+    let account = w.account(Name::Max, AccountSettings::default()).await;
+    w.sandbox.arm(&json!({"platform": "max", "kind": "accept_then_reset", "times": 1})).unwrap();
+    let told = broadcast(&w, account, "Ваш ответ", &["7002"]).await;
+    let node = w.node();
+    let delivery = &w.until_ended(&told).await[0];
+    assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 1), "{delivery:#?}");
+    assert_eq!(w.texts(Name::Max).len(), 1);
+    assert_eq!(node.meters.get("rupor_reconciled_total", "visible"), 1);
+    node.stop().await;
 }
 
 #[test]

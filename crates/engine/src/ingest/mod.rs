@@ -11,7 +11,6 @@
 mod pictures;
 mod read;
 mod rules;
-mod shelf;
 
 #[cfg(test)]
 mod tests;

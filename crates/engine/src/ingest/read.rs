@@ -7,7 +7,6 @@ use domain::content::picture::PictureHash;
 use domain::content::similarity::stable_hash;
 use domain::content::tags::{TagContext, tags};
 use domain::content::{Analysis, FACTS_VERSION, HASH_VERSION, Kind, Post, analyse, shown_place};
-use domain::delivery::Priority;
 use domain::ids::ChannelId;
 use domain::message::{Media, MediaKind, Message};
 use domain::route::Subject;
@@ -107,11 +106,6 @@ impl Reading {
             told["notes"] = json!(kept.notes);
         }
         let message = NewMessage {
-            source: raw.source.clone(),
-            origin_id: raw.origin_id.clone(),
-            idempotency_key: None,
-            content_hash: content_hash(&payload, &kept),
-            payload: json!(payload),
             hash_version: i32::from(HASH_VERSION),
             fingerprint: self.fingerprint,
             kind: facts.kind.value.name().to_owned(),
@@ -119,11 +113,9 @@ impl Reading {
             facts_version: i32::from(FACTS_VERSION),
             tags: self.tags,
             origin: origin(raw),
-            case_id: None,
             channels: self.channels,
-            priority: Priority::Urgent,
-            run_at: None,
             skipped: self.skipped,
+            ..NewMessage::new(&raw.source, &raw.origin_id, content_hash(&payload, &kept), json!(payload))
         };
         NewPost { message, sketch: Some(sketch), held: self.held }
     }
@@ -131,24 +123,13 @@ impl Reading {
 
 /// What stays of a post that cannot be stored: where it was, and why.
 pub fn unreadable(raw: &RawPost, problem: &str) -> NewPost {
+    let payload = json!(Message { origin: Some(raw.origin.clone()), ..Message::default() });
     let message = NewMessage {
-        source: raw.source.clone(),
-        origin_id: raw.origin_id.clone(),
-        idempotency_key: None,
-        payload: json!(Message { origin: Some(raw.origin.clone()), ..Message::default() }),
-        content_hash: mark(raw),
         hash_version: i32::from(HASH_VERSION),
-        fingerprint: None,
-        kind: Kind::Other.name().to_owned(),
-        facts: json!({}),
         facts_version: i32::from(FACTS_VERSION),
-        tags: Vec::new(),
         origin: origin(raw),
-        case_id: None,
-        channels: Vec::new(),
-        priority: Priority::Urgent,
-        run_at: None,
         skipped: Some(format!("unreadable: {problem}")),
+        ..NewMessage::new(&raw.source, &raw.origin_id, mark(raw), payload)
     };
     NewPost { message, sketch: None, held: None }
 }

@@ -5,6 +5,7 @@ mod content;
 mod database;
 mod dispatch;
 mod fairness;
+mod floor;
 mod ingest;
 mod judgement;
 mod pacing;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use store::*;
 
 use super::database::Database;
+use super::floor::Floor;
 
 /// Measure enqueue, claim and commit against bare SQL in the same run
 ///
@@ -203,7 +204,7 @@ impl<'a> Bench<'a> {
         progress: &ProgressBar,
     ) -> anyhow::Result<Drain> {
         progress.set_message("floor");
-        let floor = floor::Floor::fill(address, rows, batch).await?;
+        let floor = Floor::fill(address, rows, batch).await?;
         progress.inc(rows as u64);
         progress.set_message("drain");
         let mut drain = Drain::default();
@@ -272,24 +273,11 @@ impl<'a> Bench<'a> {
 }
 
 fn message(name: &str, channel: ChannelId) -> NewMessage {
+    let payload = json!({"text": "Пропала собака, звоните +7 900 000-00-00"});
     NewMessage {
-        source: "bench".into(),
-        origin_id: name.into(),
-        idempotency_key: None,
-        payload: json!({"text": "Пропала собака, звоните +7 900 000-00-00"}),
-        content_hash: name.into(),
-        hash_version: 1,
-        fingerprint: None,
         kind: "lost".into(),
-        facts: json!({}),
-        facts_version: 1,
-        tags: Vec::new(),
-        origin: json!({}),
-        case_id: None,
         channels: vec![channel],
-        priority: domain::delivery::Priority::Urgent,
-        run_at: None,
-        skipped: None,
+        ..NewMessage::new("bench", name, name, payload)
     }
 }
 

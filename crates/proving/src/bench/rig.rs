@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use domain::delivery::Priority;
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
 use domain::limits::effective_rate;
 use domain::message::Message;
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{AccountSettings, ChannelSettings, Counts, DedupMode, NewAccount, NewChannel, NewMessage, Store};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -200,24 +199,10 @@ impl Rig {
 
     /// The same with whole messages; their texts tell them apart.
     pub async fn enqueue_messages(&self, messages: Vec<(Message, ChannelId)>) -> anyhow::Result<()> {
-        let batch = messages.into_iter().map(|(message, channel)| NewMessage {
-            source: "bench".into(),
-            origin_id: message.text.clone(),
-            idempotency_key: None,
-            payload: serde_json::to_value(&message).unwrap_or_default(),
-            content_hash: message.text,
-            hash_version: 1,
-            fingerprint: None,
-            kind: "other".into(),
-            facts: json!({}),
-            facts_version: 1,
-            tags: Vec::new(),
-            origin: json!({}),
-            case_id: None,
-            channels: vec![channel],
-            priority: Priority::Urgent,
-            run_at: None,
-            skipped: None,
+        let batch = messages.into_iter().map(|(message, channel)| {
+            let payload = serde_json::to_value(&message).unwrap_or_default();
+            let new = NewMessage::new("bench", message.text.clone(), message.text, payload);
+            NewMessage { channels: vec![channel], ..new }
         });
         self.store.enqueue(self.workspace, batch.collect()).await?;
         Ok(())

@@ -304,24 +304,10 @@ const PAUSE_MILLIS_MAX: i64 = 365 * 24 * 3_600 * 1_000;
 
 fn test_message(channel: &store::Channel, text: &str, key: &str) -> NewMessage {
     NewMessage {
-        source: "cli:test".into(),
-        origin_id: key.to_owned(),
-        idempotency_key: None,
-        payload: json!(Message::text(text)),
-        // Two tests are two posts, however equal their words.
-        content_hash: format!("test:{key}"),
-        hash_version: 1,
-        fingerprint: None,
-        kind: "other".into(),
-        facts: json!({}),
-        facts_version: 0,
-        tags: Vec::new(),
         origin: json!({"source": "cli"}),
-        case_id: None,
         channels: vec![channel.channel_id],
-        priority: Default::default(),
-        run_at: None,
-        skipped: None,
+        // Two tests are two posts, however equal their words.
+        ..NewMessage::new("cli:test", key, format!("test:{key}"), json!(Message::text(text)))
     }
 }
 

@@ -134,6 +134,11 @@ struct Query<'a> {
     params: &'a [&'a (dyn ToSql + Sync)],
 }
 
+/// A connection without the pool and the rules around it: what they cost is measured against it.
+pub async fn bare_connection(url: &crate::address::PostgresUrl) -> Result<tokio_postgres::Client> {
+    dial::connect(url).await
+}
+
 impl Postgres {
     pub async fn open(url: &PostgresUrl, keyring: Keyring) -> Result<Postgres> {
         let pool = Pool::open(url).await?;

@@ -268,8 +268,8 @@ impl Sqlite {
     }
 }
 
-/// The same connection that the writer has, for the floor of the benchmark.
-pub(crate) fn bare_connection(path: &SqlitePath) -> Result<Connection> {
+/// A connection as the writer has it, without its rules: what they cost is measured against it.
+pub fn bare_connection(path: &SqlitePath) -> Result<Connection> {
     connect::connect(path)
 }
 

@@ -6,11 +6,10 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use rusqlite::Connection;
-
-use crate::address::{Address, PostgresUrl};
-use crate::error::{Result, StoreError};
-use crate::{postgres, sqlite};
+use store::address::{Address, PostgresUrl};
+use store::{postgres, sqlite};
 
 /// A table of bare rows, drained piece by piece beside the queue it is compared with.
 #[derive(Debug)]
@@ -31,52 +30,49 @@ const COLUMNS: &str = "delivery_id, workspace_id, lane_id, account_id, channel_i
 
 impl Floor {
     /// Fills the table.
-    pub async fn fill(address: &Address, rows: usize, batch: usize) -> Result<Floor> {
+    pub async fn fill(address: &Address, rows: usize, batch: usize) -> anyhow::Result<Floor> {
         let bare = match address {
             Address::Sqlite(path) => Bare::Sqlite(sqlite::bare_connection(path)?),
             Address::Postgres(url) => {
-                Bare::Postgres { client: postgres::dial::connect(url).await?, url: url.clone() }
+                Bare::Postgres { client: postgres::bare_connection(url).await?, url: url.clone() }
             }
         };
         match &bare {
             Bare::Sqlite(connection) => {
-                connection.execute_batch(SQLITE_TABLE).map_err(broken)?;
-                insert_sqlite(connection, rows, batch).map_err(broken)?;
+                connection.execute_batch(SQLITE_TABLE)?;
+                insert_sqlite(connection, rows, batch)?;
             }
             Bare::Postgres { client, url, .. } => {
-                let problem = |error| unreachable(url, &error);
-                client.batch_execute(POSTGRES_TABLE).await.map_err(problem)?;
-                insert_postgres(client, rows, batch).await.map_err(problem)?;
-                client.batch_execute("ANALYZE bench_floor").await.map_err(problem)?;
+                client.batch_execute(POSTGRES_TABLE).await.with_context(|| lost(url))?;
+                insert_postgres(client, rows, batch).await.with_context(|| lost(url))?;
+                client.batch_execute("ANALYZE bench_floor").await.with_context(|| lost(url))?;
             }
         }
         Ok(Floor { bare, batch })
     }
 
     /// Claims and finishes this many of its rows, in batches.
-    pub async fn drain(&self, rows: usize) -> Result<Duration> {
+    pub async fn drain(&self, rows: usize) -> anyhow::Result<Duration> {
         let batches = rows.div_ceil(self.batch);
         let started = Instant::now();
         match &self.bare {
             Bare::Sqlite(connection) => {
-                drain_sqlite(connection, self.batch, batches).map_err(broken)?;
+                drain_sqlite(connection, self.batch, batches)?;
             }
             Bare::Postgres { client, url, .. } => {
                 let drained = drain_postgres(client, self.batch, batches).await;
-                drained.map_err(|error| unreachable(url, &error))?;
+                drained.with_context(|| lost(url))?;
             }
         }
         Ok(started.elapsed())
     }
 
     /// Leaves nothing behind.
-    pub async fn remove(self) -> Result<()> {
+    pub async fn remove(self) -> anyhow::Result<()> {
         const DROP: &str = "DROP TABLE bench_floor";
         match self.bare {
-            Bare::Sqlite(connection) => connection.execute_batch(DROP).map_err(broken),
-            Bare::Postgres { client, url } => {
-                client.batch_execute(DROP).await.map_err(|error| unreachable(&url, &error))
-            }
+            Bare::Sqlite(connection) => Ok(connection.execute_batch(DROP)?),
+            Bare::Postgres { client, url } => client.batch_execute(DROP).await.with_context(|| lost(&url)),
         }
     }
 }
@@ -90,12 +86,8 @@ impl std::fmt::Debug for Bare {
     }
 }
 
-fn broken(error: rusqlite::Error) -> StoreError {
-    StoreError::Database(error.to_string())
-}
-
-fn unreachable(url: &PostgresUrl, error: &tokio_postgres::Error) -> StoreError {
-    StoreError::Unreachable { address: url.to_string(), problem: error.to_string() }
+fn lost(url: &PostgresUrl) -> String {
+    format!("the floor on {url}")
 }
 
 const SQLITE_TABLE: &str = "

@@ -1,4 +1,7 @@
-//! Kept media as the dispatcher wants them: bytes by their hash, handles by account.
+//! Kept media: bytes by their hash, handles by account. Whoever takes posts in fills it, whoever sends them reads it; so it
+//! belongs to neither.
+
+use std::fmt;
 
 use bytes::Bytes;
 use domain::ids::{AccountId, WorkspaceId};
@@ -7,7 +10,33 @@ use futures_util::future::BoxFuture;
 use platforms::media::{MediaError, MediaHandle};
 use store::{Store, StoredHandle};
 
-use crate::dispatch::ports::Shelf;
+/// What the dispatcher keeps about media, per account.
+pub trait Shelf: fmt::Debug + Send + Sync {
+    fn bytes<'a>(&'a self, workspace: WorkspaceId, blob: &'a str)
+    -> BoxFuture<'a, Result<Bytes, MediaError>>;
+    fn handle<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        blob: &'a str,
+        kind: MediaKind,
+    ) -> BoxFuture<'a, Option<MediaHandle>>;
+    fn keep<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        blob: &'a str,
+        handle: MediaHandle,
+    ) -> BoxFuture<'a, ()>;
+    /// The platform does not know the handle any more.
+    fn forget<'a>(
+        &'a self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        blob: &'a str,
+        kind: MediaKind,
+    ) -> BoxFuture<'a, ()>;
+}
 
 impl Shelf for Store {
     fn bytes<'a>(

@@ -1,0 +1,96 @@
+//! Before the network: who sends, where to, which words, in which parts. For a channel and for a person alike.
+//!
+//! Everything that can go wrong without a request goes wrong here, and costs nothing.
+
+use std::sync::Arc;
+
+use domain::delivery::{Action, Status};
+use domain::message::Message;
+use domain::outcome::{CODE_NOT_READY, Category, Failure, Scope};
+use domain::time::{Span, Timestamp};
+use platforms::part::{MediaItem, Part};
+use store::{Claim, Delivery};
+
+use super::book::{Address, Found, Place};
+use super::deliver::{Step, delivery_failure, unreadable};
+use super::{Dispatcher, published};
+
+/// A chat that is free this soon is waited for with the claim in hand.
+const CHAT_WAIT_MAX: Span = Span::from_secs(5);
+
+/// What a claim turned out to be.
+pub(super) struct Work {
+    pub(super) address: Arc<Address>,
+    pub(super) place: Arc<Place>,
+    pub(super) parts: Vec<Part>,
+    /// When the chat is free, where the claim did not wait for it.
+    pub(super) free_at: Option<Timestamp>,
+}
+
+impl Dispatcher {
+    /// Everything that can go wrong before the network goes wrong here.
+    pub(super) async fn prepare(&self, claim: &Claim) -> Step<Work> {
+        let found = self.book.find(claim.workspace_id, claim.account_id, claim.destination).await;
+        let Found { address, place, free_at } = found.map_err(unreadable)??;
+        if let Some(at) = free_at {
+            soon_free(at - self.time.now())?;
+        }
+        let message = self.message(claim).await?;
+        let target = match claim.target_delivery {
+            Some(id) => {
+                let target = self.ledger.delivery(claim.workspace_id, id).await.map_err(unreadable)?;
+                Some(published_already(target)?)
+            }
+            None => None,
+        };
+        let media: Vec<MediaItem> = message
+            .media
+            .iter()
+            .map(|media| MediaItem { send_as: media.kind, media: media.clone() })
+            .collect();
+        let before = target.map(|target| published::published(&target, &media)).unwrap_or_default();
+        let action = match claim.action {
+            Action::Send => platforms::part::Action::Send,
+            Action::Reply => platforms::part::Action::Reply(&before),
+            Action::Edit => platforms::part::Action::Edit(&before),
+            Action::Delete => platforms::part::Action::Delete(&before),
+        };
+        let rendered = address.platform.render(&action, &message, &place.settings);
+        let rendered = rendered.map_err(|error| error.to_failure())?;
+        for note in &rendered.notes {
+            tracing::info!(delivery = claim.delivery_id.0, note, "left out");
+        }
+        Ok(Work { address, place, parts: rendered.parts, free_at })
+    }
+
+    /// The message of a claim; a post to forty channels is read once.
+    pub(super) async fn message(&self, claim: &Claim) -> Step<Arc<Message>> {
+        let wanted = (claim.message_id, claim.revision, claim.wording().to_owned());
+        let found = self.messages.get(claim.workspace_id, wanted).await;
+        found.map_err(unreadable)?.map_err(|why| delivery_failure("message", &why).into())
+    }
+}
+
+/// What changes or answers a post waits until that post is out, and has no meaning if it never will be.
+fn published_already(target: Delivery) -> Step<Delivery> {
+    match target.status {
+        Status::Sent => Ok(target),
+        status if status.is_terminal() => {
+            let why = format!("delivery {} was never published: it is {status}", target.delivery_id);
+            Err(delivery_failure("no_target", &why).into())
+        }
+        _ => {
+            let why = format!("delivery {} is not published yet", target.delivery_id);
+            Err(Failure::new(Category::Transient, Scope::Delivery, CODE_NOT_READY, why).into())
+        }
+    }
+}
+
+/// A chat that flooded is left alone for longer than a claim may wait: its delivery comes back when it is free.
+fn soon_free(wait: Span) -> Step<()> {
+    if wait <= CHAT_WAIT_MAX {
+        return Ok(());
+    }
+    let waits = Failure::new(Category::Transient, Scope::Channel, "chat_waits", "the chat asked for a pause");
+    Err(waits.retry_after(wait.millis() + 1).into())
+}
