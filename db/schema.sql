@@ -748,6 +748,8 @@ CREATE INDEX accounts_of_group ON public.accounts USING btree (group_id);
 
 CREATE INDEX bot_logs_of_workspace ON public.bot_logs USING btree (workspace_id, log_id);
 
+CREATE INDEX channels_of_chat ON public.channels USING btree (account_id, target);
+
 CREATE INDEX dedup_index_delivery ON public.dedup_index USING btree (delivery_id);
 
 CREATE UNIQUE INDEX deliveries_of_channel ON public.deliveries USING btree (message_id, channel_id, action, revision, generation);
@@ -796,16 +798,44 @@ CREATE OR REPLACE FUNCTION public.approach_recipient(workspace_id bigint, recipi
 AS $function$
 #variable_conflict use_column
 DECLARE
-    at timestamptz := rupor_now();
+    at   timestamptz := rupor_now();
+    who  recipients;
+    lane lane_heads;
 BEGIN
     PERFORM rupor_guard(approach_recipient.workspace_id);
+    SELECT r.* INTO who FROM recipients AS r
+     WHERE r.workspace_id = approach_recipient.workspace_id AND r.recipient_id = approach_recipient.recipient_id;
+    IF who.recipient_id IS NULL THEN
+        RETURN;
+    END IF;
+    -- The lane of a channel in the same chat; the account is its lock, and comes before the person.
+    IF EXISTS (SELECT FROM channels AS c
+                WHERE c.account_id = who.account_id AND c.target = who.address AND c.removed_at IS NULL) THEN
+        PERFORM rupor_lock_accounts(ARRAY[who.account_id]);
+        SELECT h.* INTO lane
+          FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+         WHERE c.account_id = who.account_id AND c.target = who.address AND c.removed_at IS NULL
+         ORDER BY h.next_slot DESC, h.lane_id
+         LIMIT 1;
+    END IF;
+    SELECT r.* INTO who FROM recipients AS r WHERE r.recipient_id = who.recipient_id FOR UPDATE;
+    address := who.address;
+    status := who.status;
+    paused_until := who.paused_until;
+    slot_at := greatest(at, who.next_slot, lane.next_slot);
+    IF who.status = 'gone' OR who.paused_until > at THEN
+        RETURN;
+    END IF;
     UPDATE recipients AS r
-       SET next_slot = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.next_slot
-                            ELSE greatest(r.next_slot, at) + rupor_span(approach_recipient.interval_us) END,
-           contacted_at = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.contacted_at ELSE at END
-     WHERE r.workspace_id = approach_recipient.workspace_id AND r.recipient_id = approach_recipient.recipient_id
-    RETURNING r.address, r.status, r.paused_until, greatest(at, r.next_slot - rupor_span(approach_recipient.interval_us))
-      INTO address, status, paused_until, slot_at;
+       SET next_slot = slot_at + rupor_span(approach_recipient.interval_us), contacted_at = at
+     WHERE r.recipient_id = who.recipient_id;
+    IF lane.lane_id IS NOT NULL THEN
+        UPDATE lane_heads AS h
+           SET next_slot = greatest(h.next_slot, slot_at + rupor_span(approach_recipient.interval_us))
+         WHERE h.lane_id = lane.lane_id;
+        PERFORM rupor_refresh_lanes(ARRAY[lane.lane_id]);
+        PERFORM rupor_refresh_accounts(ARRAY[lane.account_id]);
+    END IF;
 END $function$
 ;
 
@@ -1345,7 +1375,12 @@ BEGIN
             USING ERRCODE = 'RU001', DETAIL = 'message', HINT = enqueue_for_recipients.message_id::text;
     END IF;
     PERFORM rupor_lock_accounts(ARRAY[lane.account_id]);
+    -- Now that nobody else can: retention may have cleared it away meanwhile.
     SELECT h.* INTO lane FROM lane_heads AS h WHERE h.lane_id = enqueue_for_recipients.lane_id;
+    IF lane.lane_id IS NULL THEN
+        RAISE EXCEPTION 'lane % is not known in this workspace', enqueue_for_recipients.lane_id
+            USING ERRCODE = 'RU001', DETAIL = 'lane', HINT = enqueue_for_recipients.lane_id::text;
+    END IF;
     WITH wanted AS MATERIALIZED (
         SELECT w.recipient_id, w.ord, nextval('deliveries_delivery_id_seq') AS delivery_id
           FROM (SELECT u.recipient_id, u.ord
@@ -1690,6 +1725,7 @@ CREATE OR REPLACE FUNCTION public.open_lane(workspace_id bigint, campaign_id big
 AS $function$
 #variable_conflict use_column
 DECLARE
+    at      timestamptz := rupor_now();
     account bigint;
     lane    bigint;
 BEGIN
@@ -1704,9 +1740,9 @@ BEGIN
     IF account IS NULL THEN
         RETURN NULL;
     END IF;
-    INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity)
+    INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity, served_at)
     VALUES (open_lane.workspace_id, account, CASE WHEN open_lane.recipient_id IS NULL THEN open_lane.campaign_id END,
-            open_lane.recipient_id, open_lane.max_parallel, rupor_interval_us(open_lane.rate), open_lane.ambiguity)
+            open_lane.recipient_id, open_lane.max_parallel, rupor_interval_us(open_lane.rate), open_lane.ambiguity, at)
     ON CONFLICT DO NOTHING
     RETURNING lane_id INTO lane;
     IF lane IS NULL THEN
@@ -1714,6 +1750,9 @@ BEGIN
          WHERE h.workspace_id = open_lane.workspace_id
            AND CASE WHEN open_lane.recipient_id IS NOT NULL THEN h.recipient_id = open_lane.recipient_id
                     ELSE h.campaign_id = open_lane.campaign_id AND h.account_id = account END;
+        -- An idle lane that somebody is about to use is not an old one.
+        UPDATE lane_heads AS h SET served_at = at
+         WHERE h.lane_id = lane AND h.next_at = 'infinity' AND h.served_at < at - interval '1 day';
     END IF;
     RETURN lane;
 END $function$
@@ -2254,7 +2293,16 @@ BEGIN
     UPDATE rate_groups AS g
        SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0
      WHERE g.group_id = grp;
-    lanes := array(SELECT h.lane_id FROM lane_heads AS h WHERE h.account_id = resume_account.account_id ORDER BY h.lane_id);
+    -- Those in which something may wait: of a dialogue that points nowhere only one that is full.
+    lanes := array(SELECT h.lane_id FROM lane_heads AS h
+                    WHERE h.workspace_id = resume_account.workspace_id AND h.recipient_id IS NULL
+                      AND h.account_id = resume_account.account_id
+                   UNION
+                   SELECT h.lane_id FROM lane_heads AS h
+                    WHERE h.account_id = resume_account.account_id AND h.head_priority IN (0, 1) AND h.next_at < 'infinity'
+                   UNION
+                   SELECT i.lane_id FROM inflight AS i WHERE i.account_id = resume_account.account_id
+                    ORDER BY 1);
     PERFORM rupor_hurry(lanes, at);
     PERFORM rupor_refresh_lanes(lanes);
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h WHERE h.group_id = grp));
@@ -2297,7 +2345,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.retain_rows(workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000, walk jsonb DEFAULT '{"keys": 0, "cases": 0, "messages": 0, "case_keys": [0, 0, 0], "deliveries": 0, "case_pictures": [0, 0, 0, 0, 0]}'::jsonb, OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint, OUT cases bigint, OUT case_keys bigint, OUT runs bigint, OUT next_walk jsonb)
+CREATE OR REPLACE FUNCTION public.retain_rows(workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000, walk jsonb DEFAULT '{"keys": 0, "cases": 0, "lanes": 0, "messages": 0, "case_keys": [0, 0, 0], "deliveries": 0, "case_pictures": [0, 0, 0, 0, 0]}'::jsonb, OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint, OUT cases bigint, OUT case_keys bigint, OUT runs bigint, OUT lanes bigint, OUT next_walk jsonb)
  RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -2311,6 +2359,7 @@ DECLARE
     from_message  CONSTANT bigint := (walk ->> 'messages')::bigint;
     from_key      CONSTANT bigint := (walk ->> 'keys')::bigint;
     from_case     CONSTANT bigint := (walk ->> 'cases')::bigint;
+    from_lane     CONSTANT bigint := (walk ->> 'lanes')::bigint;
     old   bigint[];
     last  bigint;
     is_over boolean;
@@ -2401,6 +2450,22 @@ BEGIN
     next_walk := next_walk || jsonb_build_object('cases', CASE WHEN NOT is_over THEN last END);
     DELETE FROM public.cases AS k WHERE k.case_id = ANY (old);
     GET DIAGNOSTICS cases = ROW_COUNT;
+
+    -- Of dialogues, idle, and nothing in the history points at them. One is opened again when the person comes back.
+    SELECT array_agg(l.lane_id) FILTER (WHERE l.old), max(l.lane_id), count(*) < "limit"
+      INTO old, last, is_over
+      FROM (SELECT h.lane_id, h.served_at < today - keep_deliveries AND h.next_at = 'infinity' AS old
+              FROM lane_heads AS h
+             WHERE (ws IS NULL OR h.workspace_id = ws) AND h.lane_id > from_lane AND h.recipient_id IS NOT NULL
+             ORDER BY h.lane_id LIMIT "limit") AS l;
+    next_walk := next_walk || jsonb_build_object('lanes', CASE WHEN NOT is_over THEN last END);
+    PERFORM rupor_lock_accounts(array(SELECT DISTINCT h.account_id FROM lane_heads AS h WHERE h.lane_id = ANY (old)));
+    DELETE FROM lane_heads AS h
+     WHERE h.lane_id = ANY (old) AND h.served_at < today - keep_deliveries AND h.next_at = 'infinity'
+       AND NOT EXISTS (SELECT FROM ready AS r WHERE r.lane_id = h.lane_id)
+       AND NOT EXISTS (SELECT FROM inflight AS i WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id)
+       AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.lane_id = h.lane_id);
+    GET DIAGNOSTICS lanes = ROW_COUNT;
 
     case_keys := 0;
     place := nullif(walk -> 'case_keys', 'null');

@@ -161,6 +161,9 @@ pub struct PeopleOfAccount {
 /// A status is read often, so it looks at no more people than this.
 pub const PEOPLE_COUNTED_MAX: i64 = 10_000;
 
+/// Using a lane that is there already is written down so often; retention takes idle dialogues after weeks.
+pub(crate) const LANE_KEPT_EVERY: Span = Span::from_hours(24);
+
 /// Whose lane; a channel's is made with the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneOf {
@@ -175,7 +178,7 @@ pub struct LaneSettings {
     pub max_parallel: i32,
     /// Requests a second; `None`: as fast as the account.
     pub rate: Option<f64>,
-    /// What the platform is good for.
+    /// What the platform is good for; `engine::lanes` knows it.
     pub ambiguity: AmbiguityPolicy,
 }
 
@@ -281,7 +284,8 @@ impl Store {
         each!(self, db => db.suppressions(workspace, platform, user_id))
     }
 
-    /// The lane of a campaign on an account, or of a dialogue; made when it is not there.
+    /// The lane of a campaign on an account, or of a dialogue; made when it is not there. The lane of a dialogue that was
+    /// idle for long is cleared away, so it is opened anew before it is used.
     pub async fn open_lane(
         &self,
         workspace: WorkspaceId,
@@ -301,7 +305,8 @@ impl Store {
         each!(self, db => db.enqueue_for(workspace, new))
     }
 
-    /// Somebody is about to be written to: where, whether it may be, and the slot of their chat, whatever lane asks.
+    /// Somebody is about to be written to: where, whether it may be, and the slot of their chat, whatever lane asks: of a
+    /// campaign, of a dialogue, or of a channel in the same chat.
     pub async fn approach(
         &self,
         workspace: WorkspaceId,

@@ -113,6 +113,8 @@ CREATE TABLE channels (
     UNIQUE (workspace_id, name),
     UNIQUE (workspace_id, channel_id)
 ) STRICT;
+-- Whether a chat that somebody writes to is a channel's as well: then the channel's lane keeps its pace.
+CREATE INDEX channels_of_chat ON channels (account_id, target);
 
 -- A person on a bot. The status decides who may be written to unasked: only who is active is in an audience.
 CREATE TABLE recipients (

@@ -9,7 +9,7 @@ use crate::queue::{Removed, Retention, Walk, Whose};
 const REQUEUE: &str = "SELECT requeue_deliveries($1, $2)";
 const CANCEL: &str = "SELECT cancel_deliveries($1, $2)";
 const RETAIN: &str = "
-SELECT deliveries, messages, events, dedup, cases, case_keys, runs, next_walk
+SELECT deliveries, messages, events, dedup, cases, case_keys, runs, lanes, next_walk
   FROM retain_rows($1, rupor_span($2), rupor_span($3), rupor_span($4), $5, $6)";
 
 pub(super) const STATEMENTS: &[&str] = &[REQUEUE, CANCEL, RETAIN];
@@ -53,8 +53,9 @@ impl Postgres {
             cases: count(4),
             case_keys: count(5),
             runs: count(6),
+            lanes: count(7),
         };
-        let next = serde_json::from_value(row.get(7))
+        let next = serde_json::from_value(row.get(8))
             .map_err(|error| StoreError::Database(format!("retain_rows answered {error}")))?;
         Ok((removed, next))
     }

@@ -69,7 +69,16 @@ const SELECT_PACE: &str = "
 SELECT g.group_id, g.interval_us, g.burst, g.next_slot, g.cooldown_until
   FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
  WHERE a.workspace_id = ?1 AND a.account_id = ?2";
-const LANES: &str = "SELECT lane_id FROM lane_heads WHERE account_id = ?1 ORDER BY lane_id";
+/// Those in which something may wait: of a dialogue that points nowhere only one that is full.
+const LANES: &str = "
+SELECT lane_id FROM lane_heads INDEXED BY lane_heads_listed
+ WHERE workspace_id = ?2 AND recipient_id IS NULL AND account_id = ?1
+UNION
+SELECT lane_id FROM lane_heads
+ WHERE account_id = ?1 AND head_priority IN (0, 1) AND next_at < 9223372036854775807
+UNION
+SELECT lane_id FROM inflight WHERE account_id = ?1
+ ORDER BY 1";
 const SELECT_LIMIT: &str = "
 SELECT l.rate, l.burst
   FROM accounts AS a
@@ -289,7 +298,7 @@ impl Sqlite {
             tx.execute(OPEN_HEAD, (id.0, true))?;
             tx.execute(END_COOLDOWN, [group_id])?;
             let mut touched = Touched::default();
-            for lane in tx.all(LANES, [id.0], |row| row.get::<_, i64>(0))? {
+            for lane in tx.all(LANES, (id.0, workspace.0), |row| row.get::<_, i64>(0))? {
                 hurry(tx, lane)?;
                 touched.lane(lane);
             }

@@ -80,8 +80,11 @@ SELECT lane_id FROM lane_heads
  WHERE workspace_id = ?1 AND CASE WHEN ?2 IS NOT NULL THEN recipient_id = ?2 ELSE campaign_id = ?3 AND account_id = ?4 END";
 const FIND_DIALOGUE: &str = "SELECT lane_id FROM lane_heads WHERE recipient_id = ?1";
 const INSERT_LANE: &str = "
-INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity, served_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+/// An idle lane that somebody is about to use is not an old one.
+const KEEP_LANE: &str = "
+UPDATE lane_heads SET served_at = ?2 WHERE lane_id = ?1 AND next_at = 9223372036854775807 AND served_at < ?3";
 const SELECT_LANE: &str = "
 SELECT account_id, max_parallel = 1, campaign_id IS NOT NULL, recipient_id
   FROM lane_heads
@@ -101,12 +104,19 @@ INSERT INTO deliveries (workspace_id, lane_id, account_id, recipient_id, message
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'queued', ?8, 0, '', ?9)
 ON CONFLICT DO NOTHING";
 const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = ?3 WHERE delivery_id = ?1";
-const APPROACH: &str = "
-UPDATE recipients
-   SET next_slot = CASE WHEN status = 'gone' OR paused_until > ?3 THEN next_slot ELSE max(next_slot, ?3) + ?4 END,
-       contacted_at = CASE WHEN status = 'gone' OR paused_until > ?3 THEN contacted_at ELSE ?3 END
- WHERE workspace_id = ?1 AND recipient_id = ?2
-RETURNING address, status, paused_until, max(?3, next_slot - ?4)";
+const APPROACHED: &str = "
+SELECT address, status, paused_until, next_slot, account_id
+  FROM recipients
+ WHERE workspace_id = ?1 AND recipient_id = ?2";
+/// The lane of a channel in the same chat.
+const LANE_OF_CHAT: &str = "
+SELECT h.lane_id, h.next_slot
+  FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+ WHERE c.account_id = ?1 AND c.target = ?2 AND c.removed_at IS NULL
+ ORDER BY h.next_slot DESC, h.lane_id
+ LIMIT 1";
+const APPROACH: &str = "UPDATE recipients SET next_slot = ?2, contacted_at = ?3 WHERE recipient_id = ?1";
+const PUSH_LANE: &str = "UPDATE lane_heads SET next_slot = max(next_slot, ?2) WHERE lane_id = ?1";
 
 impl Sqlite {
     pub async fn put_recipients(
@@ -237,20 +247,39 @@ impl Sqlite {
         id: RecipientId,
         interval: Span,
     ) -> Result<Approach> {
-        let found = self
-            .write(Urgency::Claim, move |tx| {
-                tx.first(APPROACH, (workspace.0, id.0, tx.now.0, interval.0), |row| {
-                    Ok(Approach {
-                        address: row.get(0)?,
-                        status: rows::word(row, 1, RecipientStatus::parse)?,
-                        paused_until: Timestamp(row.get(2)?),
-                        slot_at: Timestamp(row.get(3)?),
-                    })
-                })
-            })
-            .await?;
-        found.ok_or_else(|| StoreError::not_found("recipient", id))
+        self.write(Urgency::Claim, move |tx| approach(tx, workspace, id, interval)).await
     }
+}
+
+/// The pace is the chat's own: campaigns, dialogues and a channel that write to one chat share it.
+fn approach(tx: &Tx<'_>, workspace: WorkspaceId, id: RecipientId, interval: Span) -> Result<Approach> {
+    let found = tx.first(APPROACHED, (workspace.0, id.0), |row| {
+        let approach = Approach {
+            address: row.get(0)?,
+            status: rows::word(row, 1, RecipientStatus::parse)?,
+            paused_until: Timestamp(row.get(2)?),
+            slot_at: Timestamp(row.get(3)?),
+        };
+        Ok((approach, row.get::<_, i64>(4)?))
+    })?;
+    let (mut approach, account) = found.ok_or_else(|| StoreError::not_found("recipient", id))?;
+    let lane = tx.first(LANE_OF_CHAT, (account, &approach.address), |row| {
+        Ok((row.get::<_, i64>(0)?, Timestamp(row.get(1)?)))
+    })?;
+    let lane_free = lane.map_or(Timestamp(0), |(_, next_slot)| next_slot);
+    approach.slot_at = approach.slot_at.max(lane_free).max(tx.now);
+    if approach.status == RecipientStatus::Gone || approach.paused_until > tx.now {
+        return Ok(approach);
+    }
+    let next = (approach.slot_at + interval).0;
+    tx.execute(APPROACH, (id.0, next, tx.now.0))?;
+    if let Some((lane, _)) = lane {
+        tx.execute(PUSH_LANE, (lane, next))?;
+        let mut touched = Touched::default();
+        touched.lane(lane);
+        touched.refresh(tx)?;
+    }
+    Ok(approach)
 }
 
 fn put(
@@ -299,11 +328,12 @@ fn open_lane(tx: &Tx<'_>, workspace: WorkspaceId, of: LaneOf, settings: LaneSett
         None => tx.first(FIND_LANE, (workspace.0, None::<i64>, campaign, account), |row| row.get(0))?,
     };
     if let Some(lane) = found {
+        tx.execute(KEEP_LANE, (lane, tx.now.0, (tx.now - LANE_KEPT_EVERY).0))?;
         return Ok(LaneId(lane));
     }
     let interval = interval(settings.rate).micros();
     let policy = settings.ambiguity.as_str();
-    let row = (workspace.0, account, campaign, recipient, settings.max_parallel, interval, policy);
+    let row = (workspace.0, account, campaign, recipient, settings.max_parallel, interval, policy, tx.now.0);
     Ok(LaneId(tx.insert(INSERT_LANE, row)?))
 }
 

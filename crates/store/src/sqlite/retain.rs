@@ -65,6 +65,19 @@ SELECT k.case_id,
  ORDER BY k.case_id
  LIMIT ?4";
 const DELETE_CASES: &str = "DELETE FROM cases WHERE case_id IN (SELECT value FROM json_each(?1))";
+/// Of a dialogue, idle, and nothing in the history points at it. It is opened again when the person comes back.
+const LOOK_LANES: &str = "
+SELECT h.lane_id,
+       h.served_at < ?2 AND h.next_at = 9223372036854775807
+       AND NOT EXISTS (SELECT 1 FROM ready AS r WHERE r.lane_id = h.lane_id)
+       AND NOT EXISTS (SELECT 1 FROM inflight AS i WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id)
+       AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.lane_id = h.lane_id),
+       0
+  FROM lane_heads AS h
+ WHERE (?1 IS NULL OR h.workspace_id = ?1) AND h.lane_id > ?3 AND h.recipient_id IS NOT NULL
+ ORDER BY h.lane_id
+ LIMIT ?4";
+const DELETE_LANES: &str = "DELETE FROM lane_heads WHERE lane_id IN (SELECT value FROM json_each(?1))";
 const LOOK_CASE_KEYS: &str = "
 SELECT workspace_id, key, case_id, last_seen_at < ?2
   FROM case_keys
@@ -143,6 +156,11 @@ fn clear(tx: &Tx<'_>, step: Step, keep: Retention, mut walk: Walk) -> Result<(Re
         let rows = tx.all(LOOK_CASES, (ws, old, from, limit), looked)?;
         removed.cases = tx.execute(DELETE_CASES, [old_ids(&rows)])? as u64;
         walk.cases = next(&rows, limit);
+    }
+    if let Some(from) = walk.lanes {
+        let rows = tx.all(LOOK_LANES, (ws, old, from, limit), looked)?;
+        removed.lanes = tx.execute(DELETE_LANES, [old_ids(&rows)])? as u64;
+        walk.lanes = next(&rows, limit);
     }
     removed.case_keys = case_keys(tx, step, old, &mut walk)? + case_pictures(tx, step, old, &mut walk)?;
     removed.events = tx.execute(DELETE_EVENTS, (ws, before(keep.events), limit))? as u64;

@@ -19,6 +19,8 @@ contract! {
     a_blocked_recipient_is_gone_and_nothing_is_retried,
     a_recipient_that_keeps_refusing_is_gone_and_a_success_forgives,
     the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks,
+    a_channel_and_the_people_of_one_chat_share_its_pace,
+    an_idle_dialogue_is_cleared_away_and_opened_again,
     dialogues_are_never_listed,
     people_are_told_in_sums,
     an_unknown_outcome_follows_the_policy_of_the_lane,
@@ -279,6 +281,75 @@ async fn the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks(w: &World) {
     assert_eq!(slots(&approached), [now, now + second, now, now + Span::from_secs(2)]);
     assert_eq!(approached[0].address, "700");
     assert_eq!(w.store.recipient(w.ws, ids[0]).await.unwrap().contacted_at, Some(now));
+}
+
+async fn a_channel_and_the_people_of_one_chat_share_its_pace(w: &World) {
+    let account = w.account().await;
+    let second = Span::from_secs(1);
+    let settings = ChannelSettings { rate: Some(1.0), max_parallel: 4, ..ChannelSettings::default() };
+    let channel = w.channel_with(account, settings).await;
+    let target = w.store.channels(w.ws).await.unwrap()[0].target.clone();
+    let there = NewRecipient { address: target, ..person("700") };
+    let put = w.store.put_recipients(w.ws, account, vec![there, person("701")]).await.unwrap();
+    let now = w.now().await;
+    w.post("раз", &[channel]).await;
+    w.post("два", &[channel]).await;
+    let claim = w.claim(10).await;
+    assert_eq!(claim.iter().map(|claim| claim.slot_at).collect::<Vec<_>>(), [now]);
+    // Somebody in the chat of the channel waits for it; somebody elsewhere does not.
+    let approached = w.store.approach(w.ws, put[0].recipient_id, second).await.unwrap();
+    assert_eq!(approached.slot_at, now + second);
+    assert_eq!(w.store.approach(w.ws, put[1].recipient_id, second).await.unwrap().slot_at, now);
+    // And the channel waits for them in turn.
+    w.advance(second).await;
+    assert_eq!(w.claim(10).await, [], "its slot went to the person");
+    w.advance(second).await;
+    assert_eq!(w.claim(10).await.len(), 1);
+}
+
+async fn an_idle_dialogue_is_cleared_away_and_opened_again(w: &World) {
+    const KEEP: Retention = Retention {
+        deliveries: Span::from_hours(24 * 30),
+        deduped: Span::from_hours(24),
+        events: Span::from_hours(24 * 90),
+    };
+    let account = w.account().await;
+    let ids = people(w, account, 4).await;
+    let settings = LaneSettings { max_parallel: 1, ..campaign_lane() };
+    let open = async |id| w.store.open_lane(w.ws, LaneOf::Dialogue(id), settings).await.unwrap();
+    let retain = async || w.store.retain(Whose::Everyone, KEEP, 2, Walk::START).await.unwrap();
+    let mut lanes = Vec::new();
+    for id in &ids {
+        lanes.push(open(*id).await);
+    }
+    let campaign = lane_of_campaign(w, account).await;
+    broadcast(w, lanes[1], "ответ", &ids[1..2]).await;
+    let claim = w.claim(1).await.remove(0);
+    w.sent(&claim).await;
+    broadcast(w, lanes[2], "ждёт", &ids[2..3]).await;
+    w.advance(Span::from_hours(24 * 29)).await;
+    assert_eq!(retain().await.0.lanes, 0, "they are not old yet");
+    assert_eq!(open(ids[3]).await, lanes[3]);
+    w.advance(Span::from_hours(24 * 2)).await;
+    let (removed, walk) = retain().await;
+    // The first is idle; of the second the history goes in the same step, and then nothing needs its lane.
+    assert_eq!((removed.lanes, removed.deliveries), (2, 1));
+    let (removed, walk) = w.store.retain(Whose::Everyone, KEEP, 2, walk).await.unwrap();
+    assert_eq!((removed.lanes, walk.lanes), (0, Some(lanes[3].0)), "one waits, one was used lately");
+    let message_id = text(w, "ещё").await;
+    let new = |lane_id, id| ForRecipients {
+        message_id,
+        lane_id,
+        recipients: vec![id],
+        priority: Priority::Urgent,
+        run_at: None,
+    };
+    let refused = w.store.enqueue_for(w.ws, new(lanes[0], ids[0])).await;
+    assert!(matches!(refused, Err(StoreError::NotFound { what: "lane", .. })), "{refused:?}");
+    let again = open(ids[0]).await;
+    assert_ne!(again, lanes[0]);
+    assert!(w.store.enqueue_for(w.ws, new(again, ids[0])).await.unwrap()[0].is_some());
+    assert!(w.store.lanes(w.ws).await.unwrap().iter().any(|lane| lane.lane_id == campaign));
 }
 
 async fn dialogues_are_never_listed(w: &World) {

@@ -206,7 +206,16 @@ BEGIN
     UPDATE rate_groups AS g
        SET cooldown_until = 'epoch', flood_until = 'epoch', flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0
      WHERE g.group_id = grp;
-    lanes := array(SELECT h.lane_id FROM lane_heads AS h WHERE h.account_id = resume_account.account_id ORDER BY h.lane_id);
+    -- Those in which something may wait: of a dialogue that points nowhere only one that is full.
+    lanes := array(SELECT h.lane_id FROM lane_heads AS h
+                    WHERE h.workspace_id = resume_account.workspace_id AND h.recipient_id IS NULL
+                      AND h.account_id = resume_account.account_id
+                   UNION
+                   SELECT h.lane_id FROM lane_heads AS h
+                    WHERE h.account_id = resume_account.account_id AND h.head_priority IN (0, 1) AND h.next_at < 'infinity'
+                   UNION
+                   SELECT i.lane_id FROM inflight AS i WHERE i.account_id = resume_account.account_id
+                    ORDER BY 1);
     PERFORM rupor_hurry(lanes, at);
     PERFORM rupor_refresh_lanes(lanes);
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM account_heads AS h WHERE h.group_id = grp));

@@ -186,9 +186,9 @@ END $$;
 -- on, null where a lap has come to what is young.
 CREATE FUNCTION retain_rows(
     workspace_id bigint, keep_deliveries interval, keep_deduped interval, keep_events interval, "limit" integer DEFAULT 1000,
-    walk jsonb DEFAULT '{"deliveries": 0, "messages": 0, "keys": 0, "cases": 0, "case_keys": [0, 0, 0], "case_pictures": [0, 0, 0, 0, 0]}',
+    walk jsonb DEFAULT '{"deliveries": 0, "messages": 0, "keys": 0, "cases": 0, "case_keys": [0, 0, 0], "case_pictures": [0, 0, 0, 0, 0], "lanes": 0}',
     OUT deliveries bigint, OUT messages bigint, OUT events bigint, OUT dedup bigint, OUT cases bigint, OUT case_keys bigint,
-    OUT runs bigint, OUT next_walk jsonb
+    OUT runs bigint, OUT lanes bigint, OUT next_walk jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -198,6 +198,7 @@ DECLARE
     from_message  CONSTANT bigint := (walk ->> 'messages')::bigint;
     from_key      CONSTANT bigint := (walk ->> 'keys')::bigint;
     from_case     CONSTANT bigint := (walk ->> 'cases')::bigint;
+    from_lane     CONSTANT bigint := (walk ->> 'lanes')::bigint;
     old   bigint[];
     last  bigint;
     is_over boolean;
@@ -288,6 +289,22 @@ BEGIN
     next_walk := next_walk || jsonb_build_object('cases', CASE WHEN NOT is_over THEN last END);
     DELETE FROM public.cases AS k WHERE k.case_id = ANY (old);
     GET DIAGNOSTICS cases = ROW_COUNT;
+
+    -- Of dialogues, idle, and nothing in the history points at them. One is opened again when the person comes back.
+    SELECT array_agg(l.lane_id) FILTER (WHERE l.old), max(l.lane_id), count(*) < "limit"
+      INTO old, last, is_over
+      FROM (SELECT h.lane_id, h.served_at < today - keep_deliveries AND h.next_at = 'infinity' AS old
+              FROM lane_heads AS h
+             WHERE (ws IS NULL OR h.workspace_id = ws) AND h.lane_id > from_lane AND h.recipient_id IS NOT NULL
+             ORDER BY h.lane_id LIMIT "limit") AS l;
+    next_walk := next_walk || jsonb_build_object('lanes', CASE WHEN NOT is_over THEN last END);
+    PERFORM rupor_lock_accounts(array(SELECT DISTINCT h.account_id FROM lane_heads AS h WHERE h.lane_id = ANY (old)));
+    DELETE FROM lane_heads AS h
+     WHERE h.lane_id = ANY (old) AND h.served_at < today - keep_deliveries AND h.next_at = 'infinity'
+       AND NOT EXISTS (SELECT FROM ready AS r WHERE r.lane_id = h.lane_id)
+       AND NOT EXISTS (SELECT FROM inflight AS i WHERE i.account_id = h.account_id AND i.lane_id = h.lane_id)
+       AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.lane_id = h.lane_id);
+    GET DIAGNOSTICS lanes = ROW_COUNT;
 
     case_keys := 0;
     place := nullif(walk -> 'case_keys', 'null');

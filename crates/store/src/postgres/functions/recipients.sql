@@ -9,6 +9,7 @@ CREATE FUNCTION open_lane(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    at      timestamptz := rupor_now();
     account bigint;
     lane    bigint;
 BEGIN
@@ -23,9 +24,9 @@ BEGIN
     IF account IS NULL THEN
         RETURN NULL;
     END IF;
-    INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity)
+    INSERT INTO lane_heads (workspace_id, account_id, campaign_id, recipient_id, max_parallel, interval_us, ambiguity, served_at)
     VALUES (open_lane.workspace_id, account, CASE WHEN open_lane.recipient_id IS NULL THEN open_lane.campaign_id END,
-            open_lane.recipient_id, open_lane.max_parallel, rupor_interval_us(open_lane.rate), open_lane.ambiguity)
+            open_lane.recipient_id, open_lane.max_parallel, rupor_interval_us(open_lane.rate), open_lane.ambiguity, at)
     ON CONFLICT DO NOTHING
     RETURNING lane_id INTO lane;
     IF lane IS NULL THEN
@@ -33,6 +34,9 @@ BEGIN
          WHERE h.workspace_id = open_lane.workspace_id
            AND CASE WHEN open_lane.recipient_id IS NOT NULL THEN h.recipient_id = open_lane.recipient_id
                     ELSE h.campaign_id = open_lane.campaign_id AND h.account_id = account END;
+        -- An idle lane that somebody is about to use is not an old one.
+        UPDATE lane_heads AS h SET served_at = at
+         WHERE h.lane_id = lane AND h.next_at = 'infinity' AND h.served_at < at - interval '1 day';
     END IF;
     RETURN lane;
 END $$;
@@ -109,7 +113,12 @@ BEGIN
             USING ERRCODE = 'RU001', DETAIL = 'message', HINT = enqueue_for_recipients.message_id::text;
     END IF;
     PERFORM rupor_lock_accounts(ARRAY[lane.account_id]);
+    -- Now that nobody else can: retention may have cleared it away meanwhile.
     SELECT h.* INTO lane FROM lane_heads AS h WHERE h.lane_id = enqueue_for_recipients.lane_id;
+    IF lane.lane_id IS NULL THEN
+        RAISE EXCEPTION 'lane % is not known in this workspace', enqueue_for_recipients.lane_id
+            USING ERRCODE = 'RU001', DETAIL = 'lane', HINT = enqueue_for_recipients.lane_id::text;
+    END IF;
     WITH wanted AS MATERIALIZED (
         SELECT w.recipient_id, w.ord, nextval('deliveries_delivery_id_seq') AS delivery_id
           FROM (SELECT u.recipient_id, u.ord
@@ -155,21 +164,49 @@ BEGIN
 END $$;
 
 -- Somebody is about to be written to: where, whether it may be, and the slot of their chat. The pace is the chat's own:
--- campaigns and dialogues that write to one person share it.
+-- campaigns, dialogues and a channel that write to one chat share it.
 CREATE FUNCTION approach_recipient(
     workspace_id bigint, recipient_id bigint, interval_us bigint,
     OUT address text, OUT status text, OUT paused_until timestamptz, OUT slot_at timestamptz
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    at timestamptz := rupor_now();
+    at   timestamptz := rupor_now();
+    who  recipients;
+    lane lane_heads;
 BEGIN
     PERFORM rupor_guard(approach_recipient.workspace_id);
+    SELECT r.* INTO who FROM recipients AS r
+     WHERE r.workspace_id = approach_recipient.workspace_id AND r.recipient_id = approach_recipient.recipient_id;
+    IF who.recipient_id IS NULL THEN
+        RETURN;
+    END IF;
+    -- The lane of a channel in the same chat; the account is its lock, and comes before the person.
+    IF EXISTS (SELECT FROM channels AS c
+                WHERE c.account_id = who.account_id AND c.target = who.address AND c.removed_at IS NULL) THEN
+        PERFORM rupor_lock_accounts(ARRAY[who.account_id]);
+        SELECT h.* INTO lane
+          FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+         WHERE c.account_id = who.account_id AND c.target = who.address AND c.removed_at IS NULL
+         ORDER BY h.next_slot DESC, h.lane_id
+         LIMIT 1;
+    END IF;
+    SELECT r.* INTO who FROM recipients AS r WHERE r.recipient_id = who.recipient_id FOR UPDATE;
+    address := who.address;
+    status := who.status;
+    paused_until := who.paused_until;
+    slot_at := greatest(at, who.next_slot, lane.next_slot);
+    IF who.status = 'gone' OR who.paused_until > at THEN
+        RETURN;
+    END IF;
     UPDATE recipients AS r
-       SET next_slot = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.next_slot
-                            ELSE greatest(r.next_slot, at) + rupor_span(approach_recipient.interval_us) END,
-           contacted_at = CASE WHEN r.status = 'gone' OR r.paused_until > at THEN r.contacted_at ELSE at END
-     WHERE r.workspace_id = approach_recipient.workspace_id AND r.recipient_id = approach_recipient.recipient_id
-    RETURNING r.address, r.status, r.paused_until, greatest(at, r.next_slot - rupor_span(approach_recipient.interval_us))
-      INTO address, status, paused_until, slot_at;
+       SET next_slot = slot_at + rupor_span(approach_recipient.interval_us), contacted_at = at
+     WHERE r.recipient_id = who.recipient_id;
+    IF lane.lane_id IS NOT NULL THEN
+        UPDATE lane_heads AS h
+           SET next_slot = greatest(h.next_slot, slot_at + rupor_span(approach_recipient.interval_us))
+         WHERE h.lane_id = lane.lane_id;
+        PERFORM rupor_refresh_lanes(ARRAY[lane.lane_id]);
+        PERFORM rupor_refresh_accounts(ARRAY[lane.account_id]);
+    END IF;
 END $$;
