@@ -4,10 +4,13 @@
 use domain::message::Origin;
 use feed_rs::model::Entry;
 use platforms::egress::FetchError;
+use quick_xml::Reader;
+use quick_xml::encoding::DecodingReader;
+use quick_xml::events::Event;
 use serde_json::json;
 use store::{Progress, Source};
 
-use super::{PollError, Polled, Reader};
+use super::{PollError, Polled};
 use crate::ingest::{PublishRules, RawPicture, RawPost, take_in};
 
 /// Bytes of one feed.
@@ -19,11 +22,17 @@ const ENTRIES_MAX: usize = 200;
 const DEPTH_MAX: usize = 200;
 
 pub(super) async fn poll(
-    reader: &Reader<'_>,
+    reader: &super::Reader<'_>,
     source: &Source,
     rules: &PublishRules,
 ) -> Result<Polled, PollError> {
     let address = source.address.trim();
+    if address.contains(domain::shown::MASK) {
+        let why = format!(
+            "feed {address}: the key of this node does not open its address; set it again with `rupor apply`"
+        );
+        return Err(PollError::Refused { why, retry_after: None });
+    }
     let page = reader.network.egress.fetch_page(address, FEED_BYTES_MAX).await;
     let bytes = page.map_err(|error| refused(address, &error))?;
     let (name, from) = (source.name.clone(), address.to_owned());
@@ -59,7 +68,7 @@ fn broken(address: &str) -> PollError {
 
 /// Pure: the bytes of a feed into posts.
 pub(super) fn parse(name: &str, address: &str, bytes: &[u8]) -> Result<Vec<RawPost>, PollError> {
-    if depth(bytes) > DEPTH_MAX {
+    if !is_json(bytes) && depth(bytes) > DEPTH_MAX {
         let why = format!(
             "feed {address}: more than {DEPTH_MAX} elements inside each other; that is no feed for people, \
              check the address"
@@ -79,31 +88,33 @@ pub(super) fn parse(name: &str, address: &str, bytes: &[u8]) -> Result<Vec<RawPo
     Ok(feed.entries.into_iter().take(ENTRIES_MAX).map(|entry| raw(name, entry)).collect())
 }
 
-/// How many elements of XML stand inside each other at the deepest place. Character data and comments count nothing;
-/// a NUL is half a character of UTF-16.
+/// How many elements of XML stand inside each other at the deepest place, as the reader below the parser of feeds sees it:
+/// a count of our own would be talked out of levels by quotes, comments, declarations and encodings.
 fn depth(bytes: &[u8]) -> usize {
-    let plain: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
-    let (mut rest, mut depth, mut deepest) = (plain.as_slice(), 0_usize, 0_usize);
-    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
-        rest = &rest[at..];
-        let end: &[u8] = match rest {
-            [b'<', b'!', b'[', ..] => b"]]>",
-            [b'<', b'!', b'-', b'-', ..] => b"-->",
-            _ => b">",
-        };
-        let Some(length) = rest.windows(end.len()).position(|window| window == end) else {
-            break;
-        };
-        match rest {
-            [b'<', b'!' | b'?', ..] => {}
-            [b'<', b'/', ..] => depth = depth.saturating_sub(1),
-            tag if length > 0 && tag[length - 1] == b'/' => {}
-            _ => depth += 1,
+    let mut reader = Reader::from_reader(DecodingReader::new(bytes));
+    reader.config_mut().trim_markup_names_in_closing_tags = true;
+    let (mut buffer, mut depth, mut deepest) = (Vec::new(), 0_usize, 0_usize);
+    loop {
+        buffer.clear();
+        match reader.read_event_into(&mut buffer) {
+            Ok(Event::Start(_)) => depth += 1,
+            Ok(Event::End(_)) => depth = depth.saturating_sub(1),
+            Ok(Event::Decl(declaration)) => {
+                if let Some(encoding) = declaration.encoder() {
+                    reader.get_mut().set_encoding(encoding);
+                }
+            }
+            // Nobody reads on behind a mistake.
+            Ok(Event::Eof) | Err(_) => return deepest,
+            Ok(_) => {}
         }
         deepest = deepest.max(depth);
-        rest = &rest[length + end.len()..];
     }
-    deepest
+}
+
+/// A feed of JSON has no elements, and its own reader has its own bound.
+fn is_json(bytes: &[u8]) -> bool {
+    bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| *first == b'{')
 }
 
 fn looks_like_html(bytes: &[u8]) -> bool {

@@ -297,6 +297,32 @@ fn a_feed_that_is_nothing_but_levels_is_refused_before_it_ends_the_process() {
     );
     let refused = feed::parse("приют", "https://feed.example", feed.as_bytes()).unwrap_err().to_string();
     assert!(refused.contains("inside each other"), "{refused}");
+    let talked_out_of = |level: &str, every_hundred: &str| {
+        let levels = format!("{}{every_hundred}", level.repeat(100)).repeat(3_000);
+        format!(
+            "<rss version=\"2.0\" xmlns:media=\"http://search.yahoo.com/mrss/\"><channel><item>{levels}</item></channel></rss>"
+        )
+    };
+    let (open, closed) = ("<media:group>", "</media:group>".repeat(100));
+    let utf16 = |text: String| {
+        let units = std::iter::once(0xfeff).chain(text.encode_utf16().collect::<Vec<u16>>());
+        units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()
+    };
+    // As UTF-16 these signs are made of the bytes of a closing tag.
+    let signs: String = "\u{2f3c}\u{3e61}".repeat(100);
+    for (trick, feed) in [
+        ("a value that ends like an empty element", talked_out_of("<media:group x=\"/>\">", "").into_bytes()),
+        ("closed inside a comment", talked_out_of(open, &format!("<!-->{closed}-->")).into_bytes()),
+        ("closed inside an instruction", talked_out_of(open, &format!("<?a >{closed}?>")).into_bytes()),
+        (
+            "closed inside a declaration",
+            talked_out_of(open, &format!("<!DOCTYPE a [<!--{closed}-->]>")).into_bytes(),
+        ),
+        ("closed in another encoding", utf16(talked_out_of(open, &signs))),
+    ] {
+        let refused = feed::parse("приют", "https://feed.example", &feed).unwrap_err().to_string();
+        assert!(refused.contains("inside each other"), "{trick}: {refused}");
+    }
     let many = "<item><description><![CDATA[<p>раз<br>два<p>три]]></description></item>".repeat(300);
     assert_eq!(ids(&many).len(), 200, "many entries are not many levels");
 }
