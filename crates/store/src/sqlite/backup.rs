@@ -3,6 +3,8 @@
 //! The copy is one snapshot: it is made in a single read transaction, which keeps no writer waiting. The key that opens
 //! the tokens is not part of it, on purpose.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -10,7 +12,7 @@ use rusqlite::backup::{Backup, StepResult};
 
 use super::connect::{connect_reader, failure};
 use super::copy::{in_memory, require_file};
-use super::disk::make_private;
+use super::disk::PRIVATE_FILE;
 use super::media::{media_folder, media_path, off_thread, read_file, remove_file, write_file};
 use super::migrate;
 use crate::address::SqlitePath;
@@ -61,7 +63,7 @@ fn write(path: &SqlitePath, target: &SqlitePath, to: &Path, folder: &Path) -> Re
     migrate::require_current(&source, path)?;
     let unready = unready(to);
     let fail = |error| failure(target, error);
-    make_private(&SqlitePath::File(unready.clone()));
+    begin(&unready)?;
     let mut copy = Connection::open(&unready).map_err(fail)?;
     let step = Backup::new(&source, &mut copy).and_then(|backup| backup.step(-1)).map_err(fail)?;
     if step != StepResult::Done {
@@ -82,6 +84,14 @@ fn write(path: &SqlitePath, target: &SqlitePath, to: &Path, folder: &Path) -> Re
     let media = copy_media(path, target, names)?;
     let bytes = finish(&unready, to)?;
     Ok(BackedUp { bytes, media, media_missing: n_names - media, media_folder: folder.to_owned() })
+}
+
+/// An empty private file of our own. One that is there was left by a backup that died, or laid out by somebody who wants
+/// to read what is written, perhaps as a link to elsewhere: it is never written into.
+fn begin(unready: &Path) -> Result<()> {
+    remove_file(unready)?;
+    let made = OpenOptions::new().create_new(true).write(true).mode(PRIVATE_FILE).open(unready);
+    made.map(drop).map_err(|error| StoreError::Database(format!("backup {}: {error}", unready.display())))
 }
 
 fn copy_media(path: &SqlitePath, target: &SqlitePath, names: Vec<String>) -> Result<u64> {

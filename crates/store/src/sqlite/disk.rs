@@ -24,7 +24,7 @@ const LOW_PART: u64 = 20;
 const FULL_BYTES: u64 = 2 << 20;
 
 /// For the owner alone.
-const PRIVATE_FILE: u32 = 0o600;
+pub(super) const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
 /// Opens a file for writing that nobody else may read or lock, and makes it if it is not there.

@@ -143,3 +143,19 @@ async fn a_probe_writes_for_real() {
     store.probe().await.unwrap();
     assert!(wal() > before);
 }
+
+#[tokio::test]
+async fn a_file_laid_out_where_a_backup_is_written_gets_nothing_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = filled(folder.path(), 1).await;
+    let (victim, to) = (folder.path().join("victim"), folder.path().join("backup.db"));
+    std::fs::write(&victim, "nothing of yours").unwrap();
+    std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::os::unix::fs::symlink(&victim, folder.path().join("backup.db.new")).unwrap();
+    sqlite::backup::backup(&path(folder.path()), &to).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "nothing of yours");
+    let made = std::fs::symlink_metadata(&to).unwrap();
+    assert!(made.is_file(), "{made:?}");
+    assert_eq!(made.permissions().mode() & 0o777, 0o600);
+    drop(store);
+}
