@@ -370,6 +370,35 @@ async fn a_request_that_can_be_read_in_two_ways_is_refused() {
 
 /// One connection made 5 483 guesses a second, and nothing told of it.
 #[tokio::test]
+async fn wrong_secrets_leave_one_event_for_each_door_and_not_one_for_each_try() {
+    let server = Server::start(Some(TOKEN)).await;
+    // Few enough that nobody has to wait for a turn.
+    for n in 0..3 {
+        let key = format!("Bearer wrong-{n}");
+        for (method, path) in
+            [("POST", "/v1/ingest"), ("GET", "/"), ("GET", "/metrics"), ("GET", "/board/state")]
+        {
+            assert_eq!(server.ask(method, path, &[("Authorization", &key)], "").await.status, 401, "{path}");
+        }
+    }
+    let told = async || {
+        brake::tell_once(&server.brake, &server.store, std::time::Instant::now()).await;
+        let events = server.store.recent_events(server.ws, 100).await.unwrap();
+        let events = events.into_iter().filter(|event| event.name == "ingress_rejected");
+        let mut told: Vec<(String, u64)> = events
+            .map(|event| {
+                (event.detail["door"].as_str().unwrap().into(), event.detail["times"].as_u64().unwrap())
+            })
+            .collect();
+        told.sort();
+        told
+    };
+    let expected = [("/v1/ingest".to_owned(), 3), ("the board".to_owned(), 9)];
+    assert_eq!(told().await, expected);
+    assert_eq!(told().await, expected, "what was told is not told again");
+}
+
+#[tokio::test]
 async fn guessing_secrets_is_slowed_down_told_and_alerted_and_costs_nobody_else() {
     let server = Server::start(Some(TOKEN)).await;
     let guess = |n: u64| {
