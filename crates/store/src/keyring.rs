@@ -14,12 +14,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use domain::ids::{AccountId, WorkspaceId};
+use domain::ids::{AccountId, SourceId, WorkspaceId};
 use secrecy::{ExposeSecret, SecretBox, SecretString};
 
 use crate::address::{Address, SqlitePath};
 use crate::config::{Account, AccountSettings};
 use crate::error::{KeyError, Result, StoreError};
+use crate::intake::Source;
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
@@ -199,6 +200,28 @@ impl Keyring {
         account
     }
 
+    /// The address of a source that carries a key; `None`: it may stand in clear.
+    pub(crate) fn seal_source(
+        &self,
+        workspace: WorkspaceId,
+        source: SourceId,
+        address: &str,
+    ) -> Option<Vec<u8>> {
+        let is_secret = source_shown(address) != address;
+        let bound = source_of(workspace, source);
+        is_secret.then(|| seal(&self.keys().current, address.as_bytes(), bound.as_bytes()))
+    }
+
+    /// A source with its address whole. With a key that does not fit it stays masked: looking goes on.
+    pub(crate) fn open_source(&self, mut source: Source, sealed: Option<&[u8]>) -> Source {
+        let bound = source_of(source.workspace_id, source.source_id);
+        let text = sealed.and_then(|sealed| self.unseal(sealed, bound.as_bytes()));
+        if let Some(address) = text.and_then(|text| String::from_utf8(text).ok()) {
+            source.address = address;
+        }
+        source
+    }
+
     /// Tells equal tokens from different ones without telling the token.
     pub(crate) fn fingerprint(&self, token: &SecretString) -> String {
         fingerprint(&self.keys().current, token.expose_secret().as_bytes())
@@ -250,6 +273,15 @@ impl Rotation {
         seal(&self.to, CHECK_TEXT, b"check")
     }
 
+    /// What the current key does not open stays as it is, for nobody can open it.
+    pub(crate) fn reseal_source(&self, workspace: WorkspaceId, source: SourceId, sealed: &[u8]) -> Vec<u8> {
+        let bound = source_of(workspace, source);
+        match unseal(&self.from, sealed, bound.as_bytes()) {
+            Some(address) => seal(&self.to, &address, bound.as_bytes()),
+            None => sealed.to_vec(),
+        }
+    }
+
     /// `None`: the current key does not open it. It stays as it is then, for nobody can open it.
     pub(crate) fn reseal(
         &self,
@@ -269,6 +301,14 @@ impl Rotation {
             addresses,
             fingerprint: fingerprint(&self.to, &open),
         })
+    }
+}
+
+/// The address of a source as the database keeps it for everybody to read. Ids, names and paths hold no keys.
+pub(crate) fn source_shown(address: &str) -> String {
+    match address.contains("://") {
+        true => domain::shown::address(address),
+        false => address.to_owned(),
     }
 }
 
@@ -343,6 +383,10 @@ impl std::fmt::Debug for Keyring {
 
 fn bound(workspace: WorkspaceId, account: AccountId) -> String {
     format!("token of account {account} in workspace {workspace}")
+}
+
+fn source_of(workspace: WorkspaceId, source: SourceId) -> String {
+    format!("address of source {source} in workspace {workspace}")
 }
 
 fn addresses_of(workspace: WorkspaceId, account: AccountId) -> String {

@@ -90,6 +90,7 @@ CREATE TABLE pull_sources (
     kind         text NOT NULL,
     name         text NOT NULL,
     address      text NOT NULL,
+    address_sealed bytea,         -- all of it, where `address` is shown without its keys
     account_id   bigint,
     enabled      boolean NOT NULL DEFAULT true,
     settings     jsonb NOT NULL DEFAULT '{}',

@@ -110,5 +110,5 @@ GRANT EXECUTE ON FUNCTION
     record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
     approach_recipient(bigint, bigint, bigint), collect_media(interval, integer), forget_receipts(interval),
-    rotate_key(bytea, bytea, bigint[], bytea[], bytea[], text[], bigint)
+    rotate_key(bytea, bytea, bigint[], bytea[], bytea[], bytea[], bytea[], text[], bigint, bigint[], bytea[], bytea[])
     TO rupor_dispatcher;

@@ -90,6 +90,7 @@ CREATE TABLE pull_sources (
     kind         TEXT    NOT NULL,
     name         TEXT    NOT NULL,
     address      TEXT    NOT NULL,
+    address_sealed BLOB,          -- all of it, where `address` is shown without its keys
     account_id   INTEGER,
     enabled      INTEGER NOT NULL DEFAULT 1 CHECK (enabled IN (0, 1)),
     settings     TEXT    NOT NULL DEFAULT '{}',

@@ -2,7 +2,7 @@
 //!
 //! Group and heads follow the account's row by trigger (functions/accounts.sql).
 
-use domain::ids::{AccountId, LaneId, WorkspaceId};
+use domain::ids::{AccountId, LaneId, SourceId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 
@@ -49,8 +49,8 @@ SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('account', account_
 RETURNING event_id";
 const SELECT_SEALED: &str = "
 SELECT workspace_id, account_id, token_sealed, addresses_sealed FROM accounts ORDER BY account_id";
-const ROTATE_KEY: &str = "SELECT rotate_key($1, $2, $3, $4, $5, $6, $7)";
-/// Accounts that were added while others were sealed anew: it begins again.
+const ROTATE_KEY: &str = "SELECT rotate_key($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+/// Rows that were added or changed while others were sealed anew: it begins again.
 const ROTATE_TRIES: usize = 50;
 const SELECT_ACCOUNTS: &str = concat!(
     "SELECT ",
@@ -267,19 +267,42 @@ impl Postgres {
             let rows = self.all(As::Dispatcher, Again::Safe, SELECT_SEALED, &[]).await?;
             let (mut ids, mut tokens, mut addresses, mut fingerprints) =
                 (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let (mut tokens_before, mut addresses_before) =
+                (Vec::<&[u8]>::new(), Vec::<Option<&[u8]>>::new());
             for row in &rows {
                 let (workspace, id) = (WorkspaceId(row.get(0)), AccountId(row.get(1)));
                 if let Some(new) = rotation.reseal(workspace, id, row.get(2), row.get(3)) {
                     ids.push(id.0);
+                    tokens_before.push(row.get(2));
+                    addresses_before.push(row.get(3));
                     tokens.push(new.token);
                     addresses.push(new.addresses);
                     fingerprints.push(new.fingerprint);
                 }
             }
+            let sources = self.all(As::Dispatcher, Again::Safe, super::sources::SELECT_SEALED, &[]).await?;
+            let source_ids: Vec<i64> = sources.iter().map(|row| row.get(1)).collect();
+            let sources_before: Vec<&[u8]> = sources.iter().map(|row| row.get(2)).collect();
+            let reseal = |row: &tokio_postgres::Row| {
+                rotation.reseal_source(WorkspaceId(row.get(0)), SourceId(row.get(1)), row.get(2))
+            };
+            let sources_after: Vec<Vec<u8>> = sources.iter().map(reseal).collect();
             let untouched = (rows.len() - ids.len()) as i64;
             let after = rotation.check();
-            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
-                [&before, &after, &ids, &tokens, &addresses, &fingerprints, &untouched];
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 12] = [
+                &before,
+                &after,
+                &ids,
+                &tokens_before,
+                &addresses_before,
+                &tokens,
+                &addresses,
+                &fingerprints,
+                &untouched,
+                &source_ids,
+                &sources_before,
+                &sources_after,
+            ];
             match self.first(As::Dispatcher, Again::Never, ROTATE_KEY, &params).await {
                 Ok(_) => {
                     self.keyring.rotated(&rotation)?;
@@ -291,7 +314,7 @@ impl Postgres {
         }
         Err(StoreError::Busy {
             address: self.pool.address().to_owned(),
-            problem: "accounts change all the time; run it again in a quieter moment".into(),
+            problem: "accounts and sources change all the time; run it again in a quieter moment".into(),
         })
     }
 

@@ -11,12 +11,18 @@ use crate::error::{Result, StoreError};
 use crate::intake::{
     FinishedPoll, IngestRun, NewSource, PollHealth, RUN_ABANDONED, RunCounts, Seats, Source,
 };
+use crate::keyring::source_shown;
 
 const ACCOUNT_EXISTS: &str = "SELECT 1 FROM accounts WHERE workspace_id = $1 AND account_id = $2";
+/// The id is part of what is sealed, so it is drawn before the row is written.
+const DRAW_ID: &str = "SELECT nextval('pull_sources_source_id_seq')";
+pub(super) const SELECT_SEALED: &str = "
+SELECT workspace_id, source_id, address_sealed FROM pull_sources WHERE address_sealed IS NOT NULL ORDER BY source_id";
 const INSERT_SOURCE: &str = "
 WITH made AS (
-    INSERT INTO pull_sources (workspace_id, kind, name, address, account_id, settings, created_at)
-    VALUES ($1, $2, $3, $4, $5, $6, rupor_now())
+    INSERT INTO pull_sources (workspace_id, kind, name, address, account_id, settings, source_id, address_sealed, created_at)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, rupor_now()
+      FROM control WHERE key_check = $9  -- what another key has sealed would open for nobody
     ON CONFLICT DO NOTHING
     RETURNING source_id
 ), told AS (
@@ -33,8 +39,8 @@ ON CONFLICT DO NOTHING";
 const CHANGE_SOURCE: &str = "
 WITH changed AS (
     UPDATE pull_sources
-       SET kind = $3, name = $4, address = $5, account_id = $6, settings = $7
-     WHERE workspace_id = $1 AND source_id = $2
+       SET kind = $3, name = $4, address = $5, account_id = $6, settings = $7, address_sealed = $8
+     WHERE workspace_id = $1 AND source_id = $2 AND EXISTS (SELECT FROM control WHERE key_check = $9)
     RETURNING source_id
 )
 INSERT INTO events (workspace_id, at, name, detail)
@@ -58,7 +64,7 @@ RETURNING event_id";
 macro_rules! select_sources {
     () => {
         "SELECT s.source_id, s.workspace_id, s.kind, s.name, s.address, s.account_id, s.enabled, s.settings, c.cursor, \
-                c.next_poll_at, c.failing_since, c.last_error \
+                c.next_poll_at, c.failing_since, c.last_error, s.address_sealed \
            FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id "
     };
 }
@@ -105,6 +111,8 @@ SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued,
 
 pub(super) const STATEMENTS: &[&str] = &[
     ACCOUNT_EXISTS,
+    DRAW_ID,
+    SELECT_SEALED,
     INSERT_SOURCE,
     INSERT_CURSOR,
     CHANGE_SOURCE,
@@ -128,9 +136,29 @@ impl Postgres {
     pub async fn create_source(&self, workspace: WorkspaceId, new: NewSource) -> Result<SourceId> {
         new.validate()?;
         self.require_account(workspace, new.account_id).await?;
-        let account_id = new.account_id.map(|id| id.0);
-        let params: [&(dyn ToSql + Sync); 6] =
-            [&workspace.0, &new.kind, &new.name, &new.address, &account_id, &new.settings];
+        loop {
+            let check = self.follow_key().await?;
+            if let Some(id) = self.create_source_sealed(workspace, &new, &check).await? {
+                return Ok(id);
+            }
+            // Nothing was written because the key was rotated in between, or because the name is taken.
+            if self.follow_key().await? == check {
+                return Err(StoreError::Exists { what: "source", name: new.name });
+            }
+        }
+    }
+
+    async fn create_source_sealed(
+        &self,
+        workspace: WorkspaceId,
+        new: &NewSource,
+        check: &[u8],
+    ) -> Result<Option<SourceId>> {
+        let id = SourceId(self.one(As::App(workspace), Again::Safe, DRAW_ID, &[]).await?.get(0));
+        let (account_id, shown) = (new.account_id.map(|id| id.0), source_shown(&new.address));
+        let sealed = self.keyring.seal_source(workspace, id, &new.address);
+        let params: [&(dyn ToSql + Sync); 9] =
+            [&workspace.0, &new.kind, &new.name, &shown, &account_id, &new.settings, &id.0, &sealed, &check];
         let queries = [
             Query { sql: INSERT_SOURCE, params: &params },
             Query { sql: INSERT_CURSOR, params: &[&workspace.0, &new.name] },
@@ -141,25 +169,40 @@ impl Postgres {
             }
             other => other?,
         };
-        match results.first().and_then(|rows| rows.first()) {
-            Some(row) => Ok(SourceId(row.get(0))),
-            None => Err(StoreError::Exists { what: "source", name: new.name }),
-        }
+        Ok(results.first().and_then(|rows| rows.first()).map(|_| id))
     }
 
     pub async fn change_source(&self, workspace: WorkspaceId, id: SourceId, new: NewSource) -> Result<()> {
         new.validate()?;
         self.require_account(workspace, new.account_id).await?;
-        let account_id = new.account_id.map(|id| id.0);
-        let params: [&(dyn ToSql + Sync); 7] =
-            [&workspace.0, &id.0, &new.kind, &new.name, &new.address, &account_id, &new.settings];
-        let changed = match self.scoped(workspace, CHANGE_SOURCE, &params).await {
-            Err(StoreError::Database(problem)) if problem.ends_with("(23505)") => {
-                return Err(StoreError::Exists { what: "source", name: new.name });
+        let (account_id, shown) = (new.account_id.map(|id| id.0), source_shown(&new.address));
+        loop {
+            let check = self.follow_key().await?;
+            let sealed = self.keyring.seal_source(workspace, id, &new.address);
+            let params: [&(dyn ToSql + Sync); 9] = [
+                &workspace.0,
+                &id.0,
+                &new.kind,
+                &new.name,
+                &shown,
+                &account_id,
+                &new.settings,
+                &sealed,
+                &check,
+            ];
+            let changed = match self.scoped(workspace, CHANGE_SOURCE, &params).await {
+                Err(StoreError::Database(problem)) if problem.ends_with("(23505)") => {
+                    return Err(StoreError::Exists { what: "source", name: new.name });
+                }
+                other => other?,
+            };
+            if changed.is_some() {
+                return Ok(());
             }
-            other => other?,
-        };
-        changed.map(drop).ok_or_else(|| StoreError::not_found("source", id))
+            if self.follow_key().await? == check {
+                return Err(StoreError::not_found("source", id));
+            }
+        }
     }
 
     pub async fn enable_source(&self, workspace: WorkspaceId, id: SourceId, enabled: bool) -> Result<()> {
@@ -178,7 +221,7 @@ impl Postgres {
 
     pub async fn sources(&self, workspace: WorkspaceId) -> Result<Vec<Source>> {
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_SOURCES, &[&workspace.0]).await?;
-        Ok(rows.iter().map(source).collect())
+        Ok(rows.iter().map(|row| self.keyring.open_source(source(row), row.get(12))).collect())
     }
 
     pub async fn due_sources(&self, owner: &str, seats: Seats, lease: Span) -> Result<Vec<Source>> {
@@ -190,7 +233,7 @@ impl Postgres {
             return Ok(Vec::new());
         }
         let rows = self.all(As::Dispatcher, Again::Safe, SELECT_LEASED, &[&ids]).await?;
-        Ok(rows.iter().map(source).collect())
+        Ok(rows.iter().map(|row| self.keyring.open_source(source(row), row.get(12))).collect())
     }
 
     pub async fn renew_source(

@@ -248,6 +248,7 @@ impl Sqlite {
                     tx.execute(RESEAL, (id.0, new.token, new.addresses, new.fingerprint))?;
                     n += 1;
                 }
+                super::sources::reseal(tx, &sealing)?;
                 tx.execute(SET_KEY_CHECK, [sealing.check()])?;
                 let detail = Actor::sign(tx.actor, json!({"key": "rotated", "accounts": n}));
                 tx.execute(TELL_ALL, (tx.now.0, "config_changed", detail.to_string()))?;
@@ -476,7 +477,7 @@ fn platform_and_group(tx: &Tx<'_>, workspace: WorkspaceId, id: AccountId) -> Res
 }
 
 /// Goes on with the key that the database is sealed with now: a rotation may have come just before.
-fn follow_key(tx: &Tx<'_>, keyring: &crate::keyring::Keyring) -> Result<()> {
+pub(super) fn follow_key(tx: &Tx<'_>, keyring: &crate::keyring::Keyring) -> Result<()> {
     let check = tx.first(SELECT_KEY_CHECK, [], |row| row.get::<_, Option<Vec<u8>>>(0))?.flatten();
     keyring.verify(check.as_deref()).map(drop)
 }

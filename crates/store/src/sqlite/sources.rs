@@ -1,10 +1,13 @@
 //! Where posts are pulled from: the sources, who reads them now, how far they were read, and what each run did.
 
+use std::sync::Arc;
+
 use domain::ids::{AccountId, SourceId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
 use serde_json::json;
 
+use super::accounts::follow_key;
 use super::heads::{NewEvent, event};
 use super::workspaces::require_workspace;
 use super::{Sqlite, Tx, Urgency, rows};
@@ -12,12 +15,17 @@ use crate::error::{Result, StoreError};
 use crate::intake::{
     FinishedPoll, IngestRun, NewSource, PollHealth, Progress, RUN_ABANDONED, RunCounts, Seats, Source,
 };
+use crate::keyring::{Keyring, Rotation, source_shown};
 
 const ACCOUNT_EXISTS: &str = "SELECT 1 FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
 const INSERT_SOURCE: &str = "
 INSERT INTO pull_sources (workspace_id, kind, name, address, account_id, settings, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT DO NOTHING";
+const SEAL_SOURCE: &str =
+    "UPDATE pull_sources SET address_sealed = ?3 WHERE workspace_id = ?1 AND source_id = ?2";
+const SELECT_SEALED: &str = "
+SELECT workspace_id, source_id, address_sealed FROM pull_sources WHERE address_sealed IS NOT NULL ORDER BY source_id";
 const INSERT_CURSOR: &str =
     "INSERT INTO pull_cursors (source_id, workspace_id, next_poll_at, updated_at) VALUES (?1, ?2, ?3, ?3)";
 const CHANGE_SOURCE: &str = "
@@ -30,7 +38,7 @@ const ENABLE_SOURCE: &str = "UPDATE pull_sources SET enabled = ?3 WHERE workspac
 const REMOVE_CURSOR: &str = "DELETE FROM pull_cursors WHERE workspace_id = ?1 AND source_id = ?2";
 const REMOVE_SOURCE: &str = "DELETE FROM pull_sources WHERE workspace_id = ?1 AND source_id = ?2";
 const SOURCE_COLUMNS: &str = "s.source_id, s.workspace_id, s.kind, s.name, s.address, s.account_id, s.enabled, \
-     s.settings, c.cursor, c.next_poll_at, c.failing_since, c.last_error";
+     s.settings, c.cursor, c.next_poll_at, c.failing_since, c.last_error, s.address_sealed";
 /// The longest due first; of those that failed the last time only so many, or a few that hang would take all places.
 const DUE: &str = "
 SELECT source_id
@@ -74,16 +82,19 @@ SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued,
 impl Sqlite {
     pub async fn create_source(&self, workspace: WorkspaceId, new: NewSource) -> Result<SourceId> {
         new.validate()?;
+        let keyring = Arc::clone(&self.keyring);
         self.write(Urgency::Maintenance, move |tx| {
             require_workspace(tx, workspace)?;
             require_account(tx, workspace, new.account_id)?;
             let account_id = new.account_id.map(|id| id.0);
             let settings = new.settings.to_string();
-            let params = (workspace.0, &new.kind, &new.name, &new.address, account_id, settings, tx.now.0);
+            let shown = source_shown(&new.address);
+            let params = (workspace.0, &new.kind, &new.name, shown, account_id, settings, tx.now.0);
             if tx.execute(INSERT_SOURCE, params)? == 0 {
                 return Err(StoreError::Exists { what: "source", name: new.name });
             }
             let id = SourceId(tx.connection.last_insert_rowid());
+            seal(tx, &keyring, workspace, id, &new.address)?;
             tx.execute(INSERT_CURSOR, (id.0, workspace.0, tx.now.0))?;
             changed(tx, workspace, json!({"source": id, "name": new.name}))?;
             Ok(id)
@@ -93,6 +104,7 @@ impl Sqlite {
 
     pub async fn change_source(&self, workspace: WorkspaceId, id: SourceId, new: NewSource) -> Result<()> {
         new.validate()?;
+        let keyring = Arc::clone(&self.keyring);
         self.write(Urgency::Maintenance, move |tx| {
             require_account(tx, workspace, new.account_id)?;
             if tx.first(NAME_TAKEN, (workspace.0, id.0, &new.name), |_| Ok(()))?.is_some() {
@@ -100,10 +112,12 @@ impl Sqlite {
             }
             let account_id = new.account_id.map(|id| id.0);
             let settings = new.settings.to_string();
-            let params = (workspace.0, id.0, &new.kind, &new.name, &new.address, account_id, settings);
+            let shown = source_shown(&new.address);
+            let params = (workspace.0, id.0, &new.kind, &new.name, shown, account_id, settings);
             if tx.execute(CHANGE_SOURCE, params)? == 0 {
                 return Err(StoreError::not_found("source", id));
             }
+            seal(tx, &keyring, workspace, id, &new.address)?;
             changed(tx, workspace, json!({"source": id}))
         })
         .await
@@ -135,7 +149,8 @@ impl Sqlite {
             "SELECT {SOURCE_COLUMNS} FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
               WHERE s.workspace_id = ?1 ORDER BY s.source_id"
         );
-        self.read(move |tx| tx.all(&sql, [workspace.0], source)).await
+        let keyring = Arc::clone(&self.keyring);
+        self.read(move |tx| tx.all(&sql, [workspace.0], |row| opened(&keyring, row))).await
     }
 
     pub async fn due_sources(&self, owner: &str, seats: Seats, lease: Span) -> Result<Vec<Source>> {
@@ -144,13 +159,14 @@ impl Sqlite {
             "SELECT {SOURCE_COLUMNS} FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
               WHERE s.source_id = ?1"
         );
+        let keyring = Arc::clone(&self.keyring);
         self.write(Urgency::Maintenance, move |tx| {
             let due: Vec<i64> =
                 tx.all(DUE, (tx.now.0, seats.all as i64, seats.failing as i64), |row| row.get(0))?;
             let mut leased = Vec::with_capacity(due.len());
             for id in due {
                 tx.execute(LEASE, (id, &owner, (tx.now + lease).0))?;
-                leased.extend(tx.first(&sql, [id], source)?);
+                leased.extend(tx.first(&sql, [id], |row| opened(&keyring, row))?);
             }
             Ok(leased)
         })
@@ -235,6 +251,28 @@ pub(super) fn set_cursor(tx: &Tx<'_>, workspace: WorkspaceId, progress: &Progres
     let cursor = progress.cursor.to_string();
     let params = (workspace.0, progress.source_id.0, &progress.owner, cursor, tx.now.0);
     tx.execute(SET_CURSOR, params).map(drop)
+}
+
+/// The id is part of what is sealed, so this follows the row.
+fn seal(tx: &Tx<'_>, keyring: &Keyring, workspace: WorkspaceId, id: SourceId, address: &str) -> Result<()> {
+    follow_key(tx, keyring)?;
+    tx.execute(SEAL_SOURCE, (workspace.0, id.0, keyring.seal_source(workspace, id, address))).map(drop)
+}
+
+/// Every address that is sealed, with the next key.
+pub(super) fn reseal(tx: &Tx<'_>, rotation: &Rotation) -> Result<()> {
+    let rows = tx.all(SELECT_SEALED, [], |row| {
+        Ok((WorkspaceId(row.get(0)?), SourceId(row.get(1)?), row.get::<_, Vec<u8>>(2)?))
+    })?;
+    for (workspace, id, sealed) in rows {
+        tx.execute(SEAL_SOURCE, (workspace.0, id.0, rotation.reseal_source(workspace, id, &sealed)))?;
+    }
+    Ok(())
+}
+
+fn opened(keyring: &Keyring, row: &Row<'_>) -> rusqlite::Result<Source> {
+    let sealed: Option<Vec<u8>> = row.get(12)?;
+    Ok(keyring.open_source(source(row)?, sealed.as_deref()))
 }
 
 fn require_account(tx: &Tx<'_>, workspace: WorkspaceId, id: Option<AccountId>) -> Result<()> {

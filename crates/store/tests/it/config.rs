@@ -20,6 +20,7 @@ contract! {
     the_replaced_secret_of_one_door_is_nobody_elses,
     what_an_operator_changes_names_the_operator_and_the_reason,
     an_address_with_a_password_is_sealed_and_never_shown,
+    the_address_of_a_feed_with_a_key_is_sealed_and_read_whole,
     after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared,
     the_kill_switch_of_everything_leaves_an_event_in_every_workspace,
     every_change_leaves_an_event,
@@ -334,6 +335,32 @@ async fn an_address_with_a_password_is_sealed_and_never_shown(w: &World) {
     assert_eq!(read().await.settings, open, "nothing sealed stays behind");
 }
 
+const FEED: &str = "https://u:canary-3@feed.example/rss?api_key=canary-4&city=omsk";
+
+fn feed(name: &str, address: &str) -> NewSource {
+    let (kind, name, address) = ("feed".to_owned(), name.to_owned(), address.to_owned());
+    NewSource { kind, name, address, account_id: None, settings: json!({}) }
+}
+
+async fn the_address_of_a_feed_with_a_key_is_sealed_and_read_whole(w: &World) {
+    let id = w.store.create_source(w.ws, feed("лента", FEED)).await.unwrap();
+    let taken = w.store.create_source(w.ws, feed("лента", FEED)).await.unwrap_err();
+    assert!(matches!(taken, StoreError::Exists { .. }), "{taken}");
+    let read = async || w.store.sources(w.ws).await.unwrap().remove(0).address;
+    assert_eq!(read().await, FEED);
+    let seats = Seats { all: 5, failing: 5 };
+    let due = w.store.due_sources("узел", seats, Span::from_secs(1)).await.unwrap();
+    assert_eq!(due[0].address, FEED, "who reads it gets it whole");
+    let other = "https://feed.example/rss?token=canary-5";
+    for address in [other, "https://feed.example/rss", "public123456789012345"] {
+        w.store.change_source(w.ws, id, feed("лента", address)).await.unwrap();
+        assert_eq!(read().await, address, "nothing sealed stays behind");
+    }
+    w.store.change_source(w.ws, id, feed("лента", FEED)).await.unwrap();
+    let gone = w.store.change_source(w.ws, domain::ids::SourceId(404), feed("нет", FEED)).await.unwrap_err();
+    assert!(matches!(gone, StoreError::NotFound { .. }), "{gone}");
+}
+
 async fn after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared(w: &World) {
     let other = w.another_workspace("другие").await;
     let account = async |world: &World, name: &str| {
@@ -342,6 +369,7 @@ async fn after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared(w:
         world.store.create_account(world.ws, new).await.unwrap()
     };
     let (first, second) = (account(w, "раз").await, account(&other, "два").await);
+    let feed = w.store.create_source(w.ws, feed("лента", FEED)).await.unwrap();
     let before = w.store.accounts(w.ws).await.unwrap().remove(0);
     let store = w.store.by(Actor { who: "user анна (uid 1000)".into(), reason: None });
     assert_eq!(store.rotate_key().await.unwrap(), 2);
@@ -355,6 +383,8 @@ async fn after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared(w:
         assert_eq!(row.settings, behind_a_proxy());
         prints.insert(row.fingerprint);
     }
+    let source = w.store.sources(w.ws).await.unwrap().into_iter().find(|source| source.source_id == feed);
+    assert_eq!(source.unwrap().address, FEED);
     assert_eq!(prints.len(), 1, "one token, one budget");
     assert!(!prints.contains(&before.fingerprint), "the fingerprint belongs to the key");
     let told = w.store.events(w.ws, 0, 100).await.unwrap();

@@ -136,6 +136,15 @@ async fn tokens_do_not_stand_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let store = fresh(folder.path()).await;
     one_post(&store).await;
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let feed = NewSource {
+        kind: "feed".into(),
+        name: "лента".into(),
+        address: "https://u:canary@feed.example/rss?key=canary".into(),
+        account_id: None,
+        settings: serde_json::json!({}),
+    };
+    store.create_source(ws, feed).await.unwrap();
     drop(store);
     let store = reopen(folder.path()).await;
     for entry in std::fs::read_dir(folder.path()).unwrap() {

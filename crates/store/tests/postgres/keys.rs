@@ -44,6 +44,50 @@ async fn nodes_follow_a_rotated_key_while_they_run() {
 }
 
 #[tokio::test]
+async fn a_token_or_address_that_changes_during_a_rotation_is_not_put_back() {
+    let scratch = Scratch::create().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = node(&scratch, &folder.path().join("rupor.key")).await;
+    let ws = store.create_workspace("приют").await.unwrap();
+    let one = store.create_account(ws, account("один")).await.unwrap();
+    let feed = |key: &str| NewSource {
+        kind: "feed".into(),
+        name: "лента".into(),
+        address: format!("https://feed.example/rss?key={key}"),
+        account_id: None,
+        settings: serde_json::json!({}),
+    };
+    let source = store.create_source(ws, feed("first")).await.unwrap();
+    // What a rotation has read, while somebody changes one of the two.
+    let client = connect(&scratch.url()).await;
+    let rotate = "
+SELECT rotate_key(c.key_check, c.key_check, ARRAY[a.account_id], ARRAY[$1::bytea], ARRAY[a.addresses_sealed], ARRAY[$1::bytea],
+                  ARRAY[a.addresses_sealed], ARRAY[a.fingerprint], 0, ARRAY[s.source_id], ARRAY[$2::bytea], ARRAY[$2::bytea])
+  FROM control AS c, accounts AS a, pull_sources AS s";
+    let sealed = "SELECT a.token_sealed, s.address_sealed FROM accounts AS a, pull_sources AS s";
+    let read = async || {
+        let row = client.query_one(sealed, &[]).await.unwrap();
+        (row.get::<_, Vec<u8>>(0), row.get::<_, Vec<u8>>(1))
+    };
+    let shown = client.query_one("SELECT address FROM pull_sources", &[]).await.unwrap();
+    assert_eq!(shown.get::<_, &str>(0), "https://feed.example/rss?key=***");
+    let (token, address) = read().await;
+    client.query_one(rotate, &[&token, &address]).await.expect("nothing changed");
+    store.set_account_token(ws, one, SecretString::from("1:новый")).await.unwrap();
+    let refused = client.query_one(rotate, &[&token, &address]).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "RU006");
+    let (token, address) = read().await;
+    store.change_source(ws, source, feed("second")).await.unwrap();
+    let refused = client.query_one(rotate, &[&token, &address]).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "RU006");
+    assert_eq!(store.rotate_key().await.unwrap(), 1);
+    assert_eq!(store.account_token(ws, one).await.unwrap().expose_secret(), "1:новый");
+    assert_eq!(store.sources(ws).await.unwrap()[0].address, feed("second").address);
+    drop((client, store));
+    scratch.drop_database().await;
+}
+
+#[tokio::test]
 async fn tokens_rotate_under_load_without_one_that_does_not_open() {
     let scratch = Scratch::create().await;
     let folder = tempfile::tempdir().unwrap();

@@ -224,20 +224,29 @@ BEGIN
     RETURN true;
 END $$;
 
--- Everything sealed with the next key, in one go. Refused with RU006 if the key or the accounts are not those that the
--- caller has read: it reads again. Nobody writes a token meanwhile.
+-- Everything sealed with the next key, in one go. Refused with RU006 if the key, the accounts or the sources are not those
+-- that the caller has read: it reads again. Nobody writes a token or an address meanwhile.
 CREATE FUNCTION rotate_key(
-    check_before bytea, check_after bytea, account_ids bigint[], tokens bytea[], addresses bytea[], fingerprints text[], untouched bigint
+    check_before bytea, check_after bytea,
+    account_ids bigint[], tokens_before bytea[], addresses_before bytea[], tokens bytea[], addresses bytea[],
+    fingerprints text[], untouched bigint,
+    source_ids bigint[], sources_before bytea[], sources bytea[]
 ) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM rupor_guard(NULL);
-    LOCK TABLE accounts IN SHARE ROW EXCLUSIVE MODE;
+    LOCK TABLE accounts, pull_sources IN SHARE ROW EXCLUSIVE MODE;
     UPDATE control SET key_check = check_after WHERE key_check = check_before;
     IF NOT FOUND
        OR (SELECT count(*) FROM accounts) <> cardinality(account_ids) + untouched
-       OR EXISTS (SELECT FROM unnest(account_ids) AS n (id) WHERE NOT EXISTS (SELECT FROM accounts AS a WHERE a.account_id = n.id)) THEN
-        RAISE EXCEPTION 'the key or the accounts have changed meanwhile' USING ERRCODE = 'RU006';
+       OR EXISTS (SELECT FROM unnest(account_ids, tokens_before, addresses_before) AS n (id, token, addresses)
+                   WHERE NOT EXISTS (SELECT FROM accounts AS a
+                                      WHERE a.account_id = n.id AND a.token_sealed = n.token
+                                        AND a.addresses_sealed IS NOT DISTINCT FROM n.addresses))
+       OR (SELECT count(*) FROM pull_sources AS s WHERE s.address_sealed IS NOT NULL) <> cardinality(source_ids)
+       OR EXISTS (SELECT FROM unnest(source_ids, sources_before) AS n (id, sealed)
+                   WHERE NOT EXISTS (SELECT FROM pull_sources AS s WHERE s.source_id = n.id AND s.address_sealed = n.sealed)) THEN
+        RAISE EXCEPTION 'the key, the accounts or the sources have changed meanwhile' USING ERRCODE = 'RU006';
     END IF;
     UPDATE rate_groups AS g
        SET fingerprint = n.fingerprint
@@ -247,6 +256,10 @@ BEGIN
        SET token_sealed = n.token, addresses_sealed = n.addresses, fingerprint = n.fingerprint
       FROM unnest(account_ids, tokens, addresses, fingerprints) AS n (id, token, addresses, fingerprint)
      WHERE a.account_id = n.id;
+    UPDATE pull_sources AS s
+       SET address_sealed = n.sealed
+      FROM unnest(source_ids, sources) AS n (id, sealed)
+     WHERE s.source_id = n.id;
     INSERT INTO events (workspace_id, at, name, detail)
     SELECT w.workspace_id, rupor_now(), 'config_changed',
            jsonb_build_object('key', 'rotated', 'accounts', cardinality(account_ids))
