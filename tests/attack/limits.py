@@ -142,10 +142,10 @@ def little_disk(must, skipped):
             statuses = [stage.push({"text": f"full {n} " + "я" * 20_000}, timeout=60).status for n in range(20)]
             must(stage.node.poll() is None, "the node is dead")
             must(set(statuses) <= {202, 503, 500}, f"answers: {statuses}")
-            stopped = stage.rupor("stop-all", "--yes")
+            stopped = stage.rupor("stop-all")
             said = "" if stopped.returncode == 0 else f"; stop-all failed: {stopped.stderr.decode().strip()[:160]}"
             os.remove(filler)
-            stage.rupor("release", "--yes")
+            stage.rupor("release")
             must(until(lambda: stage.ask("GET", "/readyz").status == 200, 60), "it does not get ready again")
             must(stage.push({"text": "after"}).status == 202 and stage.arrived("after", 60), "it does not recover")
             refused = sum(status != 202 for status in statuses)
