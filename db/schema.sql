@@ -1830,10 +1830,12 @@ BEGIN
     END IF;
     -- What fails from now on sees that its source is gone, and what failed before stands here.
     PERFORM rupor_lock_accounts(array(SELECT DISTINCT d.account_id FROM deliveries AS d WHERE d.message_id = gone.message_id));
-    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry')),
+    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry') AND d.parts = '[]' AND d.unknowns = 0),
            jsonb_agg(jsonb_build_object('message_id', d.message_id, 'channel_id', d.channel_id, 'revision', gone.revision,
                                         'action', 'delete', 'target_delivery', d.delivery_id) ORDER BY d.delivery_id)
-               FILTER (WHERE d.status IN ('claimed', 'sending', 'sent') AND c.settings ->> 'on_gone' = 'delete')
+               FILTER (WHERE c.settings ->> 'on_gone' = 'delete'
+                               AND (d.status IN ('claimed', 'sending', 'sent')
+                                    OR d.status IN ('queued', 'retry') AND (d.parts <> '[]' OR d.unknowns > 0)))
       INTO waiting, deletes
       FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
      WHERE d.message_id = gone.message_id AND d.action = 'send' AND c.removed_at IS NULL;
@@ -4339,6 +4341,11 @@ BEGIN
         END IF;
     ELSIF rupor_is_flood(failure) THEN
         until := at + rupor_span(wait_us);
+        -- Nobody was asked: the chat's own pause lasts, and that is no news about it or its account.
+        IF failure ->> 'code' = 'chat_waits' THEN
+            s.reason := 'flood'; s.run_at := until;
+            RETURN s;
+        END IF;
         s.flood_waits := s.flood_waits + 1;
         s.flood_since := coalesce(s.flood_since, at);
         IF s.flood_waits >= rupor_rule_flood_waits_max() OR at - s.flood_since >= rupor_span(rupor_rule_flood_total_max_us()) THEN

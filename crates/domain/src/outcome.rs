@@ -78,6 +78,8 @@ pub enum Certainty {
 
 /// The code of an upload that the platform still chews on: short waits, not charged.
 pub const CODE_NOT_READY: &str = "attachment.not.ready";
+/// The code of a send that was not tried, because the chat had asked for a pause that lasts.
+pub const CODE_CHAT_WAITS: &str = "chat_waits";
 
 impl Failure {
     pub fn new(category: Category, scope: Scope, code: &str, message: impl Into<String>) -> Failure {

@@ -8,7 +8,7 @@
 use crate::delivery::{AmbiguityPolicy, Counters, Reason, Status, Step, step};
 use crate::destination::Destination;
 use crate::limits::*;
-use crate::outcome::{CODE_NOT_READY, Category, Certainty, Failure, Outcome, Scope};
+use crate::outcome::{CODE_CHAT_WAITS, CODE_NOT_READY, Category, Certainty, Failure, Outcome, Scope};
 use crate::retry::{Chance, backoff, doubled, not_ready_wait, release_wait};
 use crate::time::{Span, Timestamp};
 
@@ -186,6 +186,10 @@ fn try_again(standing: &Standing, failure: &Failure, now: Timestamp, chance: Cha
 fn flooded(standing: &Standing, failure: &Failure, now: Timestamp) -> Settlement {
     let mut counters = standing.counters;
     let until = now + asked_wait(failure).unwrap_or(CHANNEL_WAIT);
+    // Nobody was asked: the chat's own pause lasts, and that is no news about it or its account.
+    if failure.code == CODE_CHAT_WAITS {
+        return Settlement::retry(counters, Reason::Flood, until);
+    }
     counters.flood_waits += 1;
     let since = *counters.flood_since.get_or_insert(now);
     let settled = if counters.flood_waits >= FLOOD_WAITS_MAX || now - since >= FLOOD_TOTAL_MAX {

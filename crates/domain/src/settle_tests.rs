@@ -79,6 +79,19 @@ fn a_flood_pauses_the_channel_and_is_not_charged() {
 }
 
 #[test]
+fn a_chat_that_is_only_waited_for_slows_nobody_else() {
+    let waits = Failure::new(Category::Transient, Scope::Channel, CODE_CHAT_WAITS, "").retry_after(30_000);
+    for destination in [A, ANNA] {
+        let at = standing(AmbiguityPolicy::ResendOnce);
+        let at = Standing { destination, flood: Some((B, until(60))), ..at };
+        let settled = check_failure(&at, waits.clone());
+        assert_eq!((settled.status, settled.run_at), (Status::Retry, Some(until(30))));
+        assert_eq!((settled.lane, settled.destination), (LaneEffect::None, DestinationEffect::None));
+        assert_eq!((settled.account, settled.counters.flood_waits), (AccountEffect::None, 0));
+    }
+}
+
+#[test]
 fn a_second_flooding_chat_cools_the_account_down() {
     let flood = || failure(Category::Transient, Scope::Channel).retry_after(5_000);
     let mut at = Standing { flood: Some((B, until(1))), ..standing(AmbiguityPolicy::ResendOnce) };

@@ -469,14 +469,16 @@ pub(crate) struct Published {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CopyState {
     Waiting,
-    /// Visible, or being sent in this moment.
+    /// Visible, perhaps only in part, or being sent in this moment.
     Out,
     Ended,
 }
 
 impl CopyState {
-    pub(crate) fn of(status: &str) -> CopyState {
+    /// `begun`: a part of it is visible, or may be. It waits for the rest, and must be followed like what is out.
+    pub(crate) fn of(status: &str, begun: bool) -> CopyState {
         match status {
+            "queued" | "retry" if begun => CopyState::Out,
             "queued" | "retry" => CopyState::Waiting,
             "claimed" | "sending" | "sent" => CopyState::Out,
             _ => CopyState::Ended,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use domain::delivery::{Action, Status};
 use domain::message::Message;
-use domain::outcome::{CODE_NOT_READY, Category, Failure, Scope};
+use domain::outcome::{CODE_CHAT_WAITS, CODE_NOT_READY, Category, Failure, Scope};
 use domain::time::{Span, Timestamp};
 use platforms::part::{MediaItem, Part};
 use store::{Claim, Delivery};
@@ -17,6 +17,8 @@ use super::{Dispatcher, published};
 
 /// A chat that is free this soon is waited for with the claim in hand.
 const CHAT_WAIT_MAX: Span = Span::from_secs(5);
+/// How long a delivery stays away from a chat that wants a pause, before it asks again.
+const CHAT_LOOK: Span = Span::from_secs(60);
 
 /// What a claim turned out to be.
 pub(super) struct Work {
@@ -91,6 +93,8 @@ fn soon_free(wait: Span) -> Step<()> {
     if wait <= CHAT_WAIT_MAX {
         return Ok(());
     }
-    let waits = Failure::new(Category::Transient, Scope::Channel, "chat_waits", "the chat asked for a pause");
-    Err(waits.retry_after(wait.millis() + 1).into())
+    let waits =
+        Failure::new(Category::Transient, Scope::Channel, CODE_CHAT_WAITS, "the chat asked for a pause");
+    // The clock may be set right meanwhile, or a person may end the pause: it is looked at again.
+    Err(waits.retry_after(wait.min(CHAT_LOOK).millis() + 1).into())
 }

@@ -65,7 +65,8 @@ impl Dispatcher {
                     self.is_ours(claim, part, &report.ids).await?;
                 }
                 let last = index + 1 == work.parts.len();
-                if !last || carries_media || report.ids.len() > 1 {
+                // Edits and deletions find by its line whatever is more than one plain message.
+                if !last || index > 0 || carries_media || report.ids.len() > 1 {
                     let kept = self.part_done(claim, index, part, &report.ids).await;
                     // The end of the claim tells the same story; only a later part needs this one on paper.
                     if !last {

@@ -592,6 +592,20 @@ async fn a_person_on_max_is_looked_up_before_a_second_try() {
     node.stop().await;
 }
 
+#[tokio::test]
+async fn a_long_post_is_known_by_every_part_of_it_so_that_all_can_be_taken_back() {
+    let w = World::new().await;
+    let account = w.account(Name::Telegram, AccountSettings::default()).await;
+    let split = ChannelSettings { overflow: domain::chat::Overflow::Split, ..ChannelSettings::default() };
+    let channel = w.channel(account, "-1001234567890", split).await;
+    let words = Message::text("Пропала собака, очень просим помочь. ".repeat(250));
+    let posted = w.post("1", &words, &[channel]).await;
+    let node = w.node();
+    let sent = w.until_ended(&posted).await.remove(0);
+    assert!(node.stop().await);
+    assert_eq!((sent.status, sent.parts.len()), (Status::Sent, 3), "{sent:#?}");
+}
+
 #[test]
 fn what_cannot_be_found_ends_the_delivery_and_is_not_claimed_for_ever() {
     use super::deliver::{Halt, unreadable};

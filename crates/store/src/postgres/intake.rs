@@ -58,7 +58,8 @@ const COPIES: &str = "
 SELECT d.delivery_id, d.channel_id, d.status, c.settings,
        EXISTS (SELECT FROM deliveries AS e
                 WHERE e.message_id = d.message_id AND e.channel_id = d.channel_id AND e.action = 'edit'
-                  AND e.target_delivery = d.delivery_id AND e.status IN ('queued', 'retry'))
+                  AND e.target_delivery = d.delivery_id AND e.status IN ('queued', 'retry')),
+       d.parts <> '[]' OR d.unknowns > 0
   FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
  WHERE d.message_id = $1 AND d.action = 'send' AND c.removed_at IS NULL
  ORDER BY d.delivery_id";
@@ -482,7 +483,7 @@ async fn copies(tx: &Tx<'_>, message_id: MessageId) -> Tried<Vec<Published>> {
     let copy = |row: &Row| Published {
         delivery_id: DeliveryId(row.get(0)),
         channel_id: ChannelId(row.get(1)),
-        state: CopyState::of(row.get(2)),
+        state: CopyState::of(row.get(2), row.get(5)),
         settings: row.get(3),
         edit_waits: row.get(4),
     };

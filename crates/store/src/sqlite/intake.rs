@@ -48,7 +48,8 @@ pub(super) const COPIES: &str = "
 SELECT d.delivery_id, d.channel_id, d.status, c.settings,
        EXISTS (SELECT 1 FROM deliveries AS e
                 WHERE e.message_id = d.message_id AND e.channel_id = d.channel_id AND e.action = 'edit'
-                  AND e.target_delivery = d.delivery_id AND e.status IN ('queued', 'retry'))
+                  AND e.target_delivery = d.delivery_id AND e.status IN ('queued', 'retry')),
+       d.parts <> '[]' OR d.unknowns > 0
   FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
  WHERE d.message_id = ?1 AND d.channel_id IS NOT NULL AND d.action = 'send' AND c.removed_at IS NULL
  ORDER BY d.delivery_id";
@@ -482,7 +483,7 @@ fn copies(tx: &Tx<'_>, message_id: MessageId) -> Result<Vec<Published>> {
         Ok(Published {
             delivery_id: DeliveryId(row.get(0)?),
             channel_id: ChannelId(row.get(1)?),
-            state: CopyState::of(row.get_ref(2)?.as_str()?),
+            state: CopyState::of(row.get_ref(2)?.as_str()?, row.get(5)?),
             settings: rows::json(row, 3)?,
             edit_waits: row.get(4)?,
         })

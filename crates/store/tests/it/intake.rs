@@ -41,6 +41,7 @@ contract! {
     a_vanished_post_is_taken_back_where_the_channel_wants_it,
     a_post_that_vanishes_while_it_is_being_sent_is_not_tried_again,
     a_vanished_post_that_may_be_visible_is_followed_to_its_end,
+    a_post_of_which_half_is_visible_is_edited_and_taken_back_too,
     when_the_first_of_two_copies_vanishes_unsaid_the_other_is_said,
     when_all_copies_vanish_unsaid_nothing_is_said,
     a_copy_is_said_when_the_first_vanishes_in_the_middle_of_a_failed_send,
@@ -451,6 +452,22 @@ async fn a_vanished_post_that_may_be_visible_is_followed_to_its_end(w: &World) {
     w.fail(&claim, transient(Scope::Delivery).unknown()).await;
     let actions: Vec<Action> = send_all(w).await.iter().map(|claim| claim.action).collect();
     assert_eq!(actions, [Action::Send, Action::Delete], "what is there is known, and then taken back");
+}
+
+async fn a_post_of_which_half_is_visible_is_edited_and_taken_back_too(w: &World) {
+    let channels = case_channels(w, &[json!({"on_gone": "delete"})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    let claim = w.claim_one().await;
+    let done = PartProgress::Done { part: 0, provider_message_id: "7".into() };
+    w.store.record_parts(vec![(claim.reference(), done)]).await.unwrap();
+    w.fail(&claim, transient(Scope::Delivery)).await;
+    // The words that readers have seen are old by now, and the rest waits.
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    let actions: Vec<Action> = send_all(w).await.iter().map(|claim| claim.action).collect();
+    assert_eq!(actions, [Action::Send, Action::Edit]);
+    gone(w, -1, 1).await;
+    let actions: Vec<Action> = send_all(w).await.iter().map(|claim| claim.action).collect();
+    assert_eq!(actions, [Action::Delete]);
 }
 
 async fn when_the_first_of_two_copies_vanishes_unsaid_the_other_is_said(w: &World) {

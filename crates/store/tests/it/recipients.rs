@@ -16,6 +16,7 @@ contract! {
     a_campaign_reaches_only_who_wants_to_hear,
     a_recipient_is_claimed_sent_to_and_committed,
     a_flood_of_one_recipient_leaves_channels_of_the_same_bot_sending,
+    waiting_for_a_chat_that_flooded_does_not_stop_the_account,
     a_blocked_recipient_is_gone_and_nothing_is_retried,
     a_recipient_that_keeps_refusing_is_gone_and_a_success_forgives,
     the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks,
@@ -209,6 +210,26 @@ async fn a_flood_of_one_recipient_leaves_channels_of_the_same_bot_sending(w: &Wo
     let other = others.iter().find(|c| c.destination == Destination::Recipient(ids[1])).unwrap();
     w.store.commit(vec![finish(other, failed(flood()))]).await.unwrap();
     assert!(w.store.accounts(w.ws).await.unwrap()[0].cooldown_until > w.now().await);
+}
+
+async fn waiting_for_a_chat_that_flooded_does_not_stop_the_account(w: &World) {
+    let account = w.account().await;
+    let ids = people(w, account, 2).await;
+    let lane = lane_of_campaign(w, account).await;
+    broadcast(w, lane, "скидки", &ids).await;
+    let claims = w.claim(10).await;
+    let to = |id| claims.iter().find(|c| c.destination == Destination::Recipient(id)).unwrap();
+    w.store.commit(vec![finish(to(ids[0]), failed(flood()))]).await.unwrap();
+    // Nobody was asked: a pause that had been asked for earlier still lasts.
+    let waits = Failure { code: domain::outcome::CODE_CHAT_WAITS.into(), ..flood() };
+    w.store.commit(vec![finish(to(ids[1]), failed(waits))]).await.unwrap();
+    let delivery = w.store.delivery(w.ws, to(ids[1]).delivery_id).await.unwrap();
+    assert_eq!(
+        (delivery.status, delivery.run_at),
+        (Status::Retry, Some(w.now().await + Span::from_secs(60)))
+    );
+    assert!(w.store.accounts(w.ws).await.unwrap()[0].cooldown_until <= w.now().await);
+    assert!(w.store.recipient(w.ws, ids[1]).await.unwrap().paused_until <= w.now().await);
 }
 
 async fn a_blocked_recipient_is_gone_and_nothing_is_retried(w: &World) {

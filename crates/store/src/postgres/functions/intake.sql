@@ -118,10 +118,12 @@ BEGIN
     END IF;
     -- What fails from now on sees that its source is gone, and what failed before stands here.
     PERFORM rupor_lock_accounts(array(SELECT DISTINCT d.account_id FROM deliveries AS d WHERE d.message_id = gone.message_id));
-    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry')),
+    SELECT array_agg(d.delivery_id ORDER BY d.delivery_id) FILTER (WHERE d.status IN ('queued', 'retry') AND d.parts = '[]' AND d.unknowns = 0),
            jsonb_agg(jsonb_build_object('message_id', d.message_id, 'channel_id', d.channel_id, 'revision', gone.revision,
                                         'action', 'delete', 'target_delivery', d.delivery_id) ORDER BY d.delivery_id)
-               FILTER (WHERE d.status IN ('claimed', 'sending', 'sent') AND c.settings ->> 'on_gone' = 'delete')
+               FILTER (WHERE c.settings ->> 'on_gone' = 'delete'
+                               AND (d.status IN ('claimed', 'sending', 'sent')
+                                    OR d.status IN ('queued', 'retry') AND (d.parts <> '[]' OR d.unknowns > 0)))
       INTO waiting, deletes
       FROM deliveries AS d JOIN channels AS c ON c.channel_id = d.channel_id
      WHERE d.message_id = gone.message_id AND d.action = 'send' AND c.removed_at IS NULL;

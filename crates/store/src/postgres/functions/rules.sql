@@ -178,6 +178,11 @@ BEGIN
         END IF;
     ELSIF rupor_is_flood(failure) THEN
         until := at + rupor_span(wait_us);
+        -- Nobody was asked: the chat's own pause lasts, and that is no news about it or its account.
+        IF failure ->> 'code' = 'chat_waits' THEN
+            s.reason := 'flood'; s.run_at := until;
+            RETURN s;
+        END IF;
         s.flood_waits := s.flood_waits + 1;
         s.flood_since := coalesce(s.flood_since, at);
         IF s.flood_waits >= rupor_rule_flood_waits_max() OR at - s.flood_since >= rupor_span(rupor_rule_flood_total_max_us()) THEN
