@@ -99,6 +99,8 @@ const DISTRICT_WORDS: &str = "
 восточный ленина мира победы советская октябрьская
 ";
 
+pub(super) const OTHER_DAY_TOLD: &str = "another day";
+
 pub(super) fn weigh_time(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let gap = sketch.date.saturating_sub(case.record.last_seen_at).saturating_abs();
     let again = matches!(sketch.kind, Kind::Lost | Kind::Found | Kind::Sighting);
@@ -121,7 +123,7 @@ pub(super) fn weigh_time(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_
         Some(0) => weighing.add(Ground::Time, SAME_DAY, "same day"),
         Some(1) => weighing.add(Ground::Time, NEXT_DAY, "a day apart"),
         _ if same_kind.is_some_and(|apart| apart >= OTHER_DAY_MIN) && !weighing.reposted => {
-            weighing.add(Ground::Time, OTHER_DAY, "another day");
+            weighing.add(Ground::Time, OTHER_DAY, OTHER_DAY_TOLD);
         }
         _ => {}
     }

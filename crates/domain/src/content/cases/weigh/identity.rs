@@ -41,6 +41,15 @@ pub(super) fn weigh_pictures(weighing: &mut Weighing, sketch: &Sketch, case: Cas
     }
 }
 
+/// A picture of the post that is like none of a case that has pictures.
+pub(super) fn brings_own_picture(sketch: &Sketch, case: Case<'_>) -> bool {
+    let known = || case.members().flat_map(|member| &member.pictures);
+    let is_new = |own: &crate::content::picture::PictureHash| {
+        known().all(|known| own.distance(*known) > PICTURE_NEAR_DISTANCE)
+    };
+    known().next().is_some() && sketch.pictures.iter().any(is_new)
+}
+
 pub(super) fn weigh_contacts(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>, crowd: &Crowd) {
     let shared: Vec<_> =
         crowd.phones.iter().filter(|(phone, _)| case.any(|member| member.phones.contains(phone))).collect();

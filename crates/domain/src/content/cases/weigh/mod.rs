@@ -9,10 +9,10 @@ use std::borrow::Borrow;
 
 use serde::{Deserialize, Serialize};
 
-use self::circumstance::{weigh_place, weigh_time, weigh_town};
+use self::circumstance::{OTHER_DAY_TOLD, weigh_place, weigh_time, weigh_town};
 use self::identity::{
-    OTHER_NAME, OTHER_SEX, is_series, shared_name, weigh_contacts, weigh_names, weigh_origin, weigh_pictures,
-    weigh_text,
+    OTHER_NAME, OTHER_SEX, brings_own_picture, is_series, shared_name, weigh_contacts, weigh_names,
+    weigh_origin, weigh_pictures, weigh_text,
 };
 use self::look::weigh_look;
 use super::index::CaseRecord;
@@ -201,6 +201,7 @@ pub fn weigh(sketch: &Sketch, record: &CaseRecord, crowd: &Crowd) -> Weighing {
     corroborate(&mut weighing, sketch);
     forbid_generic(&mut weighing, sketch, case, crowd);
     forbid_coincidence(&mut weighing, sketch, case);
+    forbid_other_event(&mut weighing, sketch, case);
     trust_identity(&mut weighing, sketch);
     weighing.reasons.sort_by_key(|reason| -reason.points.abs());
     weighing
@@ -366,5 +367,28 @@ fn forbid_coincidence(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) 
     }
     if case.announced(sketch.kind) && strangers && !weighing.has(Ground::Mark) && !weighing.reposted {
         weighing.forbid("another phone, other pictures and not the same place");
+    }
+}
+
+/// An announcement that names another day than those before it tells of another event, unless it says the same words:
+/// an animal that is lost again months later, a second one of the same owner, the next find of the same finder.
+fn forbid_other_event(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+    let other_day = weighing.reasons.iter().any(|reason| reason.words == OTHER_DAY_TOLD);
+    if !other_day || weighing.reposted || weighing.has(Ground::SameText) {
+        return;
+    }
+    let silent_s = sketch.date.saturating_sub(case.record.last_seen_at);
+    if silent_s > OLD_S {
+        weighing.forbid("another day, after months of silence");
+    }
+    let alike = [Ground::Name, Ground::CloseText, Ground::Mark].iter().any(|ground| weighing.has(*ground));
+    let other_pictures =
+        weighing.reasons.iter().any(|reason| reason.ground == Ground::Picture && reason.points < 0);
+    if other_pictures && !alike {
+        weighing.forbid("another day, with other pictures and other words");
+    }
+    // Groups put one banner under every post; what counts is a picture that the case does not have.
+    if sketch.kind == Kind::Found && brings_own_picture(sketch, case) {
+        weighing.forbid("another day, and a picture of its own: the next find");
     }
 }
