@@ -11,7 +11,7 @@ use domain::content::evidence::{POINT, Question, Trail};
 /// What one labelled post teaches about a question.
 #[derive(Debug)]
 pub struct Example {
-    pub trail: Trail,
+    pub trail: Trail<'static>,
     pub answer: usize,
     /// Posts that the rules were written on say less about posts that nobody has seen.
     pub weight: f64,

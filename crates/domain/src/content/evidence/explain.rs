@@ -35,14 +35,14 @@ pub struct Said {
 pub fn explain(
     question: Question,
     table: &Table,
-    trail: &Trail,
+    trail: &Trail<'_>,
     verdict: &Tally,
     reading: &Reading<'_>,
 ) -> Explained {
     let mut said: Vec<Said> = Vec::new();
     for (at, feature) in trail.features.iter().enumerate() {
         let weight = |answer: usize| {
-            let weights = table.of(feature.key).iter();
+            let weights = table.points(table.line(feature.key)).iter();
             weights
                 .filter(|(of, _)| usize::from(*of) == answer)
                 .map(|(_, points)| f32::from(*points))
@@ -91,6 +91,7 @@ fn layout(name: &str) -> String {
     match family {
         "sum" | "raw" | "rules" | "votes" | "top" | "second" | "both" | "explicit" | "litter"
         | "rules-of-kind" | "rules-of-animal" => "the rules together",
+        "stated" => "that the sex is said in so many words",
         "own-words" | "all-words" => "how long it is",
         "names" | "named" => "the names in it",
         "count" | "has" | "only" => "what the verbs and adjectives agree with",

@@ -10,7 +10,7 @@ mod explain;
 mod table;
 
 pub use explain::{Explained, Said, explain};
-pub use table::{Table, Weights, texts, weights};
+pub use table::{Line, Table, Weights, texts, weights};
 
 /// Hundredths of a point: what a weight in the table is written in.
 pub const POINT: f32 = 100.0;
@@ -59,21 +59,44 @@ pub struct Feature {
     pub value: f32,
     /// First and last token; `None` when it is the shape of the whole.
     pub span: Option<(u32, u32)>,
+    /// Its line in the table, where it is summed up at once.
+    line: Option<Line>,
 }
 
-/// Everything a post shows for one question. Names are kept only where the weights are fitted or looked at.
+/// Everything a post shows for one question. Names are kept only where the weights are fitted or looked at; where
+/// they are only summed up, what weighs nothing is left out at once.
 #[derive(Debug, Default)]
-pub struct Trail {
+pub struct Trail<'t> {
     pub features: Vec<Feature>,
     pub names: Option<Vec<String>>,
+    table: Option<&'t Table>,
+    /// How many there were, with those that were left out.
+    shown: usize,
 }
 
 /// The most features that a post may show; the rest of a very long one adds nothing.
 const FEATURES_MAX: usize = 6_000;
+/// Room for those of a usual post that weigh something.
+const USUAL_HITS: usize = 256;
 
-impl Trail {
-    pub fn with_names() -> Trail {
-        Trail { features: Vec::new(), names: Some(Vec::new()) }
+impl<'t> Trail<'t> {
+    pub fn with_names() -> Trail<'t> {
+        Trail { names: Some(Vec::new()), ..Trail::default() }
+    }
+
+    /// Only what this table weighs.
+    pub fn of_table(table: &'t Table) -> Trail<'t> {
+        Trail { table: Some(table), features: Vec::with_capacity(USUAL_HITS), ..Trail::default() }
+    }
+
+    /// The points of one of its features.
+    fn points<'a>(&self, table: &'a Table, feature: &Feature) -> &'a [(u8, i16)] {
+        table.points(if self.table.is_some() { feature.line } else { table.line(feature.key) })
+    }
+
+    /// What it cost to find.
+    pub fn shown(&self) -> usize {
+        self.shown
     }
 
     /// Adds `family:first+second`; the name is only written where somebody wants it.
@@ -85,12 +108,17 @@ impl Trail {
         span: Option<(usize, usize)>,
         name: impl Fn() -> String,
     ) {
-        if self.features.len() >= FEATURES_MAX || value == 0.0 {
+        if self.shown >= FEATURES_MAX || value == 0.0 {
             return;
         }
+        self.shown += 1;
         let key = table::join(family, parts);
+        let line = self.table.and_then(|table| table.line(key));
+        if self.table.is_some() && line.is_none() {
+            return;
+        }
         let span = span.map(|(first, last)| (first as u32, last as u32));
-        self.features.push(Feature { key, value, span });
+        self.features.push(Feature { key, value, span, line });
         if let Some(names) = &mut self.names {
             names.push(format!("{family}:{}", name()));
         }
@@ -108,6 +136,14 @@ impl Trail {
 
     /// The same feature counts once: the strongest, at its first place.
     pub fn settle(&mut self) {
+        if self.names.is_none() {
+            // The sort is stable: of equals the first stays.
+            self.features.sort_by(|left, right| {
+                left.key.cmp(&right.key).then(right.value.abs().total_cmp(&left.value.abs()))
+            });
+            self.features.dedup_by_key(|feature| feature.key);
+            return;
+        }
         let mut order: Vec<usize> = (0..self.features.len()).collect();
         let strength = |index: &usize| self.features[*index].value.abs();
         order.sort_by(|left, right| {
@@ -134,11 +170,12 @@ pub struct Tally {
 }
 
 /// The words that gave most to the best answer: their first and last tokens.
-pub fn strongest(table: &Table, trail: &Trail, verdict: &Tally, count: usize) -> Vec<(usize, usize)> {
+pub fn strongest(table: &Table, trail: &Trail<'_>, verdict: &Tally, count: usize) -> Vec<(usize, usize)> {
     let mut found: Vec<(f32, (u32, u32))> = Vec::new();
     for feature in &trail.features {
         let Some(span) = feature.span else { continue };
-        let weights = table.of(feature.key).iter().find(|(answer, _)| usize::from(*answer) == verdict.best);
+        let weights =
+            trail.points(table, feature).iter().find(|(answer, _)| usize::from(*answer) == verdict.best);
         let points = weights.map_or(0.0, |(_, points)| f32::from(*points) * feature.value);
         let known = found.iter().position(|known| known.1 == span);
         match known {
@@ -156,12 +193,12 @@ pub fn strongest(table: &Table, trail: &Trail, verdict: &Tally, count: usize) ->
 const SPANS_MAX: usize = 64;
 
 /// Sums up. `bars` says which answers are not possible.
-pub fn decide(question: Question, table: &Table, trail: &Trail, bars: impl Fn(usize) -> bool) -> Tally {
+pub fn decide(question: Question, table: &Table, trail: &Trail<'_>, bars: impl Fn(usize) -> bool) -> Tally {
     let count = question.answers().len();
     let mut points = [0.0; ANSWERS_MAX];
     table.bias().iter().enumerate().for_each(|(answer, weight)| points[answer] = f32::from(*weight) / POINT);
     for feature in &trail.features {
-        for (answer, weight) in table.of(feature.key) {
+        for (answer, weight) in trail.points(table, feature) {
             points[usize::from(*answer)] += f32::from(*weight) / POINT * feature.value;
         }
     }

@@ -15,15 +15,33 @@ const BIAS: &str = "bias";
 #[derive(Debug, Default, Clone)]
 pub struct Table {
     bias: Vec<i16>,
-    lines: HashMap<u64, (u32, u32), BuildHasherDefault<WordHasher>>,
+    lines: HashMap<u64, Line, BuildHasherDefault<WordHasher>>,
     weights: Vec<(u8, i16)>,
+    /// One bit for each line: most features stand in no line, and this is small enough to stay near the processor.
+    sieve: Vec<u64>,
+}
+
+/// Bits of the sieve; with some ten thousand lines nine of ten strangers are told at once.
+const SIEVE_BITS: usize = 1 << 17;
+
+fn sieve_place(feature: u64) -> (usize, u64) {
+    let bit = (feature >> 20) as usize % SIEVE_BITS;
+    (bit / 64, 1 << (bit % 64))
+}
+
+/// Where the weights of a feature stand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Line {
+    from: u32,
+    to: u32,
 }
 
 impl Table {
     /// Reads `family:first+second answer=points …` lines.
     pub fn read(question: Question, text: &str) -> Result<Table, String> {
         let answers = question.answers();
-        let mut table = Table { bias: vec![0; answers.len()], ..Table::default() };
+        let mut table =
+            Table { bias: vec![0; answers.len()], sieve: vec![0; SIEVE_BITS / 64], ..Table::default() };
         for (number, line) in text.lines().enumerate() {
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -44,15 +62,23 @@ impl Table {
                 }
             }
             if name != BIAS {
-                table.lines.insert(key_of(name), (from, table.weights.len() as u32));
+                let (word, bit) = sieve_place(key_of(name));
+                table.sieve[word] |= bit;
+                table.lines.insert(key_of(name), Line { from, to: table.weights.len() as u32 });
             }
         }
         Ok(table)
     }
 
-    pub fn of(&self, feature: u64) -> &[(u8, i16)] {
-        let Some((from, to)) = self.lines.get(&feature) else { return &[] };
-        &self.weights[*from as usize..*to as usize]
+    pub fn line(&self, feature: u64) -> Option<Line> {
+        let (word, bit) = sieve_place(feature);
+        let may_be = self.sieve.get(word).is_some_and(|known| known & bit != 0);
+        if may_be { self.lines.get(&feature).copied() } else { None }
+    }
+
+    /// The answers that a line speaks of, with its points in hundredths.
+    pub fn points(&self, line: Option<Line>) -> &[(u8, i16)] {
+        line.map_or(&[], |line| &self.weights[line.from as usize..line.to as usize])
     }
 
     pub fn bias(&self) -> &[i16] {

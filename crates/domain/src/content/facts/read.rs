@@ -7,7 +7,7 @@ use super::{accounts, animal, city, kind, names, phones, place, sex, traits, whe
 use crate::content::clean::clean;
 use crate::content::evidence::clauses::{Clauses, clauses};
 use crate::content::evidence::{
-    Explained, Question, Trail, UNSURE, Weights, decide, explain, strongest, weights,
+    Explained, Question, Table, Tally, Trail, UNSURE, Weights, decide, explain, strongest, weights,
 };
 use crate::content::normalise::normalise;
 use crate::content::tokens::{Reading, TEXTS_MAX};
@@ -33,18 +33,19 @@ pub fn analyse(post: &Post) -> Analysis {
 /// The same with other weights: how they are judged on posts that they were not fitted on.
 pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
     let first = First::of(post);
-    let [kind, animal, sex] = Question::ALL.map(|question| {
-        let trail = first.trail(question, Trail::default());
-        let verdict = decide(question, weights.of(question), &trail, |_| false);
-        let words = strongest(weights.of(question), &trail, &verdict, WORDS_SHOWN);
-        (verdict, words)
+    let sums = Question::ALL.map(|question| {
+        let table = weights.of(question);
+        let trail = first.trail(question, Trail::of_table(table));
+        let tally = decide(question, table, &trail, |_| false);
+        Sum { table, trail, tally }
     });
+    let [kind, animal, sex] = sums.each_ref().map(|sum| sum.tally);
     let judged = Judged {
-        nearly: (first.rules.plain.is_none() && kind.0.margin < UNSURE).then(|| kind_named(kind.0.second)),
-        kind: first.rules.plain.unwrap_or_else(|| kind_named(kind.0.best)),
-        animal: Animal::ALL[animal.0.best],
-        sex: if animal.0.best == Animal::Several as usize { Sex::Unknown } else { SEXES[sex.0.best] },
-        words: [kind.1, animal.1, sex.1],
+        nearly: (first.rules.plain.is_none() && kind.margin < UNSURE).then(|| kind_named(kind.second)),
+        kind: first.rules.plain.unwrap_or_else(|| kind_named(kind.best)),
+        animal: Animal::ALL[animal.best],
+        sex: if animal.best == Animal::Several as usize { Sex::Unknown } else { SEXES[sex.best] },
+        sums,
     };
     first.facts(post, judged)
 }
@@ -52,27 +53,32 @@ pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
 /// Words shown for an answer that no rule speaks for.
 const WORDS_SHOWN: usize = 3;
 
+/// What speaks for each answer of a question, and the points.
+struct Sum<'t> {
+    table: &'t Table,
+    trail: Trail<'t>,
+    tally: Tally,
+}
+
+impl Sum<'_> {
+    /// The words of the rules, or else those that gave most to the sum.
+    fn spoken(&self, reading: &Reading<'_>, by_rules: Vec<Evidence>, rule: &'static str) -> Vec<Evidence> {
+        if !by_rules.is_empty() {
+            return by_rules;
+        }
+        let words = strongest(self.table, &self.trail, &self.tally, WORDS_SHOWN);
+        words.into_iter().map(|(first, last)| reading.evidence(rule, first, last)).collect()
+    }
+}
+
 /// What the sums say.
-struct Judged {
+struct Judged<'t> {
     kind: Kind,
     nearly: Option<Kind>,
     animal: Animal,
     sex: Sex,
-    /// The strongest words for each, for answers that no rule speaks for.
-    words: [Vec<(usize, usize)>; 3],
-}
-
-/// The words of the rules, or else those that gave most to the sum.
-fn spoken(
-    reading: &Reading<'_>,
-    by_rules: Vec<Evidence>,
-    rule: &'static str,
-    words: &[(usize, usize)],
-) -> Vec<Evidence> {
-    if by_rules.is_empty() {
-        return words.iter().map(|(first, last)| reading.evidence(rule, *first, *last)).collect();
-    }
-    by_rules
+    /// For the words of answers that no rule speaks for.
+    sums: [Sum<'t>; 3],
 }
 
 const SEXES: [Sex; 3] = [Sex::M, Sex::F, Sex::Unknown];
@@ -83,7 +89,7 @@ fn kind_named(answer: usize) -> Kind {
 }
 
 /// What a post shows for a question, with the names of the features: what weights are fitted on.
-pub fn shown(post: &Post, question: Question) -> Trail {
+pub fn shown(post: &Post, question: Question) -> Trail<'static> {
     First::of(post).trail(question, Trail::with_names())
 }
 
@@ -136,7 +142,7 @@ impl<'a> First<'a> {
         First { reading, numbers, rules, subject, cities, named, votes, clauses, labels }
     }
 
-    fn trail(&self, question: Question, mut trail: Trail) -> Trail {
+    fn trail<'t>(&self, question: Question, mut trail: Trail<'t>) -> Trail<'t> {
         let seen = Seen { reading: &self.reading, clauses: &self.clauses, labels: &self.labels };
         let animal = self.subject.animal.value;
         match question {
@@ -145,25 +151,25 @@ impl<'a> First<'a> {
             Question::Sex => shows::sex(&seen, self.rules.kind, animal, &self.votes, &mut trail),
         }
         trail.settle();
-        self.reading.count(trail.features.len());
+        self.reading.count(trail.shown());
         trail
     }
 
-    fn facts(self, post: &Post, judged: Judged) -> Analysis {
-        let Judged { kind, nearly, animal, sex, words } = judged;
+    fn facts(self, post: &Post, judged: Judged<'_>) -> Analysis {
+        let Judged { kind, nearly, animal, sex, sums } = judged;
         let First { reading, numbers, rules, subject, cities, named, votes, .. } = self;
         let mut verdict = kind::with_evidence(&reading, &rules, kind);
         let noun = subject.noun;
         let mut subject = subject.about(&reading, animal);
-        verdict.kind.evidence = spoken(&reading, verdict.kind.evidence, "kind.sum", &words[0]);
+        verdict.kind.evidence = sums[0].spoken(&reading, verdict.kind.evidence, "kind.sum");
         if animal != Animal::Unknown {
-            subject.animal.evidence = spoken(&reading, subject.animal.evidence, "animal.sum", &words[1]);
+            subject.animal.evidence = sums[1].spoken(&reading, subject.animal.evidence, "animal.sum");
         }
-        let sex_words: &[_] = if sex == Sex::Unknown { &[] } else { &words[2] };
-        let sex = Fact {
-            value: sex,
-            evidence: spoken(&reading, votes.evidence(&reading, sex), "sex.sum", sex_words),
+        let evidence = match sex {
+            Sex::Unknown => Vec::new(),
+            sex => sums[2].spoken(&reading, votes.evidence(&reading, sex), "sex.sum"),
         };
+        let sex = Fact { value: sex, evidence };
         let named = if kind == rules.kind && subject.noun == noun {
             named
         } else {

@@ -24,6 +24,8 @@ pub struct Votes {
     pub female: f32,
     best: [Option<(f32, &'static str, usize)>; 2],
     pub explicit: [bool; 2],
+    /// Said in so many words of one animal: `кобель`, `мальчик`, `кастрирован`.
+    said: [bool; 2],
     /// `два мальчика`, `две девочки`: counted, so there are several.
     pub litter: [bool; 2],
     pub names: Vec<NameGender>,
@@ -41,6 +43,17 @@ impl Votes {
             return Sex::Unknown;
         }
         if self.male >= self.female { Sex::M } else { Sex::F }
+    }
+
+    /// The sex that the post states, if it states one and says nothing against it.
+    pub fn stated(&self) -> Option<Sex> {
+        let counted = self.litter[0] || self.litter[1];
+        match (self.said, self.explicit) {
+            _ if counted => None,
+            ([true, false], [_, false]) => Some(Sex::M),
+            ([false, true], [false, _]) => Some(Sex::F),
+            _ => None,
+        }
     }
 
     /// The strongest word for a sex.
@@ -169,14 +182,18 @@ fn explicit(
     }
     for (group, sex) in [(groups.male, Sex::M), (groups.female, Sex::F)] {
         if is(token, group) {
-            votes.add(sex, word_weight(reading, index, token), "sex.word", index);
+            let weight = word_weight(reading, index, token);
+            votes.add(sex, weight, "sex.word", index);
+            votes.said[usize::from(sex == Sex::F)] |= weight >= EXPLICIT;
             votes.litter[usize::from(sex == Sex::F)] |= is_counted(reading, index);
         }
     }
     if is(token, groups.castrated) {
         votes.add(Sex::M, NEUTERED, "sex.neutered", index);
+        votes.said[0] = true;
     } else if is(token, groups.spayed) {
         votes.add(Sex::F, NEUTERED, "sex.neutered", index);
+        votes.said[1] = true;
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use rumorph::{Dictionary, Source};
 
-use super::WordHasher;
+use super::{Entry, Lexicon, WordHasher};
 
 /// Answers kept per thread; when they are more, all are forgotten. Bounds the memory whatever is sent.
 const KEPT_MAX: usize = 1 << 15;
@@ -80,7 +80,16 @@ impl Morph {
     }
 }
 
-type Kept = HashMap<Box<str>, Morph, BuildHasherDefault<WordHasher>>;
+/// All that is looked up of a word form.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    pub morph: Morph,
+    /// Its entry exactly as written, and also through a common spelling mistake.
+    pub exact: Option<&'static Entry>,
+    pub likely: Option<&'static Entry>,
+}
+
+type Kept = HashMap<Box<str>, Known, BuildHasherDefault<WordHasher>>;
 
 thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
@@ -163,12 +172,13 @@ pub fn ready() -> Result<(), &'static str> {
 }
 
 /// What a lower-case word form is. Words that are not Russian are unknown, with their own form as lemma.
-pub fn morph(word: &str) -> Morph {
+/// Posts say the same words over and over: whatever was looked up once is remembered together.
+pub fn known(lexicon: &'static Lexicon, word: &str) -> Known {
     KEPT.with_borrow_mut(|kept| {
         if let Some(known) = kept.get(word) {
             return *known;
         }
-        let found = analyse(word);
+        let found = Known { morph: analyse(word), exact: lexicon.exact(word), likely: lexicon.find(word) };
         if kept.len() >= KEPT_MAX {
             kept.clear();
         }

@@ -5,7 +5,7 @@ use crate::content::VkAccount;
 use crate::content::letters::{
     is_letter, is_letter_or_digit, is_lower, is_plain_lower, is_upper, push_lower,
 };
-use crate::content::lexicon::morph::{Morph, morph};
+use crate::content::lexicon::morph::{Morph, known};
 use crate::content::lexicon::{self, Lexicon};
 use crate::content::normalise::{EMOJI, Normal, account_of};
 
@@ -354,12 +354,9 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
         // A capital inside a sentence is more likely a name than a misspelled word.
         let strict = tag || letters == Letters::Title && self.gap < Gap::Emoji;
         let word = &self.reading.lower[from..];
-        let entry = match kind {
-            TokenKind::Word if strict => self.lexicon.exact(word),
-            TokenKind::Word => self.lexicon.find(word),
-            _ => None,
-        };
-        let morph = if kind == TokenKind::Word { morph(word) } else { Morph::default() };
+        let known = (kind == TokenKind::Word).then(|| known(self.lexicon, word));
+        let entry = known.and_then(|known| if strict { known.exact } else { known.likely });
+        let morph = known.map_or_else(Morph::default, |known| known.morph);
         self.reading.tokens.push(Token {
             kind,
             letters,

@@ -7,7 +7,7 @@ use crate::content::lexicon::morph::{bit, key};
 use crate::content::tokens::TokenKind;
 use crate::content::{Animal, Kind};
 
-pub fn animal(seen: &Seen<'_, '_>, kind: Kind, subject: &Subject, trail: &mut Trail) {
+pub fn animal(seen: &Seen<'_, '_>, kind: Kind, subject: &Subject, trail: &mut Trail<'_>) {
     voted(subject, trail);
     trail.shape_of("kind", kind.name());
     let mut first = true;
@@ -28,7 +28,7 @@ pub fn animal(seen: &Seen<'_, '_>, kind: Kind, subject: &Subject, trail: &mut Tr
 }
 
 /// What the rules' votes look like.
-fn voted(subject: &Subject, trail: &mut Trail) {
+fn voted(subject: &Subject, trail: &mut Trail<'_>) {
     let mut order: Vec<(Animal, f32)> =
         Animal::ALL[..5].iter().map(|animal| (*animal, subject.total(*animal))).collect();
     order.retain(|(_, total)| *total > 0.0);
@@ -55,7 +55,7 @@ fn voted(subject: &Subject, trail: &mut Trail) {
     }
 }
 
-fn noun(seen: &Seen<'_, '_>, index: usize, first: bool, trail: &mut Trail) {
+fn noun(seen: &Seen<'_, '_>, index: usize, first: bool, trail: &mut Trail<'_>) {
     let token = &seen.reading.tokens[index];
     let bits = token.morph.bits;
     let state = match () {

@@ -12,7 +12,7 @@ use crate::content::tokens::TokenKind;
 /// Sums of rules are divided by this: a rule that nearly decides has about as many points.
 const SUM: f32 = 8.0;
 
-pub fn kind(seen: &Seen<'_, '_>, rules: &ByRules, numbers: &Numbers, trail: &mut Trail) {
+pub fn kind(seen: &Seen<'_, '_>, rules: &ByRules, numbers: &Numbers, trail: &mut Trail<'_>) {
     for (text, sums) in [("own", &rules.own), ("all", &rules.all)] {
         summed(text, sums, trail);
     }
@@ -28,7 +28,7 @@ pub fn kind(seen: &Seen<'_, '_>, rules: &ByRules, numbers: &Numbers, trail: &mut
     layout(seen, rules, numbers, trail);
 }
 
-fn summed(text: &str, sums: &Sums, trail: &mut Trail) {
+fn summed(text: &str, sums: &Sums, trail: &mut Trail<'_>) {
     let mut add = |family: &str, name: &str, value: f32| {
         let label = || format!("{text}+{name}");
         trail.add(family, &[key(text), key(name)], value, None, label);
@@ -42,7 +42,7 @@ fn summed(text: &str, sums: &Sums, trail: &mut Trail) {
     add("rules", sums.kind.name(), 1.0);
 }
 
-fn words(seen: &Seen<'_, '_>, trail: &mut Trail) {
+fn words(seen: &Seen<'_, '_>, trail: &mut Trail<'_>) {
     let people = People::new();
     for (index, token) in seen.reading.tokens.iter().enumerate() {
         if token.kind == TokenKind::Link || token.mention {
@@ -69,7 +69,7 @@ fn words(seen: &Seen<'_, '_>, trail: &mut Trail) {
     }
 }
 
-fn pair(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail) {
+fn pair(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail<'_>) {
     let Some(before) = index.checked_sub(1) else { return };
     let (left, right) = (&seen.reading.tokens[before], &seen.reading.tokens[index]);
     if left.sentence != right.sentence || left.kind == TokenKind::Link || left.mention {
@@ -79,7 +79,7 @@ fn pair(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail) {
     trail.add("pair", &[seen.labels[before], seen.labels[index]], 1.0, Some((before, index)), name);
 }
 
-fn verb(seen: &Seen<'_, '_>, people: People, index: usize, trail: &mut Trail) {
+fn verb(seen: &Seen<'_, '_>, people: People, index: usize, trail: &mut Trail<'_>) {
     let morph = seen.reading.tokens[index].morph;
     let form = match () {
         () if morph.is(bit::FIRST) => "first",
@@ -99,7 +99,7 @@ fn verb(seen: &Seen<'_, '_>, people: People, index: usize, trail: &mut Trail) {
     }
 }
 
-fn layout(seen: &Seen<'_, '_>, rules: &ByRules, numbers: &Numbers, trail: &mut Trail) {
+fn layout(seen: &Seen<'_, '_>, rules: &ByRules, numbers: &Numbers, trail: &mut Trail<'_>) {
     let tokens = &seen.reading.tokens;
     trail.shape("phones", numbers.phones.len().min(2) as f32);
     trail.shape("no-phone", f32::from(u8::from(numbers.phones.is_empty())));

@@ -34,12 +34,12 @@ impl Seen<'_, '_> {
     }
 
     /// A feature of one word: `family:lemma`.
-    fn say(&self, trail: &mut Trail, family: &str, index: usize) {
+    fn say(&self, trail: &mut Trail<'_>, family: &str, index: usize) {
         trail.add(family, &[self.labels[index]], 1.0, Some((index, index)), || self.label(index));
     }
 
     /// A feature of a word in a certain state: `family:lemma+state`.
-    fn say_as(&self, trail: &mut Trail, family: &str, index: usize, state: &str) {
+    fn say_as(&self, trail: &mut Trail<'_>, family: &str, index: usize, state: &str) {
         let name = || format!("{}+{state}", self.label(index));
         trail.add(family, &[self.labels[index], key(state)], 1.0, Some((index, index)), name);
     }

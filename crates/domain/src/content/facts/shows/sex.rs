@@ -8,7 +8,7 @@ use crate::content::lexicon::morph::{Pos, bit, key};
 use crate::content::tokens::{Token, TokenKind};
 use crate::content::{Animal, Kind, Sex};
 
-pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail) {
+pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail<'_>) {
     voted(kind, animal, votes, trail);
     let people = People::new();
     let mut counts = Counts::default();
@@ -51,7 +51,10 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
     counts.tell(trail);
 }
 
-fn voted(kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail) {
+/// What is said in so many words counts more than what agrees by chance.
+const STATED: f32 = 2.0;
+
+fn voted(kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail<'_>) {
     trail.shape("male", (votes.male / 6.0).min(2.0));
     trail.shape("female", (votes.female / 6.0).min(2.0));
     trail.shape("difference", ((votes.male - votes.female) / 6.0).clamp(-1.5, 1.5));
@@ -60,6 +63,10 @@ fn voted(kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail) {
     trail.shape_of("explicit", &both);
     let litter = format!("{}-{}", flag(votes.litter[0]), flag(votes.litter[1]));
     trail.shape_of("litter", &litter);
+    if let Some(stated) = votes.stated() {
+        let name = || stated.name().to_owned();
+        trail.add("stated", &[key(stated.name())], STATED, None, name);
+    }
     let rules = votes.rules().name();
     trail.shape_of("rules", rules);
     trail.shape_of("kind", kind.name());
@@ -91,7 +98,7 @@ fn gender(token: &Token) -> Option<&'static str> {
     }
 }
 
-fn noun(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail) {
+fn noun(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail<'_>) {
     let token = &seen.reading.tokens[index];
     let Some(species) = token.entry().and_then(|entry| entry.species) else { return };
     let many = token.morph.is(bit::PLUR) && !token.morph.is(bit::SING);
@@ -131,7 +138,7 @@ impl Counts {
         self.0.iter().any(|known| (known.0, known.1) == (what, gender))
     }
 
-    fn tell(&self, trail: &mut Trail) {
+    fn tell(&self, trail: &mut Trail<'_>) {
         for (what, gender, count) in &self.0 {
             let value = (*count).min(3) as f32 / 3.0;
             trail.add("count", &[key(what), key(gender)], value, None, || format!("{what}+{gender}"));
