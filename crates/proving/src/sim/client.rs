@@ -1,6 +1,7 @@
 //! The people: clients that post and ask again when they got no answer, and an operator who meddles.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use domain::delivery::{Priority, Status};
@@ -11,9 +12,10 @@ use serde_json::{Value, json};
 use store::{Account, Channel, DeliveryFilter, Enqueued, NewMessage, StoreError};
 
 use super::ledger::{busy, commit_unknown};
-use super::log::{Heard, OperatorAct, Post, Verb};
+use super::log::{Heard, Life, OperatorAct, Post, Verb};
 use super::saboteur::Saboteur;
 use super::world::World;
+use super::{people, walls};
 
 /// A message with this word kills whoever reads it.
 pub const POISON: &str = "ядовитое";
@@ -26,23 +28,35 @@ pub async fn post_all(world: Arc<World>) {
         if world.below(2) == 0 {
             tokio::time::sleep(world.up_to(world.options.chaos * 2 / n as u32)).await;
         }
-        let Some((message, post)) = compose(&world, number, poison == Some(number)) else {
+        let poison = poison == Some(number);
+        let Some((message, post)) = compose(&world, number, poison) else {
             continue;
         };
-        let index = {
-            let mut logs = world.logs();
-            logs.client.push(post);
-            logs.client.len() - 1
-        };
-        tokio::spawn(insist(Arc::clone(&world), index, message));
+        let from_wall = !poison && world.strikes(world.options.client.from_walls);
+        let index = note(&world, post);
+        match from_wall {
+            true => walls::publish(&world, index, message),
+            false => drop(tokio::spawn(insist(Arc::clone(&world), index, message))),
+        }
         if world.strikes(world.options.client.wrong) {
             wrong_call(&world, number).await;
         }
     }
-    // Answers come within the calm, at the latest.
+    wait_for_answers(&world).await;
+}
+
+/// Writes down what a client is about to ask for.
+pub fn note(world: &World, post: Post) -> usize {
+    let mut logs = world.logs();
+    logs.client.push(post);
+    logs.client.len() - 1
+}
+
+/// Answers come within the calm, at the latest; so do the last words of a story.
+pub async fn wait_for_answers(world: &World) {
     for _ in 0..10_000 {
         let open = world.logs().client.iter().any(|post| !post.is_answered());
-        if !open {
+        if !open && world.stories.load(Ordering::Acquire) == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -53,6 +67,33 @@ impl Post {
     fn is_answered(&self) -> bool {
         matches!(self.heard.last(), Some(Heard::Ok { .. } | Heard::Fail))
     }
+}
+
+/// What a call said, if it said something.
+pub fn meant<T>(result: store::Result<T>) -> Option<store::Result<T>> {
+    match result {
+        Err(StoreError::Busy { .. } | StoreError::CommitUnknown { .. }) => None,
+        result => Some(result),
+    }
+}
+
+/// A call with the troubles of its client: it is not made, or its answer is lost.
+pub async fn troubled<T>(world: &World, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+    let trouble = &world.options.client;
+    if world.strikes(trouble.busy) {
+        return Err(busy());
+    }
+    let lost = world.strikes(trouble.commit_unknown);
+    if lost && world.below(2) == 0 {
+        return Err(commit_unknown());
+    }
+    let result = work.await;
+    if lost { Err(commit_unknown()) } else { result }
+}
+
+/// Waits a moment before asking again.
+pub async fn hesitate(world: &World) {
+    tokio::time::sleep(world.between(Duration::from_millis(50), Duration::from_secs(2))).await;
 }
 
 /// Posts one message and asks again until the answer says something.
@@ -91,11 +132,11 @@ async fn insist(world: Arc<World>, index: usize, mut message: NewMessage) {
             message.content_hash = format!("{}-{tried}", message.content_hash);
             message.idempotency_key = None;
         }
-        tokio::time::sleep(world.between(Duration::from_millis(50), Duration::from_secs(2))).await;
+        hesitate(&world).await;
     }
 }
 
-fn ok(enqueued: Enqueued) -> Heard {
+pub fn ok(enqueued: Enqueued) -> Heard {
     Heard::Ok {
         message: enqueued.message_id.0,
         deliveries: enqueued.deliveries.iter().map(|d| (d.delivery_id.0, d.channel_id.0)).collect(),
@@ -103,22 +144,16 @@ fn ok(enqueued: Enqueued) -> Heard {
     }
 }
 
-async fn enqueue(world: &World, workspace: WorkspaceId, message: NewMessage) -> store::Result<Enqueued> {
-    let trouble = &world.options.client;
-    if world.strikes(trouble.busy) {
-        return Err(busy());
-    }
-    let lost = world.strikes(trouble.commit_unknown);
-    if lost && world.below(2) == 0 {
-        return Err(commit_unknown());
-    }
-    let result = match world.saboteur {
-        Some(Saboteur::FanOutInTwo) if message.channels.len() > 1 => {
-            enqueue_in_two(world, workspace, message).await
+pub async fn enqueue(world: &World, workspace: WorkspaceId, message: NewMessage) -> store::Result<Enqueued> {
+    troubled(world, async move {
+        match world.saboteur {
+            Some(Saboteur::FanOutInTwo) if message.channels.len() > 1 => {
+                enqueue_in_two(world, workspace, message).await
+            }
+            _ => enqueue_once(world, workspace, message).await,
         }
-        _ => enqueue_once(world, workspace, message).await,
-    };
-    if lost { Err(commit_unknown()) } else { result }
+    })
+    .await
 }
 
 async fn enqueue_once(world: &World, workspace: WorkspaceId, message: NewMessage) -> store::Result<Enqueued> {
@@ -158,34 +193,68 @@ fn compose(world: &World, number: usize, poison: bool) -> Option<(NewMessage, Po
     if channels.is_empty() {
         return None;
     }
-    let marker = format!("метка{number}я");
     let words = match world.below(8) {
         0 => 900,
         n => n + 1,
     };
-    let mut text = marker.clone();
-    for n in 0..words {
-        // Another message's words must not be taken for these when somebody reads back.
-        text.push_str(&format!(" слово{n}из{number}"));
-    }
-    if poison {
-        text.push(' ');
-        text.push_str(POISON);
-    }
     let repeated = number > 0 && world.strikes(world.options.client.repeat);
     let content_hash = match repeated {
         true => format!("hash{}", world.below(number)),
         false => format!("hash{number}"),
     };
-    let message = Message { text, media: media(world, number), ..Message::default() };
     let run_at = (world.below(10) == 0)
         .then(|| Timestamp(world.ledger_at()) + Span::from_secs(1 + world.below(20) as i64));
+    let post = Post { content_hash, poison, ..post(workspace, number, words) };
+    let post = Post { channels: channels.iter().map(|id| id.0).collect(), ..post };
+    let message = Message { text: wording(&post, ""), media: media(world, number), ..Message::default() };
     let new = NewMessage {
-        source: "simulated".into(),
-        origin_id: format!("post{number}"),
         idempotency_key: (world.below(2) == 0).then(|| format!("key{number}")),
-        payload: serde_json::to_value(&message).unwrap_or(Value::Null),
-        content_hash: content_hash.clone(),
+        channels,
+        priority: if world.below(3) == 0 { Priority::Bulk } else { Priority::Urgent },
+        run_at,
+        ..new_message(&post, &message)
+    };
+    Some((new, post))
+}
+
+/// A post that nobody hears yet.
+pub fn post(workspace: WorkspaceId, number: usize, words: usize) -> Post {
+    Post {
+        workspace: workspace.0,
+        marker: format!("метка{number}я"),
+        number,
+        words,
+        channels: Vec::new(),
+        people: Vec::new(),
+        content_hash: format!("hash{number}"),
+        poison: false,
+        heard: Vec::new(),
+        life: Life::default(),
+    }
+}
+
+/// The marker, what tells revisions apart, and the numbered words: another message's must not be taken for these.
+pub fn wording(post: &Post, revision: &str) -> String {
+    let mut text = post.marker.clone();
+    text.push_str(revision);
+    for n in 0..post.words {
+        text.push_str(&format!(" слово{n}из{}", post.number));
+    }
+    if post.poison {
+        text.push(' ');
+        text.push_str(POISON);
+    }
+    text
+}
+
+/// The row of a post, for nobody yet.
+pub fn new_message(post: &Post, message: &Message) -> NewMessage {
+    NewMessage {
+        source: "simulated".into(),
+        origin_id: format!("post{}", post.number),
+        idempotency_key: None,
+        payload: serde_json::to_value(message).unwrap_or(Value::Null),
+        content_hash: post.content_hash.clone(),
         hash_version: 1,
         fingerprint: None,
         kind: "other".into(),
@@ -194,23 +263,11 @@ fn compose(world: &World, number: usize, poison: bool) -> Option<(NewMessage, Po
         tags: Vec::new(),
         origin: json!({}),
         case_id: None,
-        channels: channels.clone(),
-        priority: if world.below(3) == 0 { Priority::Bulk } else { Priority::Urgent },
-        run_at,
+        channels: Vec::new(),
+        priority: Priority::Urgent,
+        run_at: None,
         skipped: None,
-    };
-    let channels = channels.into_iter().map(|id| id.0).collect();
-    let post = Post {
-        workspace: workspace.0,
-        marker,
-        number,
-        words,
-        channels,
-        content_hash,
-        poison,
-        heard: Vec::new(),
-    };
-    Some((new, post))
+    }
 }
 
 fn media(world: &World, number: usize) -> Vec<Media> {
@@ -264,7 +321,7 @@ pub async fn operate(world: Arc<World>) {
     }
 }
 
-fn did(world: &World, verb: Verb) {
+pub fn did(world: &World, verb: Verb) {
     world.trace(format_args!("operator: {verb:?}"));
     let (at, ledger_at) = (world.at(), world.ledger_at());
     world.logs().operator.push(OperatorAct { at, ledger_at, verb });
@@ -274,7 +331,7 @@ async fn meddle(world: &World) {
     let (workspace, channel) = world.channels[world.below(world.channels.len())];
     let (owner, account) = world.accounts[world.below(world.accounts.len())];
     let store = &world.store;
-    let draw = world.below(20);
+    let draw = world.below(24);
     let result = match draw {
         0..=2 => {
             let until = Timestamp(world.ledger_at()) + Span::from_secs(1 + world.below(30) as i64);
@@ -295,7 +352,9 @@ async fn meddle(world: &World) {
         }
         11 => remove_channel(world, workspace, channel).await,
         12..=15 => cancel_one(world, workspace).await,
-        _ => requeue_one(world, workspace).await,
+        16..=19 => requeue_one(world, workspace).await,
+        20 => people::stop_one(world).await,
+        _ => people::return_one(world).await,
     };
     if let Err(error) = result {
         world.trace(format_args!("operator: refused: {error}"));

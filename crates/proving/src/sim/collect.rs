@@ -1,9 +1,10 @@
 //! Reads the ledger as it stands in the end into the plain words of `log`.
 
+use domain::ids::{MessageId, WorkspaceId};
 use serde_json::Value;
 use store::{Delivery, DeliveryFilter};
 
-use super::log::{AttemptLog, DeliveryLog, ErrorLog, EventLog, Logs};
+use super::log::{AttemptLog, DeliveryLog, ErrorLog, EventLog, Heard, Logs};
 use super::world::World;
 
 pub async fn collect(world: &World) -> store::Result<Logs> {
@@ -21,11 +22,26 @@ pub async fn collect(world: &World) -> store::Result<Logs> {
             logs.ledger.deliveries.insert(row.delivery_id.0, delivery(row, attempts));
         }
         for event in world.store.events(workspace, 0, 100_000).await? {
-            logs.ledger
-                .events
-                .push(EventLog { name: event.name, delivery: event.delivery_id.map(|id| id.0) });
+            logs.ledger.events.push(EventLog {
+                at: event.at.0,
+                name: event.name,
+                delivery: event.delivery_id.map(|id| id.0),
+                account: event.account_id.map(|id| id.0),
+                person: event.destination.and_then(|to| to.recipient()).map(|id| id.0),
+            });
         }
         logs.ledger.audit.extend(world.store.audit(workspace).await?);
+    }
+    // A message for people who are all gone has no delivery.
+    for post in &logs.client {
+        let Some(Heard::Ok { message, .. }) = post.heard.last() else {
+            continue;
+        };
+        if !logs.ledger.messages.contains_key(message)
+            && let Ok(payload) = world.store.payload(WorkspaceId(post.workspace), MessageId(*message)).await
+        {
+            logs.ledger.messages.insert(*message, payload["text"].as_str().unwrap_or_default().to_owned());
+        }
     }
     Ok(logs)
 }
@@ -35,8 +51,11 @@ fn delivery(row: Delivery, attempts: Vec<AttemptLog>) -> DeliveryLog {
         id: row.delivery_id.0,
         workspace: row.workspace_id.0,
         account: row.account_id.0,
+        lane: row.lane_id.0,
         channel: row.destination.channel().map_or(0, |id| id.0),
+        person: row.destination.recipient().map_or(0, |id| id.0),
         message: row.message_id.0,
+        action: row.action.as_str(),
         generation: row.generation,
         parent: row.parent_delivery.map(|id| id.0),
         bulk: row.priority == domain::delivery::Priority::Bulk,

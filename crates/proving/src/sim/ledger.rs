@@ -13,7 +13,8 @@ use secrecy::SecretString;
 use serde_json::Value;
 use store::{
     Account, Approach, Attempt, Channel, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, FinishKind,
-    Finished, History, PartProgress, Recovered, Remembered, Replayed, Result, StoreError, WakeUp, Whose,
+    Finished, History, PartProgress, RecipientStatus, Recovered, Remembered, Replayed, Result, StoreError,
+    WakeUp, Whose,
 };
 use tokio::time::Instant;
 
@@ -373,7 +374,19 @@ impl Ledger for SimLedger {
         recipient: RecipientId,
         interval: Span,
     ) -> BoxFuture<'_, Result<Approach>> {
-        let approach = self.world().store.approach(workspace, recipient, interval);
+        let approach = async move {
+            let mut approach = self.world().store.approach(workspace, recipient, interval).await?;
+            if self.sabotaged(Saboteur::GoneApproached) {
+                approach.status = RecipientStatus::Active;
+            }
+            if self.sabotaged(Saboteur::ChatPauseForgotten) {
+                approach.paused_until = Timestamp(0);
+            }
+            if approach.status == RecipientStatus::Gone {
+                self.world().sometimes("people: nothing was said to who is gone");
+            }
+            Ok(approach)
+        };
         Box::pin(self.call(Kind::Write, "approach", approach))
     }
 }

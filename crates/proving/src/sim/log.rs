@@ -26,6 +26,9 @@ pub struct Logs {
 pub struct WorldLog {
     pub accounts: BTreeMap<i64, AccountLog>,
     pub channels: BTreeMap<i64, ChannelLog>,
+    pub people: BTreeMap<i64, PersonLog>,
+    /// The lanes of dialogues, and whose they are.
+    pub dialogues: BTreeMap<i64, i64>,
 }
 
 #[derive(Debug, Clone)]
@@ -34,6 +37,19 @@ pub struct AccountLog {
     pub interval_us: i64,
     pub burst: i64,
     pub max_parallel: usize,
+    /// How many of them may be retries.
+    pub retry_parallel: usize,
+}
+
+/// Somebody on a bot.
+#[derive(Debug, Clone)]
+pub struct PersonLog {
+    pub workspace: i64,
+    pub account: i64,
+    pub target: String,
+    /// Of their platform: nobody sets it person by person.
+    pub policy: &'static str,
+    pub keyed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -48,6 +64,8 @@ pub struct ChannelLog {
     pub keyed: bool,
     /// Long texts go out in several parts instead of being cut.
     pub split: bool,
+    /// What vanishes at its source is taken back here.
+    pub takes_back: bool,
     pub removed_at: Option<Micros>,
 }
 
@@ -60,14 +78,28 @@ pub struct Post {
     /// Numbered words that every reader must find.
     pub words: usize,
     pub channels: Vec<i64>,
+    /// People who should hear it, instead of channels.
+    pub people: Vec<i64>,
     pub content_hash: String,
     pub poison: bool,
     pub heard: Vec<Heard>,
+    pub life: Life,
+}
+
+/// What became of a post at its source after it was taken in.
+#[derive(Debug, Clone, Default)]
+pub struct Life {
+    /// Revisions that were taken in; 0: it came through the door and has no source.
+    pub revision: usize,
+    /// The ledger's clock when its disappearance had been taken in.
+    pub gone_at: Option<i64>,
+    /// The number of the search whose story it ends.
+    pub answers: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
-    /// Stored under this id, with these deliveries (id, channel); these channels were not eligible.
+    /// Stored under this id, with these deliveries (id, channel or person); these channels were not eligible.
     Ok { message: i64, deliveries: Vec<(i64, i64)>, skipped: Vec<i64> },
     /// Refused for good: nothing is stored.
     Fail,
@@ -105,6 +137,7 @@ pub struct SendLog {
     pub attempt: i32,
     pub key: String,
     pub target: String,
+    pub act: Act,
     pub text: String,
     pub accepted_at: Option<Micros>,
     /// The ids a reader sees; a repeated key shows the earlier ones again.
@@ -116,13 +149,39 @@ pub struct SendLog {
     pub answered_at: Option<Micros>,
 }
 
+/// What a request does to what readers see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Something new, perhaps as an answer to what is there.
+    Say {
+        reply_to: Option<String>,
+    },
+    /// Other words in the place of these.
+    Change(String),
+    Remove(Vec<String>),
+    Pin,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Sent,
     Unknown,
-    Flood { retry_after_us: i64 },
+    Flood {
+        retry_after_us: i64,
+        of: Whole,
+    },
     NotSent,
+    /// For good: this delivery or this chat.
     Permanent,
+    /// The person blocked us or left.
+    Gone,
+}
+
+/// What a trouble is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whole {
+    Chat,
+    Account,
 }
 
 /// One life of one node.
@@ -166,6 +225,10 @@ pub enum Verb {
     RemoveChannel(i64),
     Cancel(i64),
     Requeue(i64),
+    /// A person said stop.
+    Stop(i64),
+    /// A person came back.
+    Return(i64),
     HoldAll,
     ReleaseAll,
 }
@@ -186,8 +249,14 @@ pub struct DeliveryLog {
     pub id: i64,
     pub workspace: i64,
     pub account: i64,
+    pub lane: i64,
+    /// 0: it goes to a person.
     pub channel: i64,
+    /// 0: it goes to a channel.
+    pub person: i64,
     pub message: i64,
+    /// `send`, `edit`, `reply` or `delete`.
+    pub action: &'static str,
     pub generation: i32,
     pub parent: Option<i64>,
     pub bulk: bool,
@@ -230,6 +299,9 @@ pub struct ErrorLog {
 
 #[derive(Debug, Clone)]
 pub struct EventLog {
+    pub at: i64,
     pub name: String,
     pub delivery: Option<i64>,
+    pub account: Option<i64>,
+    pub person: Option<i64>,
 }

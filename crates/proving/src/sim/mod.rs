@@ -13,9 +13,11 @@ pub mod log;
 pub mod many;
 mod node;
 mod options;
+mod people;
 mod platform;
 pub mod saboteur;
 pub mod sometimes;
+mod walls;
 mod world;
 
 #[cfg(test)]
@@ -24,6 +26,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::delivery::Status;
+use store::DeliveryFilter;
 use tokio::sync::watch;
 
 pub use check::Violation;
@@ -77,6 +81,7 @@ async fn simulate(
         })
         .collect();
     let client = tokio::spawn(client::post_all(Arc::clone(&world)));
+    let mail = tokio::spawn(people::write_all(Arc::clone(&world)));
     tokio::spawn(client::operate(Arc::clone(&world)));
     let hold = tokio::spawn(client::hold(Arc::clone(&world)));
     tokio::spawn(jump(Arc::clone(&world)));
@@ -84,6 +89,7 @@ async fn simulate(
     tokio::time::sleep(world.options.chaos).await;
     world.become_calm();
     let _ = client.await;
+    let _ = mail.await;
     let _ = hold.await;
     wait_until_drained(&world).await?;
     for (end, node) in nodes {
@@ -119,13 +125,7 @@ async fn wait_until_drained(world: &World) -> store::Result<()> {
     let patience = Duration::from_secs(3_600);
     let started = world.elapsed();
     while world.elapsed() - started < patience {
-        let mut open = 0;
-        for workspace in &world.workspaces {
-            for lane in world.store.lanes(*workspace).await? {
-                open += lane.counts.queued + lane.counts.retry + lane.counts.sending;
-            }
-        }
-        if open == 0 {
+        if !anything_waits(world).await? {
             let at = world.at();
             world.logs().drained_at = Some(at);
             return Ok(());
@@ -133,6 +133,26 @@ async fn wait_until_drained(world: &World) -> store::Result<()> {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     Ok(())
+}
+
+/// The lanes first, which cost little; dialogues are not among them.
+async fn anything_waits(world: &World) -> store::Result<bool> {
+    for workspace in &world.workspaces {
+        for lane in world.store.lanes(*workspace).await? {
+            if lane.counts.queued + lane.counts.retry + lane.counts.sending > 0 {
+                return Ok(true);
+            }
+        }
+    }
+    for workspace in &world.workspaces {
+        for status in [Status::Queued, Status::Retry, Status::Sending] {
+            let waiting = DeliveryFilter { status: Some(status), ..DeliveryFilter::default() };
+            if !world.store.deliveries(*workspace, waiting, 1).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Requests that the simulator still holds up for nodes that stand still.

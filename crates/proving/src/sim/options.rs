@@ -20,6 +20,9 @@ pub struct Options {
     pub workspaces: usize,
     pub accounts: usize,
     pub messages: usize,
+    /// People on each account, and what is written to them.
+    pub people: usize,
+    pub mailings: usize,
     /// Length of the first phase.
     pub chaos: Duration,
     pub lease: Duration,
@@ -74,6 +77,8 @@ pub struct PlatformTrouble {
     pub permanent_channel: Ppm,
     pub permanent_account: Ppm,
     pub not_ready: Ppm,
+    /// A person blocks us, and stays away until they come back.
+    pub blocked: Ppm,
     /// Stretches of time in which one account gets nothing through: its index, from, length.
     pub outages: Vec<(usize, Duration, Duration)>,
 }
@@ -86,6 +91,8 @@ pub struct ClientTrouble {
     pub wrong: Ppm,
     /// Repeats of what was said before.
     pub repeat: Ppm,
+    /// Posts that live on at their source: changed, vanished, or their story ends.
+    pub from_walls: Ppm,
     /// How often an operator does something.
     pub operator_every: Option<Duration>,
     /// The kill switch: when, and for how long.
@@ -103,7 +110,9 @@ impl Options {
             nodes: draw.between(1, 5) as usize,
             workspaces: draw.between(1, 3) as usize,
             accounts: draw.between(1, 5) as usize,
-            messages: draw.between(5, 40) as usize,
+            messages: draw.between(5, 30) as usize,
+            people: draw.between(0, 4) as usize,
+            mailings: draw.between(1, 12) as usize,
             chaos,
             lease,
             in_flight_max: if draw.one_in(3) { draw.between(2, 6) as usize } else { 64 },
@@ -203,6 +212,7 @@ impl Draw {
             permanent_channel: self.ppm(20_000),
             permanent_account: self.ppm(10_000),
             not_ready: self.ppm(100_000),
+            blocked: self.ppm(100_000),
             ..PlatformTrouble::default()
         };
         if self.one_in(3) {
@@ -218,6 +228,7 @@ impl Draw {
             busy: self.ppm(200_000),
             wrong: self.ppm(100_000),
             repeat: self.ppm(100_000),
+            from_walls: self.ppm(600_000),
             operator_every: self.one_in(2).then(|| Duration::from_secs(self.between(5, 30))),
             hold: self.one_in(4).then(|| (self.instant(chaos), Duration::from_secs(self.between(10, 40)))),
         }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope, Sent};
 use futures_util::future::BoxFuture;
-use platforms::part::Part;
+use platforms::part::{Part, TextPart};
 use platforms::platform::{Question, Reconciled, Report, Sending};
 use store::Claim;
 
-use super::log::{Answer, Request, RequestKind, SendLog};
+use super::log::{Act, Answer, Request, RequestKind, SendLog, Whole};
 use super::node::Run;
 use super::saboteur::Saboteur;
-use super::world::World;
+use super::world::{World, lock};
 use engine::dispatch::Address;
 use engine::dispatch::ports::Outlet;
 
@@ -40,6 +40,8 @@ enum Behaviour {
         wait: Duration,
     },
     Permanent(Scope),
+    /// The person blocked us.
+    Blocked,
     NotReady,
 }
 
@@ -71,7 +73,7 @@ impl SimOutlet {
         }
         let delayed = world.at() > left_at;
         let index = self.received(address, claim, &sending, delayed);
-        let behaviour = self.behaviour(address, &sending);
+        let behaviour = self.behaviour(address, claim, &sending);
         let leg = world.up_to(world.options.platform.latency_max) / 2;
         let deadline = deadline(&sending);
         tokio::time::sleep(leg.min(deadline / 4)).await;
@@ -120,7 +122,7 @@ impl SimOutlet {
         }
     }
 
-    fn behaviour(&self, address: &Address, sending: &Sending<'_>) -> Behaviour {
+    fn behaviour(&self, address: &Address, claim: &Claim, sending: &Sending<'_>) -> Behaviour {
         let world = self.world();
         let trouble = &world.options.platform;
         if self.is_out(address) {
@@ -130,6 +132,9 @@ impl SimOutlet {
                 2 => Behaviour::LoseRequest,
                 _ => Behaviour::Hang { accepted: false },
             };
+        }
+        if claim.destination.recipient().is_some() && self.blocks(sending) {
+            return Behaviour::Blocked;
         }
         let carries_media = matches!(sending.part, Part::Media(_));
         let even = || world.below(2) == 0;
@@ -159,6 +164,16 @@ impl SimOutlet {
         }
     }
 
+    /// Who blocks us once does so until they come back.
+    fn blocks(&self, sending: &Sending<'_>) -> bool {
+        let world = self.world();
+        let Said { target, .. } = said(sending.part);
+        if world.strikes(world.options.platform.blocked) {
+            lock(&world.blocked).insert(target.clone());
+        }
+        lock(&world.blocked).contains(&target)
+    }
+
     fn is_out(&self, address: &Address) -> bool {
         let world = self.world();
         let now = world.elapsed();
@@ -172,13 +187,14 @@ impl SimOutlet {
     fn received(&self, address: &Address, claim: &Claim, sending: &Sending<'_>, delayed: bool) -> usize {
         let world = self.world();
         let part = sending.key.rsplit_once('.').and_then(|(_, part)| part.parse().ok()).unwrap_or(usize::MAX);
-        let (target, text) = said(sending.part);
+        let Said { target, act, text } = said(sending.part);
         let send = SendLog {
             delivery: claim.delivery_id.0,
             part,
             attempt: claim.counters.attempt,
             key: sending.key.to_owned(),
             target,
+            act,
             text,
             accepted_at: None,
             visible: Vec::new(),
@@ -218,13 +234,19 @@ impl SimOutlet {
         let world = self.world();
         let at = world.at();
         let mut logs = world.logs();
-        let keyed = address.platform.name() == "vk";
+        let new = matches!(sending.part, Part::Text(_) | Part::Media(_));
+        let keyed = address.platform.name() == "vk" && new;
         let earlier = logs.platform.iter().filter_map(|request| request.send.as_ref()).find_map(|send| {
             (keyed && send.key == sending.key && send.accepted_at.is_some()).then(|| send.visible.clone())
         });
         let repeated = earlier.is_some();
-        let ids = earlier.unwrap_or_else(|| fresh_ids(world, address, sending.part));
+        let forgotten =
+            world.saboteur == Some(Saboteur::DeleteForgotten) && matches!(sending.part, Part::Delete(_));
+        let ids = earlier.unwrap_or_else(|| ids_of(world, address, sending.part));
         if let Some(send) = logs.platform.get_mut(index).and_then(|request| request.send.as_mut()) {
+            if forgotten {
+                send.act = Act::Pin;
+            }
             send.accepted_at = Some(at);
             send.visible.clone_from(&ids);
             send.repeated = repeated;
@@ -287,6 +309,11 @@ impl SimOutlet {
                 });
                 failed(Failure::new(Category::Permanent, scope, "403", "simulated"))
             }
+            Behaviour::Blocked => {
+                count("people: somebody blocked us");
+                let gone = Failure::new(Category::Permanent, Scope::Channel, "blocked", "simulated");
+                failed(Failure { recipient_gone: true, ..gone })
+            }
             Behaviour::NotReady => {
                 count("platform: attachment not ready");
                 failed(transient(Scope::Delivery, CODE_NOT_READY))
@@ -306,12 +333,16 @@ impl SimOutlet {
         let at = world.at();
         let answer = match &report.outcome {
             Outcome::Sent(_) => Answer::Sent,
+            Outcome::Failed(failure) if failure.recipient_gone => Answer::Gone,
             Outcome::Failed(failure) if failure.category == Category::Permanent => Answer::Permanent,
             Outcome::Failed(failure) if failure.certainty == domain::outcome::Certainty::Unknown => {
                 Answer::Unknown
             }
             Outcome::Failed(failure) => match failure.retry_after_ms {
-                Some(ms) => Answer::Flood { retry_after_us: ms * 1_000 },
+                Some(ms) => Answer::Flood {
+                    retry_after_us: ms * 1_000,
+                    of: if failure.scope == Scope::Channel { Whole::Chat } else { Whole::Account },
+                },
                 None => Answer::NotSent,
             },
         };
@@ -319,6 +350,19 @@ impl SimOutlet {
         if let Some(send) = world.logs().platform.get_mut(index).and_then(|request| request.send.as_mut()) {
             send.answer = Some(answer);
             send.answered_at = Some(at);
+        }
+    }
+
+    /// The saboteurs that send something else than they were given.
+    fn sabotaged_part(&self, part: &Part) -> Option<Part> {
+        match (self.world().saboteur, part) {
+            (Some(Saboteur::EditIsPost), Part::Edit(edit)) => Some(Part::Text(TextPart {
+                target: edit.target.clone(),
+                text: edit.text.clone(),
+                buttons: edit.buttons.clone(),
+                options: edit.options.clone(),
+            })),
+            _ => None,
         }
     }
 
@@ -340,6 +384,14 @@ impl SimOutlet {
             }
             Some(Saboteur::TimeoutIsSent) if unknown => sent(Vec::new()),
             Some(Saboteur::SecondRetryLayer) if unknown => self.exchange(address, claim, sending).await,
+            Some(Saboteur::GoneRetried) if failure.recipient_gone => {
+                *failure = Failure::new(Category::Transient, Scope::Delivery, "blocked", "simulated");
+                report
+            }
+            Some(Saboteur::ChatFloodStopsAccount) if failure.is_flood() => {
+                failure.scope = Scope::Platform;
+                report
+            }
             Some(Saboteur::RetryAfterIgnored) if failure.retry_after_ms.is_some() => {
                 failure.retry_after_ms = Some(0);
                 report
@@ -357,6 +409,8 @@ impl Outlet for SimOutlet {
         sending: Sending<'a>,
     ) -> BoxFuture<'a, Report> {
         Box::pin(async move {
+            let other = self.sabotaged_part(sending.part);
+            let sending = Sending { part: other.as_ref().unwrap_or(sending.part), ..sending };
             let report = self.exchange(address, claim, sending).await;
             self.sabotage(report, address, claim, sending).await
         })
@@ -376,14 +430,17 @@ impl Outlet for SimOutlet {
                 let failure = Failure::new(Category::Transient, Scope::Platform, "refused", "simulated");
                 return Reconciled::Failed(failure);
             }
-            if address.platform.name() == "telegram" {
+            let Said { target, act, text } = said(question.part);
+            // What changes nothing new can be repeated without anybody seeing it.
+            if address.platform.name() == "telegram" || !matches!(act, Act::Say { .. }) {
                 return Reconciled::CannotKnow;
             }
-            let (target, text) = said(question.part);
             let found =
                 world.logs().platform.iter().rev().filter_map(|request| request.send.as_ref()).find_map(
                     |send| {
-                        let same = send.accepted_at.is_some() && send.target == target && send.text == text;
+                        let same = send.accepted_at.is_some()
+                            && matches!(send.act, Act::Say { .. })
+                            && (&send.target, &send.text) == (&target, &text);
                         let free = !send.visible.iter().any(|id| question.taken.contains(id));
                         (same && free).then(|| send.visible.clone())
                     },
@@ -427,25 +484,37 @@ fn deadline(sending: &Sending<'_>) -> Duration {
     }
 }
 
-/// Where a part goes and which words a reader would see.
-fn said(part: &Part) -> (String, String) {
-    match part {
-        Part::Text(text) => (text.target.to_string(), text.text.as_str().to_owned()),
-        Part::Media(media) => {
-            let caption = media.caption.as_ref().map(|caption| caption.as_str().to_owned());
-            (media.target.to_string(), caption.unwrap_or_default())
-        }
-        Part::Edit(edit) => (edit.target.to_string(), edit.text.as_str().to_owned()),
-        Part::Delete(delete) => (delete.target.to_string(), String::new()),
-        Part::Pin(pin) => (pin.target.to_string(), String::new()),
-    }
+/// Where a part goes, what it does there, and which words a reader would see.
+struct Said {
+    target: String,
+    act: Act,
+    text: String,
 }
 
-/// An album on Telegram has an id for each of its media.
-fn fresh_ids(world: &World, address: &Address, part: &Part) -> Vec<String> {
+fn said(part: &Part) -> Said {
+    let (target, act, text) = match part {
+        Part::Text(text) => {
+            (&text.target, Act::Say { reply_to: text.options.reply_to.clone() }, Some(&text.text))
+        }
+        Part::Media(media) => {
+            (&media.target, Act::Say { reply_to: media.options.reply_to.clone() }, media.caption.as_ref())
+        }
+        Part::Edit(edit) => (&edit.target, Act::Change(edit.id.clone()), Some(&edit.text)),
+        Part::Delete(delete) => (&delete.target, Act::Remove(delete.ids.clone()), None),
+        Part::Pin(pin) => (&pin.target, Act::Pin, None),
+    };
+    let text = text.map(|text| text.as_str().to_owned()).unwrap_or_default();
+    Said { target: target.to_string(), act, text }
+}
+
+/// What the platform answers with: new ids (an album on Telegram has one for each of its media), or those it changed.
+fn ids_of(world: &World, address: &Address, part: &Part) -> Vec<String> {
     let n = match part {
         Part::Media(media) if address.platform.name() == "telegram" => media.items.len(),
-        _ => 1,
+        Part::Text(_) | Part::Media(_) => 1,
+        Part::Edit(edit) => return vec![edit.id.clone()],
+        Part::Delete(delete) => return delete.ids.first().cloned().into_iter().collect(),
+        Part::Pin(_) => 1,
     };
     (0..n).map(|_| world.fresh().to_string()).collect()
 }

@@ -44,10 +44,24 @@ pub enum Saboteur {
     KeyRenewed,
     /// A cut or a timeout counts as sent.
     TimeoutIsSent,
+    /// New words for a post are published as another post.
+    EditIsPost,
+    /// What vanished is not taken back, though it counts as done.
+    DeleteForgotten,
+    /// Who blocked us is written to again.
+    GoneRetried,
+    /// Who is gone is approached as if they were there.
+    GoneApproached,
+    /// A flood of one chat cools the whole account.
+    ChatFloodStopsAccount,
+    /// Another lane writes to somebody whose chat asked for a pause.
+    ChatPauseForgotten,
+    /// Every place of an account may be taken by retries.
+    RetryRoomIgnored,
 }
 
 impl Saboteur {
-    pub const ALL: [Saboteur; 18] = [
+    pub const ALL: [Saboteur; 25] = [
         Saboteur::OutcomeUnfenced,
         Saboteur::AckBeforeCommit,
         Saboteur::ReleaseCharged,
@@ -66,6 +80,13 @@ impl Saboteur {
         Saboteur::OrderDropped,
         Saboteur::KeyRenewed,
         Saboteur::TimeoutIsSent,
+        Saboteur::EditIsPost,
+        Saboteur::DeleteForgotten,
+        Saboteur::GoneRetried,
+        Saboteur::GoneApproached,
+        Saboteur::ChatFloodStopsAccount,
+        Saboteur::ChatPauseForgotten,
+        Saboteur::RetryRoomIgnored,
     ];
 
     pub fn name(self) -> &'static str {
@@ -88,6 +109,13 @@ impl Saboteur {
             Saboteur::OrderDropped => "order dropped",
             Saboteur::KeyRenewed => "key renewed on retry",
             Saboteur::TimeoutIsSent => "timeout is sent",
+            Saboteur::EditIsPost => "edit is another post",
+            Saboteur::DeleteForgotten => "delete forgotten",
+            Saboteur::GoneRetried => "gone recipient retried",
+            Saboteur::GoneApproached => "gone recipient approached",
+            Saboteur::ChatFloodStopsAccount => "chat flood stops the account",
+            Saboteur::ChatPauseForgotten => "pause of a chat forgotten",
+            Saboteur::RetryRoomIgnored => "retry room ignored",
         }
     }
 
@@ -140,6 +168,30 @@ impl Saboteur {
                     ..PlatformTrouble::default()
                 };
                 options.client = ClientTrouble::default();
+            }
+            Saboteur::EditIsPost | Saboteur::DeleteForgotten => {
+                options.client.from_walls = 900_000;
+                options.messages = options.messages.max(20);
+            }
+            Saboteur::GoneRetried | Saboteur::GoneApproached => {
+                options.people = 3;
+                options.mailings = 12;
+                options.platform.blocked = 300_000;
+            }
+            Saboteur::ChatFloodStopsAccount => {
+                options.platform.flood = options.platform.flood.max(50_000);
+            }
+            Saboteur::ChatPauseForgotten => {
+                options.people = 2;
+                options.mailings = 12;
+                options.platform.flood = 300_000;
+                options.platform.flood_max = Duration::from_secs(60);
+            }
+            Saboteur::RetryRoomIgnored => {
+                options.people = 4;
+                options.mailings = 12;
+                options.platform.refused_connection = 0;
+                options.platform.lost_request = 300_000;
             }
             Saboteur::ReaperUnfenced | Saboteur::MarkSkipped | Saboteur::OrderDropped => {}
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// The closed list.
-pub const ALL: [&str; 47] = [
+pub const ALL: [&str; 60] = [
     "node: died before a ledger call",
     "node: died after a ledger call, the answer lost",
     "node: died before a request left",
@@ -54,6 +54,19 @@ pub const ALL: [&str; 47] = [
     "delivery: shown twice after an unknown outcome",
     "delivery: dead as poison",
     "delivery: flood of a second chat cooled the account",
+    "people: somebody was reached by a campaign",
+    "people: somebody was answered in a dialogue",
+    "people: somebody blocked us",
+    "people: somebody who was gone came back",
+    "people: nothing was said to who is gone",
+    "people: a delivery ended because its person is gone",
+    "people: a chat that flooded was written to after its wait",
+    "post: changed before it was said",
+    "post: new words took the place of the old",
+    "post: new words for a post of several parts",
+    "post: the end of a story was answered",
+    "post: vanished before it was said",
+    "post: what vanished was taken back",
 ];
 
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,9 @@
 //! The world of one run: the ledger, its clock, chance, the logs, and the rows an operator configured.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use super::log::{AccountLog, ChannelLog, Logs, Micros, RunLog};
 use super::options::{Options, Ppm};
+use super::people::{self, Person};
 use super::saboteur::Saboteur;
 use super::sometimes::Sometimes;
 
@@ -30,6 +32,12 @@ pub struct World {
     pub accounts: Vec<(WorkspaceId, AccountId)>,
     pub channels: Vec<(WorkspaceId, ChannelId)>,
     pub workspaces: Vec<WorkspaceId>,
+    pub people: Vec<Person>,
+    /// Posts that still live on at their source, and the workspaces that have had their search.
+    pub stories: AtomicUsize,
+    pub searched: Mutex<BTreeSet<i64>>,
+    /// The chats of people who blocked us.
+    pub blocked: Mutex<BTreeSet<String>>,
     clock: Arc<SimClock>,
     started: Instant,
     calm: AtomicBool,
@@ -79,6 +87,10 @@ impl World {
             accounts: Vec::new(),
             channels: Vec::new(),
             workspaces: Vec::new(),
+            people: Vec::new(),
+            stories: AtomicUsize::new(0),
+            searched: Mutex::default(),
+            blocked: Mutex::default(),
             clock,
             started,
             calm: AtomicBool::new(false),
@@ -103,24 +115,35 @@ impl World {
             let rate = [2.0, 5.0, 10.0, 30.0][self.below(4)];
             let burst = if self.below(4) == 0 { 3 } else { 1 };
             let max_parallel = [1, 2, 4, 8][self.below(4)];
+            let retry_parallel = [1, 2, 4][self.below(3)].min(max_parallel);
             let settings = store::AccountSettings {
                 rate: Some(rate),
                 burst,
                 max_parallel,
+                retry_parallel: match self.saboteur {
+                    Some(Saboteur::RetryRoomIgnored) => max_parallel,
+                    _ => retry_parallel,
+                },
                 ..store::AccountSettings::default()
             };
             let token = token(platform, n).into();
             let new = NewAccount { platform: platform.into(), name: format!("бот {n}"), token, settings };
             let id = self.store.create_account(workspace, new).await?;
             let interval_us = domain::pacing::interval(Some(rate)).0;
-            let max_parallel = max_parallel as usize;
-            let account =
-                AccountLog { workspace: workspace.0, interval_us, burst: i64::from(burst), max_parallel };
+            let account = AccountLog {
+                workspace: workspace.0,
+                interval_us,
+                burst: i64::from(burst),
+                max_parallel: max_parallel as usize,
+                retry_parallel: retry_parallel as usize,
+            };
             self.logs().world.accounts.insert(id.0, account);
             self.accounts.push((workspace, id));
             for _ in 0..=self.below(3) {
                 self.furnish_channel(workspace, id, platform).await?;
             }
+            let people = people::furnish(self, workspace, id, platform).await?;
+            self.people.extend(people);
         }
         Ok(())
     }
@@ -142,6 +165,8 @@ impl World {
         let split = self.below(3) > 0;
         let rate = [None, Some(1.0), Some(5.0)][self.below(3)];
         let target = format!("-{}", 1_000_000_000_001 + self.channels.len());
+        let takes_back = self.below(2) == 0;
+        let on_close = ["edit", "reply", "reply", "none"][self.below(4)];
         let seconds = |duration: Duration| format!("{}ms", duration.as_millis());
         let settings = store::ChannelSettings {
             rate,
@@ -154,6 +179,8 @@ impl World {
             settings: json!({
                 "timeout": seconds(self.options.request_deadline()),
                 "upload_timeout": seconds(self.options.upload_deadline()),
+                "on_gone": if takes_back { "delete" } else { "none" },
+                "on_close": on_close,
             }),
             ..store::ChannelSettings::default()
         };
@@ -168,6 +195,7 @@ impl World {
             ordered,
             keyed: platform == "vk",
             split,
+            takes_back,
             removed_at: None,
         };
         self.logs().world.channels.insert(id.0, channel);

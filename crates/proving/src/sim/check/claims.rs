@@ -3,7 +3,7 @@
 use domain::limits::LOST_CLAIMS_MAX;
 
 use super::{Harm, Judge};
-use crate::sim::log::{AttemptLog, DeliveryLog, Heard};
+use crate::sim::log::{AttemptLog, DeliveryLog};
 
 pub fn check(judge: &mut Judge<'_>) {
     for row in judge.deliveries() {
@@ -100,7 +100,8 @@ fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
     });
     let floods = count(&|attempt| {
         failed(attempt, &|error| {
-            !error.unknown && error.scope != "delivery" && error.retry_after_ms.is_some()
+            let asked = error.scope != "delivery" && error.retry_after_ms.is_some();
+            !error.unknown && asked && error.code != "chat_waits"
         })
     });
     let lost = count(&|attempt| expired(attempt) && attempt.requested_at.is_none());
@@ -123,7 +124,10 @@ fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
         judge.find("V8", Harm::Unexpected, Some(row.id), format!("charged {} times", row.charged));
     }
     let unsent = |attempt: &&AttemptLog| {
-        attempt.requested_at.is_none() && failed(attempt, &|error| error.scope == "delivery")
+        let charged = |error: &crate::sim::log::ErrorLog| {
+            error.scope == "delivery" && error.code != "attachment.not.ready"
+        };
+        attempt.requested_at.is_none() && failed(attempt, &charged)
     };
     if let Some(attempt) = row.attempts.iter().find(unsent) {
         let what = format!("attempt {} asked nobody and was charged", attempt.attempt);
@@ -147,7 +151,7 @@ fn the_unusual_has_events(judge: &mut Judge<'_>, row: &DeliveryLog) {
         ("dead_letter", one(dead_letter)),
         ("retry_exhausted", one(is("dead", "attempts_exhausted"))),
         // What waits for a channel that is removed ends with one event of the channel.
-        ("failed_permanent", one(is("failed_permanent", "refused") || ended_by_removal(row))),
+        ("failed_permanent", one(was_refused(row) || ended_by_removal(row))),
         ("deduped", one(row.status == "deduped")),
         ("cancelled", one(is("dead", "cancelled"))),
         ("requeued", one(row.generation > 0)),
@@ -160,6 +164,10 @@ fn the_unusual_has_events(judge: &mut Judge<'_>, row: &DeliveryLog) {
     for what in wrong {
         judge.find("V19", Harm::Unexpected, Some(row.id), what);
     }
+}
+
+fn was_refused(row: &DeliveryLog) -> bool {
+    row.status == "failed_permanent" && matches!(row.reason.as_str(), "refused" | "recipient_gone")
 }
 
 /// It was out when its channel was removed, and came back.
@@ -181,10 +189,7 @@ fn poison(judge: &mut Judge<'_>) {
         if !judge.options.poison {
             continue;
         }
-        let post = judge.logs.client.iter().find(
-            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
-        );
-        let planted = post.is_some_and(|post| post.poison);
+        let planted = judge.post(row).is_some_and(|post| post.poison);
         let stopped = matches!(row.reason.as_str(), "cancelled" | "channel_removed" | "duplicate");
         if planted && !stopped && row.reason != "poison" {
             found.push((row.id, format!("the planted poison ended as {} {}", row.status, row.reason)));

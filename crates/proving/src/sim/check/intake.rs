@@ -32,10 +32,13 @@ fn accepted_is_there(judge: &mut Judge<'_>) {
         for channel in &post.channels {
             let rows: Vec<&DeliveryLog> = judge
                 .deliveries()
-                .filter(|row| row.message == *message && row.channel == *channel && row.generation == 0)
+                .filter(|row| row.message == *message && row.channel == *channel)
+                .filter(|row| row.generation == 0 && row.action == "send")
                 .collect();
             let told = deliveries.iter().find(|(_, of)| of == channel).map(|(id, _)| *id);
-            if rows.len() != 1 || told != rows.first().map(|row| row.id) {
+            // A source that asked twice hears the second time only that the post is known.
+            let unheard = post.life.revision > 0 && told.is_none();
+            if rows.len() != 1 || (told != rows.first().map(|row| row.id) && !unheard) {
                 let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
                 let what = format!(
                     "{} for channel {channel}: the client was told {told:?}, the ledger has {ids:?}",
@@ -76,11 +79,10 @@ fn nothing_else_is_there(judge: &mut Judge<'_>) {
 /// V3: a channel hears the same content once, apart from what an operator sent again.
 fn said_once(judge: &mut Judge<'_>) {
     let mut said: BTreeMap<(i64, &str), Vec<i64>> = BTreeMap::new();
-    for row in judge.deliveries().filter(|row| row.generation == 0 && row.status == "sent") {
-        let post = judge.logs.client.iter().find(
-            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
-        );
-        if let Some(post) = post {
+    let first = |row: &&DeliveryLog| row.generation == 0 && row.status == "sent";
+    let said_to_all = |row: &&DeliveryLog| row.channel != 0 && row.action == "send";
+    for row in judge.deliveries().filter(first).filter(said_to_all) {
+        if let Some(post) = judge.post(row) {
             said.entry((row.channel, post.content_hash.as_str())).or_default().push(row.id);
         }
     }
@@ -98,7 +100,7 @@ fn everything_ends(judge: &mut Judge<'_>) {
         let allowed: &[&str] = match row.status.as_str() {
             "sent" => &["", "late_success"],
             "deduped" => &["duplicate", "superseded"],
-            "failed_permanent" => &["refused", "channel_removed"],
+            "failed_permanent" => &["refused", "channel_removed", "recipient_gone"],
             "dead" => {
                 &["attempts_exhausted", "flood_cap", "outcome_unknown", "poison", "cancelled", "expired"]
             }
@@ -135,11 +137,13 @@ fn wrong_way(row: &DeliveryLog) -> Option<String> {
         ("sent", "late_success") => last == "late_success",
         ("sent", _) => last == "sent",
         ("deduped", _) => last.is_empty(),
-        ("failed_permanent", "refused") => last == "failed_permanent",
+        ("failed_permanent", "refused" | "recipient_gone") => last == "failed_permanent",
         ("dead", "outcome_unknown" | "attempts_exhausted") => last == "dead" || last == "lease_expired",
         ("failed_permanent", _) => last.is_empty() || goes_on(last) || last == "failed_permanent",
         ("dead", "poison") => last == "lease_expired",
         ("dead", "flood_cap") => last == "dead",
+        // It was out when its source vanished.
+        ("dead", "cancelled") => last.is_empty() || goes_on(last) || last == "dead",
         _ => last.is_empty() || goes_on(last),
     };
     (!fits).then(|| format!("{} ({}) after an attempt that ended as {last:?}", row.status, row.reason))
@@ -150,8 +154,11 @@ fn generations_have_parents(judge: &mut Judge<'_>) {
     for row in judge.deliveries().filter(|row| row.generation > 0) {
         let asked = judge.logs.operator.iter().any(|act| act.verb == Verb::Requeue(row.id));
         let parent = row.parent.and_then(|id| judge.logs.ledger.deliveries.get(&id));
-        let ended =
+        let failed =
             parent.is_some_and(|parent| matches!(parent.status.as_str(), "dead" | "failed_permanent"));
+        // A copy is said after all when what it repeated vanished unsaid.
+        let instead = parent.is_some_and(|parent| parent.status == "deduped");
+        let (asked, ended) = (asked || instead, failed || instead);
         if !asked || !ended {
             let what = format!("delivery {} of generation {} has no failed parent", row.id, row.generation);
             judge.find("V4", Harm::Unexpected, Some(row.id), what);

@@ -5,12 +5,14 @@
 
 mod claims;
 mod intake;
+mod people;
+mod readers;
 mod sends;
 mod timing;
 
 use std::collections::BTreeMap;
 
-use super::log::{Answer, DeliveryLog, Logs, Request, SendLog};
+use super::log::{Answer, DeliveryLog, Heard, Logs, Post, Request, SendLog};
 use super::options::Options;
 
 /// Something that must never be seen.
@@ -71,8 +73,26 @@ pub fn check(
     claims::check(&mut judge);
     sends::check(&mut judge);
     timing::check(&mut judge);
+    people::check(&mut judge);
+    readers::check(&mut judge);
+    people::happened(&judge, sometimes);
+    readers::happened(&judge, sometimes);
     let tally = judge.tally(sometimes);
     (judge.violations, tally)
+}
+
+/// A destination, and how its lane queues.
+struct Place<'a> {
+    workspace: i64,
+    account: i64,
+    target: &'a str,
+    policy: &'static str,
+    /// One at a time: what was accepted first is said first.
+    ordered: bool,
+    /// The platform recognises repeats by their key.
+    keyed: bool,
+    /// Long texts go out in several parts instead of being cut.
+    split: bool,
 }
 
 struct Judge<'a> {
@@ -101,6 +121,38 @@ impl<'a> Judge<'a> {
         self.logs.ledger.deliveries.values()
     }
 
+    /// Where a delivery goes: a channel or a person.
+    fn place(&self, row: &DeliveryLog) -> Option<Place<'a>> {
+        if let Some(person) = self.logs.world.people.get(&row.person) {
+            return Some(Place {
+                workspace: person.workspace,
+                account: person.account,
+                target: &person.target,
+                policy: person.policy,
+                ordered: self.logs.world.dialogues.contains_key(&row.lane),
+                keyed: person.keyed,
+                split: false,
+            });
+        }
+        let channel = self.logs.world.channels.get(&row.channel)?;
+        Some(Place {
+            workspace: channel.workspace,
+            account: channel.account,
+            target: &channel.target,
+            policy: channel.policy,
+            ordered: channel.ordered,
+            keyed: channel.keyed,
+            split: channel.split,
+        })
+    }
+
+    /// The post that a delivery carries.
+    fn post(&self, row: &DeliveryLog) -> Option<&'a Post> {
+        self.logs.client.iter().find(
+            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
+        )
+    }
+
     fn sends(&self, delivery: i64) -> &[(&'a Request, &'a SendLog)] {
         self.sends.get(&delivery).map_or(&[], Vec::as_slice)
     }
@@ -115,12 +167,13 @@ impl<'a> Judge<'a> {
         let Some(row) = self.logs.ledger.deliveries.get(&id) else {
             return vec![format!("delivery {id} has no row")];
         };
-        let channel = self.logs.world.channels.get(&row.channel);
         let mut lines = vec![format!(
-            "d{id} message {} channel {} ({}) generation {}: {} {} after {} attempts, charged {} unknowns {} lost {}",
+            "d{id} {} message {} channel {} person {} ({}) generation {}: {} {} after {} attempts, charged {} unknowns {} lost {}",
+            row.action,
             row.message,
             row.channel,
-            channel.map_or("?", |channel| channel.policy),
+            row.person,
+            self.place(row).map_or("?", |place| place.policy),
             row.generation,
             row.status,
             row.reason,
@@ -218,7 +271,10 @@ impl<'a> Judge<'a> {
             .iter()
             .filter_map(|request| match request.send.as_ref() {
                 Some(SendLog {
-                    answer: Some(Answer::Flood { retry_after_us }), target, answered_at, ..
+                    answer: Some(Answer::Flood { retry_after_us, .. }),
+                    target,
+                    answered_at,
+                    ..
                 }) => Some((request.account, target, answered_at.unwrap_or(0), *retry_after_us)),
                 _ => None,
             })

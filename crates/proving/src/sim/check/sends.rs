@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Harm, Judge};
-use crate::sim::log::{DeliveryLog, Heard, Post, SendLog};
+use crate::sim::log::{DeliveryLog, Post, SendLog};
 
 pub fn check(judge: &mut Judge<'_>) {
     let strangers: Vec<i64> =
@@ -27,7 +27,7 @@ pub fn check(judge: &mut Judge<'_>) {
 
 /// V9: copies only after an outcome nobody could know, and as many as the policy allows.
 fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
-    let Some(channel) = judge.logs.world.channels.get(&row.channel) else {
+    let Some(place) = judge.place(row) else {
         return;
     };
     let mut accepted: BTreeMap<usize, i32> = BTreeMap::new();
@@ -36,7 +36,7 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
         *accepted.entry(send.part).or_default() += i32::from(send.accepted_at.is_some());
         *asked.entry((send.part, send.attempt)).or_default() += 1;
     }
-    let most = match channel.policy {
+    let most = match place.policy {
         "hold" => 1,
         "resend_once" | "reconcile" => 2,
         _ => i32::MAX,
@@ -45,7 +45,7 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
         if *n > most.min(1 + row.unknowns) {
             let what = format!(
                 "part {part} was accepted {n} times under {} with {} unknown outcomes",
-                channel.policy, row.unknowns
+                place.policy, row.unknowns
             );
             judge.find("V9", Harm::Duplicated, Some(row.id), what);
         }
@@ -107,18 +107,14 @@ fn truly_sent(judge: &mut Judge<'_>, row: &DeliveryLog) {
 
 /// V12: a reader finds the marker and all words in order; where keys are honoured, once.
 fn faithful(judge: &mut Judge<'_>, row: &DeliveryLog) {
-    let Some(channel) = judge.logs.world.channels.get(&row.channel) else {
+    let Some(place) = judge.place(row) else {
         return;
     };
     let shown = judge.shown(row.id);
-    if channel.keyed && shown.values().any(|ids| ids.len() > 1) {
+    if place.keyed && shown.values().any(|ids| ids.len() > 1) {
         judge.find("V12", Harm::Duplicated, Some(row.id), "two posts under one key".into());
     }
-    let post =
-        judge.logs.client.iter().find(
-            |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
-        );
-    let Some(post) = post else {
+    let Some(post) = judge.post(row).filter(|_| matches!(row.action, "send" | "reply")) else {
         return;
     };
     // What an earlier generation shows may have been found and adopted.
@@ -133,7 +129,7 @@ fn faithful(judge: &mut Judge<'_>, row: &DeliveryLog) {
     }
     let text: Vec<&str> = latest.values().map(|send| send.text.as_str()).collect();
     let text = text.join(" ");
-    let whole = channel.split || post.words < 50;
+    let whole = place.split || post.words < 50;
     if let Some(missing) = missing(&text, post, whole) {
         let what = format!("a reader does not find {missing:?} in {} parts", latest.len());
         judge.find("V12", Harm::Lost, Some(row.id), what);
@@ -151,17 +147,17 @@ fn missing(text: &str, post: &Post, whole: bool) -> Option<String> {
 
 /// V15: every request used the account, the chat and the workspace of its delivery.
 fn at_home(judge: &mut Judge<'_>, row: &DeliveryLog) {
-    let Some(channel) = judge.logs.world.channels.get(&row.channel) else {
+    let Some(place) = judge.place(row) else {
         return;
     };
     let account = judge.logs.world.accounts.get(&row.account);
     let closed = account.is_some_and(|account| account.workspace == row.workspace)
-        && channel.workspace == row.workspace
-        && channel.account == row.account;
+        && place.workspace == row.workspace
+        && place.account == row.account;
     let strayed = judge
         .sends(row.id)
         .iter()
-        .any(|(request, send)| request.account != row.account || send.target != channel.target);
+        .any(|(request, send)| request.account != row.account || send.target != place.target);
     if !closed || strayed {
         let what = "a request left its workspace, its account or its chat".to_owned();
         judge.find("V15", Harm::Unexpected, Some(row.id), what);

@@ -1,11 +1,12 @@
 //! V14, V16, V18, V21, V22: waits, rates, order, and an end in time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::limits::LOST_CLAIMS_MAX;
 
 use super::{Harm, Judge};
 use crate::sim::log::{Answer, AttemptLog, DeliveryLog, Micros, Request, RequestKind, RunLog, SendLog, Verb};
+use crate::sim::people;
 use crate::sim::world::START;
 
 /// The timer of the runtime has whole milliseconds.
@@ -25,6 +26,7 @@ pub fn check(judge: &mut Judge<'_>) {
     kill_switch(judge);
     ordered(judge);
     parallel(judge);
+    retries(judge);
     no_storms(judge);
     ended_in_time(judge);
     stops(judge);
@@ -35,7 +37,7 @@ fn waits(judge: &mut Judge<'_>, row: &DeliveryLog) {
     let mut found = Vec::new();
     let sends = judge.sends(row.id);
     for (n, (_, send)) in sends.iter().enumerate() {
-        let (Some(Answer::Flood { retry_after_us }), Some(at)) = (&send.answer, send.answered_at) else {
+        let (Some(Answer::Flood { retry_after_us, .. }), Some(at)) = (&send.answer, send.answered_at) else {
             continue;
         };
         // The answer came too late for its claim: nobody wrote the wait down.
@@ -192,15 +194,17 @@ fn was_disturbed_by_pause(run: &RunLog, from: Micros, until: Micros) -> bool {
 /// V18: an ordered channel shows what was accepted first, first, and the parts of one delivery together.
 fn ordered(judge: &mut Judge<'_>) {
     let mut found = Vec::new();
-    for (id, channel) in &judge.logs.world.channels {
-        if !channel.ordered {
-            continue;
-        }
+    let lanes: BTreeSet<i64> = judge
+        .deliveries()
+        .filter(|row| judge.place(row).is_some_and(|place| place.ordered))
+        .map(|row| row.lane)
+        .collect();
+    for lane in lanes {
         for bulk in [false, true] {
             let first = |row: &DeliveryLog| accepted(judge.sends(row.id)).min();
             let last = |row: &DeliveryLog| accepted(judge.sends(row.id)).max();
             let clean = |row: &&DeliveryLog| {
-                row.channel == *id && row.bulk == bulk && row.unknowns == 0 && row.status == "sent"
+                row.lane == lane && row.bulk == bulk && row.unknowns == 0 && row.status == "sent"
             };
             let mut shown: Vec<(i64, Micros, Micros)> = judge
                 .deliveries()
@@ -270,6 +274,35 @@ fn parallel(judge: &mut Judge<'_>) {
     }
 }
 
+/// V22: of what an account has out, no more are retries than it allows.
+fn retries(judge: &mut Judge<'_>) {
+    if !judge.logs.jumps.is_empty() {
+        return;
+    }
+    let mut moves: BTreeMap<i64, Vec<(i64, i32)>> = BTreeMap::new();
+    for row in judge.deliveries() {
+        let again = row.attempts.iter().filter(|attempt| attempt.attempt > 1 && attempt.run != "adopted");
+        let moves = moves.entry(row.account).or_default();
+        moves.extend(again.flat_map(|attempt| [(attempt.started_at, 1), (attempt.finished_at, -1)]));
+    }
+    for (id, mut moves) in moves {
+        let most = judge.logs.world.accounts.get(&id).map_or(0, |account| account.retry_parallel);
+        moves.sort_unstable();
+        let mut out = 0;
+        for (at, change) in moves {
+            out += change;
+            if out > i32::try_from(most).unwrap_or(i32::MAX) {
+                let what = format!(
+                    "account {id} has {out} retries out at {:.3} s, {most} at most",
+                    (at - START.0) as f64 / 1e6
+                );
+                judge.find("V22", Harm::Unexpected, None, what);
+                break;
+            }
+        }
+    }
+}
+
 /// V22: asking for work in vain stays rare, whatever the lanes wait for.
 fn no_storms(judge: &mut Judge<'_>) {
     let end = judge.logs.platform.iter().map(|request| request.at).max().unwrap_or(0).max(judge.logs.calm_at);
@@ -296,6 +329,7 @@ fn ended_in_time(judge: &mut Judge<'_>) {
         + Micros::from(LOST_CLAIMS_MAX) * killers * options.lease.as_micros() as Micros
         + options.platform.flood_max.as_micros() as Micros
         + 4 * options.lease.as_micros() as Micros
+        + people::patience(options.mailings).as_micros() as Micros
         + 5_000_000 * options.messages as Micros;
     match judge.logs.drained_at {
         Some(at) if at - judge.logs.calm_at <= bound => {}
