@@ -67,17 +67,8 @@ pub struct Origin {
     pub edited: Option<i64>,
 }
 
-/// The kind of source whose posts are named by owner and post.
-pub const SOURCE_VK: &str = "vk";
-
 impl Origin {
-    /// The link of a VK post is made from its ids, so that it never depends on what a feed wrote.
     fn link(&self) -> Option<String> {
-        if let (SOURCE_VK, Some(owner_id), Some(post_id)) =
-            (self.source.as_str(), self.owner_id, self.post_id)
-        {
-            return Some(format!("https://vk.com/wall{owner_id}_{post_id}"));
-        }
         self.url.as_deref().filter(|url| is_web_address(url)).map(str::to_owned)
     }
 }
@@ -193,7 +184,7 @@ mod tests {
                 Button { text: "Видел".into(), press: Press::Callback("seen:1".into()) },
             ]],
             origin: Some(Origin {
-                source: SOURCE_VK.into(),
+                source: "wall".into(),
                 owner_id: Some(-990_000_101),
                 post_id: Some(7),
                 ..Origin::default()
@@ -203,7 +194,6 @@ mod tests {
         let json = serde_json::to_string(&message).unwrap();
         assert_eq!(serde_json::from_str::<Message>(&json).unwrap(), message, "{json}");
         assert!(json.contains(r#"{"text":"Видел","callback":"seen:1"}"#), "{json}");
-        assert_eq!(message.source_link().as_deref(), Some("https://vk.com/wall-990000101_7"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl ApiBases {
             let base = variable(&format!("RUPOR_{}_API", name.to_uppercase()))?;
             (!base.trim().is_empty()).then(|| (name, base.trim().to_owned()))
         };
-        ApiBases { bases: registry::PLATFORMS.iter().filter_map(|platform| named(platform.name())).collect() }
+        ApiBases { bases: registry::all().filter_map(|platform| named(platform.name())).collect() }
     }
 
     /// Lets media be fetched from these bases where they are on loopback: the sandbox.
@@ -190,7 +190,7 @@ pub fn deadlines(row: &store::Channel) -> anyhow::Result<Deadlines> {
 
 pub fn platform(name: &str) -> anyhow::Result<&'static dyn platforms::platform::Platform> {
     registry::platform(name).ok_or_else(|| {
-        let known: Vec<&str> = registry::PLATFORMS.iter().map(|platform| platform.name()).collect();
+        let known: Vec<&str> = registry::all().map(|platform| platform.name()).collect();
         anyhow!("platform {name:?} is not known; known are {}", known.join(", "))
     })
 }

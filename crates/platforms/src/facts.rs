@@ -102,10 +102,10 @@ pub struct QuickRead {
 
 /// What a code of some platform means, if it is one that only that platform has.
 pub fn cause(code: &str) -> Option<&'static Cause> {
-    let own = |platform: &&'static dyn crate::platform::Platform| {
+    let own = |platform: &'static dyn crate::platform::Platform| {
         platform.facts().causes.iter().find(|cause| cause.codes.contains(&code))
     };
-    crate::registry::PLATFORMS.iter().find_map(own)
+    crate::registry::all().find_map(own)
 }
 
 #[cfg(test)]

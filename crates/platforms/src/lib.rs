@@ -21,6 +21,7 @@ pub mod transport;
 pub mod max;
 pub mod telegram;
 pub mod vk;
+pub mod walls;
 
 // Fuzz entries are shared with the fuzzer, which sees this crate from outside.
 #[cfg(test)]

@@ -24,6 +24,7 @@ use crate::part::{AccountKind, Action, ChannelSettings, Part, RenderError, Rende
 use crate::secret::{REDACTED, Redactor, Token};
 use crate::transport::{Route, Transport};
 use crate::verdict::{Verdict, permanent};
+use crate::walls::WallReader;
 
 /// A platform: how to say things there.
 pub trait Platform: fmt::Debug + Send + Sync {
@@ -93,6 +94,11 @@ pub trait Platform: fmt::Debug + Send + Sync {
 
     /// How it hears people; `None`: it only speaks.
     fn receiver(&self) -> Option<&dyn Receiver> {
+        None
+    }
+
+    /// How its walls are read; `None`: it has none that anybody may read.
+    fn walls(&self) -> Option<&dyn WallReader> {
         None
     }
 }
@@ -240,7 +246,7 @@ impl Account {
     }
 
     /// The base without its last slash, for joining by hand: `Url::join` drops the last segment.
-    pub(crate) fn base(&self) -> &str {
+    pub fn base(&self) -> &str {
         self.api_base.as_str().trim_end_matches('/')
     }
 

@@ -2,7 +2,7 @@
 
 use domain::content::{Copied, Kind};
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
-use domain::message::{Message, Origin, SOURCE_VK};
+use domain::message::{Message, Origin};
 use domain::time::{Span, Timestamp};
 use serde_json::json;
 use store::{Channel, ChannelSettings, DedupMode};
@@ -60,7 +60,7 @@ fn raw(text: &str) -> RawPost {
         source: "vk:-1".into(),
         origin_id: "7".into(),
         origin: Origin {
-            source: SOURCE_VK.into(),
+            source: platforms::vk::NAME.into(),
             owner_id: Some(-1),
             post_id: Some(7),
             date: Some(NOW.0 / 1_000_000 - 60),

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use domain::content::Post;
 use domain::ids::WorkspaceId;
-use domain::message::{Origin, SOURCE_VK, is_web_address};
+use domain::message::{Origin, is_web_address};
 use platforms::platform::Network;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -146,15 +146,17 @@ fn read_line(line: &[u8]) -> Result<RawPost, String> {
 
 fn raw(post: Post) -> RawPost {
     let (owner_id, post_id) = (post.owner_id, post.post_id);
+    let walls = platforms::walls::usual();
+    let platform = walls.map_or("file", |(platform, _)| platform.name());
     let pictures = post.photos.iter().filter(|photo| is_web_address(photo));
     RawPost {
-        source: format!("{SOURCE_VK}:{owner_id}"),
+        source: format!("{platform}:{owner_id}"),
         origin_id: post_id.to_string(),
         origin: Origin {
-            source: SOURCE_VK.into(),
+            source: platform.into(),
             owner_id: Some(owner_id),
             post_id: Some(post_id),
-            url: Some(format!("https://vk.com/wall{owner_id}_{post_id}")),
+            url: walls.map(|(_, walls)| walls.post_page(owner_id, post_id)),
             date: Some(post.date),
             edited: None,
         },

@@ -8,7 +8,7 @@
 mod apart;
 mod feed;
 mod file;
-mod vk;
+mod wall;
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use domain::outcome::Failure;
 use domain::time::{Span, Timestamp};
 use platforms::platform::Network;
 use serde_json::Value;
@@ -164,19 +163,25 @@ pub async fn poll_once(reader: &Reader<'_>, source: &Source) -> Result<Polled, P
     let settings = SourceSettings::of(&source.settings).with_context(|| format!("source {}", source.name))?;
     let mut rules = PublishRules::load(reader.store, source.workspace_id, &source.name, &settings).await?;
     match source.kind.as_str() {
-        "vk" => {
-            rules.platform = Some("vk");
-            vk::poll(reader, source, &rules).await
-        }
         "feed" => feed::poll(reader, source, &rules).await,
         "file" => file::poll(reader, source, &rules).await,
         #[cfg(test)]
         "broken" => panic!("index out of bounds"),
-        kind => {
-            let why = format!("source {}: unknown kind {kind:?}; known are vk, feed and file", source.name);
-            Err(PollError::Refused { why, retry_after: None })
-        }
+        kind => match platforms::walls::of(kind) {
+            Some((platform, read)) => {
+                rules.platform = Some(platform.name());
+                wall::poll(reader, wall::Walls { platform, read }, source, &rules).await
+            }
+            None => Err(unknown_kind(source)),
+        },
     }
+}
+
+fn unknown_kind(source: &Source) -> PollError {
+    let walls: Vec<&str> = platforms::walls::all().map(|(platform, _)| platform.name()).collect();
+    let (name, kind) = (&source.name, &source.kind);
+    let why = format!("source {name}: unknown kind {kind:?}; known are {}, feed and file", walls.join(", "));
+    PollError::Refused { why, retry_after: None }
 }
 
 fn base_interval(source: &Source, settings: &Settings) -> Span {
@@ -206,24 +211,4 @@ fn failing_wait(source: &Source, base: Span, now: Timestamp, error: &PollError) 
     };
     let since = source.failing_since.map_or(Span::ZERO, |since| now - since);
     since.clamp(base, FAILING_MAX.max(base)).max(asked)
-}
-
-/// What a platform's refusal means for a source, with what to do about it.
-fn refused(source: &Source, failure: &Failure) -> PollError {
-    let remedy = match failure.code.as_str() {
-        "vk:5" | "vk:1117" => "the token is revoked or wrong; set a new one for the account",
-        "vk:14" => "VK asks for a captcha; it is asked again later, or use another token",
-        "vk:15" | "vk:18" | "vk:30" | "vk:203" => {
-            "the wall is closed; ask its admins, or read it with a member's token"
-        }
-        "vk:27" | "vk:28" => "this token cannot read walls; give the source a service or user token",
-        "vk:100" | "vk:125" => "there is no such wall; check the address of the source",
-        "vk:6" | "vk:9" | "vk:29" => "too many calls; it is asked again later",
-        _ => "it is tried again later",
-    };
-    let why = format!("{}: {} ({}); {remedy}", source.address, failure.message, failure.code);
-    if matches!(failure.code.as_str(), "vk:15" | "vk:18" | "vk:30" | "vk:203") {
-        return PollError::Closed(why);
-    }
-    PollError::Refused { why, retry_after: failure.retry_after_ms.map(Span::from_millis) }
 }

@@ -1,6 +1,6 @@
 //! VK's mention syntax inside plain text: read where it came from VK, disarmed where it would go to VK.
 
-use domain::message::{Message, SOURCE_VK};
+use domain::message::Message;
 
 use crate::render::markup::{Href, Role, Run};
 
@@ -12,7 +12,7 @@ pub const WORD_JOINER: char = '\u{2060}';
 
 /// The body as runs. In a post from VK `[id1|Анна]` becomes a link to the page of id1: it is often the only contact.
 pub fn body_runs(message: &Message, text: &str) -> Vec<Run> {
-    let is_from_vk = message.origin.as_ref().is_some_and(|origin| origin.source == SOURCE_VK);
+    let is_from_vk = message.origin.as_ref().is_some_and(|origin| origin.source == crate::vk::NAME);
     if !is_from_vk {
         return vec![Run::plain(text, Role::Body)];
     }
@@ -112,7 +112,7 @@ mod tests {
     use domain::message::Origin;
 
     fn read(text: &str) -> String {
-        let origin = Origin { source: SOURCE_VK.into(), ..Origin::default() };
+        let origin = Origin { source: crate::vk::NAME.into(), ..Origin::default() };
         let message = Message { origin: Some(origin), ..Message::default() };
         body_runs(&message, text)
             .iter()

@@ -45,7 +45,7 @@ pub fn compose(
     picked: &Picked,
 ) -> Result<Vec<Run>, RenderError> {
     let body = clean::body(&message.text);
-    let source_link = message.source_link();
+    let source_link = crate::walls::source_link(message);
     let fields = Fields {
         message,
         has_body: !is_blank(&body),

@@ -412,7 +412,7 @@ fn every_post_of_the_corpus_renders_everywhere() {
         };
         let text = post["text"].as_str().unwrap_or_default();
         let message = Message { origin: Some(origin), ..Message::text(text) };
-        let link = message.source_link().unwrap();
+        let link = crate::walls::source_link(&message).unwrap();
         for voice in voices() {
             let settings = settings(&voice, Overflow::Cut, 3500);
             let parts = (voice.render)(&Action::Send, &message, &settings).unwrap().parts;

@@ -1,6 +1,6 @@
 //! Messages for tests, all invented, and one way to print what rendering made of them.
 
-use domain::message::{Button, Media, MediaKind, Message, Origin, Press, SOURCE_VK};
+use domain::message::{Button, Media, MediaKind, Message, Origin, Press};
 
 use super::reader::visible;
 use crate::part::*;
@@ -26,7 +26,7 @@ pub(crate) fn post(text: &str, media: Vec<Media>) -> Message {
         city: Some("Казань".into()),
         place: Some("улица Мира".into()),
         origin: Some(Origin {
-            source: SOURCE_VK.into(),
+            source: crate::vk::NAME.into(),
             owner_id: Some(-990_000_101),
             post_id: Some(77),
             ..Origin::default()

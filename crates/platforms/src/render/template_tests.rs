@@ -8,7 +8,7 @@ use super::samples::{LINK, post};
 use super::template::{DEFAULT, Fields, check, frame};
 
 fn print(source: &str, message: &Message) -> String {
-    let link = message.source_link();
+    let link = crate::walls::source_link(message);
     let fields = Fields {
         message,
         has_body: !message.text.is_empty(),

@@ -16,6 +16,7 @@ use crate::facts::Facts;
 use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
 use crate::part::{Action, ChannelSettings, RenderError, Rendered};
 use crate::platform::{Account, Network, Platform, Probe, Question, Receiver, Reconciled, Report, Sending};
+use crate::walls::WallReader;
 
 pub mod errors;
 pub mod facts;
@@ -26,6 +27,7 @@ mod reconcile;
 pub mod render;
 mod send;
 mod upload;
+mod walls;
 mod wire;
 
 #[cfg(test)]
@@ -101,6 +103,10 @@ impl Platform for Vk {
     }
 
     fn receiver(&self) -> Option<&dyn Receiver> {
+        Some(self)
+    }
+
+    fn walls(&self) -> Option<&dyn WallReader> {
         Some(self)
     }
 }

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use domain::outcome::{Failure, Scope};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::send::ask;
@@ -14,6 +13,7 @@ use super::wire::Call;
 use crate::part::AccountKind;
 use crate::platform::{Account, Network};
 use crate::verdict::{permanent, shapeless};
+pub use crate::walls::{Page, RawAttachment, RawPhoto, RawPost, Wall};
 
 /// Posts of one page; VK gives no more.
 pub const PAGE_MAX: u32 = 100;
@@ -21,69 +21,6 @@ pub const PAGE_MAX: u32 = 100;
 const HISTORY_MAX: usize = 5;
 /// Pictures of one post are at most ten; more is nonsense.
 const PHOTOS_MAX: usize = 20;
-
-/// One page of a wall.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Page {
-    /// Posts on the wall in all.
-    pub total: i64,
-    /// Newest first, except that a pinned post stands first whatever its date.
-    pub posts: Vec<RawPost>,
-    /// Items that had no ids.
-    pub n_unreadable: usize,
-}
-
-/// A post as VK gives it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RawPost {
-    pub owner_id: i64,
-    pub post_id: i64,
-    pub from_id: Option<i64>,
-    pub signer_id: Option<i64>,
-    /// Unix seconds.
-    pub date: i64,
-    pub edited: Option<i64>,
-    pub text: String,
-    /// What was reposted, nearest first; the words of a repost are usually here.
-    pub copy_history: Vec<RawPost>,
-    pub photos: Vec<RawPhoto>,
-    /// Videos, files and links: kind and the page to see them on.
-    pub others: Vec<RawAttachment>,
-    pub is_ad: bool,
-    pub is_suggested: bool,
-    pub is_pinned: bool,
-    pub is_deleted: bool,
-    /// Hidden behind a subscription.
-    pub is_paid: bool,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RawPhoto {
-    /// `photo{owner}_{id}`.
-    pub id: String,
-    /// The largest size, with the query that signs it.
-    pub url: String,
-    pub width: u32,
-    pub height: u32,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RawAttachment {
-    pub kind: String,
-    pub page: Option<String>,
-    pub title: Option<String>,
-}
-
-/// What a wall is named by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wall {
-    Owner(i64),
-    /// A screen name, without `@` and address.
-    Name(String),
-}
 
 /// Reads a page of a wall.
 pub async fn wall_page(

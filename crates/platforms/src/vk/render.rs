@@ -291,7 +291,7 @@ fn name_file(draft: &mut Draft, message: &Message) {
     let name = draft.items.iter().find_map(|item| item.media.file_name.as_deref()).map(clean::field);
     let name = name.filter(|name| !clean::is_blank(name)).unwrap_or_else(|| "файл".to_owned());
     let mut runs = vec![Run::plain(format!("📎 {name}"), crate::render::markup::Role::Frame)];
-    if let Some(link) = message.source_link() {
+    if let Some(link) = crate::walls::source_link(message) {
         add_line(&mut runs, &link);
     }
     let text = crate::render::words(&disarm(runs));

@@ -1,7 +1,7 @@
 //! The posts of the examples in docs/platforms, with real bytes behind their media. All invented.
 
 use bytes::Bytes;
-use domain::message::{Media, MediaKind, Message, Origin, SOURCE_VK};
+use domain::message::{Media, MediaKind, Message, Origin};
 use sha2::{Digest, Sha256};
 
 use crate::world::{Store, World};
@@ -24,7 +24,7 @@ fn photos() -> Vec<Media> {
 
 fn post(text: &str, media: Vec<Media>) -> Message {
     let origin = Origin {
-        source: SOURCE_VK.into(),
+        source: platforms::vk::NAME.into(),
         owner_id: Some(-990_000_101),
         post_id: Some(77),
         ..Origin::default()

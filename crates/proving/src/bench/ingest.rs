@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use domain::ids::WorkspaceId;
-use domain::message::{Origin, SOURCE_VK};
+use domain::message::Origin;
 use platforms::platform::Network;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -130,10 +130,10 @@ fn post(n: usize, now_s: i64) -> RawPost {
     );
     let (owner, id) = (-1 - (n % 18) as i64, n as i64 + 1);
     RawPost {
-        source: format!("{SOURCE_VK}:{owner}"),
+        source: format!("{}:{owner}", platforms::vk::NAME),
         origin_id: id.to_string(),
         origin: Origin {
-            source: SOURCE_VK.into(),
+            source: platforms::vk::NAME.into(),
             owner_id: Some(owner),
             post_id: Some(id),
             date: Some(now_s - 60),

@@ -8,7 +8,7 @@ use domain::outcome::Failure;
 use domain::shown::line;
 use platforms::part::ChannelSettings;
 use platforms::platform::{ChannelProbe, Network, Probe};
-use platforms::vk::read::{Wall, wall_page};
+use platforms::walls::{Place, WallReader};
 use serde::Serialize;
 use store::{Account, Channel, Clock, Store};
 
@@ -138,8 +138,10 @@ pub async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> 
             Ok(settings) => look_at_channel(network, &account, platform, channel, &settings).await,
         });
     }
-    for (name, address) in subject.walls.iter().filter(|_| row.platform == "vk") {
-        findings.push(look_at_wall(network, &account, name, address).await);
+    if let Some(walls) = platform.walls() {
+        for (name, address) in &subject.walls {
+            findings.push(look_at_wall(network, &account, walls, name, address).await);
+        }
     }
     findings
 }
@@ -148,15 +150,17 @@ pub async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> 
 async fn look_at_wall(
     network: &Network,
     account: &platforms::platform::Account,
+    walls: &dyn WallReader,
     name: &str,
     address: &str,
 ) -> Finding {
-    let wall = match address.parse::<i64>() {
-        Ok(owner_id) => Wall::Owner(owner_id),
-        Err(_) => Wall::Name(address.to_owned()),
-    };
     let what = format!("source {name}");
-    match wall_page(network, account, &wall, 0, 1, WALL_DEADLINE).await {
+    let Some(wall) = walls.wall(address) else {
+        let fix = "write an id such as -123, a name, or its address";
+        return Finding::bad(what, format!("{address} is not a wall"), fix);
+    };
+    let place = Place { offset: 0, count: 1, deadline: WALL_DEADLINE };
+    match walls.page(network, account, &wall, place).await {
         Ok(page) => Finding::good(what, format!("wall {address} can be read, {} posts", page.total)),
         Err(failure) => {
             let fix = "check the id or name; a closed wall needs the token of a member";

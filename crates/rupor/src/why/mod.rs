@@ -16,6 +16,7 @@ use domain::destination::Destination;
 use domain::ids::{DeliveryId, MessageId, WorkspaceId};
 use domain::route::{Route, Subject};
 use domain::time::Timestamp;
+use platforms::walls;
 use serde::Serialize;
 use store::{Case, Channel, Delivery, HeldPost, Source, Store, StoreError, StoredMessage};
 
@@ -100,8 +101,8 @@ pub struct Before {
 /// What was asked about: a post by its address, a message, or a delivery.
 pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result<Asked> {
     let whole = |message| Asked { message, delivery: None };
-    if let Some((owner, post)) = wall_post(asked) {
-        let found = store.message_by_origin(ws, &format!("vk:{owner}"), &post.to_string()).await?;
+    if let Some((platform, owner, post)) = walls::post_named(asked) {
+        let found = store.message_by_origin(ws, &format!("{platform}:{owner}"), &post.to_string()).await?;
         return found.map(whole).ok_or_else(|| anyhow::anyhow!(
             "wall{owner}_{post} was never seen here: is the wall a source (`$ rupor status`), and is the post \
              younger than the first reading or the horizon?"
@@ -126,26 +127,20 @@ pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result
     }
     match store.message_by_url(ws, asked).await? {
         Some(message) => Ok(whole(message)),
-        None => bail!(
-            "{asked:?} is not known: give the address of a post (https://vk.com/wall-1_2), the id of a message, \
-             or d and the id of a delivery (d12)"
-        ),
+        None => {
+            let example =
+                walls::usual().map_or(String::new(), |(_, walls)| format!(" ({})", walls.post_page(-1, 2)));
+            bail!(
+                "{asked:?} is not known: give the address of a post{example}, the id of a message, \
+                 or d and the id of a delivery (d12)"
+            )
+        }
     }
 }
 
 async fn of_delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow::Result<Asked> {
     let delivery = store.delivery(ws, id).await?;
     Ok(Asked { message: store.message(ws, delivery.message_id).await?, delivery: Some(delivery) })
-}
-
-/// `https://vk.com/wall-1_2`, `https://vk.com/club1?w=wall-1_2`, `wall-1_2`.
-fn wall_post(asked: &str) -> Option<(i64, i64)> {
-    let is_vk = asked.starts_with("wall") || asked.contains("vk.com/") || asked.contains("vk.ru/");
-    let (_, place) = asked.rsplit_once("wall").filter(|_| is_vk)?;
-    let belongs = |c: &char| c.is_ascii_digit() || *c == '-' || *c == '_';
-    let place: String = place.chars().take_while(belongs).collect();
-    let (owner, post) = place.split_once('_')?;
-    Some((owner.parse().ok()?, post.parse().ok()?))
 }
 
 /// Reads the story of a message; of one channel only, if one is named.
@@ -231,7 +226,7 @@ async fn delivery_story(store: &Store, known: &Facts, id: DeliveryId) -> anyhow:
 /// Whether this source reads what the message came from.
 fn brings(source: &Source, message: &StoredMessage) -> bool {
     match (source.kind.as_str(), message.source.split_once(':')) {
-        ("vk", Some(("vk", owner))) => {
+        (kind, Some((of, owner))) if kind == of && walls::of(kind).is_some() => {
             source.address == owner
                 || source.cursor["owner"].as_i64().is_some_and(|id| id.to_string() == owner)
         }

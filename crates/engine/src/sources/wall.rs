@@ -1,18 +1,20 @@
-//! VK walls: the newest posts again and again, with an overlap in which edits and deletions are noticed.
+//! Walls: the newest posts again and again, with an overlap in which edits and deletions are noticed.
 //! Ads, suggested and hidden posts come along with their flag; ingest keeps them and says why they stay.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use domain::content::Copied;
-use domain::message::{Origin, SOURCE_VK};
+use domain::message::Origin;
+use domain::outcome::Failure;
 use domain::time::Span;
-use platforms::vk::read::{PAGE_MAX, RawPost as VkPost, Wall, posts_by_id, wall_page};
+use platforms::platform::Platform;
+use platforms::walls::{Place, RawPost as WallPost, Wall, WallReader};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Progress, Source};
 
-use super::{PollError, Polled, Reader, refused};
+use super::{PollError, Polled, Reader};
 use crate::addresses;
 use crate::ingest::{PublishRules, RawOther, RawPicture, RawPost, take_in};
 
@@ -39,22 +41,31 @@ struct Cursor {
     missing: Vec<i64>,
 }
 
+/// A platform whose walls can be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Walls {
+    pub(super) platform: &'static dyn Platform,
+    pub(super) read: &'static dyn WallReader,
+}
+
 pub(super) async fn poll(
     reader: &Reader<'_>,
+    walls: Walls,
     source: &Source,
     rules: &PublishRules,
 ) -> Result<Polled, PollError> {
     let before: Cursor = serde_json::from_value(source.cursor.clone()).unwrap_or_default();
-    let wall = wall(&source.address).ok_or_else(|| PollError::Refused {
+    let wall = walls.read.wall(&source.address).ok_or_else(|| PollError::Refused {
         why: format!("{}: not a wall; write an id such as -123, a name, or its address", source.address),
         retry_after: None,
     })?;
     let horizon_s = (reader.store.now().await? - rules.horizon).0 / 1_000_000;
-    let (read, extent) = read_wall(reader, source, &wall, &before, horizon_s).await?;
+    let (read, extent) = read_wall(reader, walls, source, &wall, &before, horizon_s).await?;
     let mut cursor = after(&before, &read);
     // Before the cursor moves on: whoever breaks off here looks again.
-    cursor.missing = notice_gone(reader, source, &before, &read, extent).await?;
-    let mut posts: Vec<RawPost> = read.iter().filter(|post| !post.is_deleted).map(raw).collect();
+    cursor.missing = notice_gone(reader, walls, source, &before, &read, extent).await?;
+    let mut posts: Vec<RawPost> =
+        read.iter().filter(|post| !post.is_deleted).map(|post| raw(walls, post)).collect();
     // Oldest first: the first to tell a story is the one that is published.
     posts.sort_by_key(|post| (post.origin.date, post.origin.post_id));
     let progress = Progress {
@@ -67,13 +78,14 @@ pub(super) async fn poll(
     Ok(Polled { counts, cursor: cursor_to_store(source, &cursor), more: false })
 }
 
-/// Gone is what is missing for the second time and what VK, asked for it by name, does not know either. What waits of
+/// Gone is what is missing for the second time and what the platform, asked for it by name, does not know either. What waits of
 /// it is cancelled, what was published is left to the channel. Returns what is to be looked at again.
 async fn notice_gone(
     reader: &Reader<'_>,
+    walls: Walls,
     source: &Source,
     before: &Cursor,
-    read: &[VkPost],
+    read: &[WallPost],
     extent: Extent,
 ) -> Result<Vec<i64>, PollError> {
     let missed = missing(before, read, extent);
@@ -90,16 +102,18 @@ async fn notice_gone(
     let (account_id, account) = account(reader, source).await?;
     wait_for_slot(reader, source, account_id).await?;
     let asked: Vec<(i64, i64)> = again.iter().chain([&witness.post_id]).map(|id| (owner, *id)).collect();
-    let seen = posts_by_id(reader.network, &account, &asked, DEADLINE)
+    let seen = walls
+        .read
+        .posts(reader.network, &account, &asked, DEADLINE)
         .await
-        .map_err(|failure| refused(source, &failure))?;
+        .map_err(|failure| refused(walls, source, &failure))?;
     let shows = |id: i64| seen.iter().any(|post| post.post_id == id && !post.is_deleted);
     if !shows(witness.post_id) {
         once.extend(again);
         return Ok(once);
     }
     for id in again.into_iter().filter(|id| !shows(*id)) {
-        reader.store.post_gone(source.workspace_id, &source_name(owner), &id.to_string()).await?;
+        reader.store.post_gone(source.workspace_id, &source_name(walls, owner), &id.to_string()).await?;
     }
     Ok(once)
 }
@@ -127,20 +141,24 @@ enum Extent {
 /// The overlap, and as much before it as is new and young enough to be published.
 async fn read_wall(
     reader: &Reader<'_>,
+    walls: Walls,
     source: &Source,
     wall: &Wall,
     before: &Cursor,
     horizon_s: i64,
-) -> Result<(Vec<VkPost>, Extent), PollError> {
+) -> Result<(Vec<WallPost>, Extent), PollError> {
     let (account_id, account) = account(reader, source).await?;
-    let mut read: Vec<VkPost> = Vec::new();
+    let mut read: Vec<WallPost> = Vec::new();
     let (mut offset, mut extent) = (0, Extent::Part);
     for page_number in 0..PAGES_MAX {
         wait_for_slot(reader, source, account_id).await?;
-        let count = if page_number == 0 { OVERLAP } else { PAGE_MAX };
-        let page = wall_page(reader.network, &account, wall, offset, count, DEADLINE)
+        let count = if page_number == 0 { OVERLAP } else { walls.read.page_max() };
+        let place = Place { offset, count, deadline: DEADLINE };
+        let page = walls
+            .read
+            .page(reader.network, &account, wall, place)
             .await
-            .map_err(|failure| refused(source, &failure))?;
+            .map_err(|failure| refused(walls, source, &failure))?;
         if page.n_unreadable > 0 {
             tracing::warn!(source = source.name, n = page.n_unreadable, "posts without ids were left out");
         }
@@ -204,33 +222,21 @@ async fn wait_for_slot(
     Ok(())
 }
 
-/// `-123`, `club123`, `public123`, `id5`, `name`, `@name`, or the address of any of them.
-fn wall(address: &str) -> Option<Wall> {
-    let name = address.trim().trim_end_matches('/');
-    let name =
-        name.rsplit_once("vk.com/").or_else(|| name.rsplit_once("vk.ru/")).map_or(name, |(_, name)| name);
-    let name = name.trim_start_matches('@');
-    let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<i64>().ok();
-    if let Ok(id) = name.parse::<i64>() {
-        return (id != 0).then_some(Wall::Owner(id));
+/// What a platform's refusal means for a source, with what to do about it.
+fn refused(walls: Walls, source: &Source, failure: &Failure) -> PollError {
+    let remedy = walls.read.remedy(&failure.code).unwrap_or("it is tried again later");
+    let why = format!("{}: {} ({}); {remedy}", source.address, failure.message, failure.code);
+    if walls.read.is_closed(&failure.code) {
+        return PollError::Closed(why);
     }
-    for prefix in ["club", "public", "event"] {
-        if let Some(id) = number(prefix) {
-            return Some(Wall::Owner(-id));
-        }
-    }
-    if let Some(id) = number("id") {
-        return Some(Wall::Owner(id));
-    }
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-    (!name.is_empty() && name.chars().all(plain)).then(|| Wall::Name(name.to_owned()))
+    PollError::Refused { why, retry_after: failure.retry_after_ms.map(Span::from_millis) }
 }
 
-fn source_name(owner_id: i64) -> String {
-    format!("{SOURCE_VK}:{owner_id}")
+fn source_name(walls: Walls, owner_id: i64) -> String {
+    format!("{}:{owner_id}", walls.platform.name())
 }
 
-fn after(before: &Cursor, read: &[VkPost]) -> Cursor {
+fn after(before: &Cursor, read: &[WallPost]) -> Cursor {
     let newest = read.iter().filter(|post| !post.is_pinned).take(OVERLAP as usize);
     Cursor {
         owner: read.first().map(|post| post.owner_id).or(before.owner),
@@ -248,7 +254,7 @@ fn cursor_to_store(source: &Source, cursor: &Cursor) -> Value {
 
 /// Posts that stood in the last overlap and do not stand there any more, although their place was read: between the
 /// others, or anywhere on a wall that was read to its end.
-fn missing(before: &Cursor, read: &[VkPost], extent: Extent) -> Vec<i64> {
+fn missing(before: &Cursor, read: &[WallPost], extent: Extent) -> Vec<i64> {
     let here: Vec<i64> = read.iter().filter(|post| !post.is_deleted).map(|post| post.post_id).collect();
     let oldest = match extent {
         Extent::Whole => Some(0),
@@ -262,19 +268,19 @@ fn missing(before: &Cursor, read: &[VkPost], extent: Extent) -> Vec<i64> {
     gone
 }
 
-fn raw(post: &VkPost) -> RawPost {
+fn raw(walls: Walls, post: &WallPost) -> RawPost {
     let (owner_id, post_id) = (post.owner_id, post.post_id);
     // Pictures of a repost stand with what is reposted.
     let photos = post.photos.iter().chain(post.copy_history.iter().flat_map(|copy| &copy.photos));
     let others = post.others.iter().chain(post.copy_history.iter().flat_map(|copy| &copy.others));
     RawPost {
-        source: source_name(owner_id),
+        source: source_name(walls, owner_id),
         origin_id: post_id.to_string(),
         origin: Origin {
-            source: SOURCE_VK.into(),
+            source: walls.platform.name().into(),
             owner_id: Some(owner_id),
             post_id: Some(post_id),
-            url: Some(format!("https://vk.com/wall{owner_id}_{post_id}")),
+            url: Some(walls.read.post_page(owner_id, post_id)),
             date: Some(post.date),
             edited: post.edited,
         },
@@ -282,7 +288,7 @@ fn raw(post: &VkPost) -> RawPost {
         copies: post.copy_history.iter().map(copied).collect(),
         pictures: photos
             .map(|photo| RawPicture {
-                key: format!("https://vk.com/{}", photo.id),
+                key: walls.read.photo_page(&photo.id),
                 url: photo.url.clone(),
                 width: (photo.width > 0).then_some(photo.width),
                 height: (photo.height > 0).then_some(photo.height),
@@ -294,11 +300,11 @@ fn raw(post: &VkPost) -> RawPost {
     }
 }
 
-fn copied(post: &VkPost) -> Copied {
+fn copied(post: &WallPost) -> Copied {
     Copied { owner_id: post.owner_id, post_id: post.post_id, date: post.date, text: post.text.clone() }
 }
 
-fn withheld(post: &VkPost) -> Option<String> {
+fn withheld(post: &WallPost) -> Option<String> {
     let why = match post {
         post if post.is_suggested => "suggested: not published by its own group yet",
         post if post.is_ad => "ad: marked as an advertisement",
