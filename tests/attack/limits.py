@@ -133,7 +133,12 @@ def little_disk(must, skipped):
             must(stage.push({"text": "before"}).status == 202, "it does not begin well")
             must(stage.arrived("before"), "it does not begin well")
             filler = stage.path("filler")
+            is_told = lambda: any("left on the disk" in str(event) and event["name"] == "alert" for event in stage.events())
             with open(filler, "wb", buffering=0) as file:
+                # Little space is told while there is still some.
+                while os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize > 6 << 20:
+                    file.write(b"x" * 65_536)
+                must(until(is_told, 30, 1.0), "no alert")
                 try:
                     while file.write(b"x" * 4_096):
                         pass
@@ -150,7 +155,7 @@ def little_disk(must, skipped):
             must(stage.push({"text": "after"}).status == 202 and stage.arrived("after", 60), "it does not recover")
             refused = sum(status != 202 for status in statuses)
             must(not said, said)
-            return f"{refused} of 20 posts refused while it was full, none lost, stop-all worked, it went on afterwards"
+            return f"{refused} of 20 posts refused while it was full, none lost, little space was an alert, stop-all worked, it went on afterwards"
     finally:
         subprocess.run(["umount", "-l", folder], check=False)
         shutil.rmtree(folder, ignore_errors=True)
