@@ -19,6 +19,7 @@ mod seam;
 pub mod similarity;
 pub mod tags;
 pub mod tokens;
+mod words;
 
 pub use facts::read::{Analysis, analyse, analyse_with, explained, is_plain, shown};
 pub use facts::{
@@ -27,6 +28,7 @@ pub use facts::{
 pub use lexicon::morph::ready;
 pub use post::{Cleaned, Copied, Home, Post};
 pub use seam::{Belonging, CaseDecision, Casework, RelatedCase, fill_from_case};
+pub use words::{LEMMAS_MAX, lemmas};
 
 /// Changes whenever the same post may yield other facts.
 pub const FACTS_VERSION: u16 = 2;

@@ -43,16 +43,11 @@ const FLOORS: [(&str, f64); 7] = [
     ("when", 0.895),
 ];
 
-/// The smallest table here; the others by `rupor-bench fit`, which takes seconds when optimised and minutes when not.
+/// The smallest table stands for all three, which one function fits; the others take minutes when not optimised, and
+/// `rupor-bench fit` leaves the tree as it is when they are right.
 #[test]
 fn fitting_again_gives_the_same_table_byte_by_byte() {
     fits_again(Question::Sex);
-}
-
-#[test]
-#[ignore = "minutes without optimisation"]
-fn fitting_every_table_again_gives_the_same_bytes() {
-    Question::ALL.into_iter().for_each(fits_again);
 }
 
 fn fits_again(question: Question) {
