@@ -326,17 +326,32 @@ async fn keep_epoch(note: Note, store: Store) {
     }
 }
 
-/// SIGTERM or Ctrl-C.
-pub async fn told_to_stop() {
+/// SIGTERM or Ctrl-C. Both are heard from the call on, not only when the answer is waited for: a stop that comes while a
+/// node starts must not end it in the middle of a request.
+pub fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let interrupted = tokio::signal::ctrl_c();
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminated) => {
-            tokio::select! {
-                _ = interrupted => {}
-                _ = terminated.recv() => {}
-            }
+    let (terminated, interrupted) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let told = async |signal: std::io::Result<tokio::signal::unix::Signal>| match signal {
+        Ok(mut signal) => drop(signal.recv().await),
+        Err(_) => std::future::pending().await,
+    };
+    async move {
+        tokio::select! {
+            () = told(interrupted) => {}
+            () = told(terminated) => {}
         }
-        Err(_) => drop(interrupted.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_that_comes_before_anybody_waits_for_it_is_heard() {
+        let told = told_to_stop();
+        let id = std::process::id().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        tokio::time::timeout(Duration::from_secs(30), told).await.unwrap();
     }
 }

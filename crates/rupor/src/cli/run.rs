@@ -66,6 +66,7 @@ pub fn run(args: &Run) -> anyhow::Result<()> {
 
 async fn node(args: &Run) -> anyhow::Result<()> {
     let address = args.database.address()?;
+    let told = node::told_to_stop();
     let mut node = node::start(node::Settings {
         key_path: args.database.key_path(&address),
         address,
@@ -83,7 +84,7 @@ async fn node(args: &Run) -> anyhow::Result<()> {
     })
     .await?;
     tokio::select! {
-        () = node::told_to_stop() => {}
+        () = told => {}
         ended = node.ended() => return ended,
     }
     tracing::info!("stopping: no new work; what is out is finished");
