@@ -357,6 +357,9 @@ async fn a_rotated_door_opens_with_the_new_secret_and_for_a_while_with_the_old()
     }
 }
 
+/// Lets the last channel of the file ask a person about kinds that are unsure.
+const HOLD: &str = "unsure = \"hold\"\nmax_age = \"24h\"\nroute = { all = [{ not = \"kind:lost\" }] }\n";
+
 /// What strangers write to make a terminal or a log lie.
 const HOSTILE: &str = "кот\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}gpj.exe\u{2069}\u{9b}31m";
 
@@ -366,7 +369,7 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
     let name = format!("{HOSTILE}\nFAIL forged\r");
     let key = serde_json::to_string(&name).unwrap();
     let file = FILE.replace("[channels.found]", &format!("[channels.{key}]"));
-    std::fs::write(place.path().join("rupor.toml"), file).unwrap();
+    std::fs::write(place.path().join("rupor.toml"), format!("{file}{HOLD}")).unwrap();
     let post = json!({"owner_id": -1, "post_id": 1, "date": 1_794_744_000, "text": format!("Пропал {name}. +7 900 000-00-00")});
     std::fs::write(place.path().join("posts.jsonl"), format!("{post}\n{{\"{HOSTILE}\": 1}}\n")).unwrap();
     let commands: &[&[&str]] = &[
@@ -386,6 +389,10 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
         &["endpoint", "list"],
         &["why", "1"],
         &["why", &name],
+        &["post", "Наша собака у подъезда"],
+        &["message", "list"],
+        &["message", "approve", "9"],
+        &["message", "reject", "9"],
         &["events"],
         &["check"],
         &["stop-all", "--reason", &name],
@@ -413,6 +420,8 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
             }
         }
     }
+    let held = place.ok(&["message", "list"]).await;
+    assert!(held.contains(r"кот\u001b]0;owned\u0007"), "{held}");
     let listed = place.ok(&["channel", "list"]).await;
     assert!(listed.contains(r"кот\u001b]0;owned\u0007") && listed.contains(r"\nFAIL forged\r"), "{listed}");
     let help = place.ok(&["--help"]).await;
@@ -432,8 +441,7 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_post_that_nobody_is_sure_of_waits_until_a_person_says_yes() {
     let place = Place::new().await;
-    let hold = "unsure = \"hold\"\nmax_age = \"24h\"\nroute = { all = [{ not = \"kind:lost\" }] }\n";
-    std::fs::write(place.path().join("rupor.toml"), format!("{FILE}{hold}")).unwrap();
+    std::fs::write(place.path().join("rupor.toml"), format!("{FILE}{HOLD}")).unwrap();
     place.ok(&["apply"]).await;
     let posted = place.json(&["post", "Собака. Фото"]).await;
     assert_eq!(posted["deliveries"].as_array().unwrap().len(), 1, "the mirror has it: {posted}");

@@ -12,7 +12,8 @@ fn read(path: &str) -> String {
 fn files_of(folder: &str) -> Vec<String> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let entries = std::fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
-    entries.map(|entry| format!("{folder}/{}", entry.expect("an entry").file_name().display())).collect()
+    let files = entries.map(|entry| entry.expect("an entry")).filter(|entry| entry.path().is_file());
+    files.map(|entry| format!("{folder}/{}", entry.file_name().display())).collect()
 }
 
 /// The first cells of the table under a heading, up to the first line that is no row.
