@@ -101,10 +101,12 @@ async fn a_migrator_that_is_killed_leaves_whole_steps_behind() {
     let address = empty.address.clone();
     let migrator = tokio::spawn(async move { Store::migrate(&address).await });
     let admin = connect(&empty.server).await;
+    // Whoever waits for this very name, and not for something that another test holds for a moment.
+    let holder: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                 WHERE datname = $1 AND application_name = 'rupor' AND wait_event_type = 'Lock'";
-    for _ in 0..10_000 {
-        if migrator.is_finished() || !admin.query(kill, &[&empty.name]).await.unwrap().is_empty() {
+                 WHERE datname = $1 AND application_name = 'rupor' AND $2 = ANY (pg_blocking_pids(pid))";
+    for _ in 0..100_000 {
+        if migrator.is_finished() || !admin.query(kill, &[&empty.name, &holder]).await.unwrap().is_empty() {
             break;
         }
         tokio::task::yield_now().await;
