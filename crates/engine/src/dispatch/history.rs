@@ -28,6 +28,9 @@ const REMEMBERED_MAX: usize = 20_000;
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// Successes offered again at once.
 const REPLAY_BATCH: usize = 500;
+/// How often one is offered while somebody holds its row, once a second: a claim that was taken before anybody looked is
+/// handed back soon, or by its lease.
+const OFFERS_MAX: u32 = 120;
 
 /// What this node was told.
 #[derive(Debug, Default)]
@@ -50,6 +53,8 @@ struct State {
     lost: bool,
     /// Still to be offered again.
     replay: Vec<Offer>,
+    /// Somebody holds their rows: the next look offers them once more.
+    later: Vec<Offer>,
     told: Told,
 }
 
@@ -58,6 +63,8 @@ struct State {
 struct Offer {
     finish: Finish,
     remembered: Remembered,
+    /// How often it was offered in vain.
+    offered: u32,
 }
 
 /// What became of what was offered again.
@@ -94,7 +101,7 @@ impl Witness {
             let Some(remembered) = &end.remembered else {
                 continue;
             };
-            let offer = Offer { finish: end.finish.clone(), remembered: remembered.clone() };
+            let offer = Offer { finish: end.finish.clone(), remembered: remembered.clone(), offered: 0 };
             if state.lost && !written(finished) {
                 state.replay.push(offer);
             } else {
@@ -213,7 +220,12 @@ impl Dispatcher {
 
     /// Writes again what is remembered, and says what became of it.
     async fn replay_remembered(&self) {
-        let before = self.witness.state().told;
+        let before = {
+            let mut state = self.witness.state();
+            let later = std::mem::take(&mut state.later);
+            state.replay.extend(later);
+            state.told
+        };
         loop {
             let batch: Vec<Offer> = {
                 let mut state = self.witness.state();
@@ -257,7 +269,14 @@ impl Dispatcher {
         let remembered = without.iter().map(|offer| offer.remembered.clone()).collect();
         match self.ledger.replay(remembered).await {
             Ok(replayed) => {
-                replayed.iter().for_each(|one| self.witness.state().told.count(*one));
+                let mut state = self.witness.state();
+                for (mut offer, replayed) in without.into_iter().zip(replayed) {
+                    offer.offered += 1;
+                    match replayed {
+                        Replayed::Elsewhere if offer.offered < OFFERS_MAX => state.later.push(offer),
+                        replayed => state.told.count(replayed),
+                    }
+                }
                 Ok(())
             }
             Err(error) => Err((error, without)),
