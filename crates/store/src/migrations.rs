@@ -27,7 +27,8 @@ migrations! {
     1 "0001_workspaces",
     2 "0002_ledger",
     3 "0003_intake",
-    4 "0004_campaigns_and_bot",
+    4 "0004_campaigns",
+    5 "0005_bot",
 }
 
 /// The version this binary knows and needs.
