@@ -40,6 +40,7 @@ pub mod pacing;
 pub mod retry;
 
 pub mod content;
+pub mod dialogue;
 pub mod route;
 
 pub mod shown;
