@@ -791,7 +791,7 @@ CREATE INDEX recipients_gone ON public.recipients USING btree (account_id) WHERE
 
 CREATE INDEX recipients_of_person ON public.recipients USING btree (platform, user_id, workspace_id, account_id);
 
-CREATE OR REPLACE FUNCTION public.approach_recipient(workspace_id bigint, recipient_id bigint, interval_us bigint, OUT address text, OUT status text, OUT paused_until timestamp with time zone, OUT slot_at timestamp with time zone)
+CREATE OR REPLACE FUNCTION public.approach_recipient(workspace_id bigint, recipient_id bigint, interval_us bigint, not_before timestamp with time zone, OUT address text, OUT status text, OUT paused_until timestamp with time zone, OUT slot_at timestamp with time zone)
  RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -823,7 +823,7 @@ BEGIN
     address := who.address;
     status := who.status;
     paused_until := who.paused_until;
-    slot_at := greatest(at, who.next_slot, lane.next_slot);
+    slot_at := greatest(at, who.next_slot, lane.next_slot, approach_recipient.not_before);
     IF who.status = 'gone' OR who.paused_until > at THEN
         RETURN;
     END IF;
@@ -4884,7 +4884,7 @@ CREATE POLICY own_workspace ON workspaces TO PUBLIC USING ((workspace_id = rupor
 
 CREATE POLICY owner_spans ON workspaces TO CURRENT_USER USING (rupor_spans());
 
-GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint) TO rupor_app;
+GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_app;
 
@@ -5218,7 +5218,7 @@ GRANT SELECT ON workspaces TO rupor_app;
 
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_dispatcher;
 

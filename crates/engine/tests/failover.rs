@@ -626,7 +626,8 @@ impl Ledger for Blind {
         workspace: WorkspaceId,
         recipient: domain::ids::RecipientId,
         interval: Span,
+        not_before: Timestamp,
     ) -> BoxFuture<'_, Result<store::Approach>> {
-        Ledger::approach(&self.0, workspace, recipient, interval)
+        Ledger::approach(&self.0, workspace, recipient, interval, not_before)
     }
 }

@@ -237,14 +237,15 @@ impl Store {
         each!(self, db => db.channels(workspace))
     }
 
-    /// Keeps the queue; `until` may be `Timestamp::NEVER`.
+    /// Keeps the queue; `until` may be `Timestamp::NEVER`. Answers the time it is paused until: a longer pause, or a wait that
+    /// the platform asked for, stays.
     pub async fn pause_channel(
         &self,
         workspace: WorkspaceId,
         id: ChannelId,
         until: Timestamp,
         why: &str,
-    ) -> Result<()> {
+    ) -> Result<Timestamp> {
         each!(self, db => db.pause_channel(workspace, id, until, why))
     }
 

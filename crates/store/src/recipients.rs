@@ -306,14 +306,16 @@ impl Store {
     }
 
     /// Somebody is about to be written to: where, whether it may be, and the slot of their chat, whatever lane asks: of a
-    /// campaign, of a dialogue, or of a channel in the same chat.
+    /// campaign, of a dialogue, or of a channel in the same chat. The request leaves `not_before` its account's slot, so the
+    /// chat's is not earlier either.
     pub async fn approach(
         &self,
         workspace: WorkspaceId,
         id: RecipientId,
         interval: Span,
+        not_before: Timestamp,
     ) -> Result<Approach> {
-        each!(self, db => db.approach(workspace, id, interval))
+        each!(self, db => db.approach(workspace, id, interval, not_before))
     }
 }
 

@@ -50,7 +50,9 @@ impl Dispatcher {
             let slot = match claim.destination {
                 Destination::Channel(_) => self.ledger.reserve_lane(claim.workspace_id, claim.lane_id).await,
                 Destination::Recipient(id) => {
-                    let approach = self.ledger.approach(claim.workspace_id, id, work.place.interval).await;
+                    let now = self.time.now();
+                    let approach =
+                        self.ledger.approach(claim.workspace_id, id, work.place.interval, now).await;
                     approach.map(|approach| approach.slot_at)
                 }
             };

@@ -84,12 +84,13 @@ impl Book {
     }
 
     /// The account and the destination of a delivery, or what is wrong with their rows; and when the chat is free, if
-    /// the claim does not say so already.
+    /// the claim, whose slot of the account is given, does not say so already.
     pub async fn find(
         &self,
         workspace: WorkspaceId,
         account: AccountId,
         destination: Destination,
+        slot_at: Timestamp,
     ) -> store::Result<Result<Found, Failure>> {
         let found = self.look_up(workspace, account, destination).await?;
         match (found, destination) {
@@ -97,7 +98,7 @@ impl Book {
                 Ok(Ok(Found { address, place, free_at: None }))
             }
             (Ok((address, place)), Destination::Recipient(id)) => {
-                self.approach(workspace, id, address, &place).await
+                self.approach(workspace, id, slot_at, address, &place).await
             }
             (Err(failure), _) => Ok(Err(failure)),
         }
@@ -108,10 +109,11 @@ impl Book {
         &self,
         workspace: WorkspaceId,
         id: RecipientId,
+        not_before: Timestamp,
         address: Arc<Address>,
         place: &Place,
     ) -> store::Result<Result<Found, Failure>> {
-        let approach = match self.ledger.approach(workspace, id, place.interval).await {
+        let approach = match self.ledger.approach(workspace, id, place.interval, not_before).await {
             Err(store::StoreError::NotFound { .. }) => {
                 return Ok(Err(unusable(Scope::Delivery, format!("recipient {id} is not there any more"))));
             }

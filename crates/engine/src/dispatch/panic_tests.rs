@@ -86,7 +86,7 @@ forward! {
     accounts(workspace: WorkspaceId) -> Vec<Account>;
     account_token(workspace: WorkspaceId, id: AccountId) -> SecretString;
     channels(workspace: WorkspaceId) -> Vec<Channel>;
-    approach(workspace: WorkspaceId, recipient: RecipientId, interval: Span) -> Approach;
+    approach(workspace: WorkspaceId, recipient: RecipientId, interval: Span, not_before: Timestamp) -> Approach;
 }
 
 /// Plants panics in one call, posts twice into each of two channels, and returns how the posts ended.

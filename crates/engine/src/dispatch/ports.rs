@@ -75,6 +75,7 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         workspace: WorkspaceId,
         recipient: RecipientId,
         interval: Span,
+        not_before: Timestamp,
     ) -> BoxFuture<'_, Result<Approach>>;
 }
 
@@ -183,8 +184,9 @@ impl Ledger for Store {
         workspace: WorkspaceId,
         recipient: RecipientId,
         interval: Span,
+        not_before: Timestamp,
     ) -> BoxFuture<'_, Result<Approach>> {
-        Box::pin(Store::approach(self, workspace, recipient, interval))
+        Box::pin(Store::approach(self, workspace, recipient, interval, not_before))
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) struct Work {
 impl Dispatcher {
     /// Everything that can go wrong before the network goes wrong here.
     pub(super) async fn prepare(&self, claim: &Claim) -> Step<Work> {
-        let found = self.book.find(claim.workspace_id, claim.account_id, claim.destination).await;
+        let found =
+            self.book.find(claim.workspace_id, claim.account_id, claim.destination, claim.slot_at).await;
         let Found { address, place, free_at } = found.map_err(unreadable)??;
         if let Some(at) = free_at {
             soon_free(at - self.time.now())?;

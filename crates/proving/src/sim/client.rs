@@ -336,7 +336,7 @@ async fn meddle(world: &World) {
         0..=2 => {
             let until = Timestamp(world.ledger_at()) + Span::from_secs(1 + world.below(30) as i64);
             did(world, Verb::PauseChannel(channel.0));
-            store.pause_channel(workspace, channel, until, "simulated").await
+            store.pause_channel(workspace, channel, until, "simulated").await.map(drop)
         }
         3..=5 => {
             did(world, Verb::ResumeChannel(channel.0));

@@ -373,9 +373,11 @@ impl Ledger for SimLedger {
         workspace: WorkspaceId,
         recipient: RecipientId,
         interval: Span,
+        not_before: Timestamp,
     ) -> BoxFuture<'_, Result<Approach>> {
         let approach = async move {
-            let mut approach = self.world().store.approach(workspace, recipient, interval).await?;
+            let mut approach =
+                self.world().store.approach(workspace, recipient, interval, not_before).await?;
             if self.sabotaged(Saboteur::GoneApproached) {
                 approach.status = RecipientStatus::Active;
             }

@@ -269,7 +269,7 @@ async fn perform_on_channel(store: &Store, verb: Verb) -> anyhow::Result<Value> 
                 Some(ms) => store.now().await? + Span::from_millis(ms.min(PAUSE_MILLIS_MAX)),
                 None => Timestamp::NEVER,
             };
-            store.pause_channel(ws, row.channel_id, until, &why).await?;
+            let until = store.pause_channel(ws, row.channel_id, until, &why).await?;
             let until = (until != Timestamp::NEVER).then_some(until);
             Ok(json!({"channel": row.name, "paused": true, "until": until}))
         }

@@ -102,13 +102,13 @@ GRANT EXECUTE ON FUNCTION
     retain_rows(bigint, interval, interval, interval, integer, jsonb),
     post_gone(bigint, text, text), revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
     lock_workspace(bigint), open_lane(bigint, bigint, bigint, bigint, integer, double precision, text),
-    enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint),
+    enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint, timestamptz),
     people_of_accounts(bigint, bigint)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
-    approach_recipient(bigint, bigint, bigint), collect_media(interval, integer), forget_receipts(interval),
+    approach_recipient(bigint, bigint, bigint, timestamptz), collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], bytea[], bytea[], text[], bigint, bigint[], bytea[], bytea[])
     TO rupor_dispatcher;

@@ -2,6 +2,7 @@
 
 use domain::ids::{ChannelId, WorkspaceId};
 use domain::time::Timestamp;
+use tokio_postgres::Row;
 
 use super::rows::Time;
 use super::{Again, As, Postgres, Query, rows};
@@ -39,16 +40,22 @@ const SELECT_CHANNELS: &str = concat!(
     rows::channel_columns!(),
     " FROM channels WHERE workspace_id = $1 AND removed_at IS NULL ORDER BY channel_id"
 );
+/// The later of both: a pause never ends a wait that a platform asked for.
 const PAUSE: &str = "
 WITH changed AS (
     UPDATE channels
-       SET paused_until = $3, paused_why = $4
+       SET paused_until = greatest(paused_until, $3),
+           paused_why = CASE WHEN $3 >= paused_until THEN $4 ELSE paused_why END
      WHERE workspace_id = $1 AND channel_id = $2 AND removed_at IS NULL
-    RETURNING channel_id
+    RETURNING channel_id, paused_until
+), told AS (
+    INSERT INTO events (workspace_id, at, name, channel_id, detail)
+    SELECT $1, rupor_now(), 'channel_paused', channel_id,
+           jsonb_build_object('until', CASE WHEN isfinite(paused_until) THEN rupor_micros(paused_until)
+                                            ELSE 9223372036854775807 END, 'why', $4::text)
+      FROM changed
 )
-INSERT INTO events (workspace_id, at, name, channel_id, detail)
-SELECT $1, rupor_now(), 'channel_paused', channel_id, jsonb_build_object('until', $5::bigint, 'why', $4::text) FROM changed
-RETURNING event_id";
+SELECT paused_until FROM changed";
 const RESUME: &str = "SELECT resume_channel($1, $2)";
 const DISABLE: &str = "
 WITH changed AS (
@@ -170,11 +177,12 @@ impl Postgres {
         id: ChannelId,
         until: Timestamp,
         why: &str,
-    ) -> Result<()> {
-        self.change_channel_row(workspace, id, PAUSE, &[&workspace.0, &id.0, &Time(until), &why, &until.0])
-            .await?;
+    ) -> Result<Timestamp> {
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+            [&workspace.0, &id.0, &Time(until), &why];
+        let row = self.change_channel_row(workspace, id, PAUSE, &params).await?;
         self.ring();
-        Ok(())
+        Ok(rows::at(&row, 0))
     }
 
     pub async fn resume_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
@@ -185,7 +193,7 @@ impl Postgres {
     }
 
     pub async fn disable_channel(&self, workspace: WorkspaceId, id: ChannelId, by: DisabledBy) -> Result<()> {
-        self.change_channel_row(workspace, id, DISABLE, &[&workspace.0, &id.0, &by.as_str()]).await
+        self.change_channel_row(workspace, id, DISABLE, &[&workspace.0, &id.0, &by.as_str()]).await.map(drop)
     }
 
     pub async fn remove_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
@@ -212,10 +220,14 @@ impl Postgres {
         id: ChannelId,
         sql: &'static str,
         params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
-    ) -> Result<()> {
+    ) -> Result<Row> {
         let queries = [Query { sql: LOCK, params: &[&workspace.0, &id.0] }, Query { sql, params }];
         let changed = self.run(As::App(workspace), Again::Never, &queries).await?;
-        found(changed.last().is_some_and(|rows| !rows.is_empty()), id)
+        changed
+            .into_iter()
+            .last()
+            .and_then(|rows| rows.into_iter().next())
+            .ok_or(StoreError::unknown_channel(id))
     }
 }
 

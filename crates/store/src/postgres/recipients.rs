@@ -2,7 +2,7 @@
 
 use domain::delivery::Priority;
 use domain::ids::{AccountId, DeliveryId, LaneId, RecipientId, WorkspaceId};
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -48,10 +48,15 @@ const SELECT_SOME: &str = concat!(
       ORDER BY recipient_id LIMIT $4"
 );
 const PEOPLE: &str = "SELECT account_id, waiting, sending, gone FROM people_of_accounts($1, $2)";
+/// Who is gone stays so until they come back: a stop that is heard late, or said by an operator, does not make them
+/// reachable again.
 const SET_STATUS: &str = "
 UPDATE recipients
-   SET status = $3, status_why = $4, status_at = rupor_now(),
-       error_streak = CASE WHEN $3 = 'gone' THEN error_streak ELSE 0 END
+   SET (status, status_why, status_at, error_streak) =
+       (SELECT CASE WHEN stays THEN status ELSE $3 END, CASE WHEN stays THEN status_why ELSE $4 END,
+               CASE WHEN stays THEN status_at ELSE rupor_now() END,
+               CASE WHEN stays OR $3 = 'gone' THEN error_streak ELSE 0 END
+          FROM (SELECT status = 'gone' AND $3 = 'stopped') AS was (stays))
  WHERE workspace_id = $1 AND recipient_id = $2
 RETURNING recipient_id";
 const SUPPRESS: &str = "
@@ -68,7 +73,8 @@ SELECT platform, user_id, account_id, reason, origin
  ORDER BY account_id";
 const OPEN_LANE: &str = "SELECT open_lane($1, $2, $3, $4, $5, $6, $7)";
 const ENQUEUE_FOR: &str = "SELECT enqueue_for_recipients($1, $2, $3, $4, $5, $6)";
-const APPROACH: &str = "SELECT address, status, paused_until, slot_at FROM approach_recipient($1, $2, $3)";
+const APPROACH: &str =
+    "SELECT address, status, paused_until, slot_at FROM approach_recipient($1, $2, $3, $4)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     ACCOUNT_PLATFORM,
@@ -238,8 +244,10 @@ impl Postgres {
         workspace: WorkspaceId,
         id: RecipientId,
         interval: Span,
+        not_before: Timestamp,
     ) -> Result<Approach> {
-        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &interval.0];
+        let not_before = Time(not_before);
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &interval.0, &not_before];
         let row = self.one(As::App(workspace), Again::Safe, APPROACH, &params).await?;
         let address: Option<String> = row.get(0);
         Ok(Approach {

@@ -40,8 +40,12 @@ UPDATE deliveries
  WHERE lane_id = ?1 AND status IN ('queued', 'retry')";
 const POSITION_READY: &str =
     "UPDATE ready SET position = CASE WHEN ?2 THEN delivery_id ELSE run_at END WHERE lane_id = ?1";
-const PAUSE: &str =
-    "UPDATE channels SET paused_until = ?3, paused_why = ?4 WHERE workspace_id = ?1 AND channel_id = ?2";
+/// The later of both: a pause never ends a wait that a platform asked for.
+const PAUSE: &str = "
+UPDATE channels
+   SET paused_why = CASE WHEN ?3 >= paused_until THEN ?4 ELSE paused_why END, paused_until = max(paused_until, ?3)
+ WHERE workspace_id = ?1 AND channel_id = ?2
+RETURNING paused_until";
 const BLOCK_LANE: &str = "UPDATE lane_heads SET blocked_until = ?2 WHERE lane_id = ?1";
 const CLOSE_LANE_UNTIL: &str = "UPDATE lane_heads SET closed_until = ?2 WHERE lane_id = ?1";
 const RESUME: &str = "
@@ -141,18 +145,21 @@ impl Sqlite {
         id: ChannelId,
         until: Timestamp,
         why: &str,
-    ) -> Result<()> {
+    ) -> Result<Timestamp> {
         let why = why.to_owned();
-        self.write(Urgency::Outcome, move |tx| {
-            let (lane_id, _) = lane(tx, workspace, id)?;
-            tx.execute(PAUSE, (workspace.0, id.0, until.0, &why))?;
-            tx.execute(BLOCK_LANE, (lane_id, until.0))?;
-            refresh(tx, lane_id)?;
-            channel_event(tx, workspace, id, "channel_paused", json!({"until": until.0, "why": why}))
-        })
-        .await?;
+        let until = self
+            .write(Urgency::Outcome, move |tx| {
+                let (lane_id, _) = lane(tx, workspace, id)?;
+                let paused = tx.first(PAUSE, (workspace.0, id.0, until.0, &why), |row| row.get(0))?;
+                let until: i64 = paused.ok_or_else(|| StoreError::not_found("channel", id))?;
+                tx.execute(BLOCK_LANE, (lane_id, until))?;
+                refresh(tx, lane_id)?;
+                channel_event(tx, workspace, id, "channel_paused", json!({"until": until, "why": why}))?;
+                Ok(Timestamp(until))
+            })
+            .await?;
         self.bell.ring();
-        Ok(())
+        Ok(until)
     }
 
     pub async fn resume_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {

@@ -58,11 +58,17 @@ SELECT p.*
          WHERE a.workspace_id = ?1) AS p
  WHERE p.waiting > 0 OR p.sending > 0 OR p.gone > 0
  ORDER BY p.account_id";
+/// Who is gone stays so until they come back: a stop that is heard late, or said by an operator, does not make them
+/// reachable again.
 const SET_STATUS: &str = "
 UPDATE recipients
-   SET status = ?3, status_why = ?4, status_at = ?5,
-       error_streak = CASE WHEN ?3 = 'gone' THEN error_streak ELSE 0 END
- WHERE workspace_id = ?1 AND recipient_id = ?2";
+   SET (status, status_why, status_at, error_streak) =
+       (SELECT CASE WHEN stays THEN status ELSE ?3 END, CASE WHEN stays THEN status_why ELSE ?4 END,
+               CASE WHEN stays THEN status_at ELSE ?5 END,
+               CASE WHEN stays OR ?3 = 'gone' THEN error_streak ELSE 0 END
+          FROM (SELECT status = 'gone' AND ?3 = 'stopped' AS stays))
+ WHERE workspace_id = ?1 AND recipient_id = ?2
+RETURNING recipient_id";
 const SUPPRESS: &str = "
 INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin, at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -180,10 +186,9 @@ impl Sqlite {
     ) -> Result<()> {
         let why = why.to_owned();
         self.write(Urgency::Maintenance, move |tx| {
-            match tx.execute(SET_STATUS, (workspace.0, id.0, status.as_str(), why, tx.now.0))? {
-                0 => Err(StoreError::not_found("recipient", id)),
-                _ => Ok(()),
-            }
+            let changed =
+                tx.first(SET_STATUS, (workspace.0, id.0, status.as_str(), why, tx.now.0), |_| Ok(()))?;
+            changed.ok_or_else(|| StoreError::not_found("recipient", id))
         })
         .await
     }
@@ -246,13 +251,20 @@ impl Sqlite {
         workspace: WorkspaceId,
         id: RecipientId,
         interval: Span,
+        not_before: Timestamp,
     ) -> Result<Approach> {
-        self.write(Urgency::Claim, move |tx| approach(tx, workspace, id, interval)).await
+        self.write(Urgency::Claim, move |tx| approach(tx, workspace, id, interval, not_before)).await
     }
 }
 
 /// The pace is the chat's own: campaigns, dialogues and a channel that write to one chat share it.
-fn approach(tx: &Tx<'_>, workspace: WorkspaceId, id: RecipientId, interval: Span) -> Result<Approach> {
+fn approach(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    id: RecipientId,
+    interval: Span,
+    not_before: Timestamp,
+) -> Result<Approach> {
     let found = tx.first(APPROACHED, (workspace.0, id.0), |row| {
         let approach = Approach {
             address: row.get(0)?,
@@ -267,7 +279,7 @@ fn approach(tx: &Tx<'_>, workspace: WorkspaceId, id: RecipientId, interval: Span
         Ok((row.get::<_, i64>(0)?, Timestamp(row.get(1)?)))
     })?;
     let lane_free = lane.map_or(Timestamp(0), |(_, next_slot)| next_slot);
-    approach.slot_at = approach.slot_at.max(lane_free).max(tx.now);
+    approach.slot_at = approach.slot_at.max(lane_free).max(not_before).max(tx.now);
     if approach.status == RecipientStatus::Gone || approach.paused_until > tx.now {
         return Ok(approach);
     }

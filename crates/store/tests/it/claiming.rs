@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use domain::delivery::{Priority, Status};
 use domain::ids::ChannelId;
+use domain::outcome::Scope;
 use domain::time::{Span, Timestamp};
 use store::*;
 
@@ -17,6 +18,7 @@ contract! {
     parallelism_of_a_lane_is_never_exceeded,
     parallelism_of_an_account_is_never_exceeded,
     a_paused_channel_keeps_its_queue,
+    a_pause_never_ends_a_longer_one,
     a_disabled_channel_keeps_its_queue,
     a_paused_account_costs_the_others_nothing,
     quiet_hours_hold_a_lane_back,
@@ -144,6 +146,25 @@ async fn a_paused_channel_keeps_its_queue(w: &World) {
     assert_eq!(w.claim_ahead(10, Span::ZERO).await, Claimed::default());
     w.store.resume_channel(w.ws, channels[0]).await.unwrap();
     assert_eq!(w.claim(10).await.len(), 1);
+}
+
+async fn a_pause_never_ends_a_longer_one(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("раз", &channels).await;
+    let claim = w.claim(1).await.remove(0);
+    // The platform asks for 39 seconds, and then an operator pauses for four.
+    w.fail(&claim, transient(Scope::Channel).retry_after(39_000)).await;
+    let asked = w.store.channels(w.ws).await.unwrap().remove(0).paused_until;
+    let soon = w.now().await + Span::from_secs(4);
+    assert_eq!(w.store.pause_channel(w.ws, channels[0], soon, "перерыв").await.unwrap(), asked);
+    w.seconds(5).await;
+    assert!(w.claim(1).await.is_empty(), "the platform's wait is not over");
+    let later = asked + Span::from_secs(60);
+    assert_eq!(w.store.pause_channel(w.ws, channels[0], later, "ремонт").await.unwrap(), later);
+    let row = w.store.channels(w.ws).await.unwrap().remove(0);
+    assert_eq!((row.paused_until, row.paused_why.as_deref()), (later, Some("ремонт")));
+    w.store.resume_channel(w.ws, channels[0]).await.unwrap();
+    assert_eq!(w.claim(1).await.len(), 1, "a person may end every wait");
 }
 
 async fn a_disabled_channel_keeps_its_queue(w: &World) {

@@ -34,7 +34,7 @@ async fn a_foreign_workspace_sees_and_moves_nothing(w: &World) {
         s.cancel(other.ws, vec![id]).await.map(drop),
         s.requeue(other.ws, vec![id]).await.map(drop),
         s.payload(other.ws, claim.message_id).await.map(drop),
-        s.pause_channel(other.ws, channels[0], far, "").await,
+        s.pause_channel(other.ws, channels[0], far, "").await.map(drop),
         s.resume_channel(other.ws, channels[0]).await,
         s.disable_channel(other.ws, channels[0], DisabledBy::Operator).await,
         s.remove_channel(other.ws, channels[0]).await,

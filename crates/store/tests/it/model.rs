@@ -431,7 +431,7 @@ impl Model {
             Operation::PauseChannel { channel, ms } => {
                 let until = self.now + Span::from_millis(ms);
                 let channel = self.channel(channel);
-                channel.paused_until = until;
+                channel.paused_until = channel.paused_until.max(until);
                 let id = channel.id;
                 store.pause_channel(ws, id, until, "проверка").await.unwrap();
             }

@@ -20,6 +20,8 @@ contract! {
     a_blocked_recipient_is_gone_and_nothing_is_retried,
     a_recipient_that_keeps_refusing_is_gone_and_a_success_forgives,
     the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks,
+    the_slot_of_a_chat_is_not_before_that_of_its_account,
+    a_stop_that_is_heard_late_does_not_bring_back_who_is_gone,
     a_channel_and_the_people_of_one_chat_share_its_pace,
     an_idle_dialogue_is_cleared_away_and_opened_again,
     dialogues_are_never_listed,
@@ -297,11 +299,36 @@ async fn the_pace_of_a_chat_is_kept_by_chat_whatever_lane_asks(w: &World) {
     let slots = |at: &[Approach]| at.iter().map(|a| a.slot_at).collect::<Vec<Timestamp>>();
     let mut approached = Vec::new();
     for id in [ids[0], ids[0], ids[1], ids[0]] {
-        approached.push(w.store.approach(w.ws, id, second).await.unwrap());
+        approached.push(w.store.approach(w.ws, id, second, now).await.unwrap());
     }
     assert_eq!(slots(&approached), [now, now + second, now, now + Span::from_secs(2)]);
     assert_eq!(approached[0].address, "700");
     assert_eq!(w.store.recipient(w.ws, ids[0]).await.unwrap().contacted_at, Some(now));
+}
+
+async fn the_slot_of_a_chat_is_not_before_that_of_its_account(w: &World) {
+    let account = w.account().await;
+    let id = people(w, account, 1).await[0];
+    let (second, now) = (Span::from_secs(1), w.now().await);
+    let later = now + Span::from_millis(700);
+    assert_eq!(w.store.approach(w.ws, id, second, later).await.unwrap().slot_at, later);
+    let next = w.store.approach(w.ws, id, second, now).await.unwrap();
+    assert_eq!(next.slot_at, later + second, "a second after the request, not after it was asked for");
+}
+
+async fn a_stop_that_is_heard_late_does_not_bring_back_who_is_gone(w: &World) {
+    let account = w.account().await;
+    let id = people(w, account, 1).await[0];
+    for (status, why, is) in [
+        (RecipientStatus::Gone, "blocked", (RecipientStatus::Gone, "blocked")),
+        (RecipientStatus::Stopped, "/stop", (RecipientStatus::Gone, "blocked")),
+        (RecipientStatus::Active, "/start", (RecipientStatus::Active, "/start")),
+        (RecipientStatus::Stopped, "/stop", (RecipientStatus::Stopped, "/stop")),
+    ] {
+        w.store.set_recipient_status(w.ws, id, status, why).await.unwrap();
+        let who = w.store.recipient(w.ws, id).await.unwrap();
+        assert_eq!((who.status, who.status_why.as_deref()), (is.0, Some(is.1)));
+    }
 }
 
 async fn a_channel_and_the_people_of_one_chat_share_its_pace(w: &World) {
@@ -318,9 +345,9 @@ async fn a_channel_and_the_people_of_one_chat_share_its_pace(w: &World) {
     let claim = w.claim(10).await;
     assert_eq!(claim.iter().map(|claim| claim.slot_at).collect::<Vec<_>>(), [now]);
     // Somebody in the chat of the channel waits for it; somebody elsewhere does not.
-    let approached = w.store.approach(w.ws, put[0].recipient_id, second).await.unwrap();
+    let approached = w.store.approach(w.ws, put[0].recipient_id, second, now).await.unwrap();
     assert_eq!(approached.slot_at, now + second);
-    assert_eq!(w.store.approach(w.ws, put[1].recipient_id, second).await.unwrap().slot_at, now);
+    assert_eq!(w.store.approach(w.ws, put[1].recipient_id, second, now).await.unwrap().slot_at, now);
     // And the channel waits for them in turn.
     w.advance(second).await;
     assert_eq!(w.claim(10).await, [], "its slot went to the person");

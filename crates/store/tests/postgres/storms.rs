@@ -54,7 +54,7 @@ impl Node {
                 let ids = self.some_deliveries();
                 self.store.cancel(ws, ids).await.map(drop)
             }
-            17 => self.store.pause_channel(ws, channel, self.store.now().await?, "буря").await,
+            17 => self.store.pause_channel(ws, channel, self.store.now().await?, "буря").await.map(drop),
             18 => self.store.resume_channel(ws, channel).await,
             _ => {
                 self.world.advance(Span::from_secs(20)).await;

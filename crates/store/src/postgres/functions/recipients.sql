@@ -166,7 +166,7 @@ END $$;
 -- Somebody is about to be written to: where, whether it may be, and the slot of their chat. The pace is the chat's own:
 -- campaigns, dialogues and a channel that write to one chat share it.
 CREATE FUNCTION approach_recipient(
-    workspace_id bigint, recipient_id bigint, interval_us bigint,
+    workspace_id bigint, recipient_id bigint, interval_us bigint, not_before timestamptz,
     OUT address text, OUT status text, OUT paused_until timestamptz, OUT slot_at timestamptz
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
@@ -195,7 +195,7 @@ BEGIN
     address := who.address;
     status := who.status;
     paused_until := who.paused_until;
-    slot_at := greatest(at, who.next_slot, lane.next_slot);
+    slot_at := greatest(at, who.next_slot, lane.next_slot, approach_recipient.not_before);
     IF who.status = 'gone' OR who.paused_until > at THEN
         RETURN;
     END IF;
