@@ -25,6 +25,7 @@
 //! Read in the order of the `mod` lines.
 
 pub mod ids;
+pub mod span;
 pub mod time;
 
 pub mod chat;

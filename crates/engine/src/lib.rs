@@ -17,6 +17,6 @@ pub mod monitor;
 pub mod opening;
 pub mod shelf;
 pub mod sources;
-pub mod span;
+pub use domain::span;
 pub mod upkeep;
 pub mod vitals;

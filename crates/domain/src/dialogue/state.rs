@@ -37,6 +37,9 @@ pub struct State {
     /// When the bot takes the dialogue back from operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_at: Option<Timestamp>,
+    /// Times in a row that a clock moved the dialogue; a person who speaks ends the row.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ticks: u32,
     #[serde(skip_serializing_if = "Flood::is_quiet")]
     pub flood: Flood,
     /// The person asked to be written to.

@@ -1,6 +1,6 @@
 //! Spans of time as people write them: `500ms`, `10s`, `5m`, `72h`, `7d`.
 
-use domain::time::Span;
+use crate::time::Span;
 
 /// Units from long to short, in microseconds; a span is shown in the longest that leaves nothing over.
 const UNITS: [(&str, i64); 5] =

@@ -1,0 +1,3 @@
+//! The bot's rules as people meet them: a file, what they say, what they hear.
+
+mod steps;
