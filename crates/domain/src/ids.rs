@@ -40,6 +40,8 @@ id! {
     RecipientId,
     /// The unit of order and isolation.
     LaneId,
+    /// A set of rules that answers people.
+    BotId,
 }
 
 /// The fence of one claim: made anew by every claim, named by every write that follows it.

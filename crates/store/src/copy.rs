@@ -71,11 +71,14 @@ pub const TABLES: &[Table] = &[
     table("ingest_runs"),
     table("ingress_receipts"),
     table("campaigns"),
+    table("bots"),
+    table("bot_accounts"),
     table("bot_rules"),
     table("bot_inbox"),
     table("bot_state"),
     table("bot_outbox"),
     table("bot_logs"),
+    table("bot_chats"),
 ];
 
 /// The one row of it is there from the beginning, so it does not count as somebody's.

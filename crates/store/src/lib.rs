@@ -8,6 +8,7 @@
 //! Start reading at `queue` (what goes in and out), then `sqlite::claim`.
 
 pub mod address;
+pub mod bot;
 pub mod clock;
 pub mod config;
 pub mod copy;
@@ -30,6 +31,7 @@ pub mod postgres;
 pub mod sqlite;
 
 pub use address::Address;
+pub use bot::*;
 pub use clock::Clock;
 pub use config::*;
 pub use error::{KeyError, Result, SchemaError, StoreError};

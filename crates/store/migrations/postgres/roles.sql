@@ -28,12 +28,12 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients, suppressions, platform_limits, rate_groups, account_heads, lane_heads,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
     case_keys, case_pictures, held_posts, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
-    campaigns, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
+    campaigns, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, held_posts, message_media, media_looks,
     media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
-    recipients, suppressions, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs TO rupor_app;
+    recipients, suppressions, bots, bot_accounts, bot_rules TO rupor_app;
 GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;
 GRANT INSERT ON accounts, channels TO rupor_app;
 GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why,
@@ -111,4 +111,15 @@ GRANT EXECUTE ON FUNCTION
     endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
     approach_recipient(bigint, bigint, bigint, timestamptz), collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], bytea[], bytea[], text[], bigint, bigint[], bytea[], bytea[])
+    TO rupor_dispatcher;
+
+-- -- the mailbox of the bot: what happens in one workspace is the application's, turns are taken for everybody
+
+GRANT EXECUTE ON FUNCTION
+    bot_receive(bigint, bigint, jsonb, text, text, bigint), bot_commit_turns(bigint, jsonb), bot_hook(text),
+    bot_snapshot(bigint, interval, bigint), bot_forget(bigint, bigint, text)
+    TO rupor_app;
+GRANT EXECUTE ON FUNCTION
+    bot_claim_turns(integer, bigint, integer), bot_next_turn(), bot_lease_accounts(text, bigint, integer), bot_hook(text),
+    bot_retain(interval, interval, integer)
     TO rupor_dispatcher;

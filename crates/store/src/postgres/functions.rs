@@ -44,6 +44,7 @@ const FILES: &[&str] = files![
     "intake",
     "sources",
     "media",
+    "bot",
 ];
 
 const CREATE_TABLE: &str = "

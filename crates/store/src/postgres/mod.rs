@@ -6,6 +6,8 @@
 
 mod accounts;
 mod audit;
+mod bot;
+mod bots;
 mod cases;
 mod channels;
 mod claim;
@@ -71,6 +73,8 @@ pub const STATEMENTS: &[&[&str]] = &[
     &[SELECT_NOW, SELECT_KEY_CHECK, SET_KEY_CHECK, HAS_WRITTEN, PROBE, WAIT_FOR_STANDBY],
     accounts::STATEMENTS,
     audit::CHECKS,
+    bot::STATEMENTS,
+    bots::STATEMENTS,
     cases::STATEMENTS,
     channels::STATEMENTS,
     claim::STATEMENTS,

@@ -268,7 +268,7 @@ fn known(
     Ok(Some(Enqueued { message_id, created: false, deliveries, skipped }))
 }
 
-fn insert_message(
+pub(super) fn insert_message(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     message: &NewMessage,

@@ -7,6 +7,8 @@
 mod accounts;
 mod audit;
 pub mod backup;
+mod bot;
+mod bots;
 mod cases;
 mod channels;
 mod claim;

@@ -322,7 +322,12 @@ fn put(
     Ok(PutRecipient { recipient_id: RecipientId(tx.insert(INSERT, row)?), created: true })
 }
 
-fn open_lane(tx: &Tx<'_>, workspace: WorkspaceId, of: LaneOf, settings: LaneSettings) -> Result<LaneId> {
+pub(super) fn open_lane(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    of: LaneOf,
+    settings: LaneSettings,
+) -> Result<LaneId> {
     let (campaign, recipient, account) = match of {
         LaneOf::Campaign(campaign, account) => {
             let there = tx.first(ACCOUNT_PLATFORM, (workspace.0, account.0), |_| Ok(()))?;
@@ -349,7 +354,11 @@ fn open_lane(tx: &Tx<'_>, workspace: WorkspaceId, of: LaneOf, settings: LaneSett
     Ok(LaneId(tx.insert(INSERT_LANE, row)?))
 }
 
-fn enqueue_for(tx: &Tx<'_>, workspace: WorkspaceId, new: &ForRecipients) -> Result<Vec<Option<DeliveryId>>> {
+pub(super) fn enqueue_for(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    new: &ForRecipients,
+) -> Result<Vec<Option<DeliveryId>>> {
     let lane = tx.first(SELECT_LANE, (workspace.0, new.lane_id.0), |row| {
         Ok((
             row.get::<_, i64>(0)?,

@@ -130,11 +130,15 @@ fn fill_the_rest(path: &Path) {
              INSERT INTO recipients (workspace_id, account_id, platform, user_id, address, status, status_at, created_at)
              VALUES (1, 1, 'telegram', '77', '77', 'active', 6, 6), (1, 1, 'telegram', '78', '78', 'gone', 8, 6);
              INSERT INTO suppressions (workspace_id, platform, user_id, reason, origin, at) VALUES (1, 'telegram', '78', 'blocked', 'platform', 8);
-             INSERT INTO bot_rules (workspace_id, account_id, version, rules, created_at) VALUES (1, 1, 1, 'если', 7);
-             INSERT INTO bot_inbox (workspace_id, account_id, event_key, chat, body, received_at) VALUES (1, 1, 'к', 'ч', '{\"a\": \"я\"}', 8);
-             INSERT INTO bot_state (workspace_id, account_id, chat, updated_at) VALUES (1, 1, 'ч', 9);
-             INSERT INTO bot_outbox (workspace_id, account_id, chat, body, created_at) VALUES (1, 1, 'ч', '[]', 10);
-             INSERT INTO bot_logs (workspace_id, account_id, chat, at) VALUES (1, 1, 'ч', 11);
+             INSERT INTO bots (workspace_id, name, active_version, created_at) VALUES (1, 'магазин', 1, 7);
+             INSERT INTO bot_accounts (account_id, workspace_id, bot_id, receive, cursor) VALUES (1, 1, 1, 'poll', '5');
+             INSERT INTO bot_rules (workspace_id, bot_id, version, rules, created_at) VALUES (1, 1, 1, 'если', 7);
+             INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, body, happened_at, received_at)
+             VALUES (1, 1, 1, 'к', 'text', '{\"a\": \"я\"}', 8, 8);
+             INSERT INTO bot_state (recipient_id, workspace_id, account_id, updated_at, token) VALUES (1, 1, 1, 9, x'000102030405060708090a0b0c0d0e0f');
+             INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, created_at) VALUES (1, 1, 1, 0, 'reply', 10);
+             INSERT INTO bot_logs (workspace_id, account_id, recipient_id, inbox_id, at, version, verdict) VALUES (1, 1, 1, 1, 11, 1, 'rule');
+             INSERT INTO bot_chats (workspace_id, account_id, chat, seen_at) VALUES (1, 1, '-5', 12);
              UPDATE sqlite_sequence SET seq = 5000 WHERE name = 'deliveries';",
         )
         .unwrap();

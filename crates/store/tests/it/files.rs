@@ -233,7 +233,8 @@ async fn a_migration_that_broke_off_goes_on() {
     // As if the process had died after the second step.
     raw.execute_batch(
         "DELETE FROM schema_migrations WHERE version > 2;
-         DROP TABLE bot_logs; DROP TABLE bot_outbox; DROP TABLE bot_state; DROP TABLE bot_inbox; DROP TABLE bot_rules;
+         DROP TABLE bot_chats; DROP TABLE bot_logs; DROP TABLE bot_outbox; DROP TABLE bot_state; DROP TABLE bot_inbox;
+         DROP TABLE bot_rules; DROP TABLE bot_accounts; DROP TABLE bots;
          DROP TABLE campaigns; DROP TABLE ingress_receipts; DROP TABLE ingest_runs;
          DROP TABLE held_posts; DROP TABLE case_keys; DROP TABLE case_pictures; DROP TABLE message_media; DROP TABLE media_looks;
          DROP TABLE pull_cursors; DROP TABLE pull_sources; DROP TABLE media_blobs; DROP TABLE media_origin;",

@@ -7,6 +7,7 @@
 
 mod world;
 
+mod bot;
 mod claiming;
 mod committing;
 mod config;

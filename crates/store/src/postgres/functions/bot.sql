@@ -1,0 +1,431 @@
+-- The mailbox of the bot: what people did comes in, turns are taken one at a time for each dialogue, and what a turn
+-- decides is written whole or not at all.
+--
+-- Lock order: accounts (guard.sql), then recipients, then bot_state, each ascending. A claim never waits.
+
+-- Updates of one account in the order in which they came: {"key", "kind", "as", "user"?, "address"?, "name"?, "dialogue"?,
+-- "at"?, "body", "verdict"?}. `as` says whose they are: `person` writes, `left` has blocked the bot, `operator` answers in
+-- the dialogue that is named, `chat` and `chat_left` tell where the bot is, `skip` is only written down.
+-- A key that is known acts no more. NULL: too many wait already, and nothing was taken.
+CREATE FUNCTION bot_receive(workspace_id bigint, account_id bigint, updates jsonb, owner text, cursor text, waiting_max bigint)
+RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    ws      CONSTANT bigint := bot_receive.workspace_id;
+    account CONSTANT bigint := bot_receive.account_id;
+    at      timestamptz := rupor_now();
+    of_platform text;
+    ids     bigint[];
+    fresh   bigint[];
+    n       integer;
+BEGIN
+    PERFORM rupor_guard(ws);
+    SELECT a.platform INTO of_platform FROM accounts AS a WHERE a.workspace_id = ws AND a.account_id = account;
+    IF of_platform IS NULL THEN
+        RAISE EXCEPTION 'account % is not known in this workspace', account
+            USING ERRCODE = 'RU001', DETAIL = 'account', HINT = account::text;
+    END IF;
+    IF (SELECT count(*) FROM (SELECT FROM bot_inbox AS b WHERE b.done_at IS NULL LIMIT waiting_max) AS w) >= waiting_max THEN
+        RETURN NULL;
+    END IF;
+
+    -- People. The row is locked whether it changes or not: what follows is in the order of their ids in the inbox.
+    -- Who is gone and writes is back, unless he wrote before he left and it comes late.
+    INSERT INTO recipients AS r (workspace_id, account_id, platform, user_id, address, attributes, status, status_why,
+                                 status_at, source)
+    SELECT ws, account, of_platform, u.user_id, u.address,
+           CASE WHEN u.name IS NULL THEN '{}' ELSE jsonb_build_object('name', u.name) END,
+           CASE WHEN u.has_left THEN 'gone' ELSE 'known' END, CASE WHEN u.has_left THEN 'blocked' END,
+           least(bot_receive_now.at, u.at), 'bot'
+      FROM (SELECT at) AS bot_receive_now
+     CROSS JOIN LATERAL (
+            SELECT x.user_id, (array_agg(x.address ORDER BY x.ord DESC))[1] AS address,
+                   (array_agg(x.name ORDER BY x.ord DESC) FILTER (WHERE x.name IS NOT NULL))[1] AS name,
+                   (array_agg(x.is = 'left' ORDER BY x.at DESC, x.ord DESC))[1] AS has_left, max(x.at) AS at
+              FROM (SELECT i.value ->> 'user' AS user_id, i.value ->> 'address' AS address, i.value ->> 'name' AS name,
+                           i.value ->> 'as' AS is, coalesce(rupor_time(i.value -> 'at'), bot_receive_now.at) AS at, i.ord
+                      FROM jsonb_array_elements(updates) WITH ORDINALITY AS i (value, ord)
+                     WHERE i.value ->> 'as' IN ('person', 'left')) AS x
+             GROUP BY x.user_id) AS u
+     ORDER BY u.user_id
+    ON CONFLICT (account_id, user_id, workspace_id) DO UPDATE
+       SET address = excluded.address,
+           attributes = r.attributes || excluded.attributes,
+           status = CASE WHEN excluded.status = 'gone' THEN 'gone' WHEN r.status = 'gone' THEN 'known' ELSE r.status END,
+           status_why = CASE WHEN excluded.status = 'gone' THEN 'blocked' WHEN r.status = 'gone' THEN 'came back' ELSE r.status_why END,
+           status_at = CASE WHEN (excluded.status = 'gone') <> (r.status = 'gone') THEN excluded.status_at ELSE r.status_at END,
+           error_streak = CASE WHEN excluded.status <> 'gone' AND r.status = 'gone' THEN 0 ELSE r.error_streak END
+     WHERE (r.address <> excluded.address OR NOT r.attributes @> excluded.attributes
+            OR (excluded.status = 'gone') <> (r.status = 'gone'))
+       AND (excluded.status_at >= r.status_at - interval '1 second' OR (excluded.status = 'gone') = (r.status = 'gone'));
+    PERFORM FROM recipients AS r
+      WHERE r.workspace_id = ws
+        AND r.recipient_id IN (SELECT (i ->> 'dialogue')::bigint FROM jsonb_array_elements(updates) AS i WHERE i ->> 'as' = 'operator')
+      ORDER BY r.recipient_id
+        FOR NO KEY UPDATE;
+
+    -- Ids are drawn under the locks, so in each dialogue they are in the order in which anybody can see them.
+    ids := array(SELECT nextval('bot_inbox_inbox_id_seq') FROM generate_series(1, jsonb_array_length(updates)));
+    WITH put AS (
+        INSERT INTO bot_inbox (inbox_id, workspace_id, account_id, recipient_id, event_key, kind, body, happened_at, received_at,
+                               done_at, verdict)
+        SELECT ids[i.ord], ws, account,
+               CASE i.value ->> 'as'
+                   WHEN 'operator' THEN (SELECT r.recipient_id FROM recipients AS r
+                                          WHERE r.workspace_id = ws AND r.recipient_id = (i.value ->> 'dialogue')::bigint)
+                   ELSE (SELECT r.recipient_id FROM recipients AS r
+                          WHERE r.account_id = account AND r.user_id = i.value ->> 'user' AND r.workspace_id = ws
+                            AND i.value ->> 'as' IN ('person', 'left')) END,
+               i.value ->> 'key', i.value ->> 'kind', i.value -> 'body',
+               least(coalesce(rupor_time(i.value -> 'at'), bot_receive_now.at), bot_receive_now.at), bot_receive_now.at,
+               CASE WHEN i.value ->> 'as' NOT IN ('person', 'left', 'operator') THEN bot_receive_now.at END,
+               CASE WHEN i.value ->> 'as' NOT IN ('person', 'left', 'operator') THEN coalesce(i.value ->> 'verdict', i.value ->> 'as') END
+          FROM (SELECT at) AS bot_receive_now
+         CROSS JOIN jsonb_array_elements(updates) WITH ORDINALITY AS i (value, ord)
+         ORDER BY i.value ->> 'key'
+        ON CONFLICT DO NOTHING
+        RETURNING inbox_id, recipient_id, done_at
+    )
+    SELECT count(*), array_agg(DISTINCT p.recipient_id) FILTER (WHERE p.recipient_id IS NOT NULL AND p.done_at IS NULL)
+      INTO n, fresh
+      FROM put AS p;
+
+    -- While a turn is being taken due_at is its lease, and stays; who commits the turn sees what came meanwhile.
+    INSERT INTO bot_state AS s (recipient_id, workspace_id, account_id, due_at, updated_at)
+    SELECT r.recipient_id, ws, r.account_id, at, at FROM recipients AS r WHERE r.recipient_id = ANY (fresh) ORDER BY r.recipient_id
+    ON CONFLICT (recipient_id) DO UPDATE
+       SET due_at = least(s.due_at, excluded.due_at)
+     WHERE s.due_at > excluded.due_at AND s.token IS NULL;
+
+    INSERT INTO bot_chats AS c (workspace_id, account_id, chat, title, seen_at, left_at)
+    SELECT DISTINCT ON (i.value ->> 'address')
+           ws, account, i.value ->> 'address', i.value ->> 'name', at, CASE WHEN i.value ->> 'as' = 'chat_left' THEN at END
+      FROM jsonb_array_elements(updates) WITH ORDINALITY AS i (value, ord)
+     WHERE i.value ->> 'as' IN ('chat', 'chat_left') AND i.value ->> 'address' IS NOT NULL
+     ORDER BY i.value ->> 'address', i.ord DESC
+    ON CONFLICT (account_id, chat) DO UPDATE
+       SET title = coalesce(excluded.title, c.title), seen_at = excluded.seen_at, left_at = excluded.left_at;
+
+    UPDATE bot_accounts AS b
+       SET heard_at = at, problem = NULL,
+           cursor = CASE WHEN bot_receive.owner IS NOT NULL AND b.owner = bot_receive.owner THEN bot_receive.cursor ELSE b.cursor END
+     WHERE b.account_id = account AND b.workspace_id = ws
+       AND (bot_receive.owner IS NOT NULL OR n > 0);
+    RETURN coalesce(n, 0);
+END $$;
+
+-- Dialogues that are due, each with what waits in it. They are locked first and their events are read in a later
+-- statement: in one statement the events would be those of before the lock, which another node may just have finished.
+CREATE FUNCTION bot_claim_turns(
+    "limit" integer, lease_us bigint, events_max integer,
+    OUT workspace_id bigint, OUT account_id bigint, OUT recipient_id bigint, OUT bot_id bigint, OUT operators_id bigint,
+    OUT rules_version integer, OUT platform text, OUT user_id text, OUT attributes jsonb, OUT token uuid, OUT version integer,
+    OUT mode text, OUT state jsonb, OUT timer_at timestamptz, OUT events jsonb
+) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    at      timestamptz := rupor_now();
+    claimed bigint[];
+BEGIN
+    PERFORM rupor_guard(NULL);
+    WITH due AS MATERIALIZED (
+        SELECT s.recipient_id FROM bot_state AS s
+         WHERE s.due_at <= at
+         ORDER BY s.due_at, s.recipient_id
+         LIMIT "limit"
+           FOR NO KEY UPDATE SKIP LOCKED
+    ), mine AS (
+        UPDATE bot_state AS s
+           SET token = gen_random_uuid(), due_at = at + rupor_span(lease_us)
+          FROM due AS d
+         WHERE s.recipient_id = d.recipient_id
+        RETURNING s.recipient_id
+    )
+    SELECT array_agg(m.recipient_id) INTO claimed FROM mine AS m;
+    RETURN QUERY
+    SELECT s.workspace_id, s.account_id, s.recipient_id, b.bot_id, b.operators_id, coalesce(b.active_version, 0), r.platform,
+           r.user_id, r.attributes, s.token, s.version, s.mode, s.state, s.timer_at,
+           coalesce((SELECT jsonb_agg(jsonb_build_object(
+                                'inbox_id', e.inbox_id, 'account_id', e.account_id, 'kind', e.kind, 'body', e.body,
+                                'happened_at', rupor_micros(e.happened_at), 'received_at', rupor_micros(e.received_at))
+                                ORDER BY e.inbox_id)
+                       FROM (SELECT i.* FROM bot_inbox AS i
+                              WHERE i.recipient_id = s.recipient_id AND i.done_at IS NULL
+                              ORDER BY i.inbox_id
+                              LIMIT events_max) AS e), '[]')
+      FROM unnest(claimed) AS c (recipient_id)
+      JOIN bot_state AS s ON s.recipient_id = c.recipient_id
+      JOIN recipients AS r ON r.recipient_id = c.recipient_id
+      LEFT JOIN bot_accounts AS l ON l.account_id = s.account_id
+      LEFT JOIN bots AS b ON b.bot_id = l.bot_id
+     ORDER BY s.recipient_id;
+END $$;
+
+-- When the next dialogue is due; NULL: none will be by itself.
+CREATE FUNCTION bot_next_turn() RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN (SELECT s.due_at FROM bot_state AS s WHERE s.due_at < 'infinity' ORDER BY s.due_at LIMIT 1);
+END $$;
+
+-- Turns that were taken: {"recipient_id", "token", "version", "rules_version", "mode", "state", "timer_at", "fired", "status",
+-- "status_why", "rate", "ambiguity", "events": [{"inbox_id", "verdict"}], "says": [{"event", "n", "channel"?, "message"}],
+-- "logs": [{"event", "rule", "verdict", "detail"}]}. `event` is the place of the event in `events`; of a timer that fired, the
+-- place after the last. False, in order: the turn is not this caller's any more, and nothing of it was written.
+CREATE FUNCTION bot_commit_turns(workspace_id bigint, turns jsonb) RETURNS boolean[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    ws       CONSTANT bigint := bot_commit_turns.workspace_id;
+    at       timestamptz := rupor_now();
+    people   bigint[];
+    accounts bigint[];
+    lanes    bigint[] := '{}';
+    answer   boolean[] := '{}';
+    past     text;
+    turn     jsonb;
+    lane     bigint;
+BEGIN
+    PERFORM rupor_guard(ws);
+    SELECT c.history INTO past FROM control AS c;
+    people := array(SELECT DISTINCT (t ->> 'recipient_id')::bigint AS id FROM jsonb_array_elements(turns) AS t ORDER BY id);
+    accounts := array(
+        SELECT r.account_id FROM recipients AS r WHERE r.workspace_id = ws AND r.recipient_id = ANY (people)
+        UNION
+        SELECT c.account_id
+          FROM jsonb_array_elements(turns) AS t
+         CROSS JOIN LATERAL jsonb_array_elements(t -> 'says') AS s
+          JOIN channels AS c ON c.channel_id = (s ->> 'channel')::bigint AND c.workspace_id = ws);
+    PERFORM rupor_lock_accounts(accounts);
+    PERFORM FROM recipients AS r WHERE r.recipient_id = ANY (people) ORDER BY r.recipient_id FOR NO KEY UPDATE;
+    PERFORM FROM bot_state AS s WHERE s.recipient_id = ANY (people) ORDER BY s.recipient_id FOR NO KEY UPDATE;
+    FOR turn IN SELECT t.value FROM jsonb_array_elements(turns) WITH ORDINALITY AS t (value, ord) ORDER BY t.ord LOOP
+        lane := rupor_bot_turn(ws, at, past, turn);
+        answer := answer || (lane IS NOT NULL);
+        IF lane > 0 THEN
+            lanes := lanes || lane;
+        END IF;
+    END LOOP;
+    IF lanes <> '{}' THEN
+        PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l ORDER BY l));
+        PERFORM rupor_refresh_accounts(accounts);
+    END IF;
+    RETURN answer;
+END $$;
+
+-- One of them; everything is locked. The lane in which something waits now, 0: in none, NULL: not this caller's.
+CREATE FUNCTION rupor_bot_turn(ws bigint, at timestamptz, past text, turn jsonb) RETURNS bigint
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    who    CONSTANT bigint := (turn ->> 'recipient_id')::bigint;
+    events bigint[];
+    stands bot_state;
+    lane   bigint := 0;
+    said   jsonb;
+    made   jsonb;
+    n      integer := 0;
+    id     bigint;
+    key    bigint;
+BEGIN
+    SELECT s.* INTO stands FROM bot_state AS s WHERE s.workspace_id = ws AND s.recipient_id = who;
+    events := array(SELECT (e.value ->> 'inbox_id')::bigint
+                      FROM jsonb_array_elements(turn -> 'events') WITH ORDINALITY AS e (value, ord) ORDER BY e.ord);
+    IF stands.recipient_id IS NULL OR stands.token IS DISTINCT FROM (turn ->> 'token')::uuid
+       OR stands.version <> (turn ->> 'version')::integer
+       OR (SELECT count(*) FROM bot_inbox AS i
+            WHERE i.inbox_id = ANY (events) AND i.recipient_id = who AND i.done_at IS NULL) <> cardinality(events) THEN
+        RETURN NULL;
+    END IF;
+    UPDATE bot_inbox AS i
+       SET done_at = at, verdict = e.verdict
+      FROM jsonb_to_recordset(turn -> 'events') AS e (inbox_id bigint, verdict text)
+     WHERE i.inbox_id = e.inbox_id;
+    IF (turn ->> 'fired')::boolean THEN
+        INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, happened_at, received_at, done_at, verdict)
+        VALUES (ws, stands.account_id, who, concat('timer:', who, ':', stands.version), 'timer', at, at, at, 'timer')
+        RETURNING inbox_id INTO id;
+        events := events || id;
+    END IF;
+    IF turn ->> 'status' IS NOT NULL THEN
+        UPDATE recipients AS r
+           SET status = turn ->> 'status', status_why = turn ->> 'status_why', status_at = at
+         WHERE r.recipient_id = who AND r.status <> turn ->> 'status' AND r.status <> 'gone';
+    END IF;
+    INSERT INTO bot_logs (workspace_id, account_id, recipient_id, inbox_id, at, version, rule, verdict, detail)
+    SELECT ws, stands.account_id, who, events[l.event + 1], at, (turn ->> 'rules_version')::integer, l.rule, l.verdict,
+           coalesce(l.detail, '{}')
+      FROM jsonb_to_recordset(turn -> 'logs') AS l (event integer, rule text, verdict text, detail jsonb);
+    FOR said IN SELECT s.value FROM jsonb_array_elements(turn -> 'says') WITH ORDINALITY AS s (value, ord) ORDER BY s.ord LOOP
+        key := NULL;
+        IF said ->> 'channel' IS NOT NULL THEN
+            made := enqueue_messages_and_deliveries(ws, jsonb_build_array(said -> 'message'));
+            key := (made #>> '{0,deliveries,0,delivery_id}')::bigint;
+        ELSIF EXISTS (SELECT FROM recipients AS r WHERE r.recipient_id = who AND r.status <> 'gone') THEN
+            IF lane = 0 THEN
+                lane := open_lane(ws, NULL, who, NULL, 1, (turn ->> 'rate')::double precision, turn ->> 'ambiguity');
+            END IF;
+            key := rupor_bot_say(ws, at, past, stands.account_id, who, lane, said -> 'message');
+            n := n + 1;
+        END IF;
+        INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, delivery_id, created_at)
+        VALUES (ws, who, events[(said ->> 'event')::integer + 1], (said ->> 'n')::integer,
+                CASE WHEN said ->> 'channel' IS NULL THEN 'reply' ELSE 'forward' END, key, at);
+    END LOOP;
+    IF n > 0 THEN
+        UPDATE lane_heads AS h SET n_queued = h.n_queued + n WHERE h.lane_id = lane;
+    END IF;
+    UPDATE bot_state AS s
+       SET version = s.version + 1, mode = turn ->> 'mode', state = turn -> 'state', timer_at = rupor_time(turn -> 'timer_at'),
+           token = NULL, updated_at = at,
+           due_at = CASE WHEN EXISTS (SELECT FROM bot_inbox AS i WHERE i.recipient_id = who AND i.done_at IS NULL) THEN at
+                         ELSE coalesce(rupor_time(turn -> 'timer_at'), 'infinity') END
+     WHERE s.recipient_id = who;
+    RETURN lane;
+END $$;
+
+-- A message for one person and its delivery, at the end of the dialogue's lane.
+CREATE FUNCTION rupor_bot_say(
+    ws bigint, at timestamptz, past text, account bigint, who bigint, lane bigint, item jsonb
+) RETURNS bigint
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    message bigint := nextval('messages_message_id_seq');
+    id      bigint := nextval('deliveries_delivery_id_seq');
+BEGIN
+    INSERT INTO messages (message_id, workspace_id, source, origin_id, request_hash, payload, content_hash, hash_version, kind,
+                          last_seen_at, created_at)
+    VALUES (message, ws, item ->> 'source', item ->> 'origin_id', item ->> 'request_hash', item -> 'payload',
+            item ->> 'content_hash', 1, item ->> 'kind', at, at);
+    INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, priority,
+                            status, run_at, position, idempotency_key, queued_at)
+    VALUES (id, ws, lane, account, who, message, 1, 0, 'queued', at, id,
+            rupor_key(past, id, item ->> 'request_hash', item ->> 'content_hash', 1), at);
+    INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at) VALUES (lane, 0, id, id, ws, at);
+    INSERT INTO events (workspace_id, at, name, message_id, account_id, detail)
+    VALUES (ws, at, 'enqueued', message, account, jsonb_build_object('deliveries', 1, 'lane', lane));
+    RETURN id;
+END $$;
+
+-- Accounts that somebody should listen to, and nobody does: one node polls an account at a time.
+CREATE FUNCTION bot_lease_accounts(
+    owner text, lease_us bigint, "limit" integer, OUT workspace_id bigint, OUT account_id bigint, OUT cursor text
+) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN QUERY
+    UPDATE bot_accounts AS b
+       SET owner = bot_lease_accounts.owner, leased_until = rupor_now() + rupor_span(lease_us)
+     WHERE b.account_id IN (SELECT l.account_id FROM bot_accounts AS l
+                             WHERE l.bot_id IS NOT NULL AND l.receive = 'poll' AND l.leased_until <= rupor_now()
+                             ORDER BY l.leased_until, l.account_id
+                             LIMIT "limit"
+                               FOR UPDATE SKIP LOCKED)
+    RETURNING b.workspace_id, b.account_id, b.cursor;
+END $$;
+
+-- The account whose webhook has this address; who calls proves himself by the secret.
+CREATE FUNCTION bot_hook(key text) RETURNS SETOF bot_accounts
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM set_config('rupor.span', 'on', true);
+    RETURN QUERY SELECT b.* FROM bot_accounts AS b WHERE b.hook_key = bot_hook.key AND b.receive = 'webhook' AND b.bot_id IS NOT NULL;
+END $$;
+
+-- How the bots of a workspace do, in numbers that are cheap to ask for.
+CREATE FUNCTION bot_snapshot(
+    workspace_id bigint, since interval, counted_max bigint,
+    OUT waiting bigint, OUT oldest timestamptz, OUT handoffs bigint, OUT turns bigint, OUT fallbacks bigint, OUT errors bigint
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    ws CONSTANT bigint := bot_snapshot.workspace_id;
+BEGIN
+    PERFORM rupor_guard(ws);
+    SELECT count(*), min(w.received_at) INTO waiting, oldest
+      FROM (SELECT i.received_at FROM bot_inbox AS i WHERE i.done_at IS NULL AND i.workspace_id = ws LIMIT counted_max) AS w;
+    SELECT count(*) INTO handoffs
+      FROM (SELECT FROM bot_state AS s WHERE s.workspace_id = ws AND s.mode = 'human' LIMIT counted_max) AS h;
+    SELECT count(*), count(*) FILTER (WHERE l.verdict = 'fallback'), count(*) FILTER (WHERE l.verdict = 'error')
+      INTO turns, fallbacks, errors
+      FROM (SELECT x.verdict, x.at FROM bot_logs AS x WHERE x.workspace_id = ws ORDER BY x.log_id DESC LIMIT counted_max) AS l
+     WHERE l.at > rupor_now() - since;
+END $$;
+
+-- Erases a person: what they wrote, where their dialogue stood, what was said to them, and who they were. False: not known.
+CREATE FUNCTION bot_forget(workspace_id bigint, account_id bigint, user_id text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    ws  CONSTANT bigint := bot_forget.workspace_id;
+    who bigint;
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM rupor_lock_accounts(ARRAY[bot_forget.account_id]);
+    SELECT r.recipient_id INTO who FROM recipients AS r
+     WHERE r.workspace_id = ws AND r.account_id = bot_forget.account_id AND r.user_id = bot_forget.user_id
+       FOR NO KEY UPDATE;
+    IF who IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM cancel_deliveries(ws, array(
+        SELECT d.delivery_id FROM deliveries AS d
+         WHERE d.workspace_id = ws AND d.recipient_id = who AND d.status IN ('queued', 'retry')));
+    DELETE FROM bot_logs AS l WHERE l.recipient_id = who;
+    DELETE FROM bot_outbox AS o WHERE o.recipient_id = who;
+    DELETE FROM bot_inbox AS i WHERE i.recipient_id = who;
+    DELETE FROM bot_state AS s WHERE s.recipient_id = who;
+    UPDATE messages AS m SET payload = '{"text": ""}' WHERE m.workspace_id = ws AND m.source = concat('bot:', who);
+    UPDATE recipients AS r
+       SET user_id = concat('forgotten:', who), address = concat('forgotten:', who), attributes = '{}', time_zone = NULL,
+           status = 'gone', status_why = 'forgotten', status_at = rupor_now()
+     WHERE r.recipient_id = who;
+    RETURN true;
+END $$;
+
+-- Bodies go after a while, keys and logs after longer. One step; how many rows it changed.
+CREATE FUNCTION bot_retain(keep_text interval, keep_keys interval, "limit" integer) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    today timestamptz := rupor_now();
+    n     bigint := 0;
+    m     bigint;
+BEGIN
+    PERFORM rupor_guard(NULL);
+    UPDATE bot_inbox AS i
+       SET body = NULL
+     WHERE i.inbox_id IN (SELECT x.inbox_id FROM bot_inbox AS x
+                           WHERE x.body IS NOT NULL AND x.done_at IS NOT NULL AND x.received_at < today - keep_text
+                           ORDER BY x.inbox_id LIMIT "limit");
+    GET DIAGNOSTICS m = ROW_COUNT;
+    n := n + m;
+    DELETE FROM bot_outbox AS o
+     WHERE o.outbox_id IN (SELECT x.outbox_id FROM bot_outbox AS x WHERE x.created_at < today - keep_keys ORDER BY x.outbox_id LIMIT "limit");
+    GET DIAGNOSTICS m = ROW_COUNT;
+    n := n + m;
+    DELETE FROM bot_logs AS l
+     WHERE l.log_id IN (SELECT x.log_id FROM bot_logs AS x WHERE x.at < today - keep_keys ORDER BY x.log_id LIMIT "limit");
+    GET DIAGNOSTICS m = ROW_COUNT;
+    n := n + m;
+    DELETE FROM bot_inbox AS i
+     WHERE i.inbox_id IN (SELECT x.inbox_id FROM bot_inbox AS x
+                           WHERE x.done_at IS NOT NULL AND x.received_at < today - keep_keys
+                           ORDER BY x.inbox_id LIMIT "limit");
+    GET DIAGNOSTICS m = ROW_COUNT;
+    RETURN n + m;
+END $$;
