@@ -609,6 +609,10 @@ impl Ledger for Blind {
         Ledger::said_lately(&self.0, workspace, lane, but)
     }
 
+    fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> BoxFuture<'_, Result<bool>> {
+        Ledger::earlier_edit_leaves(&self.0, workspace, edit)
+    }
+
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {
         Ledger::accounts(&self.0, workspace)
     }

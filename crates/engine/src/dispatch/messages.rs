@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 
 use super::ports::Ledger;
 
-/// MessageBatcher that are kept.
+/// Messages that are kept.
 const KEPT_MAX: usize = 64;
-/// MessageBatcher read at once.
+/// Messages read at once.
 const READ_MAX: usize = 128;
 
 /// A message as it was worded at one time, and what the row said of itself then: ids may be given a second time.
@@ -66,6 +66,13 @@ impl MessageBatcher {
         answered.try_recv().unwrap_or_else(|_| Err(StoreError::Database("a message was not read".into())))
     }
 
+    /// The words of now, whatever was read before.
+    pub async fn read_anew(&self, workspace: WorkspaceId, id: MessageId) -> Answer {
+        let found = self.ledger.payloads(workspace, vec![id]).await?;
+        let (_, payload) = found.into_iter().next().ok_or_else(|| StoreError::not_found("message", id))?;
+        Ok(parse(payload))
+    }
+
     async fn read(&self, workspace: WorkspaceId, waiting: Vec<(Revision, oneshot::Sender<Answer>)>) {
         let mut ids: Vec<MessageId> = waiting.iter().map(|((id, ..), _)| *id).collect();
         ids.sort_unstable();
@@ -79,11 +86,8 @@ impl MessageBatcher {
                 return;
             }
         };
-        let unreadable = |error| format!("the message cannot be read: {error}");
-        let messages: BTreeMap<MessageId, Read> = found
-            .into_iter()
-            .map(|(id, payload)| (id, serde_json::from_value(payload).map(Arc::new).map_err(unreadable)))
-            .collect();
+        let messages: BTreeMap<MessageId, Read> =
+            found.into_iter().map(|(id, payload)| (id, parse(payload))).collect();
         for (wanted, answer) in waiting {
             let read = match messages.get(&wanted.0) {
                 Some(read) => Ok(read.clone()),
@@ -118,6 +122,11 @@ impl MessageBatcher {
         }
         kept.push_back((key, message));
     }
+}
+
+fn parse(payload: serde_json::Value) -> Read {
+    let message = serde_json::from_value(payload).map(Arc::new);
+    message.map_err(|error| format!("the message cannot be read: {error}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

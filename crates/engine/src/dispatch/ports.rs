@@ -66,6 +66,7 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         lane: LaneId,
         but: DeliveryId,
     ) -> BoxFuture<'_, Result<Vec<String>>>;
+    fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> BoxFuture<'_, Result<bool>>;
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>>;
     fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> BoxFuture<'_, Result<SecretString>>;
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>>;
@@ -165,6 +166,10 @@ impl Ledger for Store {
         but: DeliveryId,
     ) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(Store::said_lately(self, workspace, lane, but, SAID_MAX))
+    }
+
+    fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(Store::earlier_edit_leaves(self, workspace, edit))
     }
 
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {

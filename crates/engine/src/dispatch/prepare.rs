@@ -12,7 +12,7 @@ use platforms::part::{MediaItem, Part};
 use store::{Claim, Delivery};
 
 use super::book::{Address, Found, Place};
-use super::deliver::{Step, delivery_failure, unreadable};
+use super::deliver::{Halt, Step, delivery_failure, unreadable};
 use super::{Dispatcher, published};
 
 /// A chat that is free this soon is waited for with the claim in hand.
@@ -37,6 +37,9 @@ impl Dispatcher {
         let Found { address, place, free_at } = found.map_err(unreadable)??;
         if let Some(at) = free_at {
             soon_free(at - self.time.now())?;
+        }
+        if claim.action == Action::Edit {
+            self.comes_after_earlier_edits(claim).await?;
         }
         let message = self.message(claim).await?;
         let target = match claim.target_delivery {
@@ -66,8 +69,22 @@ impl Dispatcher {
         Ok(Work { address, place, parts: rendered.parts, free_at })
     }
 
-    /// The message of a claim; a post to forty channels is read once.
+    /// Where order is not kept, an edit could overtake an earlier one of the same post, which would then undo it.
+    async fn comes_after_earlier_edits(&self, claim: &Claim) -> Step<()> {
+        let leaves = self.ledger.earlier_edit_leaves(claim.workspace_id, claim.delivery_id).await;
+        match leaves.map_err(unreadable)? {
+            true => Err(not_ready("an earlier edit of the post is on its way".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// The message of a claim; a post to forty channels is read once. An edit that is tried again brings the words of
+    /// now, not of the time it was made, so it reads them anew.
     pub(super) async fn message(&self, claim: &Claim) -> Step<Arc<Message>> {
+        if claim.action == Action::Edit {
+            let read = self.messages.read_anew(claim.workspace_id, claim.message_id).await;
+            return read.map_err(unreadable)?.map_err(|why| delivery_failure("message", &why).into());
+        }
         let wanted = (claim.message_id, claim.revision, claim.wording().to_owned());
         let found = self.messages.get(claim.workspace_id, wanted).await;
         found.map_err(unreadable)?.map_err(|why| delivery_failure("message", &why).into())
@@ -82,11 +99,12 @@ fn published_already(target: Delivery) -> Step<Delivery> {
             let why = format!("delivery {} was never published: it is {status}", target.delivery_id);
             Err(delivery_failure("no_target", &why).into())
         }
-        _ => {
-            let why = format!("delivery {} is not published yet", target.delivery_id);
-            Err(Failure::new(Category::Transient, Scope::Delivery, CODE_NOT_READY, why).into())
-        }
+        _ => Err(not_ready(format!("delivery {} is not published yet", target.delivery_id))),
     }
+}
+
+fn not_ready(why: String) -> Halt {
+    Failure::new(Category::Transient, Scope::Delivery, CODE_NOT_READY, why).into()
 }
 
 /// A chat that flooded is left alone for longer than a claim may wait: its delivery comes back when it is free.

@@ -356,6 +356,11 @@ impl Ledger for SimLedger {
         Box::pin(self.call(Kind::Read, "said_lately", said))
     }
 
+    fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> BoxFuture<'_, Result<bool>> {
+        let leaves = self.world().store.earlier_edit_leaves(workspace, edit);
+        Box::pin(self.call(Kind::Read, "earlier_edit_leaves", leaves))
+    }
+
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {
         Box::pin(self.call(Kind::Read, "accounts", self.world().store.accounts(workspace)))
     }

@@ -62,6 +62,11 @@ impl Store {
         each!(self, db => db.said_lately(workspace, lane, but, limit))
     }
 
+    /// Whether an earlier edit of the same post is on its way: a later one that overtook it would be undone by it.
+    pub async fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> Result<bool> {
+        each!(self, db => db.earlier_edit_leaves(workspace, edit))
+    }
+
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {
         each!(self, db => db.attempts(workspace, id))
     }

@@ -97,7 +97,17 @@ SELECT d.provider_message_id, d.parts
  ORDER BY d.delivery_id DESC
  LIMIT $4";
 
+/// By the key of the message and the channel.
+const EARLIER_EDIT: &str = "
+SELECT 1
+  FROM deliveries AS d JOIN deliveries AS e
+    ON e.message_id = d.message_id AND e.channel_id = d.channel_id AND e.action = d.action
+ WHERE d.workspace_id = $1 AND d.delivery_id = $2
+   AND e.delivery_id < d.delivery_id AND e.target_delivery = d.target_delivery AND e.status = 'sending'
+ LIMIT 1";
+
 pub(super) const STATEMENTS: &[&str] = &[
+    EARLIER_EDIT,
     SAID_BEFORE,
     SAID_LATELY,
     SELECT_DELIVERY,
@@ -192,6 +202,11 @@ impl Postgres {
             id.into_iter().chain(rows::parts(&row.get(1)).into_values())
         });
         Ok(told.collect())
+    }
+
+    pub async fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> Result<bool> {
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&workspace.0, &edit.0];
+        Ok(self.first(As::App(workspace), Again::Safe, EARLIER_EDIT, &params).await?.is_some())
     }
 
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {

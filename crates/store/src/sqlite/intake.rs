@@ -43,7 +43,18 @@ UPDATE messages
 RETURNING revision";
 const REVISE_PAYLOAD: &str =
     "UPDATE messages SET payload = ?2, revision = revision + 1 WHERE message_id = ?1 RETURNING revision";
-pub(super) const TAKE_REVISION: &str = "UPDATE deliveries SET revision = ?2 WHERE message_id = ?1 AND channel_id IS NOT NULL AND status IN ('queued', 'retry')";
+/// An edit that was half done begins again: the parts it has changed say the words before. Of several edits that wait the
+/// last one takes the number; whichever is sent brings the words of its time.
+pub(super) const TAKE_REVISION: &str = "
+UPDATE deliveries
+   SET revision = CASE WHEN EXISTS (SELECT 1 FROM deliveries AS later
+                                     WHERE later.message_id = deliveries.message_id
+                                       AND later.channel_id = deliveries.channel_id
+                                       AND later.action = deliveries.action AND later.generation = deliveries.generation
+                                       AND later.delivery_id > deliveries.delivery_id)
+                       THEN revision ELSE ?2 END,
+       parts = CASE WHEN action = 'edit' AND revision <> ?2 THEN '[]' ELSE parts END
+ WHERE message_id = ?1 AND channel_id IS NOT NULL AND status IN ('queued', 'retry')";
 pub(super) const COPIES: &str = "
 SELECT d.delivery_id, d.channel_id, d.status, c.settings,
        EXISTS (SELECT 1 FROM deliveries AS e

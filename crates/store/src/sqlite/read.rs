@@ -39,6 +39,15 @@ SELECT provider_message_id, parts
          LIMIT ?4)
  WHERE workspace_id = ?1";
 
+/// By the key of the message and the channel.
+const EARLIER_EDIT: &str = "
+SELECT 1
+  FROM deliveries AS d JOIN deliveries AS e
+    ON e.message_id = d.message_id AND e.channel_id = d.channel_id AND e.action = d.action
+ WHERE d.workspace_id = ?1 AND d.delivery_id = ?2
+   AND e.delivery_id < d.delivery_id AND e.target_delivery = d.target_delivery AND e.status = 'sending'
+ LIMIT 1";
+
 impl Sqlite {
     pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
         let sql = format!(
@@ -144,6 +153,11 @@ impl Sqlite {
             .into_iter()
             .flat_map(|(id, parts)| id.into_iter().chain(rows::parts(&parts).into_values()))
             .collect())
+    }
+
+    pub async fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> Result<bool> {
+        let found = self.read(move |tx| tx.first(EARLIER_EDIT, (workspace.0, edit.0), |_| Ok(()))).await?;
+        Ok(found.is_some())
     }
 
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {

@@ -42,6 +42,8 @@ contract! {
     a_post_that_vanishes_while_it_is_being_sent_is_not_tried_again,
     a_vanished_post_that_may_be_visible_is_followed_to_its_end,
     a_post_of_which_half_is_visible_is_edited_and_taken_back_too,
+    an_edit_that_is_half_done_begins_again_with_newer_words,
+    two_edits_of_one_post_may_wait_while_it_changes_again,
     when_the_first_of_two_copies_vanishes_unsaid_the_other_is_said,
     when_all_copies_vanish_unsaid_nothing_is_said,
     a_copy_is_said_when_the_first_vanishes_in_the_middle_of_a_failed_send,
@@ -468,6 +470,42 @@ async fn a_post_of_which_half_is_visible_is_edited_and_taken_back_too(w: &World)
     gone(w, -1, 1).await;
     let actions: Vec<Action> = send_all(w).await.iter().map(|claim| claim.action).collect();
     assert_eq!(actions, [Action::Delete]);
+}
+
+async fn an_edit_that_is_half_done_begins_again_with_newer_words(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    let claim = w.claim_one().await;
+    let done = PartProgress::Done { part: 0, provider_message_id: "7".into() };
+    w.store.record_parts(vec![(claim.reference(), done)]).await.unwrap();
+    w.fail(&claim, transient(Scope::Delivery)).await;
+    one(w, post(-1, 1, &format!("{} Верните!", edited()), &channels)).await;
+    let edits = send_all(w).await;
+    assert_eq!((edits.len(), edits[0].revision), (1, 3));
+    assert!(edits[0].parts.is_empty(), "part 0 says the words of revision 2: {edits:?}");
+}
+
+async fn two_edits_of_one_post_may_wait_while_it_changes_again(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    one(w, post(-1, 1, &edited(), &channels)).await;
+    let first = w.claim_one().await;
+    one(w, post(-1, 1, &format!("{} Верните!", edited()), &channels)).await;
+    let edits = w.store.deliveries(w.ws, DeliveryFilter::default(), 10).await.unwrap();
+    let second = edits.iter().map(|edit| edit.delivery_id).max().unwrap();
+    assert!(second > first.delivery_id, "what is on its way cannot take new words any more: {edits:?}");
+    assert!(w.store.earlier_edit_leaves(w.ws, second).await.unwrap());
+    assert!(!w.store.earlier_edit_leaves(w.ws, first.delivery_id).await.unwrap());
+    w.fail(&first, transient(Scope::Delivery)).await;
+    assert!(!w.store.earlier_edit_leaves(w.ws, second).await.unwrap());
+    // Both wait now, and the post changes once more.
+    let last = one(w, post(-1, 1, &format!("{} Очень ждём!", edited()), &channels)).await;
+    assert_eq!(last.fate, Fate::Revised);
+    let edits = send_all(w).await;
+    assert_eq!(edits.iter().map(|edit| edit.revision).collect::<Vec<_>>(), [2, 4]);
 }
 
 async fn when_the_first_of_two_copies_vanishes_unsaid_the_other_is_said(w: &World) {

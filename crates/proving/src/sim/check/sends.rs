@@ -30,10 +30,12 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
     let Some(place) = judge.place(row) else {
         return;
     };
-    let mut accepted: BTreeMap<usize, i32> = BTreeMap::new();
+    // An edit that is tried again may bring newer words; each wording counts for itself.
+    let mut accepted: BTreeMap<(usize, &str), i32> = BTreeMap::new();
     let mut asked: BTreeMap<(usize, i32), u32> = BTreeMap::new();
     for (_, send) in judge.sends(row.id) {
-        *accepted.entry(send.part).or_default() += i32::from(send.accepted_at.is_some());
+        let wording = if row.action == "edit" { send.text.as_str() } else { "" };
+        *accepted.entry((send.part, wording)).or_default() += i32::from(send.accepted_at.is_some());
         *asked.entry((send.part, send.attempt)).or_default() += 1;
     }
     let most = match place.policy {
@@ -41,7 +43,7 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
         "resend_once" | "reconcile" => 2,
         _ => i32::MAX,
     };
-    for (part, n) in &accepted {
+    for ((part, _), n) in &accepted {
         if *n > most.min(1 + row.unknowns) {
             let what = format!(
                 "part {part} was accepted {n} times under {} with {} unknown outcomes",
@@ -49,7 +51,8 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
             );
             judge.find("V9", Harm::Duplicated, Some(row.id), what);
         }
-        if row.status == "sent" && row.unknowns == 0 && *n != 1 {
+        let once = *n == 1 || (row.action == "edit" && *n == 0);
+        if row.status == "sent" && row.unknowns == 0 && !once {
             let what = format!("part {part} was accepted {n} times and nothing was unknown");
             judge.find("V9", Harm::Duplicated, Some(row.id), what);
         }

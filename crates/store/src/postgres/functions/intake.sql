@@ -26,10 +26,17 @@ BEGIN
     IF now_at IS NULL THEN
         RETURN NULL;
     END IF;
+    -- An edit that was half done begins again: the parts it has changed say the words before. Of several edits that wait the
+    -- last one takes the number; whichever is sent brings the words of its time.
     UPDATE deliveries AS d
-       SET revision = now_at
+       SET revision = CASE WHEN EXISTS (SELECT FROM deliveries AS later
+                                         WHERE later.message_id = d.message_id AND later.channel_id = d.channel_id
+                                           AND later.action = d.action AND later.generation = d.generation
+                                           AND later.delivery_id > d.delivery_id)
+                           THEN d.revision ELSE now_at END,
+           parts = CASE WHEN d.action = 'edit' THEN '[]' ELSE d.parts END
      WHERE d.workspace_id = revise_message.workspace_id AND d.message_id = revise_message.message_id
-       AND d.status IN ('queued', 'retry');
+       AND d.channel_id IS NOT NULL AND d.status IN ('queued', 'retry');
     RETURN now_at;
 END $$;
 
