@@ -26,6 +26,7 @@ pub mod queue;
 pub mod recipients;
 pub mod refill;
 pub mod wake;
+pub mod watch;
 
 pub mod postgres;
 pub mod sqlite;
@@ -45,3 +46,4 @@ pub use media::*;
 pub use queue::*;
 pub use recipients::*;
 pub use wake::WakeUp;
+pub use watch::*;

@@ -100,6 +100,7 @@ impl Reading {
             tags: Vec::new(),
             buttons: Vec::new(),
             origin: Some(raw.origin.clone()),
+            data: None,
         };
         let mut told = json!(facts);
         if !kept.notes.is_empty() {

@@ -45,6 +45,7 @@ const FILES: &[&str] = files![
     "sources",
     "media",
     "bot",
+    "watch",
 ];
 
 const CREATE_TABLE: &str = "

@@ -26,3 +26,4 @@ mod pacing;
 mod recipients;
 mod recovering;
 mod sources;
+mod watch;
