@@ -130,6 +130,8 @@ pub enum Reason {
     OutcomeUnknown,
     Poison,
     Cancelled,
+    /// The person stopped a campaign that was on its way to them.
+    Stopped,
     Expired,
     ChannelRemoved,
     Superseded,
@@ -155,6 +157,7 @@ impl Reason {
             Reason::OutcomeUnknown => "outcome_unknown",
             Reason::Poison => "poison",
             Reason::Cancelled => "cancelled",
+            Reason::Stopped => "stopped",
             Reason::Expired => "expired",
             Reason::ChannelRemoved => "channel_removed",
             Reason::Superseded => "superseded",

@@ -36,6 +36,10 @@ id! {
     DeliveryId,
     /// A broadcast.
     CampaignId,
+    /// People who are written to together.
+    AudienceId,
+    /// Those of a broadcast who are fed together.
+    CohortId,
     /// One of those a broadcast goes to.
     RecipientId,
     /// The unit of order and isolation.

@@ -28,6 +28,8 @@ pub mod ids;
 pub mod span;
 pub mod time;
 
+pub mod audience;
+pub mod campaign;
 pub mod chat;
 pub mod message;
 

@@ -70,7 +70,13 @@ pub const TABLES: &[Table] = &[
     table("pull_cursors"),
     table("ingest_runs"),
     table("ingress_receipts"),
+    table("audiences"),
+    table("audience_recipients"),
     table("campaigns"),
+    table("campaign_variants"),
+    table("campaign_cohorts"),
+    table("campaign_recipients"),
+    table("campaign_codes"),
     table("bots"),
     table("bot_accounts"),
     table("bot_rules"),
@@ -79,8 +85,6 @@ pub const TABLES: &[Table] = &[
     table("bot_outbox"),
     table("bot_logs"),
     table("bot_chats"),
-    table("alerts"),
-    table("api_tokens"),
 ];
 
 /// The one row of it is there from the beginning, so it does not count as somebody's.

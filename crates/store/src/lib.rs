@@ -9,6 +9,7 @@
 
 pub mod address;
 pub mod bot;
+pub mod campaigns;
 pub mod clock;
 pub mod config;
 pub mod copy;
@@ -26,13 +27,13 @@ pub mod queue;
 pub mod recipients;
 pub mod refill;
 pub mod wake;
-pub mod watch;
 
 pub mod postgres;
 pub mod sqlite;
 
 pub use address::Address;
 pub use bot::*;
+pub use campaigns::*;
 pub use clock::Clock;
 pub use config::*;
 pub use error::{KeyError, Result, SchemaError, StoreError};
@@ -46,4 +47,3 @@ pub use media::*;
 pub use queue::*;
 pub use recipients::*;
 pub use wake::WakeUp;
-pub use watch::*;

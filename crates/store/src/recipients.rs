@@ -206,7 +206,7 @@ pub struct ForRecipients {
 }
 
 /// Where somebody is written to, and when.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Approach {
     pub address: String,
     pub status: RecipientStatus,
@@ -214,6 +214,8 @@ pub struct Approach {
     pub paused_until: Timestamp,
     /// The slot of the chat.
     pub slot_at: Timestamp,
+    /// What is known of them, for words that are theirs alone.
+    pub attributes: Value,
 }
 
 impl Store {
@@ -248,7 +250,8 @@ impl Store {
         each!(self, db => db.people(workspace))
     }
 
-    /// Somebody subscribed, stopped, left or came back; `why` in a word.
+    /// Somebody subscribed, stopped, left or came back; `why` in a word. Who stops or leaves is left alone by campaigns
+    /// from this moment on: what has not left does not leave any more.
     pub async fn set_recipient_status(
         &self,
         workspace: WorkspaceId,
@@ -259,7 +262,7 @@ impl Store {
         each!(self, db => db.set_recipient_status(workspace, id, status, why))
     }
 
-    /// Nobody writes to this person unasked any more; the first reason stays.
+    /// Nobody writes to this person unasked any more, campaigns that run included; the first reason stays.
     pub async fn suppress(&self, workspace: WorkspaceId, new: Suppression) -> Result<()> {
         each!(self, db => db.suppress(workspace, new))
     }

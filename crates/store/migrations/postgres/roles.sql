@@ -28,14 +28,14 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients, suppressions, platform_limits, rate_groups, account_heads, lane_heads,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
     case_keys, case_pictures, held_posts, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
-    campaigns, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;
-GRANT SELECT, INSERT, UPDATE, DELETE ON alerts, api_tokens TO rupor_app;
+    audiences, audience_recipients, campaigns, campaign_variants, campaign_cohorts, campaign_recipients, campaign_codes, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, held_posts, message_media, media_looks,
     media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     recipients, suppressions, bots, bot_accounts, bot_rules TO rupor_app;
-GRANT INSERT, UPDATE ON cases, campaigns TO rupor_app;
+GRANT INSERT, UPDATE ON cases, audiences TO rupor_app;
+GRANT INSERT ON campaigns, campaign_variants, audience_recipients TO rupor_app;
 GRANT INSERT ON accounts, channels TO rupor_app;
 GRANT UPDATE (name, kind, tier, token_sealed, fingerprint, rate, burst, max_parallel, retry_parallel, paused, paused_why,
     paused_at, api_base, proxy, extra_roots, settings, addresses_sealed) ON accounts TO rupor_app;
@@ -104,12 +104,18 @@ GRANT EXECUTE ON FUNCTION
     post_gone(bigint, text, text), revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
     lock_workspace(bigint), open_lane(bigint, bigint, bigint, bigint, integer, double precision, text),
     enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint, timestamptz),
-    people_of_accounts(bigint, bigint)
+    people_of_accounts(bigint, bigint), set_recipient_status(bigint, bigint, text, text),
+    suppress_person(bigint, text, text, bigint, text, text),
+    move_campaign(bigint, bigint, bigint, text, text, timestamptz, text, jsonb),
+    freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint),
+    prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint),
+    recall_campaign(bigint, bigint, bigint, bigint), end_retries(bigint, bigint, bigint),
+    edit_campaign(bigint, bigint, bigint, integer, bigint), pace_campaign(bigint, bigint, bigint, double precision)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
-    endpoint_by_secret(text), api_token_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
+    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
     approach_recipient(bigint, bigint, bigint, timestamptz), collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], bytea[], bytea[], text[], bigint, bigint[], bytea[], bytea[])
     TO rupor_dispatcher;

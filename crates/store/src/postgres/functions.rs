@@ -41,11 +41,11 @@ const FILES: &[&str] = files![
     "commit",
     "recover",
     "maintain",
+    "campaigns",
     "intake",
     "sources",
     "media",
     "bot",
-    "watch",
 ];
 
 const CREATE_TABLE: &str = "

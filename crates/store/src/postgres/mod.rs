@@ -5,9 +5,11 @@
 //! transaction, and knows which failures are worth another try. Time is the database's.
 
 mod accounts;
+mod audiences;
 mod audit;
 mod bot;
 mod bots;
+mod campaigns;
 mod cases;
 mod channels;
 mod claim;
@@ -16,6 +18,7 @@ mod connect;
 pub(crate) mod copy;
 pub(crate) mod dial;
 mod enqueue;
+mod feed;
 pub mod functions;
 mod held_posts;
 mod history;
@@ -30,7 +33,6 @@ mod rows;
 mod sources;
 mod trouble;
 mod wake;
-mod watch;
 mod workspaces;
 
 use std::sync::Arc;
@@ -73,14 +75,17 @@ const LONG: &[&[&str]] = &[audit::CHECKS, maintain::STATEMENTS, media::LONG, int
 pub const STATEMENTS: &[&[&str]] = &[
     &[SELECT_NOW, SELECT_KEY_CHECK, SET_KEY_CHECK, HAS_WRITTEN, PROBE, WAIT_FOR_STANDBY],
     accounts::STATEMENTS,
+    audiences::STATEMENTS,
     audit::CHECKS,
     bot::STATEMENTS,
     bots::STATEMENTS,
+    campaigns::STATEMENTS,
     cases::STATEMENTS,
     channels::STATEMENTS,
     claim::STATEMENTS,
     commit::STATEMENTS,
     enqueue::STATEMENTS,
+    feed::STATEMENTS,
     held_posts::STATEMENTS,
     history::STATEMENTS,
     intake::STATEMENTS,
@@ -91,7 +96,6 @@ pub const STATEMENTS: &[&[&str]] = &[
     recover::STATEMENTS,
     sources::STATEMENTS,
     wake::STATEMENTS,
-    watch::STATEMENTS,
     workspaces::STATEMENTS,
 ];
 
@@ -453,14 +457,7 @@ impl Postgres {
 
     /// Whether somebody is there.
     pub async fn look(&self) -> Result<()> {
-        let asked = std::time::Instant::now();
-        let looked = self.now().await.map(drop);
-        self.pulse.took(asked.elapsed());
-        looked
-    }
-
-    pub fn slowness(&self) -> Option<String> {
-        self.pulse.slowness()
+        self.now().await.map(drop)
     }
 
     /// What keeps this database from taking writes, asked by somebody beside its nodes.

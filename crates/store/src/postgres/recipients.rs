@@ -12,9 +12,10 @@ use super::{Again, As, Postgres, rows};
 use crate::error::{Result, StoreError};
 use crate::recipients::*;
 
-const ACCOUNT_PLATFORM: &str = "SELECT platform FROM accounts WHERE workspace_id = $1 AND account_id = $2";
+pub(super) const ACCOUNT_PLATFORM: &str =
+    "SELECT platform FROM accounts WHERE workspace_id = $1 AND account_id = $2";
 /// Who stopped or is gone stays so; who was merely known may become active. Of one person named twice the last counts.
-const PUT: &str = "
+pub(super) const PUT: &str = "
 WITH people AS (
     SELECT DISTINCT ON (p.user_id) p.*
       FROM unnest($4::text[], $5::text[], $6::jsonb[], $7::text[], $8::text[], $9::text[]) WITH ORDINALITY
@@ -32,37 +33,28 @@ WITH people AS (
 SELECT put.recipient_id, put.created AND p.ord = min(p.ord) OVER (PARTITION BY p.user_id)
   FROM unnest($4::text[]) WITH ORDINALITY AS p (user_id, ord) JOIN put ON put.user_id = p.user_id
  ORDER BY p.ord";
-macro_rules! columns {
+macro_rules! recipient_columns {
     () => {
         "recipient_id, workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, status_why, \
          status_at, source, contacted_at, error_streak, paused_until"
     };
 }
-const SELECT_ONE: &str =
-    concat!("SELECT ", columns!(), " FROM recipients WHERE workspace_id = $1 AND recipient_id = $2");
+pub(super) use recipient_columns;
+const SELECT_ONE: &str = concat!(
+    "SELECT ",
+    recipient_columns!(),
+    " FROM recipients WHERE workspace_id = $1 AND recipient_id = $2"
+);
 const SELECT_SOME: &str = concat!(
     "SELECT ",
-    columns!(),
+    recipient_columns!(),
     " FROM recipients
       WHERE workspace_id = $1 AND account_id = $2 AND recipient_id > $3
       ORDER BY recipient_id LIMIT $4"
 );
 const PEOPLE: &str = "SELECT account_id, waiting, sending, gone FROM people_of_accounts($1, $2)";
-/// Who is gone stays so until they come back: a stop that is heard late, or said by an operator, does not make them
-/// reachable again.
-const SET_STATUS: &str = "
-UPDATE recipients
-   SET (status, status_why, status_at, error_streak) =
-       (SELECT CASE WHEN stays THEN status ELSE $3 END, CASE WHEN stays THEN status_why ELSE $4 END,
-               CASE WHEN stays THEN status_at ELSE rupor_now() END,
-               CASE WHEN stays OR $3 = 'gone' THEN error_streak ELSE 0 END
-          FROM (SELECT status = 'gone' AND $3 = 'stopped') AS was (stays))
- WHERE workspace_id = $1 AND recipient_id = $2
-RETURNING recipient_id";
-const SUPPRESS: &str = "
-INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin)
-VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT DO NOTHING";
+const SET_STATUS: &str = "SELECT set_recipient_status($1, $2, $3, $4)";
+const SUPPRESS: &str = "SELECT suppress_person($1, $2, $3, $4, $5, $6)";
 const UNSUPPRESS: &str = "
 DELETE FROM suppressions WHERE workspace_id = $1 AND platform = $2 AND user_id = $3 AND account_id = $4
 RETURNING suppression_id";
@@ -74,7 +66,7 @@ SELECT platform, user_id, account_id, reason, origin
 const OPEN_LANE: &str = "SELECT open_lane($1, $2, $3, $4, $5, $6, $7)";
 const ENQUEUE_FOR: &str = "SELECT enqueue_for_recipients($1, $2, $3, $4, $5, $6)";
 const APPROACH: &str =
-    "SELECT address, status, paused_until, slot_at FROM approach_recipient($1, $2, $3, $4)";
+    "SELECT address, status, paused_until, slot_at, attributes FROM approach_recipient($1, $2, $3, $4)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     ACCOUNT_PLATFORM,
@@ -164,8 +156,11 @@ impl Postgres {
         why: &str,
     ) -> Result<()> {
         let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &status.as_str(), &why];
-        let changed = self.first(As::App(workspace), Again::Safe, SET_STATUS, &params).await?;
-        changed.map(drop).ok_or_else(|| StoreError::not_found("recipient", id))
+        let row = self.one(As::App(workspace), Again::Safe, SET_STATUS, &params).await?;
+        match row.get(0) {
+            true => Ok(()),
+            false => Err(StoreError::not_found("recipient", id)),
+        }
     }
 
     pub async fn suppress(&self, workspace: WorkspaceId, new: Suppression) -> Result<()> {
@@ -255,11 +250,12 @@ impl Postgres {
             status: rows::word(&row, 1, RecipientStatus::parse)?,
             paused_until: rows::at(&row, 2),
             slot_at: rows::at(&row, 3),
+            attributes: row.get(4),
         })
     }
 }
 
-fn recipient(row: &Row) -> Result<Recipient> {
+pub(super) fn recipient(row: &Row) -> Result<Recipient> {
     Ok(Recipient {
         recipient_id: RecipientId(row.get(0)),
         workspace_id: WorkspaceId(row.get(1)),

@@ -186,6 +186,7 @@ fn of_database(db: &DbError, address: String) -> StoreError {
         "RU003" => illegal(db, "only dead and failed_permanent deliveries can be requeued"),
         "RU004" => invalid(&problem),
         "RU005" => illegal(db, "its channel was removed; post the message to another channel"),
+        "RU009" => illegal(db, "it belongs to a campaign; run `rupor campaign retry` for those who failed"),
         // Theirs.
         "25006" => StoreError::ReadOnly {
             address,

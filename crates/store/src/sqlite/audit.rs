@@ -79,6 +79,59 @@ const CHECKS: &[&str] = &[
        JOIN accounts AS a ON a.account_id = d.account_id
       WHERE d.workspace_id = ?1
         AND (m.workspace_id <> ?1 OR h.workspace_id <> ?1 OR a.workspace_id <> ?1)",
+    // K1
+    "SELECT 'campaign ' || k.campaign_id || ' counts ' || k.n_total || ' people, ' || k.n_excluded || ' of them left out, but has '
+            || count(m.member_id) || ' and ' || count(CASE m.state WHEN 'excluded' THEN 1 END)
+       FROM campaigns AS k LEFT JOIN campaign_recipients AS m ON m.campaign_id = k.campaign_id
+      WHERE k.workspace_id = ?1
+      GROUP BY k.campaign_id
+     HAVING k.n_total <> count(m.member_id) OR k.n_excluded <> count(CASE m.state WHEN 'excluded' THEN 1 END)",
+    "SELECT 'cohort ' || c.cohort_id || ' counts ' || c.n_waiting || ' who wait, but has ' || count(m.member_id)
+       FROM campaign_cohorts AS c
+       LEFT JOIN campaign_recipients AS m ON m.cohort_id = c.cohort_id AND m.state = 'waiting'
+      WHERE c.workspace_id = ?1
+      GROUP BY c.cohort_id
+     HAVING c.n_waiting <> count(m.member_id)",
+    // K2
+    "SELECT 'member ' || m.member_id || ' is queued without a delivery of its own'
+       FROM campaign_recipients AS m
+       LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+      WHERE m.workspace_id = ?1 AND m.state = 'queued'
+        AND (d.delivery_id IS NULL OR d.campaign_id IS NOT m.campaign_id OR d.recipient_id <> m.recipient_id
+             OR d.generation <> m.generation)",
+    "SELECT 'delivery ' || d.delivery_id || ' belongs to nobody of its campaign'
+       FROM deliveries AS d
+      WHERE d.workspace_id = ?1 AND d.campaign_id IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM campaign_recipients AS m
+                         WHERE m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+                           AND (m.delivery_id = d.delivery_id OR d.generation < m.generation))",
+    "SELECT 'member ' || m.member_id || ' is ' || m.state || ' while delivery ' || d.delivery_id || ' is ' || d.status
+       FROM campaign_recipients AS m
+       JOIN deliveries AS d ON d.campaign_id = m.campaign_id AND d.recipient_id = m.recipient_id
+      WHERE m.workspace_id = ?1 AND d.ended_at IS NULL AND (m.state <> 'queued' OR m.delivery_id <> d.delivery_id)",
+    // K4
+    "SELECT 'member ' || m.member_id || ' waits behind the cursor of its cohort'
+       FROM campaign_recipients AS m JOIN campaign_cohorts AS c ON c.cohort_id = m.cohort_id
+      WHERE m.workspace_id = ?1 AND m.state = 'waiting' AND m.member_id <= c.cursor",
+    // K5
+    "SELECT 'campaign ' || n.campaign_id || ' has ' || n.queued || ' with a delivery, but its lanes count ' || n.lanes
+       FROM (SELECT k.campaign_id,
+                    (SELECT count(*) FROM campaign_recipients AS m
+                      WHERE m.campaign_id = k.campaign_id AND m.state IN ('queued', 'settled')) AS queued,
+                    (SELECT coalesce(sum(h.n_queued + h.n_retry + h.n_sending + h.n_sent + h.n_failed + h.n_dead), 0)
+                       FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id)
+                    - k.n_failed_again - k.n_dead_again AS lanes
+               FROM campaigns AS k WHERE k.workspace_id = ?1) AS n
+      WHERE n.queued <> n.lanes",
+    "SELECT 'campaign ' || k.campaign_id || ' is ' || k.status || ' while somebody is on the way'
+       FROM campaigns AS k
+      WHERE k.workspace_id = ?1 AND k.status IN ('finished', 'cancelled', 'aborted')
+        AND (EXISTS (SELECT 1 FROM deliveries AS d WHERE d.campaign_id = k.campaign_id AND d.ended_at IS NULL)
+             OR (k.status = 'finished' AND EXISTS (SELECT 1 FROM campaign_recipients AS m
+                                                    WHERE m.campaign_id = k.campaign_id AND m.state = 'waiting')))",
+    "SELECT 'lane ' || h.lane_id || ' is ' || CASE h.open WHEN 1 THEN 'open' ELSE 'closed' END || ' while its campaign is ' || k.status
+       FROM lane_heads AS h JOIN campaigns AS k ON k.campaign_id = h.campaign_id
+      WHERE h.workspace_id = ?1 AND h.open <> (k.status IN ('running', 'finishing')) AND k.started_at IS NOT NULL",
 ];
 
 impl Sqlite {

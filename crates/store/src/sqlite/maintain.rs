@@ -11,7 +11,8 @@ use super::{Sqlite, Tx, Urgency, history, rows};
 use crate::error::{Result, StoreError};
 
 const SELECT_ENDED: &str = "
-SELECT d.status, d.lane_id, d.message_id, d.channel_id, d.priority, h.max_parallel, c.removed_at IS NOT NULL
+SELECT d.status, d.lane_id, d.message_id, d.channel_id, d.priority, h.max_parallel, c.removed_at IS NOT NULL,
+       d.campaign_id IS NOT NULL
   FROM deliveries AS d
   JOIN lane_heads AS h ON h.lane_id = d.lane_id
   LEFT JOIN channels AS c ON c.channel_id = d.channel_id
@@ -125,6 +126,9 @@ fn requeue_one(
     if ended.removed {
         return Err(illegal("its channel was removed; post the message to another channel"));
     }
+    if ended.of_campaign {
+        return Err(illegal("it belongs to a campaign; run `rupor campaign retry` for those who failed"));
+    }
     next_generation(tx, touched, &ended, json!({"parent": id.0}))
 }
 
@@ -157,6 +161,7 @@ struct Ended {
     priority: i64,
     ordered: bool,
     removed: bool,
+    of_campaign: bool,
 }
 
 fn ended(tx: &Tx<'_>, workspace: WorkspaceId, id: DeliveryId) -> Result<Ended> {
@@ -171,6 +176,7 @@ fn ended(tx: &Tx<'_>, workspace: WorkspaceId, id: DeliveryId) -> Result<Ended> {
             priority: row.get(4)?,
             ordered: row.get::<_, i32>(5)? == 1,
             removed: row.get(6)?,
+            of_campaign: row.get(7)?,
         })
     })?;
     found.ok_or_else(|| StoreError::unknown_delivery(id))

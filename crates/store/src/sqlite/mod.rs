@@ -5,10 +5,12 @@
 //! statement costs microseconds and the commit is what is dear.
 
 mod accounts;
+mod audiences;
 mod audit;
 pub mod backup;
 mod bot;
 mod bots;
+mod campaigns;
 mod cases;
 mod channels;
 mod claim;
@@ -18,6 +20,7 @@ pub(crate) mod copy;
 pub mod damage;
 mod disk;
 mod enqueue;
+mod feed;
 mod front;
 mod heads;
 mod held_posts;
@@ -38,7 +41,6 @@ mod sent;
 mod settle;
 mod sources;
 mod stepped;
-mod watch;
 mod workspaces;
 mod writer;
 
@@ -239,16 +241,9 @@ impl Sqlite {
         self.pulse.warning()
     }
 
-    pub fn slowness(&self) -> Option<String> {
-        self.pulse.slowness()
-    }
-
     /// Stands in line with the writes and changes nothing: whether the writer works.
     pub async fn look(&self) -> Result<()> {
-        let asked = std::time::Instant::now();
-        let looked = self.write(Urgency::Maintenance, |tx| tx.first(LOOK, [], |_| Ok(())).map(drop)).await;
-        self.pulse.took(asked.elapsed());
-        looked
+        self.write(Urgency::Maintenance, |tx| tx.first(LOOK, [], |_| Ok(())).map(drop)).await
     }
 
     /// A read on a connection of its own; a database in memory has only the writer's.

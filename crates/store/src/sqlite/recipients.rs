@@ -10,12 +10,14 @@ use rusqlite::Row;
 use serde_json::json;
 
 use super::enqueue::INSERT_READY;
+use super::feed::leave_alone;
 use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, history, rows};
 use crate::error::{Result, StoreError};
 use crate::recipients::*;
 
-const ACCOUNT_PLATFORM: &str = "SELECT platform FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
+pub(super) const ACCOUNT_PLATFORM: &str =
+    "SELECT platform FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
 const FIND: &str =
     "SELECT recipient_id FROM recipients WHERE workspace_id = ?1 AND account_id = ?2 AND user_id = ?3";
 const INSERT: &str = "
@@ -29,7 +31,7 @@ UPDATE recipients
        status = CASE WHEN status = 'known' THEN ?5 ELSE status END,
        status_at = CASE WHEN status = 'known' AND ?5 <> 'known' THEN ?6 ELSE status_at END
  WHERE recipient_id = ?1";
-const COLUMNS: &str = "recipient_id, workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, \
+pub(super) const COLUMNS: &str = "recipient_id, workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, \
      status_why, status_at, source, contacted_at, error_streak, paused_until";
 /// Idle dialogues point nowhere, so the index of what is due leads past them.
 pub(super) const PEOPLE: &str = "
@@ -73,6 +75,9 @@ const SUPPRESS: &str = "
 INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin, at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT DO NOTHING";
+const OF_PERSON: &str = "
+SELECT recipient_id FROM recipients
+ WHERE workspace_id = ?1 AND platform = ?2 AND user_id = ?3 AND (?4 = 0 OR account_id = ?4)";
 const UNSUPPRESS: &str = "
 DELETE FROM suppressions WHERE workspace_id = ?1 AND platform = ?2 AND user_id = ?3 AND account_id = ?4";
 const SUPPRESSIONS: &str = "
@@ -111,7 +116,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'queued', ?8, 0, '', ?9)
 ON CONFLICT DO NOTHING";
 const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = ?3 WHERE delivery_id = ?1";
 const APPROACHED: &str = "
-SELECT address, status, paused_until, next_slot, account_id
+SELECT address, status, paused_until, next_slot, account_id, attributes
   FROM recipients
  WHERE workspace_id = ?1 AND recipient_id = ?2";
 /// The lane of a channel in the same chat.
@@ -188,7 +193,14 @@ impl Sqlite {
         self.write(Urgency::Maintenance, move |tx| {
             let changed =
                 tx.first(SET_STATUS, (workspace.0, id.0, status.as_str(), why, tx.now.0), |_| Ok(()))?;
-            changed.ok_or_else(|| StoreError::not_found("recipient", id))
+            changed.ok_or_else(|| StoreError::not_found("recipient", id))?;
+            match status {
+                RecipientStatus::Active => Ok(()),
+                RecipientStatus::Gone => leave_alone(tx, workspace, id.0, "gone"),
+                RecipientStatus::Known | RecipientStatus::Stopped => {
+                    leave_alone(tx, workspace, id.0, "stopped")
+                }
+            }
         })
         .await
     }
@@ -198,7 +210,12 @@ impl Sqlite {
             let account = new.account_id.map_or(0, |id| id.0);
             let (reason, origin) = (new.reason.as_str(), new.origin.as_str());
             let row = (workspace.0, &new.platform, &new.user_id, account, reason, origin, tx.now.0);
-            tx.execute(SUPPRESS, row).map(drop)
+            tx.execute(SUPPRESS, row)?;
+            let whom = (workspace.0, &new.platform, &new.user_id, account);
+            for id in tx.all(OF_PERSON, whom, |row| row.get::<_, i64>(0))? {
+                leave_alone(tx, workspace, id, "suppressed")?;
+            }
+            Ok(())
         })
         .await
     }
@@ -271,6 +288,7 @@ fn approach(
             status: rows::word(row, 1, RecipientStatus::parse)?,
             paused_until: Timestamp(row.get(2)?),
             slot_at: Timestamp(row.get(3)?),
+            attributes: rows::json(row, 5)?,
         };
         Ok((approach, row.get::<_, i64>(4)?))
     })?;
@@ -294,7 +312,7 @@ fn approach(
     Ok(approach)
 }
 
-fn put(
+pub(super) fn put(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     account: AccountId,
@@ -423,7 +441,7 @@ pub(super) fn enqueue_for(
     Ok(queued)
 }
 
-fn recipient(row: &Row<'_>) -> rusqlite::Result<Recipient> {
+pub(super) fn recipient(row: &Row<'_>) -> rusqlite::Result<Recipient> {
     Ok(Recipient {
         recipient_id: RecipientId(row.get(0)?),
         workspace_id: WorkspaceId(row.get(1)?),

@@ -25,6 +25,22 @@ const KEEP_EVIDENCE: &str = "
 UPDATE dedup_index
    SET sent_at = (SELECT d.sent_at FROM deliveries AS d WHERE d.delivery_id = dedup_index.delivery_id)
  WHERE delivery_id IN (SELECT value FROM json_each(?1))";
+/// What became of somebody in a campaign is told by their own row from now on.
+const KEEP_OUTCOMES: &str = "
+UPDATE campaign_recipients
+   SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id,
+       outcome = CASE WHEN d.status = 'sent' THEN 'sent'
+                      WHEN d.reason = 'recipient_gone' THEN 'gone'
+                      WHEN d.status = 'failed_permanent' THEN 'failed'
+                      WHEN d.reason IN ('cancelled', 'stopped') THEN 'cancelled'
+                      ELSE 'dead' END,
+       code = CASE WHEN d.status = 'sent' THEN NULL
+                   WHEN d.status = 'dead' THEN d.reason
+                   ELSE coalesce(d.last_error ->> '$.code', d.reason) END
+  FROM deliveries AS d
+ WHERE d.delivery_id IN (SELECT value FROM json_each(?1)) AND d.campaign_id IS NOT NULL
+   AND campaign_recipients.recipient_id = d.recipient_id AND campaign_recipients.campaign_id = d.campaign_id
+   AND campaign_recipients.delivery_id = d.delivery_id AND campaign_recipients.state = 'queued'";
 const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE delivery_id IN (SELECT value FROM json_each(?1))";
 const DELETE_DELIVERIES: &str =
     "DELETE FROM deliveries WHERE delivery_id IN (SELECT value FROM json_each(?1))";
@@ -34,7 +50,7 @@ SELECT m.message_id,
        m.created_at < ?2 AND coalesce(m.last_seen_at, 0) < ?2
        AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id AND d.channel_id IS NOT NULL)
        AND NOT EXISTS (SELECT 1 FROM deliveries AS d WHERE d.message_id = m.message_id AND d.recipient_id IS NOT NULL)
-       AND NOT EXISTS (SELECT 1 FROM campaigns AS c WHERE c.message_id = m.message_id),
+       AND NOT EXISTS (SELECT 1 FROM campaign_variants AS c WHERE c.message_id = m.message_id),
        m.created_at >= ?2
   FROM messages AS m
  WHERE (?1 IS NULL OR m.workspace_id = ?1) AND m.message_id > ?3
@@ -138,6 +154,7 @@ fn clear(tx: &Tx<'_>, step: Step, keep: Retention, mut walk: Walk) -> Result<(Re
         let rows = tx.all(LOOK_DELIVERIES, (ws, old, repeats, from, limit), looked)?;
         let ids = old_ids(&rows);
         tx.execute(KEEP_EVIDENCE, [&ids])?;
+        tx.execute(KEEP_OUTCOMES, [&ids])?;
         tx.execute(DELETE_ATTEMPTS, [&ids])?;
         removed.deliveries = tx.execute(DELETE_DELIVERIES, [&ids])? as u64;
         walk.deliveries = next(&rows, limit);

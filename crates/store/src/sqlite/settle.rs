@@ -30,7 +30,14 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
        h.ambiguity, coalesce(c.error_streak, r.error_streak, 0), h.max_parallel,
        g.group_id, g.flood_channel, g.flood_recipient, g.flood_until, g.trouble_streak, c.removed_at IS NOT NULL,
        d.channel_id IS NOT NULL AND d.action = 'send' AND d.parts = '[]'
-       AND (SELECT m.gone_at FROM messages AS m WHERE m.message_id = d.message_id) IS NOT NULL
+       AND (SELECT m.gone_at FROM messages AS m WHERE m.message_id = d.message_id) IS NOT NULL,
+       CASE WHEN d.campaign_id IS NULL THEN NULL
+            WHEN (SELECT k.status FROM campaigns AS k WHERE k.campaign_id = d.campaign_id)
+                 IN ('cancelling', 'cancelled', 'aborted') THEN 'cancelled'
+            WHEN r.status <> 'active' THEN 'stopped'
+            WHEN EXISTS (SELECT 1 FROM suppressions AS s
+                          WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
+                            AND s.account_id IN (0, r.account_id)) THEN 'stopped' END
   FROM deliveries AS d
  CROSS JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
   JOIN lane_heads AS h ON h.lane_id = i.lane_id
@@ -92,6 +99,8 @@ pub(super) struct Held {
     removed: bool,
     /// Its source does not show the post any more, and no part of it is known to be visible.
     vanished: bool,
+    /// Its campaign is being cancelled, or its person does not want to hear any more.
+    unwanted: Option<Reason>,
     pub(super) standing: Standing,
 }
 
@@ -124,6 +133,10 @@ pub(super) fn held(
             group_id: row.get(25)?,
             removed: row.get(30)?,
             vanished: row.get(31)?,
+            unwanted: row.get::<_, Option<String>>(32)?.map(|word| match word.as_str() {
+                "stopped" => Reason::Stopped,
+                _ => Reason::Cancelled,
+            }),
             standing: Standing {
                 counters: rows::counters(row, 15)?,
                 policy: rows::word(row, 22, AmbiguityPolicy::parse)?,
@@ -157,7 +170,8 @@ pub(super) fn write(
 ) -> Result<Status> {
     let now = tx.now.0;
     let settlement = if held.removed { without_channel(settlement) } else { settlement };
-    let settlement = &if held.vanished { without_source(settlement) } else { settlement };
+    let settlement = if held.vanished { without_source(settlement) } else { settlement };
+    let settlement = &without_campaign(settlement, held.unwanted);
     // Whatever this ending does to a streak, the next success has to look again.
     settling.healthy.clear();
     let (sent, failure) = match ending {
@@ -221,6 +235,16 @@ fn without_source(settlement: Settlement) -> Settlement {
     match settlement.status {
         Status::Retry if settlement.counters.unknowns == 0 => {
             Settlement { status: Status::Dead, reason: Some(Reason::Cancelled), run_at: None, ..settlement }
+        }
+        _ => settlement,
+    }
+}
+
+/// Nobody waits for the next try of a campaign that is cancelled, or that its person stopped.
+fn without_campaign(settlement: Settlement, unwanted: Option<Reason>) -> Settlement {
+    match (settlement.status, unwanted) {
+        (Status::Retry, Some(reason)) => {
+            Settlement { status: Status::Dead, reason: Some(reason), run_at: None, ..settlement }
         }
         _ => settlement,
     }
@@ -355,7 +379,9 @@ fn events(
             say("retry_exhausted")?;
             say("dead_letter")
         }
-        Status::Dead if settlement.reason == Some(Reason::Cancelled) => say("cancelled"),
+        Status::Dead if matches!(settlement.reason, Some(Reason::Cancelled | Reason::Stopped)) => {
+            say("cancelled")
+        }
         Status::Dead => say("dead_letter"),
         _ => Ok(()),
     }

@@ -126,7 +126,15 @@ fn fill_the_rest(path: &Path) {
             "INSERT INTO platform_limits (workspace_id, platform, group_id, rate) VALUES (1, 'telegram', 1, 0.1);
              INSERT INTO case_pictures (workspace_id, key, across, down, case_id, last_seen_at) VALUES (1, -5, -9223372036854775808, 3, 1, 4);
              INSERT INTO message_media (workspace_id, sha256, message_id) VALUES (1, 'ab', 1) ON CONFLICT DO NOTHING;
-             INSERT INTO campaigns (workspace_id, name, message_id, created_at) VALUES (1, 'рассылка', 1, 5);
+             INSERT INTO audiences (audience_id, workspace_id, name, filter, created_at) VALUES (1, 1, 'свои', '{\"all\": [\"город:Тверь\"]}', 5);
+             INSERT INTO audience_recipients (workspace_id, audience_id, recipient_id) VALUES (1, 1, 77);
+             INSERT INTO campaigns (campaign_id, workspace_id, name, audience_id, accounts, seed, created_at, n_total, n_excluded)
+             VALUES (1, 1, 'рассылка', 1, '[1]', 'семя', 5, 1, 1);
+             INSERT INTO campaign_variants (workspace_id, campaign_id, variant, name, message_id) VALUES (1, 1, 0, 'a', 1);
+             INSERT INTO campaign_cohorts (workspace_id, campaign_id, account_id, zone, stage) VALUES (1, 1, 1, '', 'rest');
+             INSERT INTO campaign_recipients (workspace_id, campaign_id, recipient_id, account_id, platform, user_id, state, reason)
+             VALUES (1, 1, 77, 1, 'telegram', '77', 'excluded', 'stopped');
+             INSERT INTO campaign_codes (workspace_id, campaign_id, code, n) VALUES (1, 1, 'stopped', 1);
              INSERT INTO recipients (workspace_id, account_id, platform, user_id, address, status, status_at, created_at)
              VALUES (1, 1, 'telegram', '77', '77', 'active', 6, 6), (1, 1, 'telegram', '78', '78', 'gone', 8, 6);
              INSERT INTO suppressions (workspace_id, platform, user_id, reason, origin, at) VALUES (1, 'telegram', '78', 'blocked', 'platform', 8);

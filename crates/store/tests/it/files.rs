@@ -235,7 +235,10 @@ async fn a_migration_that_broke_off_goes_on() {
         "DELETE FROM schema_migrations WHERE version > 2;
          DROP TABLE bot_chats; DROP TABLE bot_logs; DROP TABLE bot_outbox; DROP TABLE bot_state; DROP TABLE bot_inbox;
          DROP TABLE bot_rules; DROP TABLE bot_accounts; DROP TABLE bots;
-         DROP TABLE campaigns; DROP TABLE ingress_receipts; DROP TABLE ingest_runs;
+         DROP TABLE campaign_codes; DROP TABLE campaign_recipients; DROP TABLE campaign_cohorts; DROP TABLE campaign_variants;
+         DROP TABLE campaigns; DROP TABLE audience_recipients; DROP TABLE audiences;
+         DROP INDEX deliveries_of_campaign; ALTER TABLE deliveries DROP COLUMN campaign_id;
+         DROP TABLE ingress_receipts; DROP TABLE ingest_runs;
          DROP TABLE held_posts; DROP TABLE case_keys; DROP TABLE case_pictures; DROP TABLE message_media; DROP TABLE media_looks;
          DROP TABLE pull_cursors; DROP TABLE pull_sources; DROP TABLE media_blobs; DROP TABLE media_origin;",
     )

@@ -8,6 +8,7 @@
 mod world;
 
 mod bot;
+mod campaigns;
 mod claiming;
 mod committing;
 mod config;
@@ -26,4 +27,3 @@ mod pacing;
 mod recipients;
 mod recovering;
 mod sources;
-mod watch;

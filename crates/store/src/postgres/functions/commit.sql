@@ -214,6 +214,18 @@ LANGUAGE sql VOLATILE AS $$
                'error', rupor_failure(error_json, 'PERMANENT')))) AS c
 $$;
 
+-- Whether the lane of a campaign's delivery is open and its person still wants to hear. A pause that commits in this very
+-- moment is not seen here, but then it sees the claim: whoever pauses waits until nothing is in flight.
+CREATE FUNCTION rupor_may_leave(id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT h.open AND rupor_unheard(r) IS NULL
+              FROM deliveries AS d
+              JOIN lane_heads AS h ON h.lane_id = d.lane_id
+              JOIN recipients AS r ON r.recipient_id = d.recipient_id
+             WHERE d.delivery_id = id);
+END $$;
+
 -- Progress of claims. Each item names the claim and either nothing more (a request is about to leave: if we die now,
 -- the outcome is unknown) or "part" with its "provider_message_id" (that part is visible). One boolean per item, in
 -- order: false if the claim is not the caller's any more.
@@ -244,15 +256,16 @@ BEGIN
     -- The claims that are still theirs, held until we are done.
     SELECT array_agg(l.ord) INTO ours
       FROM (SELECT c.ord
-              FROM (SELECT i.ord, i.claim_token, d.workspace_id, d.account_id, d.lane_id, d.delivery_id
-                      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid))
-                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, ord)
+              FROM (SELECT i.ord, i.claim_token, i.part, d.workspace_id, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
+                      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid,
+                                                                     part integer))
+                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, part, ord)
                       JOIN deliveries AS d ON d.delivery_id = i.delivery_id AND d.workspace_id = i.workspace_id
                      ORDER BY d.delivery_id) AS c
               JOIN inflight AS i
                 ON i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
                AND i.claim_token = c.claim_token
-             WHERE i.lease_until > at
+             WHERE i.lease_until > at AND (c.campaign_id IS NULL OR c.part IS NOT NULL OR rupor_may_leave(c.delivery_id))
                FOR NO KEY UPDATE OF i) AS l;
     UPDATE inflight AS i
        SET requested_at = at

@@ -90,7 +90,7 @@ BEGIN
                        WHERE d.workspace_id = ws AND d.delivery_id = ANY (delivery_ids));
     PERFORM rupor_lock_accounts(accounts);
     FOREACH wanted IN ARRAY delivery_ids LOOP
-        SELECT d.delivery_id, d.status, d.lane_id, c.removed_at INTO old
+        SELECT d.delivery_id, d.status, d.lane_id, d.campaign_id, c.removed_at INTO old
           FROM deliveries AS d
           LEFT JOIN channels AS c ON c.channel_id = d.channel_id
          WHERE d.workspace_id = ws AND d.delivery_id = wanted;
@@ -103,6 +103,9 @@ BEGIN
         ELSIF old.removed_at IS NOT NULL THEN
             RAISE EXCEPTION 'delivery % is %: its channel was removed', wanted, old.status
                 USING ERRCODE = 'RU005', DETAIL = wanted::text, HINT = old.status;
+        ELSIF old.campaign_id IS NOT NULL THEN
+            RAISE EXCEPTION 'delivery % is %: it belongs to a campaign', wanted, old.status
+                USING ERRCODE = 'RU009', DETAIL = wanted::text, HINT = old.status;
         END IF;
         made := rupor_next_generation(wanted, jsonb_build_object('parent', wanted), at);
         answer := answer || made;
@@ -237,6 +240,18 @@ BEGIN
        SET sent_at = d.sent_at
       FROM public.deliveries AS d
      WHERE k.delivery_id = ANY (old) AND d.delivery_id = k.delivery_id;
+    -- What became of somebody in a campaign is told by their own row from now on.
+    UPDATE campaign_recipients AS m
+       SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id,
+           outcome = CASE WHEN d.status = 'sent' THEN 'sent' WHEN d.reason = 'recipient_gone' THEN 'gone'
+                          WHEN d.status = 'failed_permanent' THEN 'failed'
+                          WHEN d.reason IN ('cancelled', 'stopped') THEN 'cancelled' ELSE 'dead' END,
+           code = CASE WHEN d.status = 'sent' THEN NULL WHEN d.status = 'dead' THEN d.reason
+                       ELSE coalesce(d.last_error ->> 'code', d.reason) END
+      FROM public.deliveries AS d
+     WHERE d.delivery_id = ANY (old) AND d.campaign_id IS NOT NULL
+       AND m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id AND m.delivery_id = d.delivery_id
+       AND m.state = 'queued';
     DELETE FROM attempts AS a WHERE a.delivery_id = ANY (old);
     DELETE FROM public.deliveries AS d WHERE d.delivery_id = ANY (old);
     GET DIAGNOSTICS deliveries = ROW_COUNT;
@@ -248,7 +263,7 @@ BEGIN
       FROM (SELECT m.message_id, m.created_at,
                    m.created_at < today - keep_deliveries AND coalesce(m.last_seen_at < today - keep_deliveries, true)
                    AND NOT EXISTS (SELECT FROM public.deliveries AS d WHERE d.message_id = m.message_id)
-                   AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.message_id = m.message_id) AS old
+                   AND NOT EXISTS (SELECT FROM campaign_variants AS c WHERE c.message_id = m.message_id) AS old
               FROM public.messages AS m
              WHERE (ws IS NULL OR m.workspace_id = ws) AND m.message_id > from_message
              ORDER BY m.message_id LIMIT "limit") AS l;

@@ -167,7 +167,7 @@ END $$;
 -- campaigns, dialogues and a channel that write to one chat share it.
 CREATE FUNCTION approach_recipient(
     workspace_id bigint, recipient_id bigint, interval_us bigint, not_before timestamptz,
-    OUT address text, OUT status text, OUT paused_until timestamptz, OUT slot_at timestamptz
+    OUT address text, OUT status text, OUT paused_until timestamptz, OUT slot_at timestamptz, OUT attributes jsonb
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -193,6 +193,7 @@ BEGIN
     END IF;
     SELECT r.* INTO who FROM recipients AS r WHERE r.recipient_id = who.recipient_id FOR UPDATE;
     address := who.address;
+    attributes := who.attributes;
     status := who.status;
     paused_until := who.paused_until;
     slot_at := greatest(at, who.next_slot, lane.next_slot, approach_recipient.not_before);

@@ -55,6 +55,14 @@ BEGIN
         s.status := 'dead'; s.reason := 'cancelled'; s.run_at := NULL;
         copy := rupor_silent_copy(held.delivery_id);
     END IF;
+    -- Nobody waits for the next try of a campaign that is cancelled, or that its person stopped.
+    IF s.status = 'retry' AND d.campaign_id IS NOT NULL THEN
+        IF (SELECT k.status FROM campaigns AS k WHERE k.campaign_id = d.campaign_id) IN ('cancelling', 'cancelled', 'aborted') THEN
+            s.status := 'dead'; s.reason := 'cancelled'; s.run_at := NULL;
+        ELSIF rupor_unheard(who) IS NOT NULL THEN
+            s.status := 'dead'; s.reason := 'stopped'; s.run_at := NULL;
+        END IF;
+    END IF;
     place := CASE WHEN s.run_at IS NULL THEN NULL WHEN lane.max_parallel = 1 THEN d.delivery_id ELSE rupor_micros(s.run_at) END;
 
     DELETE FROM inflight AS i
@@ -105,7 +113,7 @@ BEGIN
                CASE WHEN s.status = 'failed_permanent' THEN 'failed_permanent' END,
                CASE WHEN s.destination_effect = 'gone' OR (s.disable AND d.recipient_id IS NOT NULL) THEN 'recipient_gone' END,
                CASE WHEN s.status = 'dead' AND s.reason = 'attempts_exhausted' THEN 'retry_exhausted' END,
-               CASE WHEN s.status = 'dead' THEN CASE s.reason WHEN 'cancelled' THEN 'cancelled' ELSE 'dead_letter' END END]) WITH ORDINALITY AS e (name, ord)
+               CASE WHEN s.status = 'dead' THEN CASE WHEN s.reason IN ('cancelled', 'stopped') THEN 'cancelled' ELSE 'dead_letter' END END]) WITH ORDINALITY AS e (name, ord)
      WHERE e.name IS NOT NULL
      ORDER BY e.ord;
     IF d.channel_id IS NOT NULL THEN

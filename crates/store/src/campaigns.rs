@@ -1,0 +1,487 @@
+//! Campaigns as values: what is said to whom, how far it is, and who got it.
+//!
+//! A row per recipient is the truth. `freeze_campaign` writes them down, `feed_campaign` makes deliveries of the next few,
+//! `recall_campaign` takes back what was never claimed. Every change of a campaign's status is one compare-and-set.
+
+use std::collections::BTreeMap;
+
+use domain::campaign::CampaignStatus;
+use domain::ids::{AccountId, AudienceId, CampaignId, CohortId, MessageId, RecipientId, WorkspaceId};
+use domain::time::{Span, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Result, StoreError};
+use crate::facade::{Store, each};
+use crate::recipients::{NewRecipient, PutRecipient, Recipient};
+
+/// People that one step of a freeze looks at.
+pub const FREEZE_MAX: usize = 5_000;
+/// Deliveries that one transaction makes or takes back.
+pub const FEED_MAX: usize = 500;
+/// Lots are drawn out of so many.
+pub const LOTS: i64 = 10_000;
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Audience {
+    pub audience_id: AudienceId,
+    pub name: String,
+    /// `None`: those who were imported.
+    pub filter: Option<Value>,
+    /// Of which file, and how far it has come.
+    pub import: Value,
+    /// Imported.
+    pub people: i64,
+    pub created_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCampaign {
+    pub name: String,
+    /// The preferred first.
+    pub accounts: Vec<AccountId>,
+    /// `None`: everybody on these accounts.
+    pub audience_id: Option<AudienceId>,
+    pub settings: Value,
+    /// Of the lots that decide variant and stage.
+    pub seed: String,
+    pub min_gap: Span,
+    pub deadline: Option<Timestamp>,
+    pub variants: Vec<Variant>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Variant {
+    pub name: String,
+    pub weight: i32,
+    pub message_id: MessageId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Campaign {
+    pub campaign_id: CampaignId,
+    pub workspace_id: WorkspaceId,
+    pub name: String,
+    pub status: CampaignStatus,
+    pub why: Option<String>,
+    pub version: i64,
+    /// What cancelling leads to.
+    pub ends_as: CampaignStatus,
+    pub audience_id: Option<AudienceId>,
+    pub accounts: Vec<AccountId>,
+    pub settings: Value,
+    pub seed: String,
+    pub revision: i32,
+    pub wave: i32,
+    /// Whom the wave that is being prepared takes.
+    pub retries: Value,
+    pub at: Person,
+    pub min_gap: Span,
+    pub starts_at: Option<Timestamp>,
+    pub deadline: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub frozen_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub variants: Vec<Variant>,
+}
+
+/// Where a walk through people stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Person {
+    pub platform: String,
+    pub user_id: String,
+}
+
+/// Maintained; nothing is counted on request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CampaignCounts {
+    pub total: i64,
+    pub waiting: i64,
+    /// Waiting to be claimed for the first time.
+    pub queued: i64,
+    pub retry: i64,
+    pub in_flight: i64,
+    pub sent: i64,
+    pub failed: i64,
+    pub dead: i64,
+    pub excluded: i64,
+}
+
+impl CampaignCounts {
+    /// Those who have a delivery that has not ended.
+    pub fn on_their_way(&self) -> i64 {
+        self.queued + self.retry + self.in_flight
+    }
+
+    /// Everybody has come to an end, and nobody is missing.
+    pub fn are_complete(&self) -> bool {
+        self.waiting == 0
+            && self.on_their_way() == 0
+            && self.total == self.excluded + self.sent + self.failed + self.dead
+    }
+}
+
+/// Those who are fed together, with what their lane holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cohort {
+    pub cohort_id: CohortId,
+    pub account_id: AccountId,
+    pub zone: String,
+    /// `first` or `rest`.
+    pub stage: String,
+    pub total: i64,
+    pub waiting: i64,
+    /// Of its lane: what waits to be claimed or is out.
+    pub lane_holds: i64,
+    pub lane_sent: i64,
+}
+
+/// What the maker of a freeze decided about the people of one step. What is true of their rows the store sees by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FreezeStep {
+    /// Where the campaign stood when this was decided; another step that came first makes this one nothing.
+    pub after: Person,
+    /// Up to here; `None`: as many as fit into a step.
+    pub upto: Option<Person>,
+    /// There is nobody after `upto`.
+    pub is_last: bool,
+    /// Not of the audience.
+    pub left_out: Vec<RecipientId>,
+    /// The words need something that is not known of them.
+    pub missing: Vec<RecipientId>,
+    /// Out of `LOTS`.
+    pub canary: i64,
+    /// People of one zone are fed together.
+    pub by_zone: bool,
+}
+
+/// Some people in their order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PeoplePage {
+    /// With whether they are suppressed.
+    pub people: Vec<(Recipient, bool)>,
+    pub is_last: bool,
+}
+
+impl PeoplePage {
+    /// Of rows that were cut off at `limit`: the last person may not be whole.
+    pub(crate) fn of(mut people: Vec<(Recipient, bool)>, limit: usize) -> PeoplePage {
+        let is_last = people.len() < limit;
+        let last = people.last().map(|(last, _)| (last.platform.clone(), last.user_id.clone()));
+        if let (false, Some((platform, user_id))) = (is_last, last) {
+            let is_same = |(row, _): &(Recipient, bool)| row.platform == platform && row.user_id == user_id;
+            let whole = people.iter().rposition(|row| !is_same(row)).map_or(people.len(), |n| n + 1);
+            people.truncate(whole);
+        }
+        PeoplePage { people, is_last }
+    }
+
+    pub fn upto(&self) -> Option<Person> {
+        let (last, _) = self.people.last()?;
+        Some(Person { platform: last.platform.clone(), user_id: last.user_id.clone() })
+    }
+}
+
+/// Whom a new wave takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retries {
+    /// Only those who failed with this code.
+    pub code: Option<String>,
+    /// Also those of whom nobody knows whether they got it.
+    pub unknown: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fed {
+    pub queued: u64,
+    /// Who may not be written to any more.
+    pub excluded: u64,
+}
+
+/// A line of the report.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Member {
+    pub person: Person,
+    pub account_id: AccountId,
+    /// `sent failed dead gone excluded cancelled`, and on the way `waiting queued retry sending`.
+    pub state: String,
+    pub code: Option<String>,
+    pub provider_message_id: Option<String>,
+    pub at: Option<Timestamp>,
+    pub variant: i32,
+    pub generation: i32,
+}
+
+/// One step of an import.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportedPeople {
+    pub audience_id: AudienceId,
+    pub account_id: AccountId,
+    pub people: Vec<NewRecipient>,
+    /// How far the file has come with this step.
+    pub import: Value,
+}
+
+impl Store {
+    // -- audiences
+
+    pub async fn create_audience(
+        &self,
+        workspace: WorkspaceId,
+        name: &str,
+        filter: Option<Value>,
+    ) -> Result<AudienceId> {
+        check_name("audience", name)?;
+        each!(self, db => db.create_audience(workspace, name, filter))
+    }
+
+    pub async fn audiences(&self, workspace: WorkspaceId) -> Result<Vec<Audience>> {
+        each!(self, db => db.audiences(workspace))
+    }
+
+    /// Takes people in and makes them part of the audience, with how far the file has come, in one transaction.
+    pub async fn import_people(
+        &self,
+        workspace: WorkspaceId,
+        step: ImportedPeople,
+    ) -> Result<Vec<PutRecipient>> {
+        each!(self, db => db.import_people(workspace, step))
+    }
+
+    // -- a campaign and its life
+
+    pub async fn create_campaign(&self, workspace: WorkspaceId, new: NewCampaign) -> Result<CampaignId> {
+        check_name("campaign", &new.name)?;
+        if new.accounts.is_empty() || new.variants.is_empty() {
+            return Err(StoreError::invalid("campaign", "it needs an account and words"));
+        }
+        each!(self, db => db.create_campaign(workspace, new))
+    }
+
+    pub async fn campaigns(&self, workspace: WorkspaceId) -> Result<Vec<Campaign>> {
+        each!(self, db => db.campaigns(workspace))
+    }
+
+    /// Changes the status if it is what the caller saw; `false`: somebody was faster, or it may not become that. Lanes
+    /// are open exactly while it runs, and what is closed cannot be claimed nor marked from this moment on.
+    pub async fn move_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        next: CampaignStatus,
+        why: &str,
+    ) -> Result<bool> {
+        each!(self, db => db.move_campaign(workspace, id, version, next, why))
+    }
+
+    /// When it starts by itself, and whether cancelling means aborted; in one with the move.
+    pub async fn schedule_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        starts_at: Timestamp,
+    ) -> Result<bool> {
+        each!(self, db => db.schedule_campaign(workspace, id, version, starts_at))
+    }
+
+    /// Ends it by its deadline or a guard: cancelling, and then aborted.
+    pub async fn abort_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        why: &str,
+    ) -> Result<bool> {
+        each!(self, db => db.abort_campaign(workspace, id, version, why))
+    }
+
+    pub async fn campaign_counts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<CampaignCounts> {
+        each!(self, db => db.campaign_counts(workspace, id))
+    }
+
+    /// Why people were left out, counted.
+    pub async fn campaign_exclusions(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+    ) -> Result<BTreeMap<String, i64>> {
+        each!(self, db => db.campaign_exclusions(workspace, id))
+    }
+
+    pub async fn campaign_cohorts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<Vec<Cohort>> {
+        each!(self, db => db.campaign_cohorts(workspace, id))
+    }
+
+    /// People on these accounts in order of platform and user id, whole persons: whom somebody decides about before a
+    /// freeze.
+    pub async fn people_in_order(
+        &self,
+        workspace: WorkspaceId,
+        accounts: Vec<AccountId>,
+        audience: Option<AudienceId>,
+        after: Person,
+        limit: usize,
+    ) -> Result<PeoplePage> {
+        each!(self, db => db.people_in_order(workspace, accounts, audience, after, limit))
+    }
+
+    /// Writes down who gets it: rows and cursor in one transaction. `true`: everybody is written down.
+    pub async fn freeze_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        step: FreezeStep,
+    ) -> Result<bool> {
+        each!(self, db => db.freeze_campaign(workspace, id, step))
+    }
+
+    /// Begins a new wave: from finished or aborted to preparing.
+    pub async fn begin_wave(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        retries: Retries,
+    ) -> Result<bool> {
+        each!(self, db => db.begin_wave(workspace, id, version, retries))
+    }
+
+    /// Lets the next of those who failed wait again; `true`: nobody is left.
+    pub async fn prepare_wave(&self, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {
+        each!(self, db => db.prepare_wave(workspace, id))
+    }
+
+    /// Makes deliveries of the next who wait, at most `limit`; who may not be written to any more is left out.
+    pub async fn feed_campaign(
+        &self,
+        workspace: WorkspaceId,
+        cohort: CohortId,
+        urgent: bool,
+        limit: usize,
+    ) -> Result<Fed> {
+        each!(self, db => db.feed_campaign(workspace, cohort, urgent, limit.min(FEED_MAX)))
+    }
+
+    /// Takes back deliveries that were never claimed: their people wait again. How many; 0: there is none.
+    pub async fn recall_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        cohort: Option<CohortId>,
+    ) -> Result<u64> {
+        each!(self, db => db.recall_campaign(workspace, id, cohort))
+    }
+
+    /// Ends what waits to be tried again in a campaign that is being cancelled. How many; 0: there is none.
+    pub async fn end_retries(&self, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
+        each!(self, db => db.end_retries(workspace, id))
+    }
+
+    /// Other words for a variant of a campaign that rests: what was never sent for certain says them too. Refused while
+    /// something is queued: recall it first.
+    pub async fn edit_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        variant: i32,
+        message: MessageId,
+    ) -> Result<bool> {
+        each!(self, db => db.edit_campaign(workspace, id, version, variant, message))
+    }
+
+    /// Requests a second of the campaign on an account; `None`: as fast as the account.
+    pub async fn pace_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        account: AccountId,
+        rate: Option<f64>,
+    ) -> Result<()> {
+        each!(self, db => db.pace_campaign(workspace, id, account, rate))
+    }
+
+    /// Who got it and who did not, in order of platform and user id; continue after the last one.
+    pub async fn campaign_members(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        after: Person,
+        limit: usize,
+    ) -> Result<Vec<Member>> {
+        each!(self, db => db.campaign_members(workspace, id, after, limit))
+    }
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<()> {
+    match name.trim().is_empty() || name.chars().count() > 200 || name.contains('\0') {
+        true => Err(StoreError::invalid(what, "a name has 1 to 200 characters")),
+        false => Ok(()),
+    }
+}
+
+/// How a member stands, from its own row and its newest delivery.
+pub(crate) fn told_state(
+    state: &str,
+    reason: Option<String>,
+    delivery: Option<(String, Option<String>, Option<String>)>,
+    campaign: CampaignStatus,
+) -> (String, Option<String>) {
+    let over = matches!(campaign, CampaignStatus::Cancelled | CampaignStatus::Aborted);
+    match (state, delivery) {
+        ("excluded", _) => ("excluded".into(), reason),
+        ("waiting", _) if over => ("cancelled".into(), Some(campaign.as_str().to_owned())),
+        ("waiting", _) => ("waiting".into(), None),
+        (_, Some((status, why, code))) => {
+            let code = code.or_else(|| why.clone());
+            match (status.as_str(), why.as_deref()) {
+                ("sent", _) => ("sent".into(), None),
+                ("failed_permanent", Some("recipient_gone")) => ("gone".into(), code),
+                ("failed_permanent", _) => ("failed".into(), code),
+                ("dead", Some("cancelled")) => ("cancelled".into(), Some("cancelled".into())),
+                ("dead", Some("stopped")) => ("excluded".into(), Some("stopped".into())),
+                ("dead", why) => ("dead".into(), why.map(str::to_owned).or(code)),
+                (status, _) => (status.to_owned(), code),
+            }
+        }
+        (state, None) => (state.to_owned(), reason),
+    }
+}
+
+/// The lot of a person in a campaign, out of `LOTS`: the same seed gives the same lot, in every database.
+pub(crate) fn lot(seed: &str, user_id: &str, what: &str) -> i64 {
+    use sha2::Digest;
+    let digest = sha2::Sha256::digest(format!("{seed}/{what}/{user_id}"));
+    let first = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    i64::from(first) % LOTS
+}
+
+/// Which variant a lot falls on.
+pub(crate) fn variant_of(lot: i64, weights: &[i32]) -> i32 {
+    let total: i64 = weights.iter().map(|weight| i64::from(*weight)).sum();
+    let mut passed = 0;
+    for (variant, weight) in (0..).zip(weights) {
+        passed += i64::from(*weight);
+        if lot * total < passed * LOTS {
+            return variant;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lots_are_the_same_every_time_and_spread_by_weight() {
+        let of = |n: usize| variant_of(lot("семя", &n.to_string(), "variant"), &[1, 3]);
+        let first = (0..10_000).filter(|n| of(*n) == 0).count();
+        assert!((2_300..2_700).contains(&first), "{first}");
+        assert_eq!(lot("семя", "42", "stage"), lot("семя", "42", "stage"));
+        assert_ne!(lot("семя", "42", "stage"), lot("другое", "42", "stage"));
+    }
+}

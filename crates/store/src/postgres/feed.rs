@@ -1,0 +1,86 @@
+//! What moves the deliveries of a campaign: functions/campaigns.sql holds the rules.
+
+use domain::ids::{CampaignId, CohortId, MessageId, WorkspaceId};
+use tokio_postgres::types::{Json, ToSql};
+
+use super::{Again, As, Postgres};
+use crate::campaigns::*;
+use crate::error::Result;
+
+const FEED: &str = "SELECT queued, excluded FROM feed_campaign($1, $2, $3, $4)";
+const RECALL: &str = "SELECT recall_campaign($1, $2, $3, $4)";
+const END_RETRIES: &str = "SELECT end_retries($1, $2, $3)";
+const BEGIN_WAVE: &str = "SELECT move_campaign($1, $2, $3, 'preparing', 'a new wave', NULL, NULL, $4::jsonb)";
+const PREPARE_WAVE: &str = "SELECT prepare_wave($1, $2, $3)";
+const EDIT: &str = "SELECT edit_campaign($1, $2, $3, $4, $5)";
+
+pub(super) const STATEMENTS: &[&str] = &[FEED, RECALL, END_RETRIES, BEGIN_WAVE, PREPARE_WAVE, EDIT];
+
+impl Postgres {
+    /// An unanswered COMMIT is looked at by whoever feeds next: the cursor tells.
+    pub async fn feed_campaign(
+        &self,
+        workspace: WorkspaceId,
+        cohort: CohortId,
+        urgent: bool,
+        limit: usize,
+    ) -> Result<Fed> {
+        let limit = limit as i64;
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &cohort.0, &urgent, &limit];
+        let row = self.one(As::App(workspace), Again::Never, FEED, &params).await?;
+        let (queued, excluded): (i64, i64) = (row.get(0), row.get(1));
+        if queued > 0 {
+            self.ring();
+        }
+        Ok(Fed { queued: queued.unsigned_abs(), excluded: excluded.unsigned_abs() })
+    }
+
+    pub async fn recall_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        cohort: Option<CohortId>,
+    ) -> Result<u64> {
+        let (cohort, step) = (cohort.map(|id| id.0), FEED_MAX as i64);
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &cohort, &step];
+        let row = self.one(As::App(workspace), Again::Safe, RECALL, &params).await?;
+        Ok(row.get::<_, i64>(0).unsigned_abs())
+    }
+
+    pub async fn end_retries(&self, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
+        let step = FEED_MAX as i64;
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &step];
+        let row = self.one(As::App(workspace), Again::Safe, END_RETRIES, &params).await?;
+        Ok(row.get::<_, i64>(0).unsigned_abs())
+    }
+
+    pub async fn begin_wave(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        retries: Retries,
+    ) -> Result<bool> {
+        let retries = Json(retries);
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &version, &retries];
+        Ok(self.one(As::App(workspace), Again::Never, BEGIN_WAVE, &params).await?.get(0))
+    }
+
+    pub async fn prepare_wave(&self, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {
+        let step = FREEZE_MAX as i64;
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &step];
+        Ok(self.one(As::App(workspace), Again::Safe, PREPARE_WAVE, &params).await?.get(0))
+    }
+
+    pub async fn edit_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        variant: i32,
+        message: MessageId,
+    ) -> Result<bool> {
+        let params: [&(dyn ToSql + Sync); 5] = [&workspace.0, &id.0, &version, &variant, &message.0];
+        Ok(self.one(As::App(workspace), Again::Never, EDIT, &params).await?.get(0))
+    }
+}

@@ -1,0 +1,454 @@
+//! What moves the deliveries of a campaign: the next few are made, what was never claimed is taken back, those who failed
+//! wait again, and who stops is left alone at once.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use domain::campaign::CampaignStatus;
+use domain::ids::{CampaignId, CohortId, DeliveryId, MessageId, WorkspaceId};
+use serde_json::json;
+
+use super::campaigns::{COUNT_CODE, move_to, one, tell};
+use super::enqueue::INSERT_READY;
+use super::front::DELETE_READY;
+use super::heads::{NewEvent, Touched, event};
+use super::history::{self, wording_of};
+use super::maintain::cancel_one;
+use super::{Sqlite, Tx, Urgency};
+use crate::campaigns::*;
+use crate::error::{Result, StoreError};
+use crate::history::delivery_key;
+
+const SELECT_COHORT: &str = "
+SELECT c.campaign_id, c.account_id, c.cursor, k.status, k.deadline, k.min_gap_us, h.lane_id
+  FROM campaign_cohorts AS c
+  JOIN campaigns AS k ON k.campaign_id = c.campaign_id
+  JOIN lane_heads AS h ON h.campaign_id = c.campaign_id AND h.account_id = c.account_id
+ WHERE c.workspace_id = ?1 AND c.cohort_id = ?2";
+/// Asked anew of their rows: much may have happened since they were written down.
+pub(super) const NEXT_WAITING: &str = "
+SELECT m.member_id, m.recipient_id, m.variant, m.generation, m.delivery_id,
+       CASE WHEN r.status = 'gone' THEN 'gone' WHEN r.status <> 'active' THEN 'stopped'
+            WHEN EXISTS (SELECT 1 FROM suppressions AS s
+                          WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
+                            AND s.account_id IN (0, r.account_id)) THEN 'suppressed'
+            WHEN m.generation = 0 AND ?4 > 0 AND r.contacted_at > ?5 - ?4 THEN 'too_soon' END
+  FROM campaign_recipients AS m JOIN recipients AS r ON r.recipient_id = m.recipient_id
+ WHERE m.cohort_id = ?1 AND m.member_id > ?2 AND m.state = 'waiting'
+ ORDER BY m.member_id
+ LIMIT ?3";
+const INSERT_DELIVERY: &str = "
+INSERT INTO deliveries (workspace_id, lane_id, account_id, recipient_id, message_id, revision, generation, parent_delivery,
+                        priority, status, run_at, position, expires_at, idempotency_key, queued_at, campaign_id)
+SELECT ?1, ?2, ?3, ?4, m.message_id, m.revision, ?6, ?7, ?8, 'queued', ?9, ?9, ?10, '', ?9, ?11
+  FROM messages AS m WHERE m.message_id = ?5";
+const SET_KEY: &str = "UPDATE deliveries SET idempotency_key = ?2 WHERE delivery_id = ?1";
+const QUEUED: &str = "UPDATE campaign_recipients SET state = 'queued', delivery_id = ?2 WHERE member_id = ?1";
+const EXCLUDE: &str =
+    "UPDATE campaign_recipients SET state = 'excluded', reason = ?2, delivery_id = ?3 WHERE member_id = ?1";
+const COUNT_EXCLUDED: &str = "UPDATE campaigns SET n_excluded = n_excluded + ?2 WHERE campaign_id = ?1";
+const MOVE_CURSOR: &str =
+    "UPDATE campaign_cohorts SET cursor = ?2, n_waiting = n_waiting - ?3 WHERE cohort_id = ?1";
+const NEVER_CLAIMED: &str = "
+SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.parent_delivery, m.member_id, m.cohort_id
+  FROM lane_heads AS h
+  JOIN ready AS r ON r.lane_id = h.lane_id
+  JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+  JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+ WHERE h.workspace_id = ?1 AND h.campaign_id = ?2 AND d.claim_seq = 0 AND (?3 IS NULL OR m.cohort_id = ?3)
+ LIMIT ?4";
+const CLAIMED_BEFORE: &str = "
+SELECT d.delivery_id
+  FROM lane_heads AS h
+  JOIN ready AS r ON r.lane_id = h.lane_id
+  JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+ WHERE h.workspace_id = ?1 AND h.campaign_id = ?2 AND d.claim_seq > 0
+ LIMIT ?3";
+const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE delivery_id = ?1";
+const WAITS_AGAIN: &str = "UPDATE campaign_recipients SET state = 'waiting', delivery_id = ?2, generation = generation + ?3 WHERE member_id = ?1";
+const STEP_BACK: &str = "
+UPDATE campaign_cohorts SET cursor = min(cursor, ?2 - 1), n_waiting = n_waiting + 1 WHERE cohort_id = ?1";
+const BEGIN_WAVE: &str = "
+UPDATE campaigns SET wave = wave + 1, retries = ?2, at_platform = '', at_user = '', frozen_at = NULL WHERE campaign_id = ?1";
+const FAILED: &str = "
+SELECT m.member_id, m.cohort_id, m.delivery_id, m.platform, m.user_id, d.status,
+       d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
+       AND (?5 IS NULL OR coalesce(d.last_error ->> '$.code', d.reason) = ?5 OR d.reason = ?5)
+       AND (?6 OR d.unknowns = 0)
+  FROM campaign_recipients AS m LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id AND m.state = 'queued'
+ WHERE m.campaign_id = ?1 AND (m.platform, m.user_id) > (?2, ?3)
+ ORDER BY m.platform, m.user_id
+ LIMIT ?4";
+const WAVE_AT: &str = "
+UPDATE campaigns
+   SET at_platform = ?2, at_user = ?3, n_failed_again = n_failed_again + ?4, n_dead_again = n_dead_again + ?5,
+       frozen_at = CASE WHEN ?6 THEN ?7 END
+ WHERE campaign_id = ?1";
+const STILL_QUEUED: &str = "
+SELECT 1 FROM lane_heads WHERE campaign_id = ?1 AND (n_queued > 0 OR n_sending > 0) LIMIT 1";
+const SET_WORDS: &str = "
+UPDATE campaign_variants SET message_id = ?3 WHERE campaign_id = ?1 AND variant = ?2";
+const REVISED: &str =
+    "UPDATE campaigns SET revision = revision + 1, version = version + 1 WHERE campaign_id = ?1";
+/// What may be visible already keeps its words: a platform recognises the repeat by them.
+const CERTAINLY_UNSAID: &str = "
+SELECT d.delivery_id
+  FROM lane_heads AS h
+  JOIN ready AS r ON r.lane_id = h.lane_id
+  JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+  JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+ WHERE h.campaign_id = ?1 AND m.variant = ?2 AND d.unknowns = 0 AND d.parts = '[]'";
+const SAY_INSTEAD: &str = "
+UPDATE deliveries
+   SET message_id = ?2, revision = (SELECT m.revision FROM messages AS m WHERE m.message_id = ?2), idempotency_key = ?3
+ WHERE delivery_id = ?1";
+/// What a campaign still has for these people.
+const UNDER_WAY: &str = "
+SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.claim_seq, d.status, m.member_id, d.campaign_id, d.parent_delivery,
+       d.message_id, d.recipient_id, d.account_id
+  FROM campaign_recipients AS m JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+ WHERE m.recipient_id = ?1 AND m.state = 'queued' AND (d.status = 'queued' OR d.status = 'retry')";
+const STOP: &str = "
+UPDATE deliveries
+   SET status = 'dead', reason = 'stopped', run_at = NULL, position = NULL, ended_at = ?2
+ WHERE delivery_id = ?1";
+
+impl Sqlite {
+    pub async fn feed_campaign(
+        &self,
+        workspace: WorkspaceId,
+        cohort: CohortId,
+        urgent: bool,
+        limit: usize,
+    ) -> Result<Fed> {
+        let fed = self.write(Urgency::Enqueue, move |tx| feed(tx, workspace, cohort, urgent, limit)).await?;
+        if fed.queued > 0 {
+            self.bell.ring();
+        }
+        Ok(fed)
+    }
+
+    pub async fn recall_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        cohort: Option<CohortId>,
+    ) -> Result<u64> {
+        self.write(Urgency::Maintenance, move |tx| recall(tx, workspace, id, cohort)).await
+    }
+
+    pub async fn end_retries(&self, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
+        self.write(Urgency::Maintenance, move |tx| {
+            if one(tx, workspace, id)?.status != CampaignStatus::Cancelling {
+                return Ok(0);
+            }
+            let key = (workspace.0, id.0, FEED_MAX as i64);
+            let ids = tx.all(CLAIMED_BEFORE, key, |row| row.get(0).map(DeliveryId))?;
+            let mut touched = Touched::default();
+            for id in &ids {
+                cancel_one(tx, &mut touched, workspace, *id)?;
+            }
+            touched.refresh(tx)?;
+            Ok(ids.len() as u64)
+        })
+        .await
+    }
+
+    pub async fn begin_wave(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        retries: Retries,
+    ) -> Result<bool> {
+        self.write(Urgency::Maintenance, move |tx| {
+            let known = one(tx, workspace, id)?;
+            // A draft becomes preparing too, but has nobody who failed.
+            let moved = known.status.is_over()
+                && move_to(tx, workspace, id, version, CampaignStatus::Preparing, "a new wave")?;
+            if moved {
+                tx.execute(BEGIN_WAVE, (id.0, json!(retries).to_string()))?;
+            }
+            Ok(moved)
+        })
+        .await
+    }
+
+    pub async fn prepare_wave(&self, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {
+        self.write(Urgency::Maintenance, move |tx| prepare_wave(tx, workspace, id)).await
+    }
+
+    pub async fn edit_campaign(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        variant: i32,
+        message: MessageId,
+    ) -> Result<bool> {
+        self.write(Urgency::Maintenance, move |tx| edit(tx, workspace, id, version, variant, message)).await
+    }
+}
+
+/// A cohort with what stands around it.
+struct Source {
+    campaign: CampaignId,
+    account_id: i64,
+    cursor: i64,
+    is_running: bool,
+    deadline: Option<i64>,
+    min_gap: i64,
+    lane_id: i64,
+}
+
+/// Somebody who waits, and why they are left out after all.
+struct Waiting {
+    member_id: i64,
+    recipient_id: i64,
+    variant: i32,
+    generation: i32,
+    delivery_id: Option<i64>,
+    reason: Option<String>,
+}
+
+fn feed(tx: &Tx<'_>, workspace: WorkspaceId, cohort: CohortId, urgent: bool, limit: usize) -> Result<Fed> {
+    let source = tx.first(SELECT_COHORT, (workspace.0, cohort.0), |row| {
+        Ok(Source {
+            campaign: CampaignId(row.get(0)?),
+            account_id: row.get(1)?,
+            cursor: row.get(2)?,
+            is_running: row.get_ref(3)?.as_str()? == CampaignStatus::Running.as_str(),
+            deadline: row.get(4)?,
+            min_gap: row.get(5)?,
+            lane_id: row.get(6)?,
+        })
+    })?;
+    let source = source.ok_or_else(|| StoreError::not_found("cohort", cohort))?;
+    if !source.is_running || source.deadline.is_some_and(|at| at <= tx.now.0) {
+        return Ok(Fed::default());
+    }
+    let key = (cohort.0, source.cursor, limit as i64, source.min_gap, tx.now.0);
+    let waiting = tx.all(NEXT_WAITING, key, |row| {
+        Ok(Waiting {
+            member_id: row.get(0)?,
+            recipient_id: row.get(1)?,
+            variant: row.get(2)?,
+            generation: row.get(3)?,
+            delivery_id: row.get(4)?,
+            reason: row.get(5)?,
+        })
+    })?;
+    let Some(last) = waiting.last().map(|last| last.member_id) else {
+        return Ok(Fed::default());
+    };
+    let known = one(tx, workspace, source.campaign)?;
+    let mut reasons: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut fed = Fed::default();
+    let history = history::id(tx)?;
+    let mut wordings: BTreeMap<i64, String> = BTreeMap::new();
+    for member in &waiting {
+        if let Some(reason) = &member.reason {
+            tx.execute(EXCLUDE, (member.member_id, reason, member.delivery_id))?;
+            *reasons.entry(reason).or_default() += 1;
+            continue;
+        }
+        let variant = usize::try_from(member.variant).ok().and_then(|n| known.variants.get(n));
+        let message = variant.ok_or_else(|| StoreError::not_found("variant", member.variant))?.message_id.0;
+        let id = insert(tx, workspace, &source, member, message, urgent)?;
+        let wording = match wordings.entry(message) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(wording_of(tx, message)?),
+        };
+        let key = delivery_key(&history, id, wording);
+        tx.execute(SET_KEY, (id, key))?;
+        tx.execute(QUEUED, (member.member_id, id))?;
+        fed.queued += 1;
+    }
+    fed.excluded = reasons.values().sum::<i64>().unsigned_abs();
+    tx.execute(MOVE_CURSOR, (cohort.0, last, waiting.len() as i64))?;
+    count_reasons(tx, workspace, source.campaign, &reasons)?;
+    finish_feeding(tx, workspace, &source, fed)?;
+    Ok(fed)
+}
+
+fn insert(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    source: &Source,
+    member: &Waiting,
+    message: i64,
+    urgent: bool,
+) -> Result<i64> {
+    let priority = i64::from(!urgent);
+    let id = tx.insert(
+        INSERT_DELIVERY,
+        rusqlite::params![
+            workspace.0,
+            source.lane_id,
+            source.account_id,
+            member.recipient_id,
+            message,
+            member.generation,
+            member.delivery_id,
+            priority,
+            tx.now.0,
+            source.deadline,
+            source.campaign.0
+        ],
+    )?;
+    let ready = (source.lane_id, priority, tx.now.0, id, workspace.0, tx.now.0, source.deadline, 0);
+    tx.execute(INSERT_READY, ready)?;
+    Ok(id)
+}
+
+fn count_reasons(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    campaign: CampaignId,
+    reasons: &BTreeMap<&str, i64>,
+) -> Result<()> {
+    for (reason, n) in reasons {
+        tx.execute(COUNT_CODE, (workspace.0, campaign.0, reason, n))?;
+        tx.execute(COUNT_EXCLUDED, (campaign.0, n))?;
+    }
+    Ok(())
+}
+
+fn finish_feeding(tx: &Tx<'_>, workspace: WorkspaceId, source: &Source, fed: Fed) -> Result<()> {
+    if fed.queued == 0 {
+        return Ok(());
+    }
+    let mut touched = Touched::default();
+    touched.lane(source.lane_id).queued += i64::try_from(fed.queued).unwrap_or(i64::MAX);
+    touched.refresh(tx)?;
+    event(
+        tx,
+        NewEvent {
+            workspace_id: workspace.0,
+            name: "enqueued",
+            account_id: Some(source.account_id),
+            detail: json!({"deliveries": fed.queued, "lane": source.lane_id, "campaign": source.campaign.0}),
+            ..NewEvent::default()
+        },
+    )
+}
+
+fn recall(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId, cohort: Option<CohortId>) -> Result<u64> {
+    let key = (workspace.0, id.0, cohort.map(|id| id.0), FEED_MAX as i64);
+    let found = tx.all(NEVER_CLAIMED, key, |row| {
+        let place: (i64, i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(0)?);
+        Ok((place, row.get::<_, Option<i64>>(4)?, row.get::<_, i64>(5)?, row.get::<_, i64>(6)?))
+    })?;
+    let mut touched = Touched::default();
+    for (place, before, member, cohort) in &found {
+        tx.execute(DELETE_READY, *place)?;
+        tx.execute(DELETE_DELIVERY, [place.3])?;
+        tx.execute(WAITS_AGAIN, (member, before, 0))?;
+        tx.execute(STEP_BACK, (cohort, member))?;
+        touched.lane(place.0).queued -= 1;
+    }
+    touched.refresh(tx)?;
+    if !found.is_empty() {
+        tell(tx, workspace, id, json!({"recalled": found.len()}))?;
+    }
+    Ok(found.len() as u64)
+}
+
+fn prepare_wave(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {
+    let known = one(tx, workspace, id)?;
+    if known.status != CampaignStatus::Preparing || known.frozen_at.is_some() || known.wave == 0 {
+        return Ok(known.frozen_at.is_some());
+    }
+    let retries: Retries = serde_json::from_value(known.retries.clone()).unwrap_or_default();
+    let limit = FREEZE_MAX as i64;
+    let key = (id.0, &known.at.platform, &known.at.user_id, limit, &retries.code, retries.unknown);
+    let found = tx.all(FAILED, key, |row| {
+        let member = (row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?, row.get::<_, Option<i64>>(2)?);
+        let person = Person { platform: row.get(3)?, user_id: row.get(4)? };
+        Ok((member, person, row.get::<_, Option<String>>(5)?, row.get::<_, Option<bool>>(6)?))
+    })?;
+    let (mut failed, mut dead) = (0, 0);
+    for ((member, cohort, delivery), _, status, is_taken) in &found {
+        if *is_taken != Some(true) {
+            continue;
+        }
+        tx.execute(WAITS_AGAIN, (member, delivery, 1))?;
+        tx.execute(STEP_BACK, (cohort, member))?;
+        match status.as_deref() {
+            Some("dead") => dead += 1,
+            _ => failed += 1,
+        }
+    }
+    let is_last = (found.len() as i64) < limit;
+    let at = found.last().map_or_else(|| known.at.clone(), |(_, person, ..)| person.clone());
+    tx.execute(WAVE_AT, (id.0, at.platform, at.user_id, failed, dead, is_last, tx.now.0))?;
+    Ok(is_last)
+}
+
+fn edit(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    id: CampaignId,
+    version: i64,
+    variant: i32,
+    message: MessageId,
+) -> Result<bool> {
+    let known = one(tx, workspace, id)?;
+    let rests =
+        matches!(known.status, CampaignStatus::Draft | CampaignStatus::Scheduled | CampaignStatus::Paused);
+    let queued = tx.first(STILL_QUEUED, [id.0], |_| Ok(()))?.is_some();
+    if known.version != version || !rests || queued {
+        return Ok(false);
+    }
+    if tx.execute(SET_WORDS, (id.0, variant, message.0))? == 0 {
+        return Err(StoreError::not_found("variant", variant));
+    }
+    tx.execute(REVISED, [id.0])?;
+    let unsaid: Vec<i64> = tx.all(CERTAINLY_UNSAID, (id.0, variant), |row| row.get(0))?;
+    for delivery in &unsaid {
+        let key = history::key_of(tx, *delivery, message.0)?;
+        tx.execute(SAY_INSTEAD, (delivery, message.0, key))?;
+    }
+    tell(tx, workspace, id, json!({"name": known.name, "revision": known.revision + 1}))?;
+    Ok(true)
+}
+
+/// Somebody does not want to hear any more: what is on its way to them in campaigns and has not left ends here. What is
+/// out right now ends when it comes back.
+pub(super) fn leave_alone(tx: &Tx<'_>, workspace: WorkspaceId, recipient: i64, reason: &str) -> Result<()> {
+    let found = tx.all(UNDER_WAY, [recipient], |row| {
+        let place: (i64, i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(0)?);
+        let never_claimed = row.get::<_, i64>(4)? == 0;
+        let was_queued = row.get_ref(5)?.as_str()? == "queued";
+        let whose = (row.get::<_, i64>(6)?, row.get::<_, i64>(7)?, row.get::<_, Option<i64>>(8)?);
+        Ok((place, never_claimed, was_queued, whose, (row.get::<_, i64>(9)?, row.get::<_, i64>(11)?)))
+    })?;
+    let mut touched = Touched::default();
+    for (place, never_claimed, was_queued, (member, campaign, before), (message_id, account_id)) in found {
+        tx.execute(DELETE_READY, place)?;
+        let counts = touched.lane(place.0);
+        *(if was_queued { &mut counts.queued } else { &mut counts.retry }) -= 1;
+        if never_claimed && before.is_none() {
+            tx.execute(DELETE_DELIVERY, [place.3])?;
+            tx.execute(EXCLUDE, (member, reason, None::<i64>))?;
+            count_reasons(tx, workspace, CampaignId(campaign), &BTreeMap::from([(reason, 1)]))?;
+            continue;
+        }
+        counts.dead += 1;
+        tx.execute(STOP, (place.3, tx.now.0))?;
+        event(
+            tx,
+            NewEvent {
+                workspace_id: workspace.0,
+                name: "cancelled",
+                message_id: Some(message_id),
+                delivery_id: Some(place.3),
+                recipient_id: Some(recipient),
+                account_id: Some(account_id),
+                detail: json!({"reason": "stopped"}),
+                ..NewEvent::default()
+            },
+        )?;
+    }
+    touched.refresh(tx)
+}
