@@ -47,6 +47,11 @@ pub trait Platform: fmt::Debug + Send + Sync {
     /// What a target tells about its chat.
     fn chat_kind(&self, target: &str) -> ChatKind;
 
+    /// Where somebody is written to, by their own id on the platform.
+    fn address_of_person(&self, user_id: &str) -> String {
+        user_id.to_owned()
+    }
+
     /// Where readers find a published message, for platforms whose addresses follow from ids.
     fn post_link(&self, _target: &str, _id: &str) -> Option<String> {
         None

@@ -36,8 +36,6 @@ pub struct Address {
     pub account: Account,
     /// Between two requests of this account.
     pub interval: Span,
-    /// It speaks of trouble: stop-all and holds do not stop it.
-    pub past_holds: bool,
 }
 
 /// A destination ready to be rendered for.
@@ -57,6 +55,8 @@ pub struct Found {
     pub place: Arc<Place>,
     /// When the chat is free; `None`: the claim has waited for it.
     pub free_at: Option<Timestamp>,
+    /// What is known of a person, for words that are theirs alone.
+    pub attributes: serde_json::Value,
 }
 
 /// A row that can be used, or what is wrong with it; never repeats a secret.
@@ -97,7 +97,7 @@ impl Book {
         let found = self.look_up(workspace, account, destination).await?;
         match (found, destination) {
             (Ok((address, place)), Destination::Channel(_)) => {
-                Ok(Ok(Found { address, place, free_at: None }))
+                Ok(Ok(Found { address, place, free_at: None, attributes: serde_json::Value::Null }))
             }
             (Ok((address, place)), Destination::Recipient(id)) => {
                 self.approach(workspace, id, slot_at, address, &place).await
@@ -128,7 +128,7 @@ impl Book {
         let free_at = approach.slot_at.max(approach.paused_until);
         let settings = ChannelSettings { target: approach.address, ..place.settings.clone() };
         let place = Arc::new(Place { settings, ..place.clone() });
-        Ok(Ok(Found { address, place, free_at: Some(free_at) }))
+        Ok(Ok(Found { address, place, free_at: Some(free_at), attributes: approach.attributes }))
     }
 
     async fn look_up(
@@ -216,7 +216,6 @@ impl Book {
                 platform,
                 account,
                 interval: interval(row.settings.rate),
-                past_holds: row.settings.tier == store::TIER_ALERTS,
             })),
             Err(error) => Err(unusable(Scope::Platform, format!("{error:#}"))),
         })

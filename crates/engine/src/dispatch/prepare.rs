@@ -34,14 +34,14 @@ impl Dispatcher {
     pub(super) async fn prepare(&self, claim: &Claim) -> Step<Work> {
         let found =
             self.book.find(claim.workspace_id, claim.account_id, claim.destination, claim.slot_at).await;
-        let Found { address, place, free_at } = found.map_err(unreadable)??;
+        let Found { address, place, free_at, attributes } = found.map_err(unreadable)??;
         if let Some(at) = free_at {
             soon_free(at - self.time.now())?;
         }
         if claim.action == Action::Edit {
             self.comes_after_earlier_edits(claim).await?;
         }
-        let message = self.message(claim).await?;
+        let message = filled_in(self.message(claim).await?, &attributes)?;
         let target = match claim.target_delivery {
             Some(id) => {
                 let target = self.ledger.delivery(claim.workspace_id, id).await.map_err(unreadable)?;
@@ -89,6 +89,20 @@ impl Dispatcher {
         let found = self.messages.get(claim.workspace_id, wanted).await;
         found.map_err(unreadable)?.map_err(|why| delivery_failure("message", &why).into())
     }
+}
+
+/// The words as this person reads them.
+fn filled_in(message: Arc<Message>, attributes: &serde_json::Value) -> Step<Arc<Message>> {
+    if !message.personal {
+        return Ok(message);
+    }
+    let fill = |text: &str| {
+        let filled = platforms::render::personal::fill(text, attributes);
+        filled.map_err(|error| delivery_failure("personal", &error.to_string()))
+    };
+    let title = message.title.as_deref().map(fill).transpose()?;
+    let text = fill(&message.text)?;
+    Ok(Arc::new(Message { title, text, ..Message::clone(&message) }))
 }
 
 /// What changes or answers a post waits until that post is out, and has no meaning if it never will be.

@@ -35,6 +35,14 @@ pub static FACTS: Facts = Facts {
     quick_read: None,
 };
 
+/// People have positive ids of their own; a dialogue has another one, and chats have negative ones.
+pub fn address_of_person(user_id: &str) -> String {
+    match user_id.starts_with('-') || user_id.contains(':') {
+        true => user_id.to_owned(),
+        false => format!("user:{user_id}"),
+    }
+}
+
 pub fn chat_kind(target: &str) -> ChatKind {
     if target.starts_with("user:") { ChatKind::Private } else { ChatKind::Channel }
 }

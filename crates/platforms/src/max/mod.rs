@@ -52,6 +52,10 @@ impl Platform for Max {
         facts::chat_kind(target)
     }
 
+    fn address_of_person(&self, user_id: &str) -> String {
+        facts::address_of_person(user_id)
+    }
+
     fn render(
         &self,
         action: &Action<'_>,

@@ -9,6 +9,7 @@ pub mod fit;
 pub mod markup;
 pub mod media;
 pub mod mentions;
+pub mod personal;
 pub mod publish;
 pub mod tags;
 pub mod template;

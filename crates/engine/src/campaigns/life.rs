@@ -1,0 +1,327 @@
+//! What operators do with a campaign: make it, start it, pause it, change it, end it, try again.
+//!
+//! Each verb is one change of state; whoever asked then calls `step` until what they want is so, beside the loop that
+//! does the same.
+
+use anyhow::{Context, bail};
+use domain::campaign::CampaignStatus;
+use domain::ids::{AccountId, AudienceId, MessageId, WorkspaceId};
+use domain::message::{Button, Message, Press};
+use domain::time::Timestamp;
+use platforms::render::personal;
+use serde_json::json;
+use store::{
+    Campaign, CampaignCounts, LaneOf, NewCampaign, NewMessage, Retries, Store, StoreError, Variant, Whose,
+};
+
+use super::people::{Judge, Preview};
+use super::policy::Policy;
+use super::step::{account_rate, find, policy_of};
+use crate::lanes::{self, Queueing};
+
+/// What a press on the button of every campaign brings back to the bot.
+pub const STOP: &str = "rupor:stop";
+const STOP_WORDS: &str = "Отписаться";
+/// Claims that a pause takes up whose node is gone.
+const RECOVER_MAX: usize = 500;
+
+/// What a new campaign is made of.
+#[derive(Debug)]
+pub struct Draft {
+    pub name: String,
+    pub accounts: Vec<AccountId>,
+    pub audience: Option<AudienceId>,
+    /// The words of each variant, with its name and weight.
+    pub variants: Vec<(String, i32, Message)>,
+    pub policy: Policy,
+    /// Drawn by whoever asks: doing it again is the same campaign's words.
+    pub key: String,
+}
+
+pub async fn create(store: &Store, ws: WorkspaceId, draft: Draft) -> anyhow::Result<Campaign> {
+    draft.policy.check()?;
+    let known = store.campaigns(ws).await?;
+    if known.iter().any(|campaign| campaign.name == draft.name) {
+        bail!(StoreError::Exists { what: "campaign", name: draft.name });
+    }
+    let mut variants = Vec::new();
+    for (n, (name, weight, message)) in draft.variants.into_iter().enumerate() {
+        let key = format!("{}.{n}", draft.key);
+        let message_id = keep_words(store, ws, &key, message, &draft.policy).await?;
+        variants.push(Variant { name, weight, message_id });
+    }
+    let name = draft.name.clone();
+    let new = NewCampaign {
+        name: draft.name,
+        accounts: draft.accounts,
+        audience_id: draft.audience,
+        min_gap: draft.policy.min_gap(),
+        settings: json!(draft.policy),
+        seed: draft.key,
+        deadline: None,
+        variants,
+    };
+    store.create_campaign(ws, new).await?;
+    by_name(store, ws, &name).await
+}
+
+/// The words as a message of their own, checked before anybody depends on them.
+async fn keep_words(
+    store: &Store,
+    ws: WorkspaceId,
+    key: &str,
+    mut message: Message,
+    policy: &Policy,
+) -> anyhow::Result<MessageId> {
+    if message.text.trim().is_empty() && message.media.is_empty() {
+        bail!("the text is empty; give it with --text or --file");
+    }
+    message.personal = personal::is_personal(&message.text);
+    if let Err(personal::Unfilled::Broken(why)) = personal::fill(&message.text, &json!({})) {
+        bail!("the text cannot be filled in: {why}; write {{{{ r.name | default(\"друг\") }}}}");
+    }
+    if policy.has_unsubscribe() {
+        let stop = Button { text: STOP_WORDS.to_owned(), press: Press::Callback(STOP.to_owned()) };
+        message.buttons.push(vec![stop]);
+    }
+    let payload = json!(message);
+    let hash = blake3::hash(payload.to_string().as_bytes()).to_hex().to_string();
+    let new = NewMessage {
+        origin: json!({"source": "campaign"}),
+        ..NewMessage::new("campaign", key, hash, payload)
+    };
+    let made = store.enqueue(ws, vec![new]).await?;
+    Ok(made.first().context("the words could not be kept")?.message_id)
+}
+
+pub async fn by_name(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<Campaign> {
+    let known = store.campaigns(ws).await?;
+    let names: Vec<&str> = known.iter().map(|campaign| campaign.name.as_str()).collect();
+    let there = match names.is_empty() {
+        true => "there is none; make one with `rupor campaign new`".to_owned(),
+        false => format!("known are {}", names.join(", ")),
+    };
+    let problem = format!("campaign {name:?} is not known; {}", domain::shown::line(&there));
+    let found = known.iter().find(|campaign| campaign.name == name);
+    let found = found.or_else(|| known.iter().find(|campaign| campaign.campaign_id.to_string() == name));
+    Ok(found.context(problem)?.clone())
+}
+
+/// Who would get it, who not and why, and how long it takes; `None` when nothing paces it.
+pub async fn preview(store: &Store, campaign: &Campaign) -> anyhow::Result<(Preview, Option<f64>)> {
+    let now = store.now().await?;
+    let preview = Judge::of(store, campaign.clone()).await?.preview(store, now).await?;
+    let policy = policy_of(campaign)?;
+    let accounts = store.accounts(campaign.workspace_id).await?;
+    let longest = preview.audience.iter().filter_map(|(id, n)| {
+        let account = accounts.iter().find(|account| account.account_id == *id)?;
+        Some(*n as f64 / account_rate(account)?)
+    });
+    let by_accounts = longest.reduce(f64::max);
+    let by_rate = policy.rate.map(|rate| preview.total() as f64 / rate);
+    let seconds = by_accounts.into_iter().chain(by_rate).reduce(f64::max);
+    Ok((preview, seconds))
+}
+
+/// Lets it start now, or at its time.
+pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) -> anyhow::Result<()> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    if !matches!(campaign.status, CampaignStatus::Draft | CampaignStatus::Scheduled) {
+        bail!(
+            "campaign {} is {}; only a draft can be started{}",
+            campaign.name,
+            campaign.status,
+            hint(campaign)
+        );
+    }
+    let now = store.now().await?;
+    if at.is_some_and(|at| at <= now) {
+        bail!(
+            "campaign {}: its start lies in the past; give a later time, or none to start now",
+            campaign.name
+        );
+    }
+    let accounts = store.accounts(ws).await?;
+    for account in accounts.iter().filter(|account| campaign.accounts.contains(&account.account_id)) {
+        if account.paused {
+            let why =
+                account.paused_why.as_deref().filter(|why| !why.is_empty()).unwrap_or("no reason given");
+            bail!(
+                "account {} is paused ({why}), so nothing could be sent; run `rupor account resume {}` first",
+                account.name,
+                account.name
+            );
+        }
+    }
+    let (preview, _) = preview(store, campaign).await?;
+    if preview.total() == 0 {
+        bail!(
+            "campaign {} has nobody to write to; import people with `rupor audience import`, and look with `rupor campaign preview`",
+            campaign.name
+        );
+    }
+    for account in accounts.iter().filter(|account| campaign.accounts.contains(&account.account_id)) {
+        let most = account.settings.max_parallel;
+        let queueing = Queueing { max_parallel: (most * 3 / 4).max(2), rate: None };
+        lanes::open(store, ws, LaneOf::Campaign(id, account.account_id), queueing).await?;
+    }
+    let campaign = match campaign.status {
+        CampaignStatus::Scheduled => {
+            took(store.move_campaign(ws, id, campaign.version, CampaignStatus::Draft, "").await?, campaign)?;
+            find(store, campaign).await?
+        }
+        _ => campaign.clone(),
+    };
+    let done = match at {
+        Some(at) => store.schedule_campaign(ws, id, campaign.version, at).await?,
+        None => store.move_campaign(ws, id, campaign.version, CampaignStatus::Preparing, "").await?,
+    };
+    took(done, &campaign)
+}
+
+/// What to do instead.
+fn hint(campaign: &Campaign) -> String {
+    let name = &campaign.name;
+    match campaign.status {
+        CampaignStatus::Paused => format!("; go on with `rupor campaign resume {name}`"),
+        CampaignStatus::Finished | CampaignStatus::Aborted => {
+            format!("; for those who failed run `rupor campaign retry {name}`")
+        }
+        _ => String::new(),
+    }
+}
+
+fn took(done: bool, campaign: &Campaign) -> anyhow::Result<()> {
+    match done {
+        true => Ok(()),
+        false => bail!(
+            "campaign {} was changed by somebody else in this moment; look with `rupor campaign status {}`",
+            campaign.name,
+            campaign.name
+        ),
+    }
+}
+
+/// Nothing more is claimed from this moment on; what is out is waited for by `rests`.
+pub async fn pause(store: &Store, campaign: &Campaign, why: &str) -> anyhow::Result<()> {
+    if campaign.status == CampaignStatus::Paused {
+        return Ok(());
+    }
+    require(campaign, CampaignStatus::Paused, "paused")?;
+    move_on(store, campaign, CampaignStatus::Paused, why).await
+}
+
+/// Whether nothing of it is in flight; claims of a node that is gone are taken up.
+pub async fn rests(store: &Store, campaign: &Campaign) -> anyhow::Result<CampaignCounts> {
+    store.recover(Whose::Workspace(campaign.workspace_id), RECOVER_MAX).await?;
+    Ok(store.campaign_counts(campaign.workspace_id, campaign.campaign_id).await?)
+}
+
+pub async fn resume(store: &Store, campaign: &Campaign) -> anyhow::Result<()> {
+    if campaign.status != CampaignStatus::Paused {
+        bail!("campaign {} is {}; only a paused one can be resumed", campaign.name, campaign.status);
+    }
+    let next = match campaign.frozen_at {
+        Some(_) => CampaignStatus::Running,
+        None => CampaignStatus::Preparing,
+    };
+    move_on(store, campaign, next, "").await
+}
+
+pub async fn cancel(store: &Store, campaign: &Campaign, why: &str) -> anyhow::Result<()> {
+    match campaign.status {
+        CampaignStatus::Cancelling | CampaignStatus::Cancelled => Ok(()),
+        CampaignStatus::Draft | CampaignStatus::Scheduled => {
+            move_on(store, campaign, CampaignStatus::Cancelled, why).await
+        }
+        _ => {
+            require(campaign, CampaignStatus::Cancelling, "cancelled")?;
+            move_on(store, campaign, CampaignStatus::Cancelling, why).await
+        }
+    }
+}
+
+/// Other words, for everybody who has not got it.
+pub async fn edit(store: &Store, campaign: &Campaign, key: &str, message: Message) -> anyhow::Result<()> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let rests_now =
+        matches!(campaign.status, CampaignStatus::Draft | CampaignStatus::Scheduled | CampaignStatus::Paused);
+    if !rests_now {
+        bail!(
+            "campaign {} is {}; its words can be changed only while it rests: run `rupor campaign pause {}` first",
+            campaign.name,
+            campaign.status,
+            campaign.name
+        );
+    }
+    if campaign.variants.len() > 1 {
+        bail!("campaign {} has several variants; make a new one with other words", campaign.name);
+    }
+    while store.recall_campaign(ws, id, None).await? > 0 {}
+    let message_id = keep_words(store, ws, key, message, &policy_of(campaign)?).await?;
+    took(store.edit_campaign(ws, id, campaign.version, 0, message_id).await?, campaign)
+}
+
+/// A new wave for those who failed.
+pub async fn retry(store: &Store, campaign: &Campaign, retries: Retries) -> anyhow::Result<()> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    if !matches!(campaign.status, CampaignStatus::Finished | CampaignStatus::Aborted) {
+        bail!(
+            "campaign {} is {}; those who failed are tried anew when it is finished",
+            campaign.name,
+            campaign.status
+        );
+    }
+    took(store.begin_wave(ws, id, campaign.version, retries).await?, campaign)
+}
+
+fn require(campaign: &Campaign, next: CampaignStatus, verb: &str) -> anyhow::Result<()> {
+    match campaign.status.may_become(next) {
+        true => Ok(()),
+        false => {
+            bail!("campaign {} is {}; it cannot be {verb}{}", campaign.name, campaign.status, hint(campaign))
+        }
+    }
+}
+
+/// The loop may move it at the same moment; then it is looked at again, for what the operator wants still holds.
+async fn move_on(store: &Store, campaign: &Campaign, next: CampaignStatus, why: &str) -> anyhow::Result<()> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let mut campaign = campaign.clone();
+    for _ in 0..10 {
+        if campaign.status == next || store.move_campaign(ws, id, campaign.version, next, why).await? {
+            return Ok(());
+        }
+        campaign = find(store, &campaign).await?;
+        if campaign.status != next {
+            require(&campaign, next, next.as_str())?;
+        }
+    }
+    took(false, &campaign)
+}
+
+/// Seconds until it is done at the pace it may go; `None` when it rests or nothing paces it.
+pub async fn eta(store: &Store, campaign: &Campaign, counts: &CampaignCounts) -> anyhow::Result<Option<f64>> {
+    if campaign.status.is_over() {
+        return Ok(Some(0.0));
+    }
+    let moves = campaign.status.is_open() || campaign.status == CampaignStatus::Preparing;
+    if !moves {
+        return Ok(None);
+    }
+    let accounts = store.accounts(campaign.workspace_id).await?;
+    let cohorts = store.campaign_cohorts(campaign.workspace_id, campaign.campaign_id).await?;
+    let mut slowest: Option<f64> = None;
+    for id in &campaign.accounts {
+        let of_account = || cohorts.iter().filter(|cohort| cohort.account_id == *id);
+        let left: i64 = of_account().map(|cohort| cohort.waiting).sum::<i64>()
+            + of_account().next().map_or(0, |cohort| cohort.lane_holds);
+        let account = accounts.iter().find(|account| account.account_id == *id);
+        if let Some(rate) = account.and_then(account_rate) {
+            slowest = Some(slowest.unwrap_or(0.0).max(left as f64 / rate));
+        }
+    }
+    let left = counts.waiting + counts.on_their_way();
+    let by_rate = policy_of(campaign)?.rate.map(|rate| left as f64 / rate);
+    Ok(slowest.into_iter().chain(by_rate).reduce(f64::max).map(f64::round))
+}

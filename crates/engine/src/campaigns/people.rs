@@ -1,0 +1,173 @@
+//! Who gets a campaign and who does not: one judgement for the preview and for the freeze.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use domain::audience::Filter;
+use domain::ids::{AccountId, RecipientId};
+use domain::message::Message;
+use domain::time::Timestamp;
+use platforms::render::personal;
+use serde_json::Value;
+use store::{Campaign, FREEZE_MAX, FreezeStep, PeoplePage, Person, Recipient, RecipientStatus, Store};
+
+/// Texts that a preview shows.
+const SAMPLES: usize = 3;
+
+/// What a campaign asks of people.
+#[derive(Debug)]
+pub struct Judge {
+    campaign: Campaign,
+    filter: Option<Filter>,
+    /// Of every variant that has places to fill in.
+    texts: Vec<String>,
+}
+
+/// What a dry run says.
+#[derive(Debug, Default)]
+pub struct Preview {
+    /// Who would get it, by account.
+    pub audience: BTreeMap<AccountId, i64>,
+    pub excluded: BTreeMap<String, i64>,
+    /// How it reads for the first of them, and for the one with the longest text.
+    pub samples: Vec<String>,
+}
+
+impl Preview {
+    pub fn total(&self) -> i64 {
+        self.audience.values().sum()
+    }
+}
+
+impl Judge {
+    pub async fn of(store: &Store, campaign: Campaign) -> anyhow::Result<Judge> {
+        let ws = campaign.workspace_id;
+        let mut filter = None;
+        if let Some(id) = campaign.audience_id {
+            let known = store.audiences(ws).await?;
+            let audience = known.into_iter().find(|audience| audience.audience_id == id);
+            let audience = audience.with_context(|| format!("audience {id} is not there any more"))?;
+            let read = |written: Value| {
+                serde_json::from_value(written).with_context(|| format!("audience {}", audience.name))
+            };
+            filter = audience.filter.clone().map(read).transpose()?;
+        }
+        let ids = campaign.variants.iter().map(|variant| variant.message_id).collect();
+        let mut texts = Vec::new();
+        for (_, payload) in store.payloads(ws, ids).await? {
+            let message: Message = serde_json::from_value(payload)?;
+            texts.push(message.text);
+        }
+        Ok(Judge { campaign, filter, texts })
+    }
+
+    /// Nothing has to be read of anybody to decide.
+    fn is_plain(&self) -> bool {
+        self.filter.is_none() && !self.texts.iter().any(|text| personal::is_personal(text))
+    }
+
+    fn is_meant(&self, one: &Recipient) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.fits(&one.attributes))
+    }
+
+    fn is_missing(&self, one: &Recipient) -> bool {
+        self.texts.iter().any(|text| personal::fill(text, &one.attributes).is_err())
+    }
+
+    async fn page(&self, store: &Store, after: Person) -> store::Result<PeoplePage> {
+        let of = &self.campaign;
+        store.people_in_order(of.workspace_id, of.accounts.clone(), of.audience_id, after, FREEZE_MAX).await
+    }
+
+    /// The next step of the freeze.
+    pub async fn step(&self, store: &Store) -> anyhow::Result<FreezeStep> {
+        let after = self.campaign.at.clone();
+        if self.is_plain() {
+            return Ok(FreezeStep { after, ..FreezeStep::default() });
+        }
+        let page = self.page(store, after.clone()).await?;
+        let ids = |of: &dyn Fn(&Recipient) -> bool| -> Vec<RecipientId> {
+            let some = page.people.iter().filter(|(one, _)| of(one));
+            some.map(|(one, _)| one.recipient_id).collect()
+        };
+        Ok(FreezeStep {
+            after,
+            left_out: ids(&|one| !self.is_meant(one)),
+            missing: ids(&|one| self.is_meant(one) && self.is_missing(one)),
+            upto: page.upto(),
+            is_last: page.is_last,
+            ..FreezeStep::default()
+        })
+    }
+
+    /// Goes through everybody and changes nothing.
+    pub async fn preview(&self, store: &Store, now: Timestamp) -> anyhow::Result<Preview> {
+        let mut preview = Preview::default();
+        let (mut after, mut longest) = (Person::default(), String::new());
+        loop {
+            let page = self.page(store, after).await?;
+            let mut rest = &page.people[..];
+            while let Some((first, _)) = rest.first() {
+                let same = |(one, _): &(Recipient, bool)| {
+                    (&one.platform, &one.user_id) == (&first.platform, &first.user_id)
+                };
+                let n = rest.iter().take_while(|row| same(row)).count();
+                self.count(&rest[..n], now, &mut preview, &mut longest);
+                rest = &rest[n..];
+            }
+            match page.upto() {
+                Some(upto) if !page.is_last => after = upto,
+                _ => break,
+            }
+        }
+        if !longest.is_empty() && !preview.samples.contains(&longest) {
+            preview.samples.push(longest);
+        }
+        Ok(preview)
+    }
+
+    /// One person with all their rows.
+    fn count(&self, rows: &[(Recipient, bool)], now: Timestamp, preview: &mut Preview, longest: &mut String) {
+        let rank = |one: &Recipient| self.campaign.accounts.iter().position(|id| *id == one.account_id);
+        let mut judged: Vec<(bool, Option<usize>, Option<&str>, &Recipient)> = rows
+            .iter()
+            .filter(|(one, _)| self.is_meant(one))
+            .map(|(one, suppressed)| {
+                let reason = self.reason(one, *suppressed, now);
+                (reason.is_some(), rank(one), reason, one)
+            })
+            .collect();
+        judged.sort_by_key(|(is_out, rank, ..)| (*is_out, *rank));
+        let Some((_, _, reason, one)) = judged.first() else {
+            return;
+        };
+        if let Some(reason) = reason {
+            *preview.excluded.entry((*reason).to_owned()).or_default() += 1;
+            return;
+        }
+        *preview.audience.entry(one.account_id).or_default() += 1;
+        let text = self.texts.first().map_or("", String::as_str);
+        let text = personal::fill(text, &one.attributes).unwrap_or_default();
+        if text.chars().count() > longest.chars().count() {
+            longest.clone_from(&text);
+        }
+        if preview.samples.len() < SAMPLES && !preview.samples.contains(&text) {
+            preview.samples.push(text);
+        }
+    }
+
+    /// The same as the store says of the rows themselves.
+    fn reason(&self, one: &Recipient, suppressed: bool, now: Timestamp) -> Option<&'static str> {
+        let gap = self.campaign.min_gap;
+        match one.status {
+            RecipientStatus::Gone => Some("gone"),
+            RecipientStatus::Stopped | RecipientStatus::Known => Some("stopped"),
+            RecipientStatus::Active if suppressed => Some("suppressed"),
+            RecipientStatus::Active if self.is_missing(one) => Some("missing_attribute"),
+            RecipientStatus::Active if gap.0 > 0 && one.contacted_at.is_some_and(|at| at + gap > now) => {
+                Some("too_soon")
+            }
+            RecipientStatus::Active => None,
+        }
+    }
+}

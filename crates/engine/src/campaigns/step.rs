@@ -1,0 +1,211 @@
+//! One step of one campaign, whatever state it is in.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use domain::campaign::CampaignStatus;
+use domain::ids::AccountId;
+use domain::limits::effective_rate;
+use store::{Campaign, Cohort, FEED_MAX, Store, Whose};
+
+use super::people::Judge;
+use super::policy::{self, Policy};
+use crate::addresses;
+
+/// Steps of a freeze in one look: others wait meanwhile.
+const STEPS_MAX: usize = 40;
+/// Claims that one look takes up for a campaign that waits for them.
+const RECOVER_MAX: usize = 500;
+
+/// Brings a campaign on; whether anything changed.
+pub async fn step(store: &Store, campaign: Campaign) -> anyhow::Result<bool> {
+    match campaign.status {
+        CampaignStatus::Scheduled => begin(store, &campaign).await,
+        CampaignStatus::Preparing => prepare(store, campaign).await,
+        CampaignStatus::Running => run(store, &campaign).await,
+        CampaignStatus::Finishing => finish(store, &campaign).await,
+        CampaignStatus::Cancelling => cancel(store, &campaign).await,
+        CampaignStatus::Draft
+        | CampaignStatus::Paused
+        | CampaignStatus::Finished
+        | CampaignStatus::Cancelled
+        | CampaignStatus::Aborted => Ok(false),
+    }
+}
+
+pub(super) fn policy_of(campaign: &Campaign) -> anyhow::Result<Policy> {
+    let named = || format!("campaign {}: its settings cannot be read", campaign.name);
+    serde_json::from_value(campaign.settings.clone()).with_context(named)
+}
+
+async fn moved(store: &Store, campaign: &Campaign, next: CampaignStatus, why: &str) -> anyhow::Result<bool> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    Ok(store.move_campaign(ws, id, campaign.version, next, why).await?)
+}
+
+/// Its time has come, or is long over.
+async fn begin(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
+    let now = store.now().await?;
+    let Some(at) = campaign.starts_at.filter(|at| *at <= now) else {
+        return Ok(false);
+    };
+    let late_by = policy_of(campaign)?.late_by();
+    if late_by.is_some_and(|late_by| at + late_by < now) {
+        let why =
+            format!("it should have started {} s ago, and no node was running", (now - at).millis() / 1_000);
+        return Ok(store
+            .abort_campaign(campaign.workspace_id, campaign.campaign_id, campaign.version, &why)
+            .await?);
+    }
+    moved(store, campaign, CampaignStatus::Preparing, "its time has come").await
+}
+
+/// Writes down who gets it, and lets it run when everybody is.
+async fn prepare(store: &Store, mut campaign: Campaign) -> anyhow::Result<bool> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    for _ in 0..STEPS_MAX {
+        if campaign.frozen_at.is_some() {
+            return moved(store, &campaign, CampaignStatus::Running, "").await;
+        }
+        let is_done = match campaign.wave {
+            0 => {
+                let next = Judge::of(store, campaign.clone()).await?.step(store).await?;
+                store.freeze_campaign(ws, id, next).await?
+            }
+            _ => store.prepare_wave(ws, id).await?,
+        };
+        let again = find(store, &campaign).await?;
+        if !is_done && again.at == campaign.at {
+            // Somebody else was faster, or it is not being prepared any more.
+            return Ok(true);
+        }
+        campaign = again;
+    }
+    Ok(true)
+}
+
+pub(super) async fn find(store: &Store, campaign: &Campaign) -> anyhow::Result<Campaign> {
+    let all = store.campaigns(campaign.workspace_id).await?;
+    let found = all.into_iter().find(|one| one.campaign_id == campaign.campaign_id);
+    found.with_context(|| format!("campaign {} is not there any more", campaign.name))
+}
+
+/// Requests a second of an account as it is set and as its platform allows; `None`: nothing paces it.
+pub(super) fn account_rate(account: &store::Account) -> Option<f64> {
+    let facts = addresses::platform(&account.platform).ok()?.facts();
+    let limit = facts.account_rate(&account.settings.kind, &account.settings.tier);
+    effective_rate(account.settings.rate, limit)
+}
+
+async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let policy = policy_of(campaign)?;
+    let now = store.now().await?;
+    if campaign.deadline.is_some_and(|at| at <= now) {
+        let why = "its deadline is over";
+        return Ok(store.abort_campaign(ws, id, campaign.version, why).await?);
+    }
+    let cohorts = store.campaign_cohorts(ws, id).await?;
+    let accounts = store.accounts(ws).await?;
+    let rates = rates(&policy, &cohorts, &accounts);
+    let mut changed = false;
+    for (account, rate) in &rates {
+        if policy.rate.is_some() {
+            store.pace_campaign(ws, id, *account, *rate).await?;
+        }
+        changed |= feed(store, campaign, &policy, &cohorts, *account, policy::ahead(*rate)).await?;
+    }
+    let counts = store.campaign_counts(ws, id).await?;
+    if counts.waiting == 0 {
+        let campaign = find(store, campaign).await?;
+        changed |= moved(store, &campaign, CampaignStatus::Finishing, "").await?;
+    }
+    Ok(changed)
+}
+
+/// What each account sends a second: its part of the whole by how many it has to reach, and never more than it can.
+fn rates(
+    policy: &Policy,
+    cohorts: &[Cohort],
+    accounts: &[store::Account],
+) -> BTreeMap<AccountId, Option<f64>> {
+    let mut total: BTreeMap<AccountId, i64> = BTreeMap::new();
+    for cohort in cohorts {
+        *total.entry(cohort.account_id).or_default() += cohort.total;
+    }
+    let all: i64 = total.values().sum::<i64>().max(1);
+    total
+        .into_iter()
+        .map(|(id, n)| {
+            let can = accounts.iter().find(|account| account.account_id == id).and_then(account_rate);
+            let share = policy.rate.map(|rate| (rate * n as f64 / all as f64).max(0.001));
+            let rate = match (share, can) {
+                (Some(share), Some(can)) => Some(share.min(can)),
+                (share, can) => share.or(can),
+            };
+            (id, rate)
+        })
+        .collect()
+}
+
+/// Fills the lane of an account up again when half of what is made ahead is gone.
+async fn feed(
+    store: &Store,
+    campaign: &Campaign,
+    policy: &Policy,
+    cohorts: &[Cohort],
+    account: AccountId,
+    ahead: i64,
+) -> anyhow::Result<bool> {
+    let of_lane: Vec<&Cohort> =
+        cohorts.iter().filter(|cohort| cohort.account_id == account && cohort.waiting > 0).collect();
+    let mut holds = of_lane.first().map_or(0, |cohort| cohort.lane_holds);
+    if of_lane.is_empty() || holds >= ahead / 2 {
+        return Ok(false);
+    }
+    let mut changed = false;
+    for cohort in of_lane {
+        while holds < ahead {
+            let limit = usize::try_from(ahead - holds).unwrap_or(FEED_MAX).min(FEED_MAX);
+            let fed =
+                store.feed_campaign(campaign.workspace_id, cohort.cohort_id, policy.urgent, limit).await?;
+            if fed.queued + fed.excluded == 0 {
+                break;
+            }
+            changed = true;
+            holds += i64::try_from(fed.queued).unwrap_or(i64::MAX);
+        }
+    }
+    Ok(changed)
+}
+
+async fn finish(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
+    let counts = store.campaign_counts(campaign.workspace_id, campaign.campaign_id).await?;
+    if counts.waiting > 0 {
+        return moved(store, campaign, CampaignStatus::Running, "somebody waits again").await;
+    }
+    if counts.on_their_way() > 0 {
+        return Ok(false);
+    }
+    if !counts.are_complete() {
+        tracing::error!(
+            campaign = campaign.name,
+            ?counts,
+            "a campaign cannot be finished: somebody is not accounted for; run `rupor check` and report what it says"
+        );
+        return Ok(false);
+    }
+    moved(store, campaign, CampaignStatus::Finished, "").await
+}
+
+/// What was never claimed waits again, what waits to be tried again ends, and what is out is waited for.
+async fn cancel(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    store.recover(Whose::Workspace(ws), RECOVER_MAX).await?;
+    while store.recall_campaign(ws, id, None).await? > 0 {}
+    while store.end_retries(ws, id).await? > 0 {}
+    match store.campaign_counts(ws, id).await?.on_their_way() {
+        0 => moved(store, campaign, campaign.ends_as, campaign.why.as_deref().unwrap_or_default()).await,
+        _ => Ok(false),
+    }
+}
