@@ -10,7 +10,7 @@ mod fuzz;
 mod http;
 mod node;
 mod operate;
-mod watch;
+mod people;
 mod why;
 
 fn main() -> ExitCode {

@@ -23,7 +23,7 @@ use engine::dispatch::ports::{Dice, Platforms};
 use engine::dispatch::{self, Meters, Ports};
 use engine::epoch::Note;
 use engine::upkeep::kept_up;
-use engine::{monitor, sources, vitals};
+use engine::{campaigns, monitor, sources, vitals};
 
 use crate::{http, operate};
 
@@ -108,10 +108,6 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let mut beside = vec![
         keep("quiet hours", &store, operate::quiet::keep),
-        keep("watch", &store, {
-            let bases = settings.bases.clone();
-            move |store| crate::watch::keep(store, bases.clone())
-        }),
         keep("boot epoch", &store, {
             let note = note.clone();
             move |store| keep_epoch(note.clone(), store)
@@ -264,8 +260,17 @@ async fn run_loops(
         }
     });
     let monitor = kept_up("monitor", || monitor::run(store.clone(), settings.lease, stopped.clone()));
+    let campaigns = kept_up("campaigns", || {
+        let (store, stopped) = (store.clone(), stopped.clone());
+        let is_wanted = settings.dispatch;
+        async move {
+            if is_wanted {
+                campaigns::run(store, stopped).await;
+            }
+        }
+    });
     let vitals = kept_up("vitals", || vitals::run(store.clone(), stopped.clone()));
-    let ((), drained, (), ()) = tokio::join!(sources, dispatch, monitor, vitals);
+    let ((), drained, (), (), ()) = tokio::join!(sources, dispatch, monitor, vitals, campaigns);
     drained
 }
 

@@ -2,10 +2,11 @@
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
 mod account;
-mod alert;
 mod analyse;
 mod apply;
+mod audience;
 mod backup;
+mod campaign;
 mod channel;
 mod check;
 mod database;
@@ -57,11 +58,12 @@ enum Command {
     Channel(channel::ChannelArgs),
     Account(account::AccountArgs),
     Delivery(delivery::Delivery),
+    Audience(audience::AudienceArgs),
+    Campaign(campaign::CampaignArgs),
     Message(message::MessageArgs),
     Endpoint(endpoint::EndpointArgs),
     Key(key::Key),
     Events(events::Events),
-    Alert(alert::AlertArgs),
     StopAll(hold::StopAll),
     Release(hold::Release),
 }
@@ -95,11 +97,12 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Channel(args) => channel::run(args),
         Command::Account(args) => account::run(args),
         Command::Delivery(args) => delivery::run(args),
+        Command::Audience(args) => audience::run(args),
+        Command::Campaign(args) => campaign::run(args),
         Command::Message(args) => message::run(args),
         Command::Endpoint(args) => endpoint::run(args),
         Command::Key(args) => key::run(args),
         Command::Events(args) => events::run(args),
-        Command::Alert(args) => alert::run(args),
         Command::StopAll(args) => hold::stop(args),
         Command::Release(args) => hold::release(args),
     }
@@ -130,6 +133,11 @@ mod tests {
     use anyhow::Context;
 
     use super::*;
+
+    #[test]
+    fn every_command_can_be_asked_for() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
 
     #[test]
     fn an_error_says_each_cause_once() {

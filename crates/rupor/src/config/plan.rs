@@ -305,7 +305,7 @@ async fn account_changes(
 }
 
 /// Whether an account was paused by what a platform answered: then the reason begins with the code of the answer.
-pub fn is_of_platform(why: &str) -> bool {
+fn is_of_platform(why: &str) -> bool {
     why.split_once(": ").is_some_and(|(code, _)| !code.is_empty() && !code.contains(char::is_whitespace))
 }
 

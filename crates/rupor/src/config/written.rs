@@ -29,8 +29,6 @@ pub struct WrittenFile {
     pub channels: Named<WrittenChannel>,
     pub sources: Named<WrittenSource>,
     pub endpoints: Named<WrittenEndpoint>,
-    /// Who hears of trouble, also of the whole node.
-    pub alerts: Option<Spanned<WrittenAlerts>>,
     /// What accounts of any workspace may name.
     pub tiers: Named<WrittenTier>,
     /// Further workspaces, each with the same tables.
@@ -56,7 +54,6 @@ pub struct WrittenWorkspace {
     pub channels: Named<WrittenChannel>,
     pub sources: Named<WrittenSource>,
     pub endpoints: Named<WrittenEndpoint>,
-    pub alerts: Option<Spanned<WrittenAlerts>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -143,24 +140,6 @@ pub struct WrittenEndpoint {
     pub rate: Option<Rate>,
     pub body_max: Option<Count>,
     pub enabled: Option<bool>,
-}
-
-/// Who hears of trouble.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WrittenAlerts {
-    pub channel: Option<Spanned<String>>,
-    pub webhook: Option<WrittenWebhook>,
-    pub remind: Option<Time>,
-    pub quiet_hours: Option<QuietHours>,
-    pub time_zone: Option<TimeZone>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WrittenWebhook {
-    pub url: Spanned<String>,
-    pub secret: Option<Spanned<WrittenSecret>>,
 }
 
 /// A secret stands elsewhere: `{ env = "NAME" }`, `{ file = "PATH" }`, `"env:NAME"` or `"file:PATH"`.

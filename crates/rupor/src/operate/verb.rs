@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoreError, StoredMessage};
 
+use super::campaigns::{AudienceOrder, CampaignOrder, perform_on_audience, perform_on_campaign};
 use crate::config::plan::{self, Absent};
 use crate::config::{Config, Secret};
 use engine::addresses::ApiBases;
@@ -50,12 +51,6 @@ pub enum Verb {
         channel: String,
         text: String,
         /// Drawn by whoever asks, so that two tests are two posts.
-        key: String,
-    },
-    /// Queues a test by every way of alerts.
-    TestAlert {
-        workspace: String,
-        /// Drawn by whoever asks, so that two tests are two.
         key: String,
     },
     PauseAccount {
@@ -112,6 +107,16 @@ pub enum Verb {
         preset: Preset,
         horizon_hours: Option<i64>,
     },
+    /// People, and who is meant by a name.
+    Audience {
+        workspace: String,
+        order: AudienceOrder,
+    },
+    Campaign {
+        workspace: String,
+        campaign: String,
+        order: CampaignOrder,
+    },
     Apply {
         config: Config,
         absent: Absent,
@@ -167,7 +172,6 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::Requeue { workspace, which } => requeue(store, &workspace, which).await,
         Verb::Cancel { workspace, which } => cancel(store, &workspace, which).await,
         Verb::Decide { workspace, message, decision } => decide(store, &workspace, message, decision).await,
-        Verb::TestAlert { workspace, key } => super::alerts::test(store, &workspace, &key).await,
         Verb::PauseAccount { workspace, account, why } => {
             let (ws, row) = find_account(store, &workspace, &account).await?;
             store.pause_account(ws, row.account_id, &why).await?;
@@ -176,13 +180,6 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::ResumeAccount { workspace, account } => {
             let (ws, row) = find_account(store, &workspace, &account).await?;
             store.resume_account(ws, row.account_id).await?;
-            // The way of alerts on the same token was refused with it.
-            for twin in store.accounts(ws).await? {
-                let is_twin = twin.fingerprint == row.fingerprint && twin.settings.tier == store::TIER_ALERTS;
-                if twin.paused && is_twin {
-                    store.resume_account(ws, twin.account_id).await?;
-                }
-            }
             Ok(json!({"account": row.name, "paused": false}))
         }
         Verb::Import { workspace, path, at, preset, horizon_hours } => {
@@ -198,6 +195,10 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
             let overlap = Span::from_millis(overlap_millis.clamp(0, PAUSE_MILLIS_MAX));
             store.change_endpoint(ws, row.endpoint_id, secret.reveal(), row.settings, overlap).await?;
             Ok(json!({"endpoint": row.name, "overlap_ms": overlap.millis()}))
+        }
+        Verb::Audience { workspace, order } => perform_on_audience(store, &workspace, order).await,
+        Verb::Campaign { workspace, campaign, order } => {
+            perform_on_campaign(store, &workspace, &campaign, order).await
         }
         post @ Verb::Post { .. } => perform_post(store, post).await,
         channel_verb => perform_on_channel(store, channel_verb).await,

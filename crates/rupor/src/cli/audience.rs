@@ -1,0 +1,411 @@
+//! `rupor audience`: people from files, names for them, and who must not be written to.
+
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use domain::audience::Filter;
+use domain::shown::line;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{NewRecipient, Person, RecipientStatus, Store};
+
+use super::operator::{Hand, OperatorArgs, block_on};
+use crate::operate::Verb;
+use crate::operate::campaigns::{AudienceOrder, find_audience};
+use crate::operate::status::table;
+use crate::operate::verb::{find_account, find_workspace};
+use crate::people::{Columns, List, read};
+
+/// People of one step: one transaction of the store, and one line over the socket.
+const STEP_ROWS: usize = 5_000;
+const STEP_BYTES: usize = 1 << 20;
+/// People that a listing or a count reads at once.
+const PAGE: usize = 5_000;
+
+/// Import people, name those who are meant together, say who must not be written to
+#[derive(Debug, Args)]
+pub struct AudienceArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Take people in from a .csv or .jsonl file
+    Import(Import),
+    /// A name for people on whom a filter fits
+    New(New),
+    /// All audiences
+    List(OperatorArgs),
+    /// One audience and its first people
+    Show(Show),
+    /// How many an audience has, and how many of them may be written to
+    Count(Named),
+    /// Never write to somebody unasked again, whatever is imported later
+    Suppress(Suppress),
+}
+
+/// The column `address` is the person's user id on the platform, `time_zone` an IANA name, every other column something
+/// that texts can use as {{ r.COLUMN }}. Lines that cannot be used go to a file beside it, each with the reason. Run it
+/// again after a break: it goes on where it stopped.
+#[derive(Debug, Args)]
+struct Import {
+    /// The file: CSV with a first line of names (comma, semicolon or tab), or one JSON object a line
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// The bot these people use
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    /// Which column is what, such as address=tg_id,name=first,time_zone=zone; chat=COLUMN where a dialogue has its own id
+    #[arg(long, value_name = "OURS=COLUMN,…", value_parser = Columns::parse, default_value = "")]
+    map: Columns,
+    /// Name of the audience [default: the name of the file]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct New {
+    name: String,
+    /// Conditions that all have to hold, such as city:Пермь,vip:*, or JSON with all, any and exclude
+    #[arg(long, value_name = "FILTER")]
+    filter: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// Name of the audience
+    name: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    #[command(flatten)]
+    named: Named,
+    /// How many people are shown
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+}
+
+#[derive(Debug, Args)]
+struct Suppress {
+    /// The user id
+    #[arg(value_name = "ADDRESS", allow_hyphen_values = true)]
+    person: String,
+    /// The bot
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    /// On every bot of the platform, not on this one alone
+    #[arg(long)]
+    everywhere: bool,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+pub fn run(args: &AudienceArgs) -> anyhow::Result<()> {
+    block_on(async {
+        match &args.command {
+            Command::Import(import) => take_in(import).await,
+            Command::New(new) => create(new).await,
+            Command::List(operator) => list(operator).await,
+            Command::Show(show) => look_at(show).await,
+            Command::Count(named) => count(named).await,
+            Command::Suppress(suppress) => forbid(suppress).await,
+        }
+    })
+}
+
+/// How far a file has come; kept with the audience, so that a second run goes on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Progress {
+    /// Tells the file from another one of the same name.
+    file: String,
+    account: String,
+    offset: u64,
+    done: bool,
+    rows: u64,
+    imported: u64,
+    updated: u64,
+    rejected: u64,
+}
+
+async fn take_in(args: &Import) -> anyhow::Result<()> {
+    let shown = args.path.display();
+    let is_csv = match args.path.extension().and_then(|ending| ending.to_str()) {
+        Some("csv" | "tsv" | "txt") => true,
+        Some("jsonl" | "ndjson") => false,
+        _ => bail!("{shown}: a list ends in .csv or .jsonl"),
+    };
+    let look = args.operator.look().await?;
+    let workspace = args.operator.workspace(&look.store).await?;
+    let (ws, account) = find_account(&look.store, &workspace, &args.account).await?;
+    let stem = || args.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = args.name.clone().or_else(stem).with_context(|| format!("{shown}: give a --name"))?;
+    let (file, size) = fingerprint(&args.path)?;
+    let known = find_audience(&look.store, ws, &name).await?;
+    let before: Option<Progress> = known.and_then(|audience| serde_json::from_value(audience.import).ok());
+    drop(look);
+    let goes_on = |before: &Progress| before.file == file && before.account == account.name && !before.done;
+    let mut progress = match before.filter(goes_on) {
+        Some(before) => before,
+        None => Progress { file, account: account.name.clone(), ..Progress::default() },
+    };
+    let opened = std::fs::File::open(&args.path).with_context(|| format!("cannot open {shown}"))?;
+    let address: fn(&str, &str) -> String = |platform, id| {
+        engine::addresses::platform(platform)
+            .map_or_else(|_| id.to_owned(), |known| known.address_of_person(id))
+    };
+    let source = format!("import:{name}");
+    let list =
+        List::open(BufReader::new(opened), is_csv, args.map.clone(), source, (account.platform, address));
+    let mut list = list.with_context(|| shown.to_string())?;
+    list.skip_to(progress.offset)?;
+    let hand = args.operator.hand().await?;
+    let mut rejects = Rejects { path: rejects_path(&args.path), file: None, is_new: progress.offset == 0 };
+    let bar = bar(size);
+    let whose = Whose { hand: &hand, workspace: &workspace, name: &name };
+    while step(&mut list, &whose, &mut progress, &mut rejects).await? {
+        bar.set_position(progress.offset);
+        bar.set_message(format!("{} people", progress.imported + progress.updated));
+    }
+    bar.finish_and_clear();
+    let rejects_file = (progress.rejected > 0).then(|| rejects.path.display().to_string());
+    let done = json!({
+        "rows": progress.rows,
+        "imported": progress.imported,
+        "updated": progress.updated,
+        "rejected": progress.rejected,
+        "rejects_file": rejects_file,
+        "audience": name,
+    });
+    args.operator.print(&done, || {
+        let mut text = format!(
+            "audience {}: {} new, {} known before, {} rejected",
+            line(&name),
+            progress.imported,
+            progress.updated,
+            progress.rejected
+        );
+        if let Some(file) = &rejects_file {
+            text += &format!("\nwhat was rejected, and why: {file}");
+        }
+        text
+    })
+}
+
+/// Where people go.
+struct Whose<'a> {
+    hand: &'a Hand,
+    workspace: &'a str,
+    name: &'a str,
+}
+
+/// Some lines of the file; false at the end.
+async fn step<R: BufRead>(
+    list: &mut List<R>,
+    whose: &Whose<'_>,
+    progress: &mut Progress,
+    rejects: &mut Rejects,
+) -> anyhow::Result<bool> {
+    let (mut people, mut bytes): (Vec<NewRecipient>, usize) = (Vec::new(), 0);
+    let mut next = progress.clone();
+    let mut is_over = true;
+    while let Some(row) = list.next_row()? {
+        (next.rows, next.offset) = (next.rows + 1, row.end);
+        bytes += row.raw.len() * 2 + 200;
+        match row.person {
+            Ok(person) => people.push(person),
+            Err(why) => {
+                next.rejected += 1;
+                rejects.keep(next.rows, &why, &row.raw)?;
+            }
+        }
+        if people.len() >= STEP_ROWS || bytes >= STEP_BYTES {
+            is_over = false;
+            break;
+        }
+    }
+    next.done = is_over;
+    // What became of these people is known only afterwards; the counts of the last step are told again with the next.
+    let order = AudienceOrder::Import {
+        name: whose.name.to_owned(),
+        account: next.account.clone(),
+        people,
+        import: json!(next),
+    };
+    let verb = Verb::Audience { workspace: whose.workspace.to_owned(), order };
+    let answer = whose.hand.perform(verb).await.with_context(|| {
+        format!("stopped after {} lines; run it again to go on: nobody is taken in twice", progress.rows)
+    })?;
+    next.imported += answer["imported"].as_u64().unwrap_or(0);
+    next.updated += answer["updated"].as_u64().unwrap_or(0);
+    *progress = next;
+    Ok(!is_over)
+}
+
+/// Lines that could not be used, beside the file.
+struct Rejects {
+    path: PathBuf,
+    file: Option<std::fs::File>,
+    is_new: bool,
+}
+
+impl Rejects {
+    fn keep(&mut self, row: u64, why: &str, raw: &[u8]) -> anyhow::Result<()> {
+        if self.file.is_none() {
+            let mut options = std::fs::OpenOptions::new();
+            options.create(true).write(true).append(!self.is_new).truncate(self.is_new);
+            let opened = options.open(&self.path);
+            self.file = Some(opened.with_context(|| format!("cannot write {}", self.path.display()))?);
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        let raw = String::from_utf8_lossy(raw);
+        writeln!(file, "row {row}: {why}: {}", raw.trim_end())?;
+        Ok(())
+    }
+}
+
+fn rejects_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".rejected");
+    PathBuf::from(name)
+}
+
+/// Its size and the beginning of it: enough to tell whether it is the file of the run before.
+fn fingerprint(path: &Path) -> anyhow::Result<(String, u64)> {
+    use std::io::Read;
+    let named = || format!("cannot open {}", path.display());
+    let file = std::fs::File::open(path).with_context(named)?;
+    let about = file.metadata().with_context(named)?;
+    if !about.is_file() {
+        bail!("{} is not a file", path.display());
+    }
+    let mut head = Vec::new();
+    file.take(64 * 1024).read_to_end(&mut head).with_context(named)?;
+    Ok((format!("{}.{}", about.len(), blake3::hash(&head).to_hex()), about.len()))
+}
+
+fn bar(bytes: u64) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(bytes), target);
+    let style = ProgressStyle::with_template("{bar:30} {percent}% · {msg} · {eta} left");
+    style.map_or(bar.clone(), |style| bar.with_style(style))
+}
+
+async fn create(new: &New) -> anyhow::Result<()> {
+    let filter = Filter::parse(&new.filter).map_err(|why| anyhow::anyhow!("--filter: {why}"))?;
+    let workspace = new.operator.workspace(&new.operator.look().await?.store).await?;
+    let order = AudienceOrder::New { name: new.name.clone(), filter };
+    let done = new.operator.perform(Verb::Audience { workspace, order }).await?;
+    new.operator.print(&done, || format!("audience {} is made", line(&new.name)))
+}
+
+async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
+    let look = operator.look().await?;
+    let ws = find_workspace(&look.store, &operator.workspace(&look.store).await?).await?;
+    let known = look.store.audiences(ws).await?;
+    let rows = known
+        .iter()
+        .map(|audience| {
+            let what = audience.filter.as_ref().map_or("imported".to_owned(), Value::to_string);
+            let people = if audience.filter.is_some() { "-".to_owned() } else { audience.people.to_string() };
+            vec![audience.name.clone(), what, people]
+        })
+        .collect();
+    operator.print(&known, || table(&["audience", "who", "people"], rows))
+}
+
+/// Everybody of an audience on all accounts, page by page.
+async fn walk(
+    store: &Store,
+    operator: &OperatorArgs,
+    name: &str,
+    mut each: impl FnMut(&store::Recipient, bool) -> bool,
+) -> anyhow::Result<()> {
+    let ws = find_workspace(store, &operator.workspace(store).await?).await?;
+    let known = find_audience(store, ws, name).await?;
+    let audience =
+        known.with_context(|| format!("audience {name:?} is not known; look with `rupor audience list`"))?;
+    let filter: Option<Filter> = audience.filter.clone().map(serde_json::from_value).transpose()?;
+    let accounts: Vec<_> = store.accounts(ws).await?.iter().map(|account| account.account_id).collect();
+    let mut after = Person::default();
+    loop {
+        let page =
+            store.people_in_order(ws, accounts.clone(), Some(audience.audience_id), after, PAGE).await?;
+        for (one, suppressed) in &page.people {
+            if filter.as_ref().is_none_or(|filter| filter.fits(&one.attributes)) && !each(one, *suppressed) {
+                return Ok(());
+            }
+        }
+        match page.upto() {
+            Some(upto) if !page.is_last => after = upto,
+            _ => return Ok(()),
+        }
+    }
+}
+
+async fn look_at(show: &Show) -> anyhow::Result<()> {
+    let operator = &show.named.operator;
+    let look = operator.look().await?;
+    let mut found = Vec::new();
+    walk(&look.store, operator, &show.named.name, |one, suppressed| {
+        found.push((one.clone(), suppressed));
+        found.len() < show.limit
+    })
+    .await?;
+    let values: Vec<Value> = found
+        .iter()
+        .map(|(one, suppressed)| {
+            json!({"address": one.user_id, "status": one.status, "suppressed": suppressed,
+                   "time_zone": one.time_zone, "attributes": one.attributes})
+        })
+        .collect();
+    operator.print(&values, || {
+        let rows = found.iter().map(|(one, suppressed)| {
+            let status = if *suppressed { "suppressed" } else { one.status.as_str() };
+            vec![one.user_id.clone(), status.to_owned(), one.attributes.to_string()]
+        });
+        table(&["address", "status", "known of them"], rows.collect())
+    })
+}
+
+async fn count(named: &Named) -> anyhow::Result<()> {
+    let look = named.operator.look().await?;
+    let (mut all, mut may) = (0, 0);
+    walk(&look.store, &named.operator, &named.name, |one, suppressed| {
+        all += 1;
+        may += i64::from(one.status == RecipientStatus::Active && !suppressed);
+        true
+    })
+    .await?;
+    let value = json!({"audience": named.name, "people": all, "reachable": may});
+    named.operator.print(&value, || format!("{all} people, {may} of them may be written to"))
+}
+
+async fn forbid(args: &Suppress) -> anyhow::Result<()> {
+    let address = read::id(&args.person).map_err(|why| anyhow::anyhow!(why))?;
+    let workspace = args.operator.workspace(&args.operator.look().await?.store).await?;
+    let order = AudienceOrder::Suppress {
+        account: args.account.clone(),
+        address: address.clone(),
+        everywhere: args.everywhere,
+    };
+    let done = args.operator.perform(Verb::Audience { workspace, order }).await?;
+    args.operator.print(&done, || format!("{address} is not written to unasked any more"))
+}

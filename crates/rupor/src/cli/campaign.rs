@@ -1,0 +1,492 @@
+//! `rupor campaign`: say one thing to many people, see how far it is, stop it, go on, try again.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use domain::campaign::CampaignStatus;
+use domain::message::{Button, Press};
+use domain::shown::line;
+use domain::time::{Span, Timestamp};
+use engine::campaigns::life;
+use engine::campaigns::policy::Policy;
+use serde_json::{Value, json};
+use store::{Campaign, Person, Retries};
+
+use super::operator::{Look, OperatorArgs, block_on, say};
+use crate::operate::Verb;
+use crate::operate::campaigns::{CampaignOrder, Words, told};
+use crate::operate::status::table;
+use crate::operate::verb::find_workspace;
+use crate::operate::words::{how_long, moment, quoted};
+
+/// How often a command looks whether what it waits for is so, and how long it waits.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const WAIT_MAX: Duration = Duration::from_secs(300);
+/// Lines of a report that are read at once.
+const PAGE: usize = 2_000;
+
+/// Say one thing to many people: dry run, start, pause, progress, report
+#[derive(Debug, Args)]
+pub struct CampaignArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A draft: who says what to whom; nothing is sent
+    New(New),
+    /// All campaigns
+    List(OperatorArgs),
+    /// Who would get it and who not, how it reads, how long it takes; nothing is sent
+    Preview(Named),
+    /// Send it
+    Start(Start),
+    /// Send nothing more; returns when nothing is on its way
+    Pause(Named),
+    /// Go on
+    Resume(Named),
+    /// End it; who has not got it does not get it
+    Cancel(Cancel),
+    /// Other words for those who have not got it; only while it is paused
+    Edit(Edit),
+    /// How far it is
+    Status(Status),
+    /// Who got it and who did not, and why: one line each
+    Report(Named),
+    /// Try again with those who failed
+    Retry(Retry),
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// Name or id of the campaign
+    name: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Said {
+    /// The text; {{ r.name | default("друг") }} is filled in for each person
+    #[arg(long, value_name = "TEXT", required_unless_present = "file")]
+    text: Option<String>,
+    /// A file with the text
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// A picture; may be given several times
+    #[arg(long, value_name = "FILE")]
+    photo: Vec<PathBuf>,
+    /// A button under the text, as WORDS=https://…; may be given several times
+    #[arg(long, value_name = "WORDS=URL", value_parser = button)]
+    button: Vec<Button>,
+}
+
+#[derive(Debug, Args)]
+struct New {
+    #[command(flatten)]
+    named: Named,
+    /// The bots that send it, the preferred first; a person on several gets it from one
+    #[arg(long = "account", value_name = "NAME,…", value_delimiter = ',', required = true)]
+    accounts: Vec<String>,
+    #[command(flatten)]
+    said: Said,
+    /// To whom [default: everybody on these accounts]
+    #[arg(long, value_name = "NAME")]
+    audience: Option<String>,
+    /// Messages a second in all
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// What it keeps to, as TOML; docs/campaigns.md has every key
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Start {
+    #[command(flatten)]
+    named: Named,
+    /// When, such as 2026-12-01T10:00+03:00 [default: now]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    at: Option<Timestamp>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
+struct Cancel {
+    #[command(flatten)]
+    named: Named,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
+struct Edit {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    said: Said,
+}
+
+#[derive(Debug, Args)]
+struct Status {
+    #[command(flatten)]
+    named: Named,
+    /// Look again every second until it is over
+    #[arg(long)]
+    watch: bool,
+}
+
+#[derive(Debug, Args)]
+struct Retry {
+    #[command(flatten)]
+    named: Named,
+    /// Only those who failed with this code
+    #[arg(long)]
+    code: Option<String>,
+    /// Also those of whom nobody knows whether they got it: they may get it twice
+    #[arg(long)]
+    unknown: bool,
+}
+
+fn button(written: &str) -> Result<Button, String> {
+    let (text, url) = written.split_once('=').ok_or("write WORDS=https://…")?;
+    if text.trim().is_empty() || !domain::message::is_web_address(url) {
+        return Err("write WORDS=https://…".to_owned());
+    }
+    Ok(Button { text: text.trim().to_owned(), press: Press::Url(url.to_owned()) })
+}
+
+fn time(written: &str) -> Result<Timestamp, String> {
+    let read: jiff::Timestamp = written
+        .parse()
+        .map_err(|_| "write a time with its zone, such as 2026-12-01T10:00+03:00".to_owned())?;
+    Ok(Timestamp(read.as_microsecond()))
+}
+
+pub fn run(args: &CampaignArgs) -> anyhow::Result<()> {
+    block_on(async {
+        match &args.command {
+            Command::New(new) => create(new).await,
+            Command::List(operator) => list(operator).await,
+            Command::Preview(named) => preview(named).await,
+            Command::Start(start) => begin(start).await,
+            Command::Pause(named) => pause(named).await,
+            Command::Resume(named) => {
+                order(named, CampaignOrder::Resume).await?;
+                until(named, |state| state != "paused").await.and_then(|done| named.print(&done))
+            }
+            Command::Cancel(args) => cancel(args).await,
+            Command::Edit(edit) => change(edit).await,
+            Command::Status(status) => show(status).await,
+            Command::Report(named) => report(named).await,
+            Command::Retry(retry) => again(retry).await,
+        }
+    })
+}
+
+impl Said {
+    fn words(&self) -> anyhow::Result<Words> {
+        let text = match (&self.text, &self.file) {
+            (Some(text), _) => text.clone(),
+            (None, Some(path)) => {
+                let read = std::fs::read_to_string(path);
+                let read = read.with_context(|| format!("cannot read {} as UTF-8 text", path.display()))?;
+                read.trim_end().trim_start_matches('\u{feff}').to_owned()
+            }
+            (None, None) => bail!("give the words with --text or --file"),
+        };
+        let absolute =
+            |path: &PathBuf| path.canonicalize().with_context(|| format!("cannot open {}", path.display()));
+        Ok(Words {
+            name: "a".to_owned(),
+            weight: 1,
+            text,
+            photos: self.photo.iter().map(absolute).collect::<anyhow::Result<_>>()?,
+            buttons: self.button.iter().map(|button| vec![button.clone()]).collect(),
+        })
+    }
+}
+
+impl Named {
+    async fn look(&self) -> anyhow::Result<(Look, Campaign)> {
+        let look = self.operator.look().await?;
+        let ws = find_workspace(&look.store, &self.operator.workspace(&look.store).await?).await?;
+        let campaign = life::by_name(&look.store, ws, &self.name).await?;
+        Ok((look, campaign))
+    }
+
+    fn print(&self, status: &Value) -> anyhow::Result<()> {
+        self.operator.print(status, || spoken(status))
+    }
+}
+
+async fn order(named: &Named, order: CampaignOrder) -> anyhow::Result<Value> {
+    let workspace = named.operator.workspace(&named.operator.look().await?.store).await?;
+    named.operator.perform(Verb::Campaign { workspace, campaign: named.name.clone(), order }).await
+}
+
+/// Waits until the campaign is as somebody wants it. Where a node runs it does the work; each look brings it on too.
+async fn until(named: &Named, is_so: impl Fn(&str) -> bool) -> anyhow::Result<Value> {
+    until_status(named, |status| is_so(status["state"].as_str().unwrap_or_default())).await
+}
+
+async fn until_status(named: &Named, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+    let workspace = named.operator.workspace(&named.operator.look().await?.store).await?;
+    let hand = named.operator.hand().await?;
+    let begun = Instant::now();
+    loop {
+        let drive = CampaignOrder::Drive;
+        let verb =
+            Verb::Campaign { workspace: workspace.clone(), campaign: named.name.clone(), order: drive };
+        let status = hand.perform(verb).await?;
+        if is_so(&status) {
+            return Ok(status);
+        }
+        if begun.elapsed() > WAIT_MAX {
+            bail!(
+                "campaign {} is {} with {} requests still out after {} s; look with `rupor campaign status {}`",
+                line(&named.name),
+                status["state"].as_str().unwrap_or("-"),
+                status["in_flight"],
+                WAIT_MAX.as_secs(),
+                quoted(&named.name)
+            );
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn create(new: &New) -> anyhow::Result<()> {
+    let mut policy = match &new.policy {
+        None => Policy::default(),
+        Some(path) => {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            toml::from_str(&text).with_context(|| format!("{}: not a policy", path.display()))?
+        }
+    };
+    policy.rate = new.rate.or(policy.rate);
+    policy.check()?;
+    let done = order(
+        &new.named,
+        CampaignOrder::New {
+            accounts: new.accounts.clone(),
+            audience: new.audience.clone(),
+            variants: vec![new.said.words()?],
+            policy,
+            key: uuid::Uuid::new_v4().simple().to_string(),
+        },
+    )
+    .await?;
+    new.named.operator.print(&done, || {
+        let name = quoted(&new.named.name);
+        format!(
+            "campaign {} is a draft; nothing is sent yet\n$ rupor campaign preview {name}\n$ rupor campaign start {name}",
+            line(&new.named.name)
+        )
+    })
+}
+
+async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
+    let look = operator.look().await?;
+    let ws = find_workspace(&look.store, &operator.workspace(&look.store).await?).await?;
+    let mut all = Vec::new();
+    for campaign in look.store.campaigns(ws).await? {
+        all.push(told(&look.store, &campaign).await?);
+    }
+    let rows = all
+        .iter()
+        .map(|one| {
+            let number = |key: &str| one[key].to_string();
+            let state = one["state"].as_str().unwrap_or("-").to_owned();
+            let name = one["name"].as_str().unwrap_or("-").to_owned();
+            vec![
+                name,
+                state,
+                number("total"),
+                number("sent"),
+                number("failed"),
+                number("dead"),
+                number("excluded"),
+            ]
+        })
+        .collect();
+    let heads = ["campaign", "state", "total", "sent", "failed", "dead", "left out"];
+    operator.print(&all, || table(&heads, rows))
+}
+
+async fn forecast(look: &Look, campaign: &Campaign) -> anyhow::Result<(Value, String)> {
+    let (preview, seconds) = life::preview(&look.store, campaign).await?;
+    let value = json!({
+        "audience": preview.total(),
+        "excluded": preview.excluded,
+        "samples": preview.samples,
+        "duration_s": seconds,
+    });
+    let mut text = format!("{} people get it", preview.total());
+    if let Some(seconds) = seconds {
+        text += &format!(", in about {}", how_long(Span((seconds * 1e6) as i64)));
+    }
+    for (reason, n) in &preview.excluded {
+        text += &format!("\n  {n} do not: {}", reason.replace('_', " "));
+    }
+    for sample in &preview.samples {
+        text += &format!("\n\n{sample}");
+    }
+    Ok((value, text))
+}
+
+async fn preview(named: &Named) -> anyhow::Result<()> {
+    let (look, campaign) = named.look().await?;
+    let (value, text) = forecast(&look, &campaign).await?;
+    named.operator.print(&value, || text)
+}
+
+async fn begin(start: &Start) -> anyhow::Result<()> {
+    let named = &start.named;
+    if !start.yes {
+        let (look, campaign) = named.look().await?;
+        let (_, text) = forecast(&look, &campaign).await?;
+        say(&text)?;
+        confirm("send it?", "give --yes to start without being asked")?;
+    }
+    order(named, CampaignOrder::Start { at: start.at }).await?;
+    let done = match start.at {
+        Some(_) => until(named, |_| true).await?,
+        None => until(named, |state| state != "preparing").await?,
+    };
+    named.print(&done)
+}
+
+/// Asks on a terminal; elsewhere nobody could answer.
+fn confirm(question: &str, otherwise: &str) -> anyhow::Result<()> {
+    use std::io::{IsTerminal, Write};
+    if !std::io::stdin().is_terminal() {
+        bail!("nothing is done: nobody can be asked here; {otherwise}");
+    }
+    let mut out = std::io::stderr();
+    write!(out, "{question} [y/N] ").and_then(|()| out.flush())?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" | "д" | "да" => Ok(()),
+        _ => bail!("nothing is done"),
+    }
+}
+
+async fn pause(named: &Named) -> anyhow::Result<()> {
+    order(named, CampaignOrder::Pause { why: named.operator.why("") }).await?;
+    let done = until_status(named, |status| status["in_flight"] == 0).await?;
+    named.print(&done)
+}
+
+async fn cancel(args: &Cancel) -> anyhow::Result<()> {
+    let named = &args.named;
+    if !args.yes {
+        confirm("end it for good?", "give --yes to cancel without being asked")?;
+    }
+    order(named, CampaignOrder::Cancel { why: named.operator.why("") }).await?;
+    let done =
+        until(named, |state| CampaignStatus::parse(state).is_some_and(CampaignStatus::is_over)).await?;
+    named.print(&done)
+}
+
+async fn change(edit: &Edit) -> anyhow::Result<()> {
+    let key = uuid::Uuid::new_v4().simple().to_string();
+    let done = order(&edit.named, CampaignOrder::Edit { words: edit.said.words()?, key }).await?;
+    edit.named.operator.print(&done, || {
+        format!(
+            "campaign {} says something else to those who have not got it\n$ rupor campaign resume {}",
+            line(&edit.named.name),
+            quoted(&edit.named.name)
+        )
+    })
+}
+
+async fn again(retry: &Retry) -> anyhow::Result<()> {
+    let retries = Retries { code: retry.code.clone(), unknown: retry.unknown };
+    order(&retry.named, CampaignOrder::Retry(retries)).await?;
+    let done = until(&retry.named, |state| state != "preparing").await?;
+    retry.named.print(&done)
+}
+
+async fn show(status: &Status) -> anyhow::Result<()> {
+    loop {
+        let (look, campaign) = status.named.look().await?;
+        status.named.print(&told(&look.store, &campaign).await?)?;
+        if !status.watch || campaign.status.is_over() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn report(named: &Named) -> anyhow::Result<()> {
+    let (look, campaign) = named.look().await?;
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let accounts = look.store.accounts(ws).await?;
+    let mut after = Person::default();
+    loop {
+        let page = look.store.campaign_members(ws, id, after, PAGE).await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = last.person.clone();
+        let lines: Vec<String> = page
+            .iter()
+            .map(|member| {
+                let account = accounts.iter().find(|account| account.account_id == member.account_id);
+                let account = account.map(|account| account.name.as_str());
+                match named.operator.json {
+                    true => json!({
+                        "address": member.person.user_id,
+                        "account": account,
+                        "state": member.state,
+                        "code": member.code,
+                        "provider_message_id": member.provider_message_id,
+                        "at": member.at.map(|at| at.0 / 1_000),
+                    })
+                    .to_string(),
+                    false => format!(
+                        "{}\t{}\t{}\t{}\t{}",
+                        member.person.user_id,
+                        account.unwrap_or("-"),
+                        member.state,
+                        member.code.as_deref().unwrap_or("-"),
+                        member.at.map_or("-".to_owned(), moment)
+                    ),
+                }
+            })
+            .collect();
+        say(&lines.join("\n"))?;
+    }
+}
+
+fn spoken(status: &Value) -> String {
+    let number = |key: &str| status[key].as_i64().unwrap_or(0);
+    let mut text = format!(
+        "campaign {} is {}: {} of {} sent, {} wait, {} on their way, {} failed, {} dead, {} left out",
+        line(status["name"].as_str().unwrap_or_default()),
+        status["state"].as_str().unwrap_or_default(),
+        number("sent"),
+        number("total"),
+        number("waiting"),
+        number("queued") + number("in_flight"),
+        number("failed"),
+        number("dead"),
+        number("excluded")
+    );
+    if let Some(seconds) = status["eta_seconds"].as_f64().filter(|seconds| *seconds > 0.0) {
+        text += &format!(", about {} left", how_long(Span((seconds * 1e6) as i64)));
+    }
+    if let Some(why) = status["why"].as_str().filter(|why| !why.is_empty()) {
+        text += &format!("\nwhy: {}", line(why));
+    }
+    text
+}

@@ -1,0 +1,254 @@
+//! What operators do with people and campaigns, as values that cross to the running node.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use domain::audience::Filter;
+use domain::ids::{AudienceId, WorkspaceId};
+use domain::message::{Button, Message};
+use domain::time::Timestamp;
+use engine::campaigns::life::{self, Draft};
+use engine::campaigns::policy::Policy;
+use engine::campaigns::step;
+use engine::ingest::keep_bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{
+    Audience, Campaign, ImportedPeople, NewRecipient, Retries, Store, Suppression, SuppressionOrigin,
+    SuppressionReason,
+};
+
+use super::verb::{find_account, find_workspace};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum AudienceOrder {
+    /// A name for those on whom a filter fits.
+    New {
+        name: String,
+        filter: Filter,
+    },
+    /// One step of an import; the first one makes the audience.
+    Import {
+        name: String,
+        account: String,
+        people: Vec<NewRecipient>,
+        import: Value,
+    },
+    Suppress {
+        account: String,
+        address: String,
+        everywhere: bool,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum CampaignOrder {
+    New {
+        accounts: Vec<String>,
+        audience: Option<String>,
+        variants: Vec<Words>,
+        policy: Policy,
+        /// Drawn by whoever asks.
+        key: String,
+    },
+    Start {
+        at: Option<Timestamp>,
+    },
+    Pause {
+        why: String,
+    },
+    Resume,
+    Cancel {
+        why: String,
+    },
+    Edit {
+        words: Words,
+        key: String,
+    },
+    Retry(Retries),
+    /// Changes nothing by itself: brings it on by a step, as the node does, and tells how it stands.
+    Drive,
+}
+
+/// What a variant says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Words {
+    pub name: String,
+    pub weight: i32,
+    pub text: String,
+    /// Files that whoever performs this can read.
+    pub photos: Vec<PathBuf>,
+    pub buttons: Vec<Vec<Button>>,
+}
+
+pub async fn perform_on_audience(
+    store: &Store,
+    workspace: &str,
+    order: AudienceOrder,
+) -> anyhow::Result<Value> {
+    let ws = find_workspace(store, workspace).await?;
+    match order {
+        AudienceOrder::New { name, filter } => {
+            let id = store.create_audience(ws, &name, Some(json!(filter))).await?;
+            Ok(json!({"audience": name, "audience_id": id}))
+        }
+        AudienceOrder::Import { name, account, people, import } => {
+            let (_, account) = find_account(store, workspace, &account).await?;
+            let audience_id = imported_audience(store, ws, &name).await?;
+            let step = ImportedPeople { audience_id, account_id: account.account_id, people, import };
+            let made = store.import_people(ws, step).await?;
+            let imported = made.iter().filter(|one| one.created).count();
+            Ok(json!({"imported": imported, "updated": made.len() - imported}))
+        }
+        AudienceOrder::Suppress { account, address, everywhere } => {
+            let (_, account) = find_account(store, workspace, &account).await?;
+            let new = Suppression {
+                platform: account.platform,
+                user_id: address.clone(),
+                account_id: (!everywhere).then_some(account.account_id),
+                reason: SuppressionReason::Manual,
+                origin: SuppressionOrigin::Operator,
+            };
+            store.suppress(ws, new).await?;
+            Ok(json!({"address": address, "suppressed": true}))
+        }
+    }
+}
+
+async fn imported_audience(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<AudienceId> {
+    match find_audience(store, ws, name).await? {
+        Some(known) if known.filter.is_some() => {
+            bail!("audience {name} is a filter; import under another name with --name")
+        }
+        Some(known) => Ok(known.audience_id),
+        None => Ok(store.create_audience(ws, name, None).await?),
+    }
+}
+
+pub async fn find_audience(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<Option<Audience>> {
+    let known = store.audiences(ws).await?;
+    Ok(known.into_iter().find(|audience| audience.name == name))
+}
+
+pub async fn perform_on_campaign(
+    store: &Store,
+    workspace: &str,
+    name: &str,
+    order: CampaignOrder,
+) -> anyhow::Result<Value> {
+    let ws = find_workspace(store, workspace).await?;
+    let campaign = match order {
+        CampaignOrder::New { accounts, audience, variants, policy, key } => {
+            let draft =
+                draft(store, workspace, ws, (name, accounts, audience, variants), policy, key).await?;
+            return told(store, &life::create(store, ws, draft).await?).await;
+        }
+        _ => life::by_name(store, ws, name).await?,
+    };
+    match order {
+        CampaignOrder::New { .. } => {}
+        CampaignOrder::Start { at } => life::start(store, &campaign, at).await?,
+        CampaignOrder::Pause { why } => life::pause(store, &campaign, &why).await?,
+        CampaignOrder::Resume => life::resume(store, &campaign).await?,
+        CampaignOrder::Cancel { why } => life::cancel(store, &campaign, &why).await?,
+        CampaignOrder::Edit { words, key } => {
+            let message = message(store, ws, words).await?;
+            life::edit(store, &campaign, &key, message).await?;
+        }
+        CampaignOrder::Retry(retries) => life::retry(store, &campaign, retries).await?,
+        CampaignOrder::Drive => {
+            if campaign.status == domain::campaign::CampaignStatus::Paused {
+                life::rests(store, &campaign).await?;
+            } else {
+                step(store, campaign).await?;
+            }
+        }
+    }
+    told(store, &life::by_name(store, ws, name).await?).await
+}
+
+type Written<'a> = (&'a str, Vec<String>, Option<String>, Vec<Words>);
+
+async fn draft(
+    store: &Store,
+    workspace: &str,
+    ws: WorkspaceId,
+    (name, accounts, audience, variants): Written<'_>,
+    policy: Policy,
+    key: String,
+) -> anyhow::Result<Draft> {
+    let mut ids = Vec::new();
+    for account in &accounts {
+        let (_, account) = find_account(store, workspace, account).await?;
+        if !ids.contains(&account.account_id) {
+            ids.push(account.account_id);
+        }
+    }
+    let audience = match audience {
+        None => None,
+        Some(name) => {
+            let known = store.audiences(ws).await?;
+            let names: Vec<&str> = known.iter().map(|audience| audience.name.as_str()).collect();
+            let problem = format!(
+                "audience {name:?} is not known; known are {}",
+                if names.is_empty() {
+                    "none: import one with `rupor audience import`".to_owned()
+                } else {
+                    names.join(", ")
+                }
+            );
+            let found = known.iter().find(|audience| audience.name == name);
+            Some(found.context(problem)?.audience_id)
+        }
+    };
+    let mut said = Vec::new();
+    for words in variants {
+        let (name, weight) = (words.name.clone(), words.weight);
+        said.push((name, weight, message(store, ws, words).await?));
+    }
+    Ok(Draft { name: name.to_owned(), accounts: ids, audience, variants: said, policy, key })
+}
+
+async fn message(store: &Store, ws: WorkspaceId, words: Words) -> anyhow::Result<Message> {
+    let mut media = Vec::new();
+    for path in &words.photos {
+        let opened = tokio::fs::read(path).await;
+        let bytes = opened.with_context(|| {
+            format!("cannot open {}; the node must be allowed to read it", path.display())
+        })?;
+        let name = path.file_name().map_or_else(|| "photo".into(), |name| name.to_string_lossy());
+        media.push(keep_bytes(store, ws, &name, bytes.into()).await?);
+    }
+    Ok(Message { media, buttons: words.buttons, ..Message::text(words.text) })
+}
+
+/// How a campaign stands, in the shape that programs read.
+pub async fn told(store: &Store, campaign: &Campaign) -> anyhow::Result<Value> {
+    let counts = store.campaign_counts(campaign.workspace_id, campaign.campaign_id).await?;
+    // Nobody waits for a campaign that was ended: they never get it.
+    let is_ended = matches!(
+        campaign.status,
+        domain::campaign::CampaignStatus::Cancelled | domain::campaign::CampaignStatus::Aborted
+    );
+    let (waiting, never) = if is_ended { (0, counts.waiting) } else { (counts.waiting, 0) };
+    Ok(json!({
+        "name": campaign.name,
+        "state": campaign.status,
+        "why": campaign.why,
+        "total": counts.total,
+        "waiting": waiting,
+        "queued": counts.queued + counts.retry,
+        "in_flight": counts.in_flight,
+        "sent": counts.sent,
+        "failed": counts.failed,
+        "dead": counts.dead + never,
+        "excluded": counts.excluded,
+        "eta_seconds": life::eta(store, campaign, &counts).await?,
+        "excluded_by": store.campaign_exclusions(campaign.workspace_id, campaign.campaign_id).await?,
+        "wave": campaign.wave,
+        "revision": campaign.revision,
+    }))
+}

@@ -1,0 +1,8 @@
+//! Lists of people as they come from spreadsheets: CSV and JSONL become recipients, line by line.
+//!
+//! Nothing is held but the line at hand. A line that cannot be used is given back with the reason.
+
+pub mod csv;
+pub mod read;
+
+pub use read::{Columns, List};

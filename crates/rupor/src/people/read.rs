@@ -1,0 +1,314 @@
+//! Rows of a list become recipients: which column is what, and what cannot be an id.
+
+use std::io::BufRead;
+
+use anyhow::{Context, bail};
+use serde_json::{Map, Value};
+use store::{NewRecipient, RecipientStatus};
+
+use super::csv;
+
+const ADDRESS: &str = "address";
+const CHAT: &str = "chat";
+const TIME_ZONE: &str = "time_zone";
+
+/// `--map address=tg_id,name=first`: what we call it, and what the file does.
+#[derive(Debug, Clone, Default)]
+pub struct Columns(Vec<(String, String)>);
+
+impl Columns {
+    pub fn parse(written: &str) -> Result<Columns, String> {
+        let mut pairs = Vec::new();
+        for pair in written.split(',').filter(|pair| !pair.trim().is_empty()) {
+            let (ours, theirs) = pair.split_once('=').map(|(a, b)| (a.trim(), b.trim())).unwrap_or_default();
+            if ours.is_empty() || theirs.is_empty() {
+                return Err(format!("{pair:?} is no pair; write address=COLUMN,name=COLUMN"));
+            }
+            let ours = if ours == "tz" { TIME_ZONE } else { ours };
+            pairs.push((ours.to_owned(), theirs.to_owned()));
+        }
+        Ok(Columns(pairs))
+    }
+
+    /// What a column of the file is to us.
+    fn ours<'a>(&'a self, theirs: &'a str) -> &'a str {
+        self.0.iter().find(|(_, column)| column == theirs).map_or(theirs, |(ours, _)| ours)
+    }
+
+    fn check(&self, header: &[String]) -> anyhow::Result<()> {
+        if let Some((_, missing)) = self.0.iter().find(|(_, theirs)| !header.contains(theirs)) {
+            bail!("--map: the file has no column {missing:?}; its columns are {}", header.join(", "));
+        }
+        Ok(())
+    }
+}
+
+/// A line of the list: somebody, or what is wrong with it.
+#[derive(Debug)]
+pub struct Row {
+    /// As it stands in the file.
+    pub raw: Vec<u8>,
+    /// Bytes of the file up to its end.
+    pub end: u64,
+    pub person: Result<NewRecipient, String>,
+}
+
+/// A list that is being read.
+#[derive(Debug)]
+pub struct List<R> {
+    from: R,
+    shape: Shape,
+    columns: Columns,
+    source: String,
+    at: u64,
+    address: fn(&str, &str) -> String,
+    platform: String,
+}
+
+#[derive(Debug)]
+enum Shape {
+    Csv { delimiter: u8, header: Vec<String> },
+    Jsonl,
+}
+
+impl<R: BufRead> List<R> {
+    /// Reads the header of a CSV file, which names the columns.
+    pub fn open(
+        mut from: R,
+        is_csv: bool,
+        columns: Columns,
+        source: String,
+        (platform, address): (String, fn(&str, &str) -> String),
+    ) -> anyhow::Result<List<R>> {
+        let mut at = 0;
+        let shape = match is_csv {
+            false => Shape::Jsonl,
+            true => {
+                let mut bytes = Vec::new();
+                csv::record(&mut from, &mut bytes).context("the file cannot be read")?;
+                at = bytes.len() as u64;
+                let header = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+                let delimiter = csv::delimiter(header);
+                let header = std::str::from_utf8(header)
+                    .context("the first line is not UTF-8; save the file as \"CSV UTF-8\"")?;
+                let header =
+                    csv::fields(header, delimiter).map_err(|why| anyhow::anyhow!("first line: {why}"))?;
+                let header: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
+                columns.check(&header)?;
+                let ours: Vec<&str> = header.iter().map(|name| columns.ours(name)).collect();
+                if !ours.contains(&ADDRESS) {
+                    bail!(
+                        "the file has no column `address`; its columns are {}; say which holds the user id with --map address=COLUMN",
+                        header.join(", ")
+                    );
+                }
+                Shape::Csv { delimiter, header }
+            }
+        };
+        Ok(List { from, shape, columns, source, at, address, platform })
+    }
+
+    /// Goes on where an earlier run stopped.
+    pub fn skip_to(&mut self, offset: u64) -> anyhow::Result<()> {
+        let mut bytes = Vec::new();
+        while self.at < offset {
+            csv::record(&mut self.from, &mut bytes)?;
+            if bytes.is_empty() {
+                bail!("the file is shorter than it was; import it under another name with --name");
+            }
+            self.at += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The next line; `None` at the end. Empty lines are passed over.
+    pub fn next_row(&mut self) -> anyhow::Result<Option<Row>> {
+        let mut raw = Vec::new();
+        loop {
+            match self.shape {
+                Shape::Csv { .. } => csv::record(&mut self.from, &mut raw)?,
+                Shape::Jsonl => {
+                    raw.clear();
+                    let room = csv::RECORD_BYTES_MAX as u64 + 1;
+                    std::io::Read::take(&mut self.from, room).read_until(b'\n', &mut raw)?;
+                }
+            };
+            if raw.is_empty() {
+                return Ok(None);
+            }
+            self.at += raw.len() as u64;
+            if !raw.iter().all(u8::is_ascii_whitespace) {
+                break;
+            }
+        }
+        let person = self.person(&raw);
+        Ok(Some(Row { raw, end: self.at, person }))
+    }
+
+    fn person(&self, raw: &[u8]) -> Result<NewRecipient, String> {
+        if raw.len() > csv::RECORD_BYTES_MAX {
+            return Err("longer than a megabyte; is a quote opened and never closed?".to_owned());
+        }
+        let text =
+            std::str::from_utf8(raw).map_err(|_| "not UTF-8; save the file as \"CSV UTF-8\"".to_owned())?;
+        if text.contains('\0') {
+            return Err("it holds a NUL character".to_owned());
+        }
+        let mut cells: Vec<(String, Value)> = Vec::new();
+        match &self.shape {
+            Shape::Csv { delimiter, header } => {
+                let fields = csv::fields(text, *delimiter)?;
+                if fields.len() != header.len() {
+                    return Err(format!(
+                        "{} fields where the first line has {}; is the delimiter the same in every line?",
+                        fields.len(),
+                        header.len()
+                    ));
+                }
+                cells.extend(header.iter().cloned().zip(fields.into_iter().map(Value::String)));
+            }
+            Shape::Jsonl => {
+                let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+                let map: Map<String, Value> =
+                    serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;
+                cells.extend(map);
+            }
+        }
+        self.recipient(cells)
+    }
+
+    fn recipient(&self, cells: Vec<(String, Value)>) -> Result<NewRecipient, String> {
+        let (mut user_id, mut chat, mut time_zone) = (None, None, None);
+        let mut attributes = Map::new();
+        for (name, value) in cells {
+            let text = match &value {
+                Value::String(text) => text.trim().to_owned(),
+                Value::Null => String::new(),
+                other => other.to_string(),
+            };
+            // An empty cell is something that is not known.
+            if text.is_empty() {
+                continue;
+            }
+            match self.columns.ours(&name) {
+                ADDRESS => user_id = Some(id(&text)?),
+                CHAT => chat = Some(id(&text)?),
+                TIME_ZONE => {
+                    jiff::tz::TimeZone::get(&text).map_err(|_| {
+                        format!("{text:?} is no time zone; write a name such as Europe/Moscow")
+                    })?;
+                    time_zone = Some(text);
+                }
+                ours => {
+                    let kept = if value.is_string() { Value::String(text) } else { value };
+                    attributes.insert(ours.to_owned(), kept);
+                }
+            }
+        }
+        let user_id = user_id.ok_or_else(|| "the address is empty".to_owned())?;
+        Ok(NewRecipient {
+            address: chat.unwrap_or_else(|| (self.address)(&self.platform, &user_id)),
+            user_id,
+            attributes: Value::Object(attributes),
+            time_zone,
+            status: RecipientStatus::Active,
+            source: self.source.clone(),
+        })
+    }
+}
+
+/// A number as platforms give it; everything that only looks like one is told apart.
+pub fn id(text: &str) -> Result<String, String> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let bare: String = text.chars().filter(|c| !" ()-\u{a0}".contains(*c)).collect();
+    let is_mobile =
+        |digits: &str| digits.len() == 11 && (digits.starts_with("79") || digits.starts_with("89"));
+    if text.starts_with('@') || text.contains("t.me/") || text.contains("vk.com/") {
+        return Err(format!("{text:?} is a name; bots know people by number: give the user id"));
+    }
+    if text.starts_with('+') || is_mobile(&bare) {
+        return Err(format!("{text:?} is a phone; bots know people by number: give the user id"));
+    }
+    let is_rounded =
+        text.contains(['E', 'e']) && text.chars().all(|c| c.is_ascii_digit() || "eE+-.,".contains(c));
+    if is_rounded {
+        return Err(format!(
+            "{text:?} was rounded by a spreadsheet, the id is lost; format the column as text and export again"
+        ));
+    }
+    if !is_number || digits.len() > 19 {
+        return Err(format!("{text:?} is no user id; it is a whole number"));
+    }
+    match text.parse::<i64>() {
+        Ok(0) | Err(_) => Err(format!("{text:?} is no user id; it is a whole number")),
+        Ok(number) => Ok(number.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(file: &str, is_csv: bool, map: &str) -> anyhow::Result<List<std::io::Cursor<Vec<u8>>>> {
+        let from = std::io::Cursor::new(file.as_bytes().to_vec());
+        let columns = Columns::parse(map).unwrap();
+        List::open(from, is_csv, columns, "import".into(), ("p".into(), |_, id| id.to_owned()))
+    }
+
+    fn all(mut list: List<std::io::Cursor<Vec<u8>>>) -> Vec<Result<NewRecipient, String>> {
+        let mut found = Vec::new();
+        while let Some(row) = list.next_row().unwrap() {
+            found.push(row.person);
+        }
+        found
+    }
+
+    #[test]
+    fn people_are_read_from_what_spreadsheets_save() {
+        let file = "\u{feff}tg_id;first;zone;city\r\n101;Анна;Europe/Moscow;\r\n102;\"Пётр; мл.\";;Пермь\r\n";
+        let found = all(list(file, true, "address=tg_id,name=first,tz=zone").unwrap());
+        let one = found[0].as_ref().unwrap();
+        assert_eq!((one.user_id.as_str(), one.time_zone.as_deref()), ("101", Some("Europe/Moscow")));
+        assert_eq!(one.attributes, serde_json::json!({"name": "Анна"}), "an empty cell is not known");
+        let two = found[1].as_ref().unwrap();
+        assert_eq!(two.attributes, serde_json::json!({"name": "Пётр; мл.", "city": "Пермь"}));
+        let lines = "{\"address\": 7, \"name\": \"Ия\", \"n\": 3}\nnot json\n";
+        let found = all(list(lines, false, "").unwrap());
+        assert_eq!(found[0].as_ref().unwrap().attributes, serde_json::json!({"name": "Ия", "n": 3}));
+        assert!(found[1].as_ref().unwrap_err().contains("no JSON object"));
+    }
+
+    #[test]
+    fn what_cannot_be_an_id_is_told_with_the_reason() {
+        let check = |text: &str, expected: &str| {
+            let problem = id(text).unwrap_err();
+            assert!(problem.contains(expected), "{text}: {problem}");
+        };
+        check("@anna", "is a name");
+        check("https://t.me/anna", "is a name");
+        check("+7 912 345-67-89", "is a phone");
+        check("8 (912) 345-67-89", "is a phone");
+        check("79123456789", "is a phone");
+        check("1,23E+11", "rounded by a spreadsheet");
+        check("1.23e+11", "rounded by a spreadsheet");
+        check("12a", "no user id");
+        check("0", "no user id");
+        assert_eq!(id("-1001234"), Ok("-1001234".into()));
+        assert_eq!(id("5123456789"), Ok("5123456789".into()));
+    }
+
+    #[test]
+    fn a_wrong_file_names_what_it_has() {
+        let problem = list("id,name\n1,Анна\n", true, "").unwrap_err().to_string();
+        assert!(
+            problem.contains("its columns are id, name") && problem.contains("--map address=COLUMN"),
+            "{problem}"
+        );
+        let problem = list("id,name\n", true, "address=tg").unwrap_err().to_string();
+        assert!(problem.contains("no column \"tg\""), "{problem}");
+        let found = all(list("address,tz\n1,Mars/Base\n2\n", true, "tz=tz").unwrap());
+        assert!(found[0].as_ref().unwrap_err().contains("no time zone"));
+        assert!(found[1].as_ref().unwrap_err().contains("1 fields where the first line has 2"));
+    }
+}
