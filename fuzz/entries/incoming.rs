@@ -24,6 +24,7 @@ fn hook(name: &str, body: &[u8]) {
     let Some(platform) = platform(name) else { return };
     let settings = HookSettings {
         secret: Some(Token::new(SECRET)),
+        secret_hash: None,
         confirmation: Some("code".to_owned()),
         group_id: None,
     };

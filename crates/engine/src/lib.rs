@@ -3,12 +3,14 @@
 //! ```text
 //! sources ─► ingest ─► store ─► dispatch ─► platforms          monitor: what stands still, what grew old
 //! campaigns ─► store (deliveries for many people)              vitals: whether the database is well
+//! bot (hears people, takes turns) ─► store (replies)
 //! ```
 //!
 //! Nothing here knows a configuration file, a command line or an HTTP server: who starts a loop gives it values.
 //! Start reading at `dispatch`, then `ingest` and `sources`.
 
 pub mod addresses;
+pub mod bot;
 pub mod campaigns;
 pub mod dispatch;
 pub mod epoch;

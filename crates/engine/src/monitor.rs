@@ -28,6 +28,10 @@ const MEDIA_UNUSED: Span = Span::from_hours(24 * 7);
 /// A pushed post may be pushed again with the same key for this long.
 const RECEIPTS_KEEP: Span = Span::from_hours(24 * 30);
 
+/// What people wrote to a bot is forgotten after the first, that it was answered after the second.
+const BOT_TEXT_KEEP: Span = Span::from_hours(24 * 30);
+const BOT_KEYS_KEEP: Span = Span::from_hours(24 * 90);
+
 /// A run that is open for so long has nobody who would end it.
 const RUN_MAX: Span = Span::from_secs(900);
 
@@ -99,6 +103,7 @@ async fn clear_away(
     let media = store.collect_media(MEDIA_UNUSED, MEDIA_MAX).await?;
     store.forget_receipts(RECEIPTS_KEEP).await?;
     store.close_runs(RUN_MAX).await?;
+    store.bot_retain(BOT_TEXT_KEEP, BOT_KEYS_KEEP, STEP_ROWS).await?;
     tracing::debug!(?removed, ?media, "cleared away");
     Ok(removed)
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::secret::{Token, same_secret};
+use crate::secret::{Token, same_secret, sha256};
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,8 @@ pub enum Event {
     Stopped(Contact),
     /// A person blocked the bot.
     Blocked(Contact),
+    /// A person lifted the block.
+    Returned(Contact),
     /// Something this version does not know.
     Unknown { kind: String },
 }
@@ -61,6 +63,12 @@ pub struct Said {
     /// Kinds of what is attached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<String>,
+    /// The message that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    /// No person wrote it.
+    #[serde(default)]
+    pub by_bot: bool,
 }
 
 /// A pressed button.
@@ -73,6 +81,9 @@ pub struct Callback {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     pub payload: String,
+    /// In a dialogue with one person.
+    #[serde(default)]
+    pub private: bool,
 }
 
 /// Someone, somewhere.
@@ -86,6 +97,9 @@ pub struct Contact {
     /// What the link that opened the dialogue carried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
+    /// A dialogue with one person.
+    #[serde(default)]
+    pub private: bool,
 }
 
 /// What one poll brought.
@@ -103,6 +117,8 @@ pub const HOOK_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Default)]
 pub struct HookSettings {
     pub secret: Option<Token>,
+    /// SHA-256 of the secret in lower-case hex, where only that is kept.
+    pub secret_hash: Option<String>,
     /// VK: what to answer when the server is confirmed.
     pub confirmation: Option<String>,
     /// VK: the community whose events are expected.
@@ -118,6 +134,11 @@ impl fmt::Debug for HookSettings {
 impl HookSettings {
     /// Whether the given secret is the expected one. Without an expected one nothing is let in.
     pub(crate) fn admits(&self, given: Option<&str>) -> Result<(), HookError> {
+        if let Some(expected) = &self.secret_hash {
+            let given = sha256(given.unwrap_or_default().as_bytes());
+            let same = same_secret(given.as_bytes(), expected.as_bytes());
+            return if same { Ok(()) } else { Err(HookError::WrongSecret) };
+        }
         let expected = self.secret.as_ref().map(Token::expose).unwrap_or_default();
         let same = same_secret(given.unwrap_or_default().as_bytes(), expected.as_bytes());
         if same && !expected.is_empty() { Ok(()) } else { Err(HookError::WrongSecret) }

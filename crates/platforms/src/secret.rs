@@ -74,6 +74,11 @@ pub fn same_secret(given: &[u8], expected: &[u8]) -> bool {
     given.as_slice().ct_eq(expected.as_slice()).into()
 }
 
+/// SHA-256 in lower-case hex: what is kept of a secret that only has to be recognised.
+pub fn sha256(secret: &[u8]) -> String {
+    Sha256::digest(secret).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Takes secrets, and pieces of them, out of texts that others wrote.
 #[derive(Default)]
 pub struct Redactor {

@@ -1,12 +1,13 @@
 //! What a running node answers over HTTP: one list of routes, who may use each, and what guards all of them.
 //!
-//! `/v1` is how programs hand posts in, `/` is the board that only shows, the rest is health and metrics.
+//! `/v1` is how programs hand posts in, `/hooks` how platforms tell what people do, `/` is the board that only shows, the rest is health and metrics.
 //! `door` says who may come in, `brake` slows down who guesses, `serve` and `patience` keep seats free for the others.
 
 pub mod api;
 pub mod board;
 mod brake;
 mod door;
+mod hooks;
 mod metrics;
 mod patience;
 mod serve;
@@ -86,6 +87,7 @@ pub fn routes() -> Vec<Route> {
         route("/metrics", Guard::Viewer, get(metrics::metrics)),
         route("/v1/ingest", Guard::Endpoint, api::ingest()),
         route("/v1/openapi.json", Guard::Open, api::openapi()),
+        route("/hooks/{platform}/{id}", Guard::Endpoint, hooks::hooks()),
         route("/", Guard::Viewer, get(board::page)),
         route("/board/state", Guard::Viewer, get(board::state)),
         route("/board/events", Guard::Viewer, get(board::events)),

@@ -23,7 +23,7 @@ use engine::dispatch::ports::{Dice, Platforms};
 use engine::dispatch::{self, Meters, Ports};
 use engine::epoch::Note;
 use engine::upkeep::kept_up;
-use engine::{campaigns, monitor, sources, vitals};
+use engine::{bot, campaigns, monitor, sources, vitals};
 
 use crate::{http, operate};
 
@@ -64,6 +64,8 @@ pub struct Settings {
     pub drain: Span,
     pub dispatch: bool,
     pub sources: bool,
+    /// Hears people and answers them.
+    pub bot: bool,
 }
 
 /// A running node. Dropping it leaves the loops alone; `stop` ends them in order.
@@ -259,6 +261,16 @@ async fn run_loops(
             }
         }
     });
+    let talking = bot::Settings { owner: sending.run_id.clone(), bases: settings.bases.clone() };
+    let bot = kept_up("bot", || {
+        let (store, talking, stopped) = (store.clone(), talking.clone(), stopped.clone());
+        let is_wanted = settings.bot;
+        async move {
+            if is_wanted {
+                bot::run(store, Network::default(), talking, stopped).await;
+            }
+        }
+    });
     let monitor = kept_up("monitor", || monitor::run(store.clone(), settings.lease, stopped.clone()));
     let campaigns = kept_up("campaigns", || {
         let (store, stopped) = (store.clone(), stopped.clone());
@@ -270,7 +282,7 @@ async fn run_loops(
         }
     });
     let vitals = kept_up("vitals", || vitals::run(store.clone(), stopped.clone()));
-    let ((), drained, (), (), ()) = tokio::join!(sources, dispatch, monitor, vitals, campaigns);
+    let ((), drained, (), (), (), ()) = tokio::join!(sources, dispatch, bot, monitor, vitals, campaigns);
     drained
 }
 

@@ -110,6 +110,11 @@ fn said(message: &Value, edited: Edited) -> Option<Event> {
         edited: edited == Edited::Yes,
         payload: None,
         attached: attached(body),
+        reply_to: message["link"]["message"]["mid"]
+            .as_str()
+            .filter(|_| message["link"]["type"] == "reply")
+            .map(str::to_owned),
+        by_bot: message["sender"]["is_bot"] == true,
     };
     Some(if recipient["chat_type"] == "channel" { Event::Post(said) } else { Event::Message(said) })
 }
@@ -129,6 +134,7 @@ fn pressed(update: &Value) -> Option<Event> {
         from,
         message_id: update["message"]["body"]["mid"].as_str().map(str::to_owned),
         payload: callback["payload"].as_str().unwrap_or_default().to_owned(),
+        private: !["chat", "channel"].iter().any(|kind| update["message"]["recipient"]["chat_type"] == *kind),
     }))
 }
 
@@ -138,6 +144,8 @@ fn contact(update: &Value) -> Option<Contact> {
         from: update["user"]["user_id"].as_i64().map(|id| id.to_string()),
         name: name(&update["user"]),
         payload: update["payload"].as_str().filter(|payload| !payload.is_empty()).map(str::to_owned),
+        private: ["bot_started", "bot_stopped", "dialog_removed"]
+            .contains(&update["update_type"].as_str().unwrap_or_default()),
     })
 }
 

@@ -76,15 +76,20 @@ fn updates_become_events() {
     check(&created("channel"), "message_created:mid.1:5", post);
     let edited = json!({"update_type": "message_edited", "timestamp": 6, "message": message("dialog")});
     check(&edited, "message_edited:mid.1:6", Event::Message(Said { edited: true, ..said }));
-    let contact =
-        Contact { chat: "10".into(), from: Some("3".into()), name: Some("Анна".into()), payload: None };
+    let contact = Contact {
+        chat: "10".into(),
+        from: Some("3".into()),
+        name: Some("Анна".into()),
+        ..Contact::default()
+    };
+    let person = Contact { private: true, ..contact.clone() };
     let user = json!({"user_id": 3, "first_name": "Анна"});
     let about = |kind: &str| json!({"update_type": kind, "timestamp": 5, "chat_id": 10, "user": user});
-    check(&about("bot_started"), "bot_started:10:3:5", Event::Started(contact.clone()));
+    check(&about("bot_started"), "bot_started:10:3:5", Event::Started(person.clone()));
     check(&about("bot_added"), "bot_added:10:3:5", Event::Started(contact.clone()));
-    check(&about("bot_stopped"), "bot_stopped:10:3:5", Event::Blocked(contact.clone()));
-    check(&about("bot_removed"), "bot_removed:10:3:5", Event::Stopped(contact.clone()));
-    check(&about("dialog_removed"), "dialog_removed:10:3:5", Event::Stopped(contact));
+    check(&about("bot_stopped"), "bot_stopped:10:3:5", Event::Blocked(person.clone()));
+    check(&about("bot_removed"), "bot_removed:10:3:5", Event::Stopped(contact));
+    check(&about("dialog_removed"), "dialog_removed:10:3:5", Event::Stopped(person));
     check(&about("user_added"), "user_added:10:3:5", Event::Unknown { kind: "user_added".into() });
     let bodiless = json!({"update_type": "message_created", "timestamp": 5});
     check(&bodiless, "message_created:0:0:5", Event::Unknown { kind: "message_created".into() });
@@ -101,6 +106,7 @@ fn a_press_is_named_by_its_callback() {
         from: "3".into(),
         message_id: Some("mid.1".into()),
         payload: "seen".into(),
+        private: true,
     };
     check(&update, "message_callback:c1", Event::Callback(pressed));
 }

@@ -79,7 +79,8 @@ fn message(kind: &str, content: &Value) -> Option<Event> {
     match start {
         Some(rest) if said.private && !said.edited => {
             let payload = Some(rest.trim().to_owned()).filter(|payload| !payload.is_empty());
-            Some(Event::Started(Contact { chat: said.chat, from: said.from, name: said.name, payload }))
+            let (chat, from, name) = (said.chat, said.from, said.name);
+            Some(Event::Started(Contact { chat, from, name, payload, private: true }))
         }
         _ => Some(Event::Message(said)),
     }
@@ -104,6 +105,8 @@ fn said(kind: &str, content: &Value) -> Option<Said> {
             .filter(|kind| !content[**kind].is_null())
             .map(|kind| (*kind).to_owned())
             .collect(),
+        reply_to: content["reply_to_message"]["message_id"].as_i64().map(|id| id.to_string()),
+        by_bot: content["from"]["is_bot"] == true,
     })
 }
 
@@ -116,6 +119,7 @@ fn callback(content: &Value) -> Option<Event> {
         from,
         message_id: message["message_id"].as_i64().map(|id| id.to_string()),
         payload: content["data"].as_str().unwrap_or_default().to_owned(),
+        private: message["chat"]["type"] == "private" || message["chat"].is_null(),
     }))
 }
 
@@ -126,11 +130,14 @@ fn member(content: &Value) -> Option<Event> {
         from: content["from"]["id"].as_i64().map(|id| id.to_string()),
         name: name(&content["from"]),
         payload: None,
+        private: content["chat"]["type"] == "private",
     };
-    let private = content["chat"]["type"] == "private";
+    let private = contact.private;
     match content["new_chat_member"]["status"].as_str()? {
         "kicked" | "left" if private => Some(Event::Blocked(contact)),
         "kicked" | "left" => Some(Event::Stopped(contact)),
+        // In a dialogue it is told when a block is lifted; the first word of somebody new is a message.
+        "member" if private => Some(Event::Returned(contact)),
         "member" | "administrator" | "creator" | "restricted" => Some(Event::Started(contact)),
         _ => None,
     }

@@ -124,10 +124,14 @@ fn updates_become_events() {
     check(&json!({"update_id": 9, "message": message("привет")}), Event::Message(said.clone()));
     let edited = Event::Message(Said { edited: true, ..said });
     check(&json!({"update_id": 9, "edited_message": message("привет")}), edited);
-    let contact =
-        Contact {
-            chat: "5".into(), from: Some("5".into()), name: Some("Анна Ким".into()), payload: None
-        };
+    let contact = Contact {
+        chat: "5".into(),
+        from: Some("5".into()),
+        name: Some("Анна Ким".into()),
+        payload: None,
+        private: true,
+    };
+    let elsewhere = Contact { private: false, ..contact.clone() };
     check(&json!({"update_id": 9, "message": message("/start")}), Event::Started(contact.clone()));
     let invited = Contact { payload: Some("city_7".into()), ..contact.clone() };
     check(&json!({"update_id": 9, "message": message("/start city_7")}), Event::Started(invited));
@@ -136,8 +140,9 @@ fn updates_become_events() {
             "new_chat_member": {"status": status}}})
     };
     check(&member("kicked", "private"), Event::Blocked(contact.clone()));
-    check(&member("kicked", "supergroup"), Event::Stopped(contact.clone()));
-    check(&member("administrator", "channel"), Event::Started(contact));
+    check(&member("member", "private"), Event::Returned(contact));
+    check(&member("kicked", "supergroup"), Event::Stopped(elsewhere.clone()));
+    check(&member("administrator", "channel"), Event::Started(elsewhere));
 }
 
 #[test]
@@ -150,6 +155,7 @@ fn presses_posts_and_unknown_things_become_events() {
         from: "5".into(),
         message_id: Some("3".into()),
         payload: "seen:1".into(),
+        private: false,
     };
     check(&press, Event::Callback(pressed));
     let post = json!({"update_id": 9, "channel_post": {"message_id": 4, "chat": {"id": -100, "type": "channel"},

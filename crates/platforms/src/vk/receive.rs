@@ -170,6 +170,11 @@ fn said(message: &Value) -> Option<Said> {
         edited: false,
         payload: message["payload"].as_str().map(read_payload),
         attached: attached(message),
+        reply_to: ["id", "conversation_message_id"]
+            .iter()
+            .find_map(|field| message["reply_message"][*field].as_i64().filter(|id| *id != 0))
+            .map(|id| id.to_string()),
+        by_bot: message["from_id"].as_i64().is_some_and(|id| id < 0),
     })
 }
 
@@ -205,13 +210,14 @@ fn pressed(object: &Value) -> Option<Event> {
         from: object["user_id"].as_i64()?.to_string(),
         message_id: object["conversation_message_id"].as_i64().map(|id| id.to_string()),
         payload: callback_data(&object["payload"]),
+        private: object["peer_id"].as_i64().is_some_and(|peer| peer < GROUP_CHATS_FROM),
     }))
 }
 
 fn contact(object: &Value) -> Option<Contact> {
     let user = object["user_id"].as_i64()?.to_string();
     let payload = object["key"].as_str().filter(|key| !key.is_empty()).map(str::to_owned);
-    Some(Contact { chat: user.clone(), from: Some(user), name: None, payload })
+    Some(Contact { chat: user.clone(), from: Some(user), name: None, payload, private: true })
 }
 
 /// `ts` is a string in one answer and a number in another.

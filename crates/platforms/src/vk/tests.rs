@@ -185,7 +185,8 @@ fn events_of_a_community_become_events() {
     };
     check("message_new", &json!({"message": message, "client_info": {}}), Event::Message(said.clone()));
     check("message_new", &message, Event::Message(said));
-    let contact = Contact { chat: "11".into(), from: Some("11".into()), name: None, payload: None };
+    let contact =
+        Contact { chat: "11".into(), from: Some("11".into()), name: None, payload: None, private: true };
     check("message_allow", &json!({"user_id": 11, "key": ""}), Event::Started(contact.clone()));
     check("message_deny", &json!({"user_id": 11}), Event::Blocked(contact));
     let press = json!({"user_id": 11, "peer_id": 11, "event_id": "x9", "payload": {"data": "seen"},
@@ -196,6 +197,7 @@ fn events_of_a_community_become_events() {
         from: "11".into(),
         message_id: Some("4".into()),
         payload: "seen".into(),
+        private: true,
     };
     check("message_event", &press, Event::Callback(pressed));
     let post = Said { chat: "-5".into(), message_id: "7".into(), text: "пост".into(), ..Said::default() };
@@ -216,6 +218,7 @@ fn an_event_without_an_id_has_a_key_of_its_content() {
 fn a_callback_needs_its_secret_and_confirms_only_its_community() {
     let settings = HookSettings {
         secret: Some(Token::new("s3cret")),
+        secret_hash: None,
         confirmation: Some("c0de".into()),
         group_id: Some(5),
     };

@@ -52,6 +52,8 @@ enum Loop {
     Dispatch,
     /// Reads walls and feeds
     Sources,
+    /// Hears people and answers them
+    Bot,
 }
 
 pub fn run(args: &Run) -> anyhow::Result<()> {
@@ -81,6 +83,7 @@ async fn node(args: &Run) -> anyhow::Result<()> {
         drain: positive("--drain", &args.drain)?,
         dispatch: args.starts(Loop::Dispatch),
         sources: args.starts(Loop::Sources),
+        bot: args.starts(Loop::Bot),
     })
     .await?;
     tokio::select! {

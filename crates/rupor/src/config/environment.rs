@@ -51,6 +51,7 @@ pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
         channels: Vec::new(),
         sources: Vec::new(),
         endpoints: Vec::new(),
+        bots: Vec::new(),
     };
     for (platform, read) in readers() {
         reader.walls(&mut workspace, platform, read, limits);

@@ -66,13 +66,13 @@ fn worded(message: &str) -> String {
     message.trim().replace('\n', "; ")
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     text: &'a str,
     shown: &'a str,
-    folder: &'a Path,
+    pub(super) folder: &'a Path,
     variables: Variables<'a>,
     limits: PlatformLimits,
-    problems: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
     notes: Vec<String>,
     tiers: BTreeMap<String, written::WrittenTier>,
 }
@@ -87,7 +87,7 @@ struct Defaults {
 }
 
 impl Reader<'_> {
-    fn problem(&mut self, at: usize, text: impl Into<String>) {
+    pub(super) fn problem(&mut self, at: usize, text: impl Into<String>) {
         let line = 1 + self.text[..at.min(self.text.len())].matches('\n').count();
         self.problems.push(Problem { place: format!("{}:{line}", self.shown), text: text.into() });
     }
@@ -103,6 +103,7 @@ impl Reader<'_> {
             channels: file.channels,
             sources: file.sources,
             endpoints: file.endpoints,
+            bots: file.bots,
         };
         self.tiers = file.tiers.into_iter().map(|(name, tier)| (name.into_inner(), tier)).collect();
         let mut workspaces = Vec::new();
@@ -129,7 +130,7 @@ impl Reader<'_> {
         };
         let accounts: Vec<Account> =
             written.accounts.into_iter().map(|(name, account)| self.account(name, account)).collect();
-        let channels = written
+        let channels: Vec<Channel> = written
             .channels
             .into_iter()
             .filter_map(|(name, channel)| self.channel(name, channel, &accounts, &defaults))
@@ -137,7 +138,8 @@ impl Reader<'_> {
         let sources = self.sources(written.sources, &accounts, &defaults);
         let endpoints =
             written.endpoints.into_iter().map(|(name, endpoint)| self.endpoint(name, endpoint)).collect();
-        Workspace { name, accounts, channels, sources, endpoints }
+        let bots = self.bots(written.bots, &accounts, &channels);
+        Workspace { name, accounts, channels, sources, endpoints, bots }
     }
 
     fn account(&mut self, name: Spanned<String>, written: written::WrittenAccount) -> Account {
@@ -350,7 +352,7 @@ impl Reader<'_> {
         }
     }
 
-    fn find_account<'b>(
+    pub(super) fn find_account<'b>(
         &mut self,
         written: &Spanned<String>,
         accounts: &'b [Account],

@@ -4,6 +4,7 @@
 //! `plan` compares it with the rows and makes them equal; nothing else of the product reads a file or a variable
 //! for what is configured. Read `written` (the file as it stands), `meaning` (what it means), `environment`, `plan`.
 
+mod bots;
 pub mod environment;
 mod meaning;
 pub mod plan;
@@ -58,6 +59,8 @@ pub struct Workspace {
     pub channels: Vec<Channel>,
     pub sources: Vec<Source>,
     pub endpoints: Vec<Endpoint>,
+    #[serde(default)]
+    pub bots: Vec<Bot>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,6 +109,17 @@ pub struct Endpoint {
     pub secret: Secret,
     pub enabled: bool,
     pub settings: Value,
+}
+
+/// A bot: who it hears through, and its rules as they stand in their file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bot {
+    pub name: String,
+    pub accounts: Vec<String>,
+    pub receive: store::Receive,
+    pub rules: String,
+    /// The channel where people answer, as the rules name it.
+    pub operators: Option<String>,
 }
 
 /// A token on its way into the store. It crosses nothing but the private socket of the running node,

@@ -5,6 +5,7 @@
 //! What the configuration does not name any more: channels and sources are removed (or shut, see `Absent`), accounts
 //! paused and doors closed, because their past still refers to them.
 
+mod bots;
 mod sources;
 
 use anyhow::{Context, bail};
@@ -42,7 +43,7 @@ pub struct Plan {
 pub struct Step {
     pub workspace: String,
     pub verb: StepVerb,
-    /// `workspace`, `account`, `channel`, `source` or `endpoint`.
+    /// `workspace`, `account`, `channel`, `source`, `endpoint` or `bot`.
     pub what: String,
     pub name: String,
     /// What exactly, in words; never a secret.
@@ -142,6 +143,8 @@ enum Act {
     ChangeSource(SourceId, Source),
     EnableSource(SourceId, bool),
     RemoveSource(SourceId),
+    PutBot(super::Bot),
+    RestBot(domain::ids::BotId),
 }
 
 /// A channel that is there, or one that an earlier step makes.
@@ -160,6 +163,7 @@ struct Rows {
     channels: Vec<store::Channel>,
     endpoints: Vec<store::Endpoint>,
     sources: Vec<store::Source>,
+    bots: Vec<store::Bot>,
 }
 
 async fn known_workspace(store: &Store, name: &str) -> anyhow::Result<Rows> {
@@ -174,6 +178,7 @@ async fn known_workspace(store: &Store, name: &str) -> anyhow::Result<Rows> {
         channels: store.channels(id).await?,
         endpoints: store.endpoints(id).await?,
         sources: store.sources(id).await?,
+        bots: store.bots(id).await?,
     })
 }
 
@@ -186,6 +191,7 @@ async fn acts(store: &Store, workspace: &Workspace, rows: Rows, absent: Absent) 
     channels(workspace, &rows, absent, &mut list);
     endpoints(store, workspace, &rows, &mut list).await?;
     sources::acts(workspace, &rows, absent, &mut list);
+    bots::acts(store, workspace, &rows, &mut list).await?;
     Ok(list.acts)
 }
 
@@ -472,6 +478,8 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         }
         Act::EnableSource(row, enabled) => store.enable_source(id, row, enabled).await?,
         Act::RemoveSource(row) => store.remove_source(id, row).await?,
+        Act::PutBot(bot) => bots::put(store, id, &rows, bot).await?,
+        Act::RestBot(bot) => store.rest_bot(id, bot).await?,
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ pub struct WrittenFile {
     pub channels: Named<WrittenChannel>,
     pub sources: Named<WrittenSource>,
     pub endpoints: Named<WrittenEndpoint>,
+    pub bots: Named<WrittenBot>,
     /// What accounts of any workspace may name.
     pub tiers: Named<WrittenTier>,
     /// Further workspaces, each with the same tables.
@@ -54,6 +55,7 @@ pub struct WrittenWorkspace {
     pub channels: Named<WrittenChannel>,
     pub sources: Named<WrittenSource>,
     pub endpoints: Named<WrittenEndpoint>,
+    pub bots: Named<WrittenBot>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,6 +142,16 @@ pub struct WrittenEndpoint {
     pub rate: Option<Rate>,
     pub body_max: Option<Count>,
     pub enabled: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenBot {
+    /// Who it speaks and hears through.
+    pub accounts: Vec<Spanned<String>>,
+    /// The file with its rules, beside this one.
+    pub rules: Spanned<String>,
+    pub receive: Option<store::Receive>,
 }
 
 /// A secret stands elsewhere: `{ env = "NAME" }`, `{ file = "PATH" }`, `"env:NAME"` or `"file:PATH"`.

@@ -81,6 +81,7 @@ impl World {
             drain: DRAIN,
             dispatch: true,
             sources: true,
+            bot: true,
         })
         .await?;
         let workspace = verb::find_workspace(&node.store, WORKSPACE).await?;

@@ -88,6 +88,13 @@ impl ApiError {
         ApiError { retry_after_s: Some(wait_s), ..error }
     }
 
+    /// Too much waits already; nothing was taken.
+    pub fn full(wait_s: u64) -> ApiError {
+        let message = "too many messages wait to be answered; nothing was taken, send it again later";
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "full", message);
+        ApiError { retry_after_s: Some(wait_s), ..error }
+    }
+
     pub fn too_slow() -> ApiError {
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not come in time")
     }

@@ -277,7 +277,7 @@ fn body_max(endpoint: &Endpoint) -> usize {
 }
 
 /// Counted while it arrives: a length that is claimed proves nothing.
-async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
+pub async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
     let read = async {
         let (mut bytes, mut chunks) = (Vec::new(), body.into_data_stream());
         while let Some(chunk) = chunks.next().await {

@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 
 pub use error::ApiError;
-pub use ingest::PushIntake;
+pub use ingest::{PushIntake, read_body};
 #[cfg(test)]
 pub use read::posts;
 

@@ -1,0 +1,36 @@
+//! The bot: what people do is heard, a turn is taken over it, and what the turn says is queued like any other delivery.
+//!
+//! ```text
+//! listen (long poll) ─┐
+//! webhooks (rupor) ───┴─► hear ─► Store::bot_receive ═► turns ─► domain::dialogue::step ─► Store::bot_commit_turns ═► dispatch
+//! ```
+//!
+//! Nothing is sent inside a turn, so a send that fails cannot hold up a dialogue. The two loops meet only in the store.
+//! Start with `hear`, then `turns`.
+
+pub mod hear;
+mod listen;
+mod turns;
+
+use platforms::platform::Network;
+use store::Store;
+use tokio::sync::watch;
+
+use crate::addresses::ApiBases;
+
+pub use listen::receive;
+pub use turns::take;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Names this node in the leases; new at every start.
+    pub owner: String,
+    pub bases: ApiBases,
+}
+
+/// Listens and answers until told to stop.
+pub async fn run(store: Store, network: Network, settings: Settings, stop: watch::Receiver<bool>) {
+    let listening = listen::run(&store, &network, &settings, stop.clone());
+    let answering = turns::run(&store, &network, &settings, stop);
+    tokio::join!(listening, answering);
+}

@@ -1,0 +1,365 @@
+//! Turns: due dialogues are claimed, the rules are asked, and what they decide is committed whole.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::AmbiguityPolicy;
+use domain::dialogue::{Decision, Event, Handoff, Mode, Rules, State, Subscription, What, step};
+use domain::ids::{AccountId, BotId, WorkspaceId};
+use domain::message::Message;
+use domain::time::{Span, Timestamp};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use platforms::incoming::Callback;
+use platforms::platform::Network;
+use serde_json::json;
+use store::{DialogueMode, NewLog, RecipientStatus, Say, Store, Turn, TurnTaken};
+use tokio::sync::watch;
+
+use super::Settings;
+use super::hear::{self, HEAD_MARK, ticket};
+use crate::addresses;
+
+/// Dialogues of one claim.
+const BATCH: usize = 64;
+/// How long a dialogue stays with a node that says nothing any more. A turn takes microseconds.
+const LEASE: Span = Span::from_secs(10);
+/// A wake-up may be lost; then it takes this long.
+const IDLE: Span = Span::from_secs(1);
+/// A toast that nobody takes in this time is not worth more.
+const TOAST_TIME: Duration = Duration::from_secs(5);
+const TOASTS_MAX: usize = 32;
+/// Answers of services that one event may ask for.
+const CALLS_MAX: usize = 4;
+
+pub(super) async fn run(
+    store: &Store,
+    network: &Network,
+    settings: &Settings,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut book = Book::default();
+    let mut wake_up = None;
+    let mut toasts = FuturesUnordered::new();
+    while !*stop.borrow() {
+        if wake_up.is_none() {
+            wake_up = store.wake_up().await.ok();
+        }
+        let turned = turn_once(store, &mut book).await;
+        let more = match turned {
+            Ok((taken, asked)) => {
+                for (account, callback, text) in asked {
+                    if toasts.len() < TOASTS_MAX {
+                        toasts.push(toast(store, network, settings, account, callback, text));
+                    }
+                }
+                taken == BATCH
+            }
+            Err(error) => {
+                tracing::warn!(%error, "turns could not be taken");
+                false
+            }
+        };
+        if more {
+            continue;
+        }
+        let wait = until_next(store).await;
+        let woken = async {
+            match wake_up.as_mut() {
+                Some(wake_up) => drop(wake_up.wait(wait).await),
+                None => tokio::time::sleep(wait.into()).await,
+            }
+        };
+        tokio::pin!(woken);
+        loop {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                Some(()) = toasts.next(), if !toasts.is_empty() => {}
+                () = &mut woken => break,
+            }
+        }
+    }
+}
+
+/// Until a timer is due; no longer than a lost wake-up may cost.
+async fn until_next(store: &Store) -> Span {
+    let looked = async { store::Result::Ok((store.bot_next_turn().await?, store.now().await?)) };
+    match looked.await {
+        Ok((Some(next), now)) => (next - now).clamp(Span::from_millis(1), IDLE),
+        _ => IDLE,
+    }
+}
+
+/// A press that wants an answer: on which account, which, and with what words.
+type Toast = ((WorkspaceId, AccountId), Callback, Option<String>);
+
+async fn turn_once(store: &Store, book: &mut Book) -> store::Result<(usize, Vec<Toast>)> {
+    let turns = store.bot_claim_turns(BATCH, LEASE).await?;
+    if turns.is_empty() {
+        return Ok((0, Vec::new()));
+    }
+    let (now, n) = (store.now().await?, turns.len());
+    let mut taken: BTreeMap<WorkspaceId, Vec<(TurnTaken, Vec<Toast>)>> = BTreeMap::new();
+    for turn in turns {
+        let rules = book.rules(store, &turn).await?;
+        taken.entry(turn.workspace_id).or_default().push(take(&turn, rules.as_deref(), now));
+    }
+    let mut asked = Vec::new();
+    for (workspace, turns) in taken {
+        let (turns, toasts): (Vec<_>, Vec<_>) = turns.into_iter().unzip();
+        let kept = store.bot_commit_turns(workspace, turns).await?;
+        for (kept, toasts) in kept.into_iter().zip(toasts) {
+            match kept {
+                true => asked.extend(toasts),
+                false => tracing::debug!("a turn was another's by now"),
+            }
+        }
+    }
+    Ok((n, asked))
+}
+
+/// Rules that were read, by bot and version; a version never changes.
+#[derive(Default)]
+struct Book {
+    read: HashMap<(BotId, i32), Option<Arc<Rules>>>,
+}
+
+impl Book {
+    /// `None`: there are none, or they cannot be read.
+    async fn rules(&mut self, store: &Store, turn: &Turn) -> store::Result<Option<Arc<Rules>>> {
+        let Some(bot) = turn.bot_id.filter(|_| turn.rules_version > 0) else {
+            return Ok(None);
+        };
+        let key = (bot, turn.rules_version);
+        if let Some(known) = self.read.get(&key) {
+            return Ok(known.clone());
+        }
+        let versions = store.bot_rules(turn.workspace_id, bot).await?;
+        let text = versions.into_iter().find(|rules| rules.version == turn.rules_version);
+        let read = text.and_then(|rules| match Rules::read(&rules.rules) {
+            Ok(mut read) => {
+                read.version = rules.version.unsigned_abs();
+                Some(Arc::new(read))
+            }
+            Err(faults) => {
+                tracing::error!(
+                    bot = bot.0,
+                    version = rules.version,
+                    ?faults,
+                    "the rules of a bot cannot be read"
+                );
+                None
+            }
+        });
+        self.read.retain(|(known, _), _| *known != bot);
+        self.read.insert(key, read.clone());
+        Ok(read)
+    }
+}
+
+/// What a turn gathers.
+struct Taking<'a> {
+    turn: &'a Turn,
+    rules: &'a Rules,
+    now: Timestamp,
+    state: State,
+    says: Vec<Say>,
+    logs: Vec<NewLog>,
+    subscription: Option<(RecipientStatus, &'static str)>,
+    toasts: Vec<Toast>,
+}
+
+/// Takes a turn: every event that waits, in order. Pure.
+pub fn take(turn: &Turn, rules: Option<&Rules>, now: Timestamp) -> (TurnTaken, Vec<Toast>) {
+    let fired = turn.events.is_empty() && turn.timer_at.is_some_and(|at| at <= now);
+    let Some(rules) = rules else {
+        return (unanswered(turn), Vec::new());
+    };
+    let state: State = serde_json::from_value(turn.state.clone()).unwrap_or_default();
+    let (says, logs, toasts) = (Vec::new(), Vec::new(), Vec::new());
+    let mut taking = Taking { turn, rules, now, state, says, logs, subscription: None, toasts };
+    let mut events = Vec::with_capacity(turn.events.len());
+    for (place, heard) in turn.events.iter().enumerate() {
+        let event = hear::event(&heard.body, heard.happened_at);
+        let verdict = taking.event(place, &event);
+        if let Some(callback) = hear::callback(&heard.body) {
+            let text = taking.toasts.pop().and_then(|(_, _, text)| text);
+            taking.toasts.push(((turn.workspace_id, heard.account_id), callback, text));
+        }
+        events.push((heard.inbox_id, verdict));
+    }
+    if fired {
+        let event = Event { at: now, platform: turn.platform.clone(), what: What::Timer };
+        taking.event(0, &event);
+    }
+    let mode = match taking.state.mode {
+        Mode::Bot => DialogueMode::Bot,
+        Mode::Human => DialogueMode::Human,
+        Mode::Stopped => DialogueMode::Stopped,
+    };
+    let taken = TurnTaken {
+        recipient_id: turn.recipient_id,
+        token: turn.token,
+        version: turn.version,
+        rules_version: turn.rules_version,
+        mode,
+        timer_at: taking.state.due(),
+        state: json!(taking.state),
+        events,
+        fired,
+        says: taking.says,
+        subscription: taking.subscription,
+        logs: taking.logs,
+        ambiguity: ambiguity(&turn.platform),
+    };
+    (taken, taking.toasts)
+}
+
+/// Nobody told the bot what to say: the events are marked, and the dialogue stays where it is.
+fn unanswered(turn: &Turn) -> TurnTaken {
+    TurnTaken {
+        recipient_id: turn.recipient_id,
+        token: turn.token,
+        version: turn.version,
+        rules_version: turn.rules_version,
+        mode: turn.mode,
+        state: turn.state.clone(),
+        timer_at: None,
+        events: turn.events.iter().map(|event| (event.inbox_id, "no_rules".to_owned())).collect(),
+        fired: false,
+        says: Vec::new(),
+        subscription: None,
+        logs: Vec::new(),
+        ambiguity: ambiguity(&turn.platform),
+    }
+}
+
+fn ambiguity(platform: &str) -> AmbiguityPolicy {
+    addresses::platform(platform)
+        .map(|platform| platform.facts().ambiguity)
+        .unwrap_or(AmbiguityPolicy::ResendOnce)
+}
+
+impl Taking<'_> {
+    /// Asks the rules about one event. A defect in them costs this event, not the dialogue.
+    fn event(&mut self, place: usize, event: &Event) -> String {
+        let (rules, now) = (self.rules, self.now);
+        let mut asked = event.clone();
+        let mut verdict = None;
+        for _ in 0..=CALLS_MAX {
+            let state = self.state.clone();
+            let Ok(decision) = catch_unwind(AssertUnwindSafe(|| step(rules, &state, &asked, now))) else {
+                tracing::error!(
+                    dialogue = self.turn.recipient_id.0,
+                    "the rules broke at an event; please report it"
+                );
+                self.log(place, None, "error", json!({}));
+                return verdict.unwrap_or_else(|| "error".to_owned());
+            };
+            verdict.get_or_insert_with(|| decision.verdict().as_str().to_owned());
+            let call = decision.calls.first().map(|call| call.service.clone());
+            self.decided(place, decision);
+            let Some(service) = call else {
+                break;
+            };
+            // Services cannot be called yet: the rules hear at once that it failed, and say so.
+            asked = Event {
+                at: now,
+                platform: event.platform.clone(),
+                what: What::Answer { service, fields: None },
+            };
+        }
+        verdict.unwrap_or_default()
+    }
+
+    fn decided(&mut self, place: usize, decision: Decision) {
+        for reply in &decision.replies {
+            self.say(place, reply.message());
+        }
+        if let Some(handoff) = &decision.handoff {
+            self.hand_off(place, handoff);
+        }
+        match decision.subscription {
+            Some(Subscription::Active) => self.subscription = Some((RecipientStatus::Active, "subscribed")),
+            Some(Subscription::Stopped) => self.subscription = Some((RecipientStatus::Stopped, "stopped")),
+            // Whoever is known, gone or back was written down when it was heard.
+            Some(Subscription::Known | Subscription::Gone | Subscription::Returned) | None => {}
+        }
+        if let Some(text) = decision.toast {
+            let who = (self.turn.workspace_id, self.turn.account_id);
+            self.toasts.push((who, Callback::default(), Some(text)));
+        }
+        for log in &decision.logs {
+            let rule = Some(log.rule.clone()).filter(|rule| !rule.is_empty());
+            let detail = json!({"from": log.from, "to": log.to, "note": log.note});
+            self.log(place, rule, log.verdict.as_str(), detail);
+        }
+        self.state = decision.state;
+    }
+
+    fn log(&mut self, event: usize, rule: Option<String>, verdict: &str, detail: serde_json::Value) {
+        self.logs.push(NewLog { event, rule, verdict: verdict.to_owned(), detail });
+    }
+
+    fn say(&mut self, event: usize, message: Message) {
+        self.says.push(Say { event, channel: None, payload: json!(message) });
+    }
+
+    /// To the people: who it is, where they write, and what they said.
+    fn hand_off(&mut self, event: usize, handoff: &Handoff) {
+        let Some(channel) = self.turn.operators else {
+            tracing::warn!(
+                dialogue = self.turn.recipient_id.0,
+                "a person waits for a human, and no operators' channel is set"
+            );
+            return;
+        };
+        let name = self.turn.attributes["name"].as_str().unwrap_or(&self.turn.user_id);
+        let title = addresses::platform(&self.turn.platform).map(|platform| platform.facts().title);
+        let head = format!(
+            "{} {name}{HEAD_MARK}{}",
+            ticket(self.turn.recipient_id),
+            title.unwrap_or(&self.turn.platform)
+        );
+        let words = match handoff {
+            Handoff::Open { why, text } => [why.as_str(), text.as_str()].join("\n"),
+            Handoff::Forward { text, photo: Some(_) } => format!("{text}\n[фото]"),
+            Handoff::Forward { text, photo: None } => text.clone(),
+            Handoff::Remind => "ждёт ответа".to_owned(),
+            Handoff::Close { why } => format!("закрыто: {why}"),
+        };
+        let text = format!("{head}\n{}", words.trim());
+        self.says.push(Say { event, channel: Some(channel), payload: json!(Message::text(text)) });
+    }
+}
+
+/// Tells whoever pressed a button that the press arrived. Nobody depends on it.
+async fn toast(
+    store: &Store,
+    network: &Network,
+    settings: &Settings,
+    (ws, id): (WorkspaceId, AccountId),
+    callback: Callback,
+    text: Option<String>,
+) {
+    let tell = async {
+        let rows = store.accounts(ws).await?;
+        let Some(row) = rows.into_iter().find(|row| row.account_id == id) else {
+            return anyhow::Ok(());
+        };
+        let account = addresses::account(&row, &store.account_token(ws, id).await?, &settings.bases)?;
+        network.admit(&account);
+        if let Some(receiver) = addresses::platform(&row.platform)?.receiver() {
+            receiver.answer_callback(network, &account, &callback, text.as_deref()).await;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(TOAST_TIME, tell).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(error = format!("{error:#}"), "a press was not answered"),
+        Err(_) => tracing::debug!("a press was not answered in time"),
+    }
+}

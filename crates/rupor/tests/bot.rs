@@ -1,0 +1,307 @@
+//! A bot as people meet it: `rupor run` as a real process, people of the sandbox, and the ledger of what they were told.
+//!
+//! A short form is part of `./test`. The long one, on both databases:
+//! `RUPOR_BOT_DIALOGUES=2000 RUPOR_BOT_KILLS=50 ./test -p rupor --test bot -- --nocapture`
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use sandbox::{Name, Sandbox};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use store::{AccountSettings, Address, Clock, Keyring, NewAccount, NewBot, Receive, Store, StoreError};
+
+/// Far beyond what is needed; nothing depends on it.
+const PATIENCE: Duration = Duration::from_secs(120);
+const SECRET: &str = "a-secret-that-the-platform-was-given";
+const WORDS: [&str; 5] = ["раз", "два", "три", "четыре", "пять"];
+
+fn from_env(name: &str, usual: usize) -> usize {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+/// Answers each of the five words with itself.
+fn rules() -> String {
+    let mut rules = "engine = 1\nstart = \"menu\"\nsubscribe = \"never\"\nfallback = [\"не понял\"]\n\
+                     limits = { turns = 1000, steps = 20, idle = \"30m\", messages = \"1000/1m\" }\n[states.menu]\n"
+        .to_owned();
+    for word in WORDS {
+        rules += &format!(
+            "[[rules]]\nname = \"{word}\"\non = {{ text = \"{word}\" }}\nreply = \"ответ {word}\"\n"
+        );
+    }
+    rules
+}
+
+struct Node(Child);
+
+impl Node {
+    /// SIGKILL: no handler runs, nothing is flushed.
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct World {
+    address: String,
+    key_file: PathBuf,
+    log: PathBuf,
+    sandbox: Sandbox,
+    ports: [u16; 2],
+}
+
+impl World {
+    async fn new(address: String, folder: &Path) -> World {
+        let options = sandbox::Options { any_token: true, ..sandbox::Options::default() };
+        let sandbox = Sandbox::start(options).await.unwrap();
+        Store::migrate(&Address::parse(&address).unwrap()).await.unwrap();
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (key_file, log) = (folder.join("bot.key"), folder.join("bot.log"));
+        World { address, key_file, log, sandbox, ports: [free(), free()] }
+    }
+
+    fn rupor(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rupor"));
+        command.args(args).args(["--db", &self.address]).env("RUPOR_KEY_FILE", &self.key_file);
+        for (name, platform) in
+            [("RUPOR_TELEGRAM_API", Name::Telegram), ("RUPOR_VK_API", Name::Vk), ("RUPOR_MAX_API", Name::Max)]
+        {
+            command.env(name, self.sandbox.base(platform));
+        }
+        command.env("RUPOR_PLATFORM_LIMITS", "off").env("RUPOR_LOG", "info").stdout(Stdio::null());
+        command
+    }
+
+    fn node(&self, port: u16) -> Node {
+        let log = std::fs::File::options().create(true).append(true).open(&self.log).unwrap();
+        let listen = format!("127.0.0.1:{port}");
+        let mut run = self.rupor(&["run", "--lease", "2s", "--listen", &listen]);
+        Node(run.stderr(log).spawn().unwrap())
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// What people were told, by chat, in order.
+    fn told(&self, platform: Name) -> BTreeMap<String, Vec<String>> {
+        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for row in self.sandbox.core().ledger.rows(platform) {
+            if let (true, Some(text)) = (row.accepted, &row.text) {
+                told.entry(row.chat.to_string()).or_default().push(text.clone());
+            }
+        }
+        told
+    }
+
+    async fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !done() {
+            let told = Name::ALL.map(|platform| (platform, self.told(platform)));
+            assert!(started.elapsed() < PATIENCE, "{what} did not come: {told:#?}\n{}", self.said());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+async fn open(world: &World) -> Store {
+    let address = Address::parse(&world.address).unwrap();
+    let started = Instant::now();
+    loop {
+        match Store::open(&address, Keyring::at(&world.key_file).unwrap(), Clock::system()).await {
+            Ok(store) => return store,
+            Err(StoreError::InUse { .. }) if started.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_of_three_platforms_are_heard_by_polling_and_answered_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("bot.db").display());
+    let world = World::new(address, folder.path()).await;
+    let accounts = [("telegram", ""), ("max", ""), ("vk", "kind = \"community\"\ngroup_id = 77\n")];
+    let mut config =
+        "[bots.shop]\naccounts = [\"telegram\", \"max\", \"vk\"]\nrules = \"rules.toml\"\n".to_owned();
+    for (name, more) in accounts {
+        config += &format!("[accounts.{name}]\nplatform = \"{name}\"\ntoken = {{ env = \"TOKEN\" }}\n{more}");
+    }
+    std::fs::write(folder.path().join("rules.toml"), rules()).unwrap();
+    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    for (platform, kind) in [("telegram", "bot"), ("max", "bot"), ("vk", "community")] {
+        let mut account = json!({"platform": platform, "token": "42:token-of-the-shop", "kind": kind});
+        if platform == "vk" {
+            account["id"] = json!("77");
+        }
+        let made = ask(world.sandbox.address(), "POST", "/_/accounts", &[], &account.to_string());
+        assert_eq!(made.0, 200, "{}", made.1);
+    }
+    let file = folder.path().join("rupor.toml").display().to_string();
+    let applied =
+        world.rupor(&["apply", &file, "--yes"]).env("TOKEN", "42:token-of-the-shop").output().unwrap();
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    let _node = world.node(world.ports[0]);
+    // A community hears from its first poll on.
+    let listens = || {
+        let rows = world.sandbox.core().ledger.rows(Name::Vk);
+        rows.iter().any(|row| row.method == "groups.getLongPollServer")
+    };
+    world.wait_for("the first poll", listens).await;
+    for word in &WORDS[..3] {
+        for (platform, user) in [("telegram", "501"), ("max", "502"), ("vk", "503")] {
+            let update = json!({"chat": user, "from": user, "text": word});
+            let path = format!("/_/updates/{platform}");
+            let (status, answer) = ask(world.sandbox.address(), "POST", &path, &[], &update.to_string());
+            assert_eq!(status, 200, "{platform}: {answer}");
+        }
+    }
+    let wanted = ["ответ раз", "ответ два", "ответ три"];
+    for platform in Name::ALL {
+        let all = || world.told(platform).values().map(Vec::len).sum::<usize>() >= wanted.len();
+        world.wait_for(platform.as_str(), all).await;
+        let told: Vec<Vec<String>> = world.told(platform).into_values().collect();
+        assert_eq!(told, [wanted.map(str::to_owned).to_vec()], "{platform:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_on_sqlite_is_killed_and_every_message_is_answered_once_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("bot.db").display());
+    answered_through_kills(World::new(address, folder.path()).await, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_on_postgres_are_killed_and_every_message_is_answered_once_and_in_order() {
+    let server = std::env::var("RUPOR_TEST_POSTGRES_DURABLE").expect("`./test` starts a durable server");
+    let (client, connection) = tokio_postgres::connect(&server, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let name = format!("bot_{}", uuid::Uuid::new_v4().simple());
+    client.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+    let (base, _) = server.rsplit_once('/').unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    answered_through_kills(World::new(format!("{base}/{name}"), folder.path()).await, 2).await;
+}
+
+/// Every update is told three times, the later copies in any order, while nodes die.
+async fn answered_through_kills(world: World, n_nodes: usize) {
+    let (dialogues, kills) = (from_env("RUPOR_BOT_DIALOGUES", 12), from_env("RUPOR_BOT_KILLS", 3));
+    let store = open(&world).await;
+    let ws = store.create_workspace("магазин").await.unwrap();
+    let settings = AccountSettings {
+        api_base: Some(world.sandbox.base(Name::Max).into()),
+        ..AccountSettings::default()
+    };
+    let token = SecretString::from("42:token-of-the-shop");
+    let new = NewAccount { platform: "max".into(), name: "max".into(), token, settings };
+    let account = store.create_account(ws, new).await.unwrap();
+    let new =
+        NewBot { name: "shop".into(), accounts: vec![account], receive: Receive::Webhook, operators: None };
+    let bot = store.put_bot(ws, new).await.unwrap();
+    store.put_bot_rules(ws, bot, &rules()).await.unwrap();
+    let hash = platforms::secret::sha256(SECRET.as_bytes());
+    store.set_bot_hook(ws, account, "random-part", Some(&hash), json!({})).await.unwrap();
+    drop(store);
+
+    let ports = world.ports[..n_nodes].to_vec();
+    let sending = tokio::task::spawn_blocking(move || tell_everything(dialogues, &ports));
+    let mut nodes: Vec<Node> = world.ports[..n_nodes].iter().map(|port| world.node(*port)).collect();
+    let mut dice = rand::rngs::StdRng::seed_from_u64(7);
+    for _ in 0..kills {
+        tokio::time::sleep(Duration::from_millis(dice.random_range(300..1_500))).await;
+        let n = dice.random_range(0..nodes.len());
+        nodes.remove(n).kill();
+        nodes.insert(n, world.node(world.ports[n]));
+    }
+    sending.await.unwrap();
+    let wanted: Vec<String> = WORDS.map(|word| format!("ответ {word}")).to_vec();
+    let all = || world.told(Name::Max).values().map(Vec::len).sum::<usize>() >= dialogues * WORDS.len();
+    world.wait_for("the last answer", all).await;
+    let told = world.told(Name::Max);
+    assert_eq!(told.len(), dialogues);
+    for (chat, told) in told {
+        assert_eq!(told, wanted, "chat {chat}\n{}", world.said());
+    }
+}
+
+/// A platform that tells what it has to until somebody says 200; it tells everything three times.
+fn tell_everything(dialogues: usize, ports: &[u16]) {
+    let mut dice = rand::rngs::StdRng::seed_from_u64(3);
+    let mut told: Vec<Value> = Vec::new();
+    for (n, word) in WORDS.iter().enumerate() {
+        let mut people: Vec<usize> = (0..dialogues).collect();
+        people.shuffle(&mut dice);
+        for person in people {
+            told.push(update(person, n, word));
+            deliver(told.last().unwrap(), ports, &mut dice);
+            for _ in 0..2 {
+                let again = dice.random_range(0..told.len());
+                deliver(&told[again], ports, &mut dice);
+            }
+        }
+    }
+}
+
+fn update(person: usize, n: usize, word: &str) -> Value {
+    let (user, at) = (1_000 + person, 1_790_000_000_000_i64 + n as i64 * 1_000);
+    json!({"update_type": "message_created", "timestamp": at, "message": {
+        "timestamp": at, "sender": {"user_id": user, "first_name": "Анна", "is_bot": false},
+        "recipient": {"chat_id": 5_000 + person, "chat_type": "dialog", "user_id": 42},
+        "body": {"mid": format!("mid.{person}.{n}"), "seq": n, "text": word}}})
+}
+
+fn deliver(update: &Value, ports: &[u16], dice: &mut rand::rngs::StdRng) {
+    let started = Instant::now();
+    loop {
+        let at = SocketAddr::from(([127, 0, 0, 1], ports[dice.random_range(0..ports.len())]));
+        let secret = ("X-Max-Bot-Api-Secret", SECRET);
+        let (status, answer) = ask(at, "POST", "/hooks/max/random-part", &[secret], &update.to_string());
+        if status == 200 {
+            return;
+        }
+        assert!(status == 0 || status >= 500, "{status} {answer}");
+        assert!(started.elapsed() < PATIENCE, "nobody takes it: {status} {answer}");
+        let moment = tokio::time::sleep(Duration::from_millis(20));
+        tokio::runtime::Handle::current().block_on(moment);
+    }
+}
+
+/// One request; status 0: nobody answered.
+fn ask(at: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+    let mut request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        request += &format!("{name}: {value}\r\n");
+    }
+    let answer = TcpStream::connect(at).and_then(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        stream.write_all(format!("{request}\r\n{body}").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    });
+    let answer = answer.unwrap_or_default();
+    let status = answer.split_whitespace().nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer)
+}
