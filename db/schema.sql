@@ -371,6 +371,7 @@ CREATE TABLE campaigns (
     started_at timestamp with time zone,
     frozen_at timestamp with time zone,
     ended_at timestamp with time zone,
+    rest_at timestamp with time zone,
     n_total bigint NOT NULL DEFAULT 0,
     n_excluded bigint NOT NULL DEFAULT 0,
     n_failed_again bigint NOT NULL DEFAULT 0,
@@ -2447,6 +2448,20 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.let_rest_follow(workspace_id bigint, campaign_id bigint, from_when timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(let_rest_follow.workspace_id);
+    UPDATE campaigns AS x SET rest_at = from_when
+     WHERE x.workspace_id = let_rest_follow.workspace_id AND x.campaign_id = let_rest_follow.campaign_id AND x.rest_at IS NULL;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.lock_account(workspace_id bigint, account_id bigint)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -3167,7 +3182,7 @@ BEGIN
                 USING ERRCODE = 'RU005', DETAIL = wanted::text, HINT = old.status;
         ELSIF old.campaign_id IS NOT NULL THEN
             RAISE EXCEPTION 'delivery % is %: it belongs to a campaign', wanted, old.status
-                USING ERRCODE = 'RU006', DETAIL = wanted::text, HINT = old.status;
+                USING ERRCODE = 'RU009', DETAIL = wanted::text, HINT = old.status;
         END IF;
         made := rupor_next_generation(wanted, jsonb_build_object('parent', wanted), at);
         answer := answer || made;
@@ -4616,6 +4631,11 @@ BEGIN
             CASE ending WHEN 'lost' THEN 'lease_expired' WHEN 'unknown' THEN 'lease_expired' WHEN 'released' THEN 'released'
                         ELSE s.status END,
             failure, provider_id);
+    IF s.status IN ('failed_permanent', 'dead') AND d.campaign_id IS NOT NULL THEN
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        VALUES (held.workspace_id, d.campaign_id, 'ended.' || s.reason, 1)
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + 1;
+    END IF;
     IF s.status IN ('failed_permanent', 'dead') THEN
         DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
     END IF;
@@ -6325,6 +6345,8 @@ GRANT EXECUTE ON FUNCTION feed_campaign(bigint,bigint,boolean,bigint) TO rupor_a
 GRANT EXECUTE ON FUNCTION follow_up(bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION freeze_campaign(bigint,bigint,text,text,text,text,boolean,bigint[],bigint[],bigint,boolean,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION let_rest_follow(bigint,bigint,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION lock_account(bigint,bigint) TO rupor_app;
 

@@ -5,7 +5,58 @@
 //! any that is not over → cancelling → cancelled | aborted        finished | aborted ─ retry → preparing
 //! ```
 
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// The part of the day in which people are written to, by their own clock: from one time until another, over midnight
+/// if the second is the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    from: Time,
+    until: Time,
+}
+
+impl Window {
+    /// What every refusal says about the form.
+    pub const FORM: &str = "from-until in hours and minutes, such as 10:00-20:00";
+
+    pub fn parse(text: &str) -> Option<Window> {
+        let (from, until) = text.split_once('-')?;
+        let (from, until) = (time_of_day(from)?, time_of_day(until)?);
+        (from != until).then_some(Window { from, until })
+    }
+
+    /// Whether there is such a zone.
+    pub fn knows_zone(name: &str) -> bool {
+        TimeZone::get(name).is_ok()
+    }
+
+    /// Whether it is open now where this zone counts; an unknown zone counts as UTC.
+    pub fn is_open(&self, zone: &str, now: Timestamp) -> bool {
+        let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+        let Ok(now) = jiff::Timestamp::from_microsecond(now.0) else {
+            return false;
+        };
+        let at = now.to_zoned(zone).time();
+        match self.from < self.until {
+            true => at >= self.from && at < self.until,
+            false => at >= self.from || at < self.until,
+        }
+    }
+}
+
+fn time_of_day(text: &str) -> Option<Time> {
+    let (hours, minutes) = text.trim().split_once(':')?;
+    let is_number =
+        |text: &str| !text.is_empty() && text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(hours) || !is_number(minutes) {
+        return None;
+    }
+    Time::new(hours.parse().ok()?, minutes.parse().ok()?, 0, 0).ok()
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -95,6 +146,23 @@ impl std::fmt::Display for CampaignStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_is_open_by_the_clock_of_the_person() {
+        // 2026-11-15 12:00:00 UTC: three in the afternoon in Moscow, nine in the evening in Tokyo.
+        let now = Timestamp(1_794_744_000_000_000);
+        let check = |window: &str, zone: &str, expected: bool| {
+            assert_eq!(Window::parse(window).unwrap().is_open(zone, now), expected, "{window} {zone}");
+        };
+        check("10:00-20:00", "Europe/Moscow", true);
+        check("10:00-20:00", "Asia/Tokyo", false);
+        check("10:00-20:00", "", true);
+        check("20:00-02:00", "Asia/Tokyo", true);
+        check("12:00-12:01", "UTC", true);
+        check("11:59-12:00", "UTC", false);
+        assert_eq!(Window::parse("10-20"), None);
+        assert_eq!(Window::parse("10:00-25:00"), None);
+    }
 
     #[test]
     fn nothing_leaves_a_campaign_that_is_over_but_a_new_wave() {

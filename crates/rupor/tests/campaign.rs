@@ -253,3 +253,51 @@ async fn a_campaign_on_postgres_is_killed_and_paused_and_everybody_has_one_end()
     a_campaign_through_kills_and_pauses(url.to_string(), folder.path()).await;
     client.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
 }
+
+/// A block of the page, by its language and number.
+fn block<'a>(page: &'a str, language: &str, n: usize) -> &'a str {
+    page.split(&format!("```{language}\n")).nth(n + 1).and_then(|rest| rest.split("```").next()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_takes_a_newcomer_from_a_list_to_a_finished_campaign() {
+    let page = include_str!("../../../docs/campaigns.md");
+    let folder = tempfile::tempdir().unwrap();
+    let options = sandbox::Options { any_token: true, ..sandbox::Options::default() };
+    let sandbox = Sandbox::start(options).await.unwrap();
+    let config = block(page, "toml", 0).replace("http://127.0.0.1:7900", sandbox.origin());
+    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    std::fs::write(folder.path().join("people.csv"), block(page, "csv", 0)).unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_rupor"));
+    let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let shell = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-ec", script]).current_dir(folder.path()).env("PATH", &path).env("RUPOR_LOG", "info");
+        command
+    };
+    let [tokens, apply, run] = [0, 1, 2].map(|n| block(page, "sh", 1).lines().nth(n).unwrap());
+    assert!(shell(&format!("{tokens}\n{apply}")).status().unwrap().success());
+    let node =
+        Node(shell(&format!("exec {run}")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let socket = folder.path().join("rupor.db.sock");
+    let begun = Instant::now();
+    while !socket.exists() {
+        assert!(begun.elapsed() < PATIENCE, "the node does not start");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let script = block(page, "sh", 2).to_owned();
+    let output = tokio::task::block_in_place(|| shell(&script).output().unwrap());
+    let told =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("3 new, 0 known before, 1 rejected"), "{told}");
+    assert!(told.contains("is finished: 3 of 3 sent"), "{told}");
+    drop(node);
+    let rejected = std::fs::read_to_string(folder.path().join("people.csv.rejected")).unwrap();
+    assert!(rejected.contains("@masha") && rejected.contains("is a name"), "{rejected}");
+    let rows = sandbox.core().ledger.rows(Name::Telegram);
+    let texts: Vec<&str> =
+        rows.iter().filter(|row| row.accepted).filter_map(|row| row.text.as_deref()).collect();
+    let all = texts.join("\n");
+    assert!(all.contains("Здравствуйте, Анна!") && all.contains("Здравствуйте, друг!"), "{all}");
+}

@@ -19,6 +19,8 @@ use crate::recipients::{NewRecipient, PutRecipient, Recipient};
 pub const FREEZE_MAX: usize = 5_000;
 /// Deliveries that one transaction makes or takes back.
 pub const FEED_MAX: usize = 500;
+/// What a count of those who ended badly begins with, beside the reasons of those who were left out.
+pub(crate) const ENDED: &str = "ended.";
 /// Lots are drawn out of so many.
 pub const LOTS: i64 = 10_000;
 
@@ -83,6 +85,8 @@ pub struct Campaign {
     pub started_at: Option<Timestamp>,
     pub frozen_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
+    /// The first ones have it; the others get it from then on.
+    pub rest_at: Option<Timestamp>,
     pub variants: Vec<Variant>,
 }
 
@@ -302,13 +306,30 @@ impl Store {
         each!(self, db => db.campaign_counts(workspace, id))
     }
 
+    /// The first ones have it: the others get it from then on. The first word counts.
+    pub async fn let_rest_follow(&self, workspace: WorkspaceId, id: CampaignId, at: Timestamp) -> Result<()> {
+        each!(self, db => db.let_rest_follow(workspace, id, at))
+    }
+
+    /// How many ended which way, by reason: gone, refused, outcome unknown.
+    pub async fn campaign_endings(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+    ) -> Result<BTreeMap<String, i64>> {
+        let codes = each!(self, db => db.campaign_codes(workspace, id))?;
+        let ended = codes.into_iter().filter_map(|(code, n)| Some((code.strip_prefix(ENDED)?.to_owned(), n)));
+        Ok(ended.collect())
+    }
+
     /// Why people were left out, counted.
     pub async fn campaign_exclusions(
         &self,
         workspace: WorkspaceId,
         id: CampaignId,
     ) -> Result<BTreeMap<String, i64>> {
-        each!(self, db => db.campaign_exclusions(workspace, id))
+        let codes = each!(self, db => db.campaign_codes(workspace, id))?;
+        Ok(codes.into_iter().filter(|(code, _)| !code.starts_with(ENDED)).collect())
     }
 
     pub async fn campaign_cohorts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<Vec<Cohort>> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::step::policy_of;
 use anyhow::Context;
 use domain::audience::Filter;
 use domain::ids::{AccountId, RecipientId};
@@ -82,8 +83,10 @@ impl Judge {
     /// The next step of the freeze.
     pub async fn step(&self, store: &Store) -> anyhow::Result<FreezeStep> {
         let after = self.campaign.at.clone();
+        let policy = policy_of(&self.campaign)?;
+        let (canary, by_zone) = (policy.first_lots(), policy.window.is_some());
         if self.is_plain() {
-            return Ok(FreezeStep { after, ..FreezeStep::default() });
+            return Ok(FreezeStep { after, canary, by_zone, ..FreezeStep::default() });
         }
         let page = self.page(store, after.clone()).await?;
         let ids = |of: &dyn Fn(&Recipient) -> bool| -> Vec<RecipientId> {
@@ -96,7 +99,8 @@ impl Judge {
             missing: ids(&|one| self.is_meant(one) && self.is_missing(one)),
             upto: page.upto(),
             is_last: page.is_last,
-            ..FreezeStep::default()
+            canary,
+            by_zone,
         })
     }
 

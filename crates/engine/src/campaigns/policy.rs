@@ -1,6 +1,7 @@
 //! What a campaign is told to keep to, as it stands in its row.
 
-use domain::time::Span;
+use domain::campaign::Window;
+use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::span;
@@ -29,19 +30,153 @@ pub struct Policy {
     /// Whoever has not got it so long after the start does not get it any more, such as `12h`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
+    /// The part of the day in which people are written to, by their own clock, such as `10:00-20:00`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<String>,
+    /// The zone of people of whom none is known; UTC unless this says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+    /// Slowly first: each step lasts `for`, at `rate` messages a second in all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ramp: Vec<Ramp>,
+    /// A few first, then a pause to look, then the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+    #[serde(skip_serializing_if = "Guards::is_empty")]
+    pub guards: Guards,
     /// A button that ends it for the person who presses it; there unless this says false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<bool>,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ramp {
+    #[serde(rename = "for")]
+    pub length: String,
+    pub rate: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Canary {
+    /// Of all people, such as 0.01.
+    pub share: f64,
+    /// How long the others wait when the first ones have it, such as `30m`.
+    pub hold: String,
+}
+
+/// Shares of those who have come to an end; above one of them the campaign pauses and says why.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Guards {
+    /// Refused or given up, the gone ones not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<f64>,
+    /// Blocked us or left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone: Option<f64>,
+    /// Nobody knows whether they got it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<f64>,
+}
+
+/// So many must have come to an end before a share says anything.
+const GUARD_MIN: i64 = 20;
+
+impl Guards {
+    fn is_empty(&self) -> bool {
+        *self == Guards::default()
+    }
+
+    /// Why the campaign pauses, if it does.
+    pub fn speak(&self, ended: i64, failed: i64, gone: i64, unknown: i64) -> Option<String> {
+        if ended < GUARD_MIN {
+            return None;
+        }
+        let kinds = [
+            ("failed", self.failures, failed),
+            ("are gone", self.gone, gone),
+            ("have an unknown outcome", self.unknown, unknown),
+        ];
+        kinds.into_iter().find_map(|(words, limit, n)| {
+            let limit = limit?;
+            let share = n as f64 / ended as f64;
+            let told = || {
+                format!(
+                    "guard: {:.0} % of {ended} {words}, {:.0} % are allowed",
+                    share * 100.0,
+                    limit * 100.0
+                )
+            };
+            (share >= limit).then(told)
+        })
+    }
+}
+
 impl Policy {
+    /// Messages a second in all, so long after the start.
+    pub fn rate_after(&self, elapsed: Span) -> Option<f64> {
+        let mut end = Span::ZERO;
+        for step in &self.ramp {
+            end = Span(end.0 + span::parse(&step.length).unwrap_or(Span::ZERO).0);
+            if elapsed < end {
+                return Some(step.rate);
+            }
+        }
+        self.rate
+    }
+
+    /// Whether people of this zone may be written to now.
+    pub fn is_open(&self, zone: &str, now: Timestamp) -> bool {
+        let zone = if zone.is_empty() { self.time_zone.as_deref().unwrap_or("UTC") } else { zone };
+        self.window.as_deref().and_then(Window::parse).is_none_or(|window| window.is_open(zone, now))
+    }
+
+    /// Lots of those who get it first.
+    pub fn first_lots(&self) -> i64 {
+        self.canary.as_ref().map_or(0, |canary| (canary.share * store::LOTS as f64).ceil() as i64)
+    }
+
+    pub fn hold(&self) -> Option<Span> {
+        self.canary.as_ref().and_then(|canary| span::parse(&canary.hold))
+    }
+
     pub fn check(&self) -> anyhow::Result<()> {
         if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             anyhow::bail!("rate: {} is no pace; give messages a second above 0", self.rate.unwrap_or(0.0));
         }
-        for (name, written) in
-            [("min_gap", &self.min_gap), ("late_by", &self.late_by), ("deadline", &self.deadline)]
+        if let Some(bad) = self.ramp.iter().find(|step| !step.rate.is_finite() || step.rate <= 0.0) {
+            anyhow::bail!("ramp: {} is no pace; give messages a second above 0", bad.rate);
+        }
+        if let Some(canary) = &self.canary
+            && !(canary.share > 0.0 && canary.share < 1.0)
         {
+            anyhow::bail!("canary: share {} is no part of all; write such as 0.01", canary.share);
+        }
+        if let Some(window) = &self.window
+            && Window::parse(window).is_none()
+        {
+            anyhow::bail!("window: {window:?} is no part of a day; write {}", Window::FORM);
+        }
+        if let Some(zone) = &self.time_zone
+            && !Window::knows_zone(zone)
+        {
+            anyhow::bail!("time_zone: {zone:?} is not known; write a name such as Europe/Moscow");
+        }
+        let shares = [self.guards.failures, self.guards.gone, self.guards.unknown];
+        if let Some(bad) = shares.into_iter().flatten().find(|share| !(0.0..=1.0).contains(share)) {
+            anyhow::bail!("guards: {bad} is no share; write such as 0.1 for a tenth");
+        }
+        let mut times: Vec<(&str, Option<&String>)> =
+            self.ramp.iter().map(|step| ("ramp", Some(&step.length))).collect();
+        times.push(("canary", self.canary.as_ref().map(|canary| &canary.hold)));
+        times.extend([
+            ("min_gap", self.min_gap.as_ref()),
+            ("late_by", self.late_by.as_ref()),
+            ("deadline", self.deadline.as_ref()),
+        ]);
+        for (name, written) in times {
             let Some(text) = written else { continue };
             if span::parse(text).is_none_or(|span| span.0 <= 0) {
                 anyhow::bail!("{name}: {text:?} is no time; write {}", span::FORM);
@@ -75,4 +210,49 @@ fn time(written: &Option<String>) -> Option<Span> {
 pub fn ahead(rate: Option<f64>) -> i64 {
     let wanted = rate.map_or(AHEAD_MAX, |rate| rate * LOOK_AHEAD_S);
     wanted.clamp(AHEAD_MIN, AHEAD_MAX) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: serde_json::Value) -> Policy {
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn a_ramp_goes_up_step_by_step() {
+        let ramp = serde_json::json!({"rate": 30.0, "ramp": [{"for": "10m", "rate": 5.0}, {"for": "20m", "rate": 10.0}]});
+        let policy = policy(ramp);
+        policy.check().unwrap();
+        let at = |minutes: i64| policy.rate_after(Span::from_secs(minutes * 60));
+        assert_eq!(
+            [at(0), at(9), at(10), at(29), at(30)],
+            [Some(5.0), Some(5.0), Some(10.0), Some(10.0), Some(30.0)]
+        );
+    }
+
+    #[test]
+    fn a_guard_speaks_when_enough_have_ended() {
+        let guards = Guards { failures: Some(0.1), gone: Some(0.3), unknown: None };
+        assert_eq!(guards.speak(10, 10, 0, 0), None, "ten are too few to say anything");
+        assert_eq!(guards.speak(100, 9, 29, 50), None);
+        assert_eq!(guards.speak(100, 10, 0, 0).unwrap(), "guard: 10 % of 100 failed, 10 % are allowed");
+        assert!(guards.speak(100, 0, 30, 0).unwrap().contains("are gone"));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_with_the_fix() {
+        let check = |text: serde_json::Value, expected: &str| {
+            let problem = policy(text).check().unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        };
+        check(serde_json::json!({"rate": 0.0}), "above 0");
+        check(serde_json::json!({"window": "10-20"}), "10:00-20:00");
+        check(serde_json::json!({"canary": {"share": 1.5, "hold": "1h"}}), "0.01");
+        check(serde_json::json!({"canary": {"share": 0.5, "hold": "soon"}}), "canary");
+        check(serde_json::json!({"time_zone": "Mars/Base"}), "Europe/Moscow");
+        check(serde_json::json!({"guards": {"gone": 30.0}}), "0.1 for a tenth");
+        assert!(serde_json::from_value::<Policy>(serde_json::json!({"rat": 1})).is_err());
+    }
 }

@@ -6,6 +6,7 @@ use anyhow::Context;
 use domain::campaign::CampaignStatus;
 use domain::ids::AccountId;
 use domain::limits::effective_rate;
+use domain::time::{Span, Timestamp};
 use store::{Campaign, Cohort, FEED_MAX, Store, Whose};
 
 use super::people::Judge;
@@ -14,6 +15,8 @@ use crate::addresses;
 
 /// Steps of a freeze in one look: others wait meanwhile.
 const STEPS_MAX: usize = 40;
+/// The stage of those who get it before the others.
+const FIRST: &str = "first";
 /// Claims that one look takes up for a campaign that waits for them.
 const RECOVER_MAX: usize = 500;
 
@@ -101,19 +104,20 @@ async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
     let policy = policy_of(campaign)?;
     let now = store.now().await?;
-    if campaign.deadline.is_some_and(|at| at <= now) {
-        let why = "its deadline is over";
-        return Ok(store.abort_campaign(ws, id, campaign.version, why).await?);
+    if let Some(changed) = ends_early(store, campaign, &policy, now).await? {
+        return Ok(changed);
     }
+    let started = campaign.started_at.unwrap_or(now);
     let cohorts = store.campaign_cohorts(ws, id).await?;
+    let may = may_be_fed(store, campaign, &policy, &cohorts, now).await?;
     let accounts = store.accounts(ws).await?;
-    let rates = rates(&policy, &cohorts, &accounts);
+    let whole = policy.rate_after(now - started);
     let mut changed = false;
-    for (account, rate) in &rates {
-        if policy.rate.is_some() {
-            store.pace_campaign(ws, id, *account, *rate).await?;
+    for (account, rate) in rates(whole, &cohorts, &accounts) {
+        if whole.is_some() || !policy.ramp.is_empty() {
+            store.pace_campaign(ws, id, account, rate).await?;
         }
-        changed |= feed(store, campaign, &policy, &cohorts, *account, policy::ahead(*rate)).await?;
+        changed |= feed(store, campaign, &policy, &may, account, policy::ahead(rate)).await?;
     }
     let counts = store.campaign_counts(ws, id).await?;
     if counts.waiting == 0 {
@@ -123,9 +127,88 @@ async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     Ok(changed)
 }
 
+/// Its deadline is over, or a guard speaks: also when everybody is queued already, for they can be taken back.
+async fn ends_early(
+    store: &Store,
+    campaign: &Campaign,
+    policy: &Policy,
+    now: Timestamp,
+) -> anyhow::Result<Option<bool>> {
+    let started = campaign.started_at.unwrap_or(now);
+    let by_policy = policy.deadline().map(|span| started + span);
+    if campaign.deadline.into_iter().chain(by_policy).any(|at| at <= now) {
+        let (ws, id, why) = (campaign.workspace_id, campaign.campaign_id, "its deadline is over");
+        return Ok(Some(store.abort_campaign(ws, id, campaign.version, why).await?));
+    }
+    match guarded(store, campaign, policy).await? {
+        Some(why) => Ok(Some(moved(store, campaign, CampaignStatus::Paused, &why).await?)),
+        None => Ok(None),
+    }
+}
+
+/// Why it pauses by itself, if it does.
+async fn guarded(store: &Store, campaign: &Campaign, policy: &Policy) -> anyhow::Result<Option<String>> {
+    if policy.guards == policy::Guards::default() {
+        return Ok(None);
+    }
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let counts = store.campaign_counts(ws, id).await?;
+    let endings = store.campaign_endings(ws, id).await?;
+    let n = |reason: &str| endings.get(reason).copied().unwrap_or(0);
+    let (gone, unknown) = (n("recipient_gone"), n("outcome_unknown"));
+    let failed = counts.failed + counts.dead - gone;
+    let ended = counts.sent + counts.failed + counts.dead;
+    Ok(policy.guards.speak(ended, failed, gone, unknown))
+}
+
+/// What waits in the queue for people whose window closed is taken back.
+async fn take_back_closed(
+    store: &Store,
+    campaign: &Campaign,
+    policy: &Policy,
+    now: Timestamp,
+) -> anyhow::Result<()> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    if policy.window.is_none() {
+        return Ok(());
+    }
+    for cohort in store.campaign_cohorts(ws, id).await? {
+        if cohort.lane_holds > 0 && !policy.is_open(&cohort.zone, now) {
+            while store.recall_campaign(ws, id, Some(cohort.cohort_id)).await? > 0 {}
+        }
+    }
+    Ok(())
+}
+
+/// Those whose window is open; and of those only the first ones until they have it and the pause is over.
+async fn may_be_fed(
+    store: &Store,
+    campaign: &Campaign,
+    policy: &Policy,
+    cohorts: &[Cohort],
+    now: Timestamp,
+) -> anyhow::Result<Vec<Cohort>> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    take_back_closed(store, campaign, policy, now).await?;
+    let mut open: Vec<Cohort> =
+        cohorts.iter().filter(|cohort| policy.is_open(&cohort.zone, now)).cloned().collect();
+    if policy.canary.is_none() || campaign.rest_at.is_some_and(|at| at <= now) {
+        return Ok(open);
+    }
+    let first_have_it = cohorts
+        .iter()
+        .filter(|cohort| cohort.stage == FIRST)
+        .all(|cohort| cohort.waiting + cohort.lane_holds == 0);
+    if first_have_it && campaign.rest_at.is_none() {
+        store.let_rest_follow(ws, id, now + policy.hold().unwrap_or(Span::ZERO)).await?;
+    }
+    open.retain(|cohort| cohort.stage == FIRST);
+    Ok(open)
+}
+
 /// What each account sends a second: its part of the whole by how many it has to reach, and never more than it can.
 fn rates(
-    policy: &Policy,
+    whole: Option<f64>,
     cohorts: &[Cohort],
     accounts: &[store::Account],
 ) -> BTreeMap<AccountId, Option<f64>> {
@@ -138,7 +221,7 @@ fn rates(
         .into_iter()
         .map(|(id, n)| {
             let can = accounts.iter().find(|account| account.account_id == id).and_then(account_rate);
-            let share = policy.rate.map(|rate| (rate * n as f64 / all as f64).max(0.001));
+            let share = whole.map(|rate| (rate * n as f64 / all as f64).max(0.001));
             let rate = match (share, can) {
                 (Some(share), Some(can)) => Some(share.min(can)),
                 (share, can) => share.or(can),
@@ -180,12 +263,15 @@ async fn feed(
 }
 
 async fn finish(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
+    let policy = policy_of(campaign)?;
     let counts = store.campaign_counts(campaign.workspace_id, campaign.campaign_id).await?;
     if counts.waiting > 0 {
         return moved(store, campaign, CampaignStatus::Running, "somebody waits again").await;
     }
     if counts.on_their_way() > 0 {
-        return Ok(false);
+        let now = store.now().await?;
+        take_back_closed(store, campaign, &policy, now).await?;
+        return Ok(ends_early(store, campaign, &policy, now).await?.unwrap_or(false));
     }
     if !counts.are_complete() {
         tracing::error!(
@@ -209,3 +295,7 @@ async fn cancel(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
         _ => Ok(false),
     }
 }
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

@@ -40,7 +40,7 @@ pub fn fill(text: &str, attributes: &serde_json::Value) -> Result<String, Unfill
     environment.add_filter("upper", |text: &str| text.to_uppercase());
     environment.add_filter("lower", |text: &str| text.to_lowercase());
     let filled = environment
-        .template_from_str(text)
+        .template_from_str(&in_quotes(text))
         .and_then(|template| template.render(context! { r => known(attributes) }));
     match filled {
         Ok(filled) if filled.len() > OUTPUT_BYTES_MAX => {
@@ -56,6 +56,37 @@ pub fn fill(text: &str, attributes: &serde_json::Value) -> Result<String, Unfill
             Err(Unfilled::Broken(format!("{}{detail}{line}", error.kind())))
         }
     }
+}
+
+/// `{{ r.имя }}` as `{{ r["имя"] }}`: the language knows names of Latin letters alone.
+fn in_quotes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        let end = if rest[at..].starts_with("{{") { "}}" } else { "%}" };
+        let code_end = rest[at..].find(end).map_or(rest.len(), |end| at + end);
+        out.push_str(&rest[..at]);
+        let mut code = &rest[at..code_end];
+        while let Some(dot) = code.find("r.") {
+            let is_own =
+                code[..dot].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '.');
+            let name: String =
+                code[dot + 2..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let is_plain = name.is_empty() || name.is_ascii();
+            match is_own && !is_plain {
+                true => {
+                    out.push_str(&code[..dot]);
+                    out.push_str(&format!("r[\"{name}\"]"));
+                }
+                false => out.push_str(&code[..dot + 2 + name.len()]),
+            }
+            code = &code[dot + 2 + name.len()..];
+        }
+        out.push_str(code);
+        rest = &rest[code_end..];
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Words, numbers and yes or no; what is nested is no word to print.

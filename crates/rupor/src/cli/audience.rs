@@ -157,7 +157,8 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
     drop(look);
     let goes_on = |before: &Progress| before.file == file && before.account == account.name && !before.done;
     let mut progress = match before.filter(goes_on) {
-        Some(before) => before,
+        // What became of the people of its last step was told to nobody: they are known now.
+        Some(before) => Progress { updated: before.rows - before.rejected - before.imported, ..before },
         None => Progress { file, account: account.name.clone(), ..Progress::default() },
     };
     let opened = std::fs::File::open(&args.path).with_context(|| format!("cannot open {shown}"))?;

@@ -14,7 +14,7 @@ use engine::campaigns::policy::Policy;
 use serde_json::{Value, json};
 use store::{Campaign, Person, Retries};
 
-use super::operator::{Look, OperatorArgs, block_on, say};
+use super::operator::{Hand, Look, OperatorArgs, block_on, say};
 use crate::operate::Verb;
 use crate::operate::campaigns::{CampaignOrder, Words, told};
 use crate::operate::status::table;
@@ -177,10 +177,7 @@ pub fn run(args: &CampaignArgs) -> anyhow::Result<()> {
             Command::Preview(named) => preview(named).await,
             Command::Start(start) => begin(start).await,
             Command::Pause(named) => pause(named).await,
-            Command::Resume(named) => {
-                order(named, CampaignOrder::Resume).await?;
-                until(named, |state| state != "paused").await.and_then(|done| named.print(&done))
-            }
+            Command::Resume(named) => go_on(named).await,
             Command::Cancel(args) => cancel(args).await,
             Command::Edit(edit) => change(edit).await,
             Command::Status(status) => show(status).await,
@@ -226,39 +223,48 @@ impl Named {
     }
 }
 
-async fn order(named: &Named, order: CampaignOrder) -> anyhow::Result<Value> {
-    let workspace = named.operator.workspace(&named.operator.look().await?.store).await?;
-    named.operator.perform(Verb::Campaign { workspace, campaign: named.name.clone(), order }).await
+/// The way to change a campaign, for commands that then wait until it is so.
+struct Way {
+    hand: Hand,
+    workspace: String,
+    campaign: String,
 }
 
-/// Waits until the campaign is as somebody wants it. Where a node runs it does the work; each look brings it on too.
-async fn until(named: &Named, is_so: impl Fn(&str) -> bool) -> anyhow::Result<Value> {
-    until_status(named, |status| is_so(status["state"].as_str().unwrap_or_default())).await
-}
+impl Way {
+    async fn to(named: &Named) -> anyhow::Result<Way> {
+        let workspace = named.operator.workspace(&named.operator.look().await?.store).await?;
+        Ok(Way { hand: named.operator.hand().await?, workspace, campaign: named.name.clone() })
+    }
 
-async fn until_status(named: &Named, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
-    let workspace = named.operator.workspace(&named.operator.look().await?.store).await?;
-    let hand = named.operator.hand().await?;
-    let begun = Instant::now();
-    loop {
-        let drive = CampaignOrder::Drive;
-        let verb =
-            Verb::Campaign { workspace: workspace.clone(), campaign: named.name.clone(), order: drive };
-        let status = hand.perform(verb).await?;
-        if is_so(&status) {
-            return Ok(status);
+    async fn order(&self, order: CampaignOrder) -> anyhow::Result<Value> {
+        let (workspace, campaign) = (self.workspace.clone(), self.campaign.clone());
+        self.hand.perform(Verb::Campaign { workspace, campaign, order }).await
+    }
+
+    /// Waits until the campaign is as somebody wants it. Where a node runs it does the work; each look brings it on too.
+    async fn until(&self, is_so: impl Fn(&str) -> bool) -> anyhow::Result<Value> {
+        self.until_status(|status| is_so(status["state"].as_str().unwrap_or_default())).await
+    }
+
+    async fn until_status(&self, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        let begun = Instant::now();
+        loop {
+            let status = self.order(CampaignOrder::Drive).await?;
+            if is_so(&status) {
+                return Ok(status);
+            }
+            if begun.elapsed() > WAIT_MAX {
+                bail!(
+                    "campaign {} is {} with {} requests still out after {} s; look with `rupor campaign status {}`",
+                    line(&self.campaign),
+                    status["state"].as_str().unwrap_or("-"),
+                    status["in_flight"],
+                    WAIT_MAX.as_secs(),
+                    quoted(&self.campaign)
+                );
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
-        if begun.elapsed() > WAIT_MAX {
-            bail!(
-                "campaign {} is {} with {} requests still out after {} s; look with `rupor campaign status {}`",
-                line(&named.name),
-                status["state"].as_str().unwrap_or("-"),
-                status["in_flight"],
-                WAIT_MAX.as_secs(),
-                quoted(&named.name)
-            );
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
@@ -273,17 +279,14 @@ async fn create(new: &New) -> anyhow::Result<()> {
     };
     policy.rate = new.rate.or(policy.rate);
     policy.check()?;
-    let done = order(
-        &new.named,
-        CampaignOrder::New {
-            accounts: new.accounts.clone(),
-            audience: new.audience.clone(),
-            variants: vec![new.said.words()?],
-            policy,
-            key: uuid::Uuid::new_v4().simple().to_string(),
-        },
-    )
-    .await?;
+    let draft = CampaignOrder::New {
+        accounts: new.accounts.clone(),
+        audience: new.audience.clone(),
+        variants: vec![new.said.words()?],
+        policy: Box::new(policy),
+        key: uuid::Uuid::new_v4().simple().to_string(),
+    };
+    let done = Way::to(&new.named).await?.order(draft).await?;
     new.named.operator.print(&done, || {
         let name = quoted(&new.named.name);
         format!(
@@ -356,10 +359,11 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
         say(&text)?;
         confirm("send it?", "give --yes to start without being asked")?;
     }
-    order(named, CampaignOrder::Start { at: start.at }).await?;
+    let way = Way::to(named).await?;
+    let scheduled = way.order(CampaignOrder::Start { at: start.at }).await?;
     let done = match start.at {
-        Some(_) => until(named, |_| true).await?,
-        None => until(named, |state| state != "preparing").await?,
+        Some(_) => scheduled,
+        None => way.until(|state| state != "preparing").await?,
     };
     named.print(&done)
 }
@@ -381,9 +385,15 @@ fn confirm(question: &str, otherwise: &str) -> anyhow::Result<()> {
 }
 
 async fn pause(named: &Named) -> anyhow::Result<()> {
-    order(named, CampaignOrder::Pause { why: named.operator.why("") }).await?;
-    let done = until_status(named, |status| status["in_flight"] == 0).await?;
-    named.print(&done)
+    let way = Way::to(named).await?;
+    way.order(CampaignOrder::Pause { why: named.operator.why("") }).await?;
+    named.print(&way.until_status(|status| status["in_flight"] == 0).await?)
+}
+
+async fn go_on(named: &Named) -> anyhow::Result<()> {
+    let way = Way::to(named).await?;
+    way.order(CampaignOrder::Resume).await?;
+    named.print(&way.until(|state| state != "paused").await?)
 }
 
 async fn cancel(args: &Cancel) -> anyhow::Result<()> {
@@ -391,15 +401,16 @@ async fn cancel(args: &Cancel) -> anyhow::Result<()> {
     if !args.yes {
         confirm("end it for good?", "give --yes to cancel without being asked")?;
     }
-    order(named, CampaignOrder::Cancel { why: named.operator.why("") }).await?;
-    let done =
-        until(named, |state| CampaignStatus::parse(state).is_some_and(CampaignStatus::is_over)).await?;
-    named.print(&done)
+    let way = Way::to(named).await?;
+    way.order(CampaignOrder::Cancel { why: named.operator.why("") }).await?;
+    let is_over = |state: &str| CampaignStatus::parse(state).is_some_and(CampaignStatus::is_over);
+    named.print(&way.until(is_over).await?)
 }
 
 async fn change(edit: &Edit) -> anyhow::Result<()> {
     let key = uuid::Uuid::new_v4().simple().to_string();
-    let done = order(&edit.named, CampaignOrder::Edit { words: edit.said.words()?, key }).await?;
+    let edited = CampaignOrder::Edit { words: edit.said.words()?, key };
+    let done = Way::to(&edit.named).await?.order(edited).await?;
     edit.named.operator.print(&done, || {
         format!(
             "campaign {} says something else to those who have not got it\n$ rupor campaign resume {}",
@@ -411,9 +422,9 @@ async fn change(edit: &Edit) -> anyhow::Result<()> {
 
 async fn again(retry: &Retry) -> anyhow::Result<()> {
     let retries = Retries { code: retry.code.clone(), unknown: retry.unknown };
-    order(&retry.named, CampaignOrder::Retry(retries)).await?;
-    let done = until(&retry.named, |state| state != "preparing").await?;
-    retry.named.print(&done)
+    let way = Way::to(&retry.named).await?;
+    way.order(CampaignOrder::Retry(retries)).await?;
+    retry.named.print(&way.until(|state| state != "preparing").await?)
 }
 
 async fn show(status: &Status) -> anyhow::Result<()> {
@@ -489,4 +500,50 @@ fn spoken(status: &Value) -> String {
         text += &format!("\nwhy: {}", line(why));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_the_page_is_read_and_names_every_key() {
+        let page = include_str!("../../../../docs/campaigns.md");
+        let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let example = blocks.last().unwrap();
+        let policy: Policy = toml::from_str(example).unwrap();
+        policy.check().unwrap();
+        // What is left at its default is not written, so what is written shows what the example names.
+        let mut named = json!(policy);
+        named["urgent"] = json!(false);
+        let keys: Vec<&String> = named.as_object().unwrap().keys().collect();
+        let expected = [
+            "canary",
+            "deadline",
+            "guards",
+            "late_by",
+            "min_gap",
+            "ramp",
+            "rate",
+            "time_zone",
+            "unsubscribe",
+            "urgent",
+            "window",
+        ];
+        assert_eq!(keys, expected);
+        let unknown = toml::from_str::<Policy>("rat = 1").unwrap_err().to_string();
+        assert!(unknown.contains("rate") && unknown.contains("window"), "it names the known ones: {unknown}");
+    }
+
+    #[test]
+    fn a_button_is_words_and_an_address() {
+        assert_eq!(
+            button("Сайт=https://example.org/?a=b").unwrap().press,
+            Press::Url("https://example.org/?a=b".into())
+        );
+        assert!(button("Сайт").is_err());
+        assert!(button("Сайт=javascript:alert(1)").is_err());
+        assert!(time("2026-12-01T10:00+03:00").is_ok());
+        assert!(time("завтра").unwrap_err().contains("2026-12-01"));
+    }
 }

@@ -49,7 +49,7 @@ pub enum CampaignOrder {
         accounts: Vec<String>,
         audience: Option<String>,
         variants: Vec<Words>,
-        policy: Policy,
+        policy: Box<Policy>,
         /// Drawn by whoever asks.
         key: String,
     },
@@ -143,7 +143,7 @@ pub async fn perform_on_campaign(
     let campaign = match order {
         CampaignOrder::New { accounts, audience, variants, policy, key } => {
             let draft =
-                draft(store, workspace, ws, (name, accounts, audience, variants), policy, key).await?;
+                draft(store, workspace, ws, (name, accounts, audience, variants), *policy, key).await?;
             return told(store, &life::create(store, ws, draft).await?).await;
         }
         _ => life::by_name(store, ws, name).await?,

@@ -224,7 +224,7 @@ pub fn id(text: &str) -> Result<String, String> {
     let bare: String = text.chars().filter(|c| !" ()-\u{a0}".contains(*c)).collect();
     let is_mobile =
         |digits: &str| digits.len() == 11 && (digits.starts_with("79") || digits.starts_with("89"));
-    if text.starts_with('@') || text.contains("t.me/") || text.contains("vk.com/") {
+    if text.starts_with('@') || text.contains('/') {
         return Err(format!("{text:?} is a name; bots know people by number: give the user id"));
     }
     if text.starts_with('+') || is_mobile(&bare) {

@@ -45,6 +45,7 @@ CREATE TABLE campaigns (
     started_at   timestamptz,
     frozen_at    timestamptz,
     ended_at     timestamptz,
+    rest_at      timestamptz,                       -- the first ones have it; the others get it from then on
     n_total      bigint NOT NULL DEFAULT 0,
     n_excluded   bigint NOT NULL DEFAULT 0,
     n_failed_again bigint NOT NULL DEFAULT 0,      -- of those that failed, how many a later wave took up

@@ -45,6 +45,7 @@ CREATE TABLE campaigns (
     started_at   INTEGER,
     frozen_at    INTEGER,
     ended_at     INTEGER,
+    rest_at      INTEGER,                           -- the first ones have it; the others get it from then on
     n_total      INTEGER NOT NULL DEFAULT 0,
     n_excluded   INTEGER NOT NULL DEFAULT 0,
     n_failed_again INTEGER NOT NULL DEFAULT 0,      -- of those that failed, how many a later wave took up

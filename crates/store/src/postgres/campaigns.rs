@@ -36,7 +36,7 @@ SELECT campaign_id FROM made";
 const SELECT: &str = "
 SELECT k.campaign_id, k.name, k.status, k.why, k.version, k.ends_as, k.audience_id, k.accounts, k.settings, k.seed, k.revision,
        k.wave, k.retries, k.at_platform, k.at_user, k.min_gap_us, k.starts_at, k.deadline, k.created_at, k.started_at,
-       k.frozen_at, k.ended_at, v.names, v.weights, v.messages
+       k.frozen_at, k.ended_at, k.rest_at, v.names, v.weights, v.messages
   FROM campaigns AS k
  CROSS JOIN LATERAL (SELECT array_agg(x.name ORDER BY x.variant) AS names, array_agg(x.weight ORDER BY x.variant) AS weights,
                             array_agg(x.message_id ORDER BY x.variant) AS messages
@@ -48,6 +48,7 @@ const SCHEDULE: &str = "SELECT move_campaign($1, $2, $3, 'scheduled', '', $4)";
 const ABORT: &str = "SELECT move_campaign($1, $2, $3, 'cancelling', $4, NULL, 'aborted')";
 const COUNTS: &str = "
 SELECT total, waiting, queued, retry, in_flight, sent, failed, dead, excluded FROM campaign_counts($1, $2)";
+const REST: &str = "SELECT let_rest_follow($1, $2, $3)";
 const EXCLUSIONS: &str = "SELECT code, n FROM campaign_codes WHERE workspace_id = $1 AND campaign_id = $2";
 const COHORTS: &str = "
 SELECT c.cohort_id, c.account_id, c.zone, c.stage, c.n_total, c.n_waiting, h.n_queued + h.n_retry + h.n_sending, h.n_sent
@@ -81,8 +82,9 @@ SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code
  ORDER BY m.platform, m.user_id
  LIMIT $5";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, SELECT, MOVE, SCHEDULE, ABORT, COUNTS, EXCLUSIONS, COHORTS, PEOPLE, FREEZE, PACE, MEMBERS];
+pub(super) const STATEMENTS: &[&str] = &[
+    INSERT, SELECT, MOVE, SCHEDULE, ABORT, COUNTS, REST, EXCLUSIONS, COHORTS, PEOPLE, FREEZE, PACE, MEMBERS,
+];
 
 impl Postgres {
     pub async fn create_campaign(&self, workspace: WorkspaceId, new: NewCampaign) -> Result<CampaignId> {
@@ -152,6 +154,12 @@ impl Postgres {
         Ok(self.one(As::App(workspace), Again::Never, ABORT, &params).await?.get(0))
     }
 
+    pub async fn let_rest_follow(&self, workspace: WorkspaceId, id: CampaignId, at: Timestamp) -> Result<()> {
+        let at = Time(at);
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &at];
+        self.one(As::App(workspace), Again::Safe, REST, &params).await.map(drop)
+    }
+
     pub async fn campaign_counts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<CampaignCounts> {
         let row = self.one(As::App(workspace), Again::Safe, COUNTS, &[&workspace.0, &id.0]).await?;
         let total: Option<i64> = row.get(0);
@@ -168,7 +176,7 @@ impl Postgres {
         })
     }
 
-    pub async fn campaign_exclusions(
+    pub async fn campaign_codes(
         &self,
         workspace: WorkspaceId,
         id: CampaignId,
@@ -293,8 +301,8 @@ fn member(row: &Row) -> Result<Member> {
 fn campaign(row: &Row, workspace_id: WorkspaceId) -> Result<Campaign> {
     let accounts: Value = row.get(7);
     let accounts = accounts.as_array().into_iter().flatten().filter_map(Value::as_i64);
-    let names: Option<Vec<String>> = row.get(22);
-    let (weights, messages): (Option<Vec<i32>>, Option<Vec<i64>>) = (row.get(23), row.get(24));
+    let names: Option<Vec<String>> = row.get(23);
+    let (weights, messages): (Option<Vec<i32>>, Option<Vec<i64>>) = (row.get(24), row.get(25));
     let variants = names.unwrap_or_default().into_iter().zip(weights.unwrap_or_default());
     let variants = variants.zip(messages.unwrap_or_default());
     Ok(Campaign {
@@ -320,6 +328,7 @@ fn campaign(row: &Row, workspace_id: WorkspaceId) -> Result<Campaign> {
         started_at: rows::time(row, 19),
         frozen_at: rows::time(row, 20),
         ended_at: rows::time(row, 21),
+        rest_at: rows::time(row, 22),
         variants: variants
             .map(|((name, weight), id)| Variant { name, weight, message_id: MessageId(id) })
             .collect(),

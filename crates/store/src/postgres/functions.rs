@@ -42,6 +42,7 @@ const FILES: &[&str] = files![
     "recover",
     "maintain",
     "campaigns",
+    "feed",
     "intake",
     "sources",
     "media",

@@ -24,7 +24,7 @@ const INSERT_VARIANT: &str = "
 INSERT INTO campaign_variants (workspace_id, campaign_id, variant, name, weight, message_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const SELECT: &str = "
 SELECT campaign_id, name, status, why, version, ends_as, audience_id, accounts, settings, seed, revision, wave, retries,
-       at_platform, at_user, min_gap_us, starts_at, deadline, created_at, started_at, frozen_at, ended_at
+       at_platform, at_user, min_gap_us, starts_at, deadline, created_at, started_at, frozen_at, ended_at, rest_at
   FROM campaigns
  WHERE workspace_id = ?1 AND (?2 IS NULL OR campaign_id = ?2)
  ORDER BY campaign_id";
@@ -37,6 +37,8 @@ UPDATE campaigns
        ended_at = CASE WHEN ?3 IN ('finished', 'cancelled', 'aborted') THEN ?5 END
  WHERE campaign_id = ?1 AND version = ?2";
 const SCHEDULE: &str = "UPDATE campaigns SET starts_at = ?2 WHERE campaign_id = ?1";
+const REST_AT: &str = "
+UPDATE campaigns SET rest_at = ?3 WHERE workspace_id = ?1 AND campaign_id = ?2 AND rest_at IS NULL";
 const ENDS_AS: &str = "UPDATE campaigns SET ends_as = ?2 WHERE campaign_id = ?1";
 const OPEN_LANES: &str = "UPDATE lane_heads SET open = ?2 WHERE campaign_id = ?1 RETURNING lane_id";
 /// One statement, so that all of it is of one moment.
@@ -202,12 +204,17 @@ impl Sqlite {
         .await
     }
 
+    pub async fn let_rest_follow(&self, workspace: WorkspaceId, id: CampaignId, at: Timestamp) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| tx.execute(REST_AT, (workspace.0, id.0, at.0)).map(drop))
+            .await
+    }
+
     pub async fn campaign_counts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<CampaignCounts> {
         let found = self.read(move |tx| counts(tx, workspace, id)).await?;
         found.ok_or_else(|| StoreError::not_found("campaign", id))
     }
 
-    pub async fn campaign_exclusions(
+    pub async fn campaign_codes(
         &self,
         workspace: WorkspaceId,
         id: CampaignId,
@@ -364,6 +371,7 @@ fn campaign(row: &Row<'_>, workspace_id: WorkspaceId) -> rusqlite::Result<Campai
         started_at: rows::time(row, 19)?,
         frozen_at: rows::time(row, 20)?,
         ended_at: rows::time(row, 21)?,
+        rest_at: rows::time(row, 22)?,
         variants: Vec::new(),
     })
 }

@@ -12,6 +12,7 @@ use domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::accounts::{account_event, pause};
+use super::campaigns::COUNT_CODE;
 use super::channels::{channel_event, disable};
 use super::commit::{DELETE_INFLIGHT, INSERT_ATTEMPT, Settling, Token};
 use super::enqueue::INSERT_READY;
@@ -19,6 +20,7 @@ use super::front::FORGET_KEY;
 use super::heads::{NewEvent, event};
 use super::maintain::{say_instead, silent_copy};
 use super::{Tx, rows};
+use crate::campaigns::ENDED;
 use crate::config::DisabledBy;
 use crate::error::{Result, StoreError};
 
@@ -37,7 +39,8 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
             WHEN r.status <> 'active' THEN 'stopped'
             WHEN EXISTS (SELECT 1 FROM suppressions AS s
                           WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
-                            AND s.account_id IN (0, r.account_id)) THEN 'stopped' END
+                            AND s.account_id IN (0, r.account_id)) THEN 'stopped' END,
+       d.campaign_id
   FROM deliveries AS d
  CROSS JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
   JOIN lane_heads AS h ON h.lane_id = i.lane_id
@@ -101,6 +104,7 @@ pub(super) struct Held {
     vanished: bool,
     /// Its campaign is being cancelled, or its person does not want to hear any more.
     unwanted: Option<Reason>,
+    campaign_id: Option<i64>,
     pub(super) standing: Standing,
 }
 
@@ -137,6 +141,7 @@ pub(super) fn held(
                 "stopped" => Reason::Stopped,
                 _ => Reason::Cancelled,
             }),
+            campaign_id: row.get(33)?,
             standing: Standing {
                 counters: rows::counters(row, 15)?,
                 policy: rows::word(row, 22, AmbiguityPolicy::parse)?,
@@ -203,6 +208,9 @@ pub(super) fn write(
     )?;
     if matches!(settlement.status, Status::FailedPermanent | Status::Dead) {
         end_key(tx, settling, held, settlement)?;
+        if let (Some(campaign), Some(reason)) = (held.campaign_id, settlement.reason) {
+            tx.execute(COUNT_CODE, (held.workspace_id, campaign, format!("{ENDED}{}", reason.as_str()), 1))?;
+        }
     }
     let counts = settling.touched.lane(held.lane_id);
     counts.sending -= 1;

@@ -1,0 +1,257 @@
+//! Policies on a clock in the hand: who is fed when, and what ends a campaign early.
+
+use domain::ids::WorkspaceId;
+use domain::message::Message;
+use secrecy::SecretString;
+use serde_json::json;
+use store::{
+    AccountSettings, Address, CampaignCounts, Claim, ClaimRequest, Clock, Finish, FinishKind, Keyring,
+    NewAccount, NewRecipient, RecipientStatus,
+};
+
+use super::super::life::{self, Draft};
+use super::*;
+
+/// 2026-11-15 12:00:00 UTC: three in the afternoon in Moscow, nine in the evening in Tokyo.
+const NOON: Timestamp = Timestamp(1_794_744_000_000_000);
+
+struct World {
+    store: Store,
+    clock: Clock,
+    ws: WorkspaceId,
+}
+
+impl World {
+    async fn new(people: &[(usize, &str)]) -> World {
+        let clock = Clock::hand(NOON);
+        let address = Address::parse("sqlite::memory:").unwrap();
+        let store = Store::open(&address, Keyring::ephemeral([7; 32]), clock.clone()).await.unwrap();
+        let ws = store.create_workspace("приют").await.unwrap();
+        let settings = AccountSettings { max_parallel: 100, ..AccountSettings::default() };
+        let token = SecretString::from("1:token".to_owned());
+        // The name of no platform stands outside its folder.
+        let platform = platforms::registry::PLATFORMS[0].name().to_owned();
+        let account = NewAccount { platform, name: "бот".into(), token, settings };
+        let account = store.create_account(ws, account).await.unwrap();
+        let mut list = Vec::new();
+        for (n, zone) in people {
+            for _ in 0..*n {
+                let user_id = (1_000 + list.len()).to_string();
+                list.push(NewRecipient {
+                    address: user_id.clone(),
+                    user_id,
+                    attributes: json!({}),
+                    time_zone: (!zone.is_empty()).then(|| (*zone).to_owned()),
+                    status: RecipientStatus::Active,
+                    source: "список".into(),
+                });
+            }
+        }
+        store.put_recipients(ws, account, list).await.unwrap();
+        World { store, clock, ws }
+    }
+
+    async fn start(&self, policy: serde_json::Value) {
+        let accounts = self.store.accounts(self.ws).await.unwrap();
+        let draft = Draft {
+            name: "осень".into(),
+            accounts: accounts.iter().map(|account| account.account_id).collect(),
+            audience: None,
+            variants: vec![("a".into(), 1, Message::text("Привет"))],
+            policy: serde_json::from_value(policy).unwrap(),
+            key: "семя".into(),
+        };
+        let campaign = life::create(&self.store, self.ws, draft).await.unwrap();
+        life::start(&self.store, &campaign, None).await.unwrap();
+        self.go().await;
+    }
+
+    async fn campaign(&self) -> Campaign {
+        life::by_name(&self.store, self.ws, "осень").await.unwrap()
+    }
+
+    /// Until nothing moves by itself.
+    async fn go(&self) {
+        while step(&self.store, self.campaign().await).await.unwrap() {}
+    }
+
+    async fn counts(&self) -> CampaignCounts {
+        self.store.campaign_counts(self.ws, self.campaign().await.campaign_id).await.unwrap()
+    }
+
+    async fn claim(&self) -> Vec<Claim> {
+        let request = ClaimRequest {
+            whose: Whose::Workspace(self.ws),
+            run_id: "run".into(),
+            limit: 100,
+            ahead: Span::ZERO,
+            lease: Span::from_secs(60),
+        };
+        self.store.claim(request).await.unwrap().claims
+    }
+
+    /// Sends what can be sent, or has it refused.
+    async fn end_all(&self, ending: &FinishKind) -> usize {
+        let mut n = 0;
+        loop {
+            let claims = self.claim().await;
+            if claims.is_empty() {
+                return n;
+            }
+            n += claims.len();
+            let end = |claim: &Claim| Finish {
+                claim: claim.reference(),
+                ending: ending.clone(),
+                chance: domain::retry::Chance::NONE,
+            };
+            self.store.commit(claims.iter().map(end).collect()).await.unwrap();
+        }
+    }
+
+    async fn check(&self) {
+        assert_eq!(self.store.audit(self.ws).await.unwrap(), Vec::<String>::new());
+    }
+}
+
+fn sent() -> FinishKind {
+    let sent = domain::outcome::Sent { provider_message_id: Some("1".into()), raw: serde_json::Value::Null };
+    FinishKind::Outcome(domain::outcome::Outcome::Sent(sent))
+}
+
+#[tokio::test]
+async fn nobody_is_written_to_while_they_sleep() {
+    let w = World::new(&[(3, "Europe/Moscow"), (4, "Asia/Tokyo"), (2, "")]).await;
+    w.start(json!({"window": "10:00-20:00"})).await;
+    assert_eq!(w.counts().await.queued, 5, "it is nine in the evening in Tokyo");
+    w.clock.advance(Span::from_hours(8));
+    w.go().await;
+    w.check().await;
+    assert_eq!(w.counts().await.queued, 0, "it is night for those who were queued: they wait again");
+    assert_eq!(w.end_all(&sent()).await, 0);
+    w.clock.advance(Span::from_hours(5));
+    w.go().await;
+    assert_eq!(w.end_all(&sent()).await, 4, "it is ten in the morning in Tokyo");
+    w.clock.advance(Span::from_hours(10));
+    w.go().await;
+    assert_eq!(w.end_all(&sent()).await, 5);
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Finished);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn the_others_wait_until_the_first_ones_have_it_and_the_pause_is_over() {
+    let w = World::new(&[(100, "")]).await;
+    w.start(json!({"canary": {"share": 0.1, "hold": "30m"}})).await;
+    let first = w.counts().await.queued;
+    assert!((3..40).contains(&first), "{first} of a hundred");
+    assert_eq!(w.end_all(&sent()).await as i64, first);
+    w.go().await;
+    assert_eq!(w.counts().await.queued, 0);
+    w.clock.advance(Span::from_secs(29 * 60));
+    w.go().await;
+    assert_eq!(w.counts().await.queued, 0);
+    w.clock.advance(Span::from_secs(61));
+    w.go().await;
+    assert_eq!(w.end_all(&sent()).await as i64, 100 - first);
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Finished);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_guard_pauses_a_campaign_that_goes_wrong() {
+    let w = World::new(&[(400, "")]).await;
+    w.start(json!({"guards": {"failures": 0.1}})).await;
+    let refused = domain::outcome::Failure::new(
+        domain::outcome::Category::Permanent,
+        domain::outcome::Scope::Delivery,
+        "400",
+        "refused",
+    );
+    let claims = w.claim().await;
+    let end = |claim: &Claim| Finish {
+        claim: claim.reference(),
+        ending: FinishKind::Outcome(domain::outcome::Outcome::Failed(refused.clone())),
+        chance: domain::retry::Chance::NONE,
+    };
+    w.store.commit(claims.iter().map(end).collect()).await.unwrap();
+    w.go().await;
+    let campaign = w.campaign().await;
+    assert_eq!(campaign.status, CampaignStatus::Paused);
+    assert!(campaign.why.unwrap().contains("100 % of"), "it says why");
+    assert_eq!(w.claim().await.len(), 0);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_deadline_ends_it_and_tells_who_did_not_get_it() {
+    let w = World::new(&[(5, "")]).await;
+    w.start(json!({"deadline": "1h"})).await;
+    assert_eq!(w.claim().await.len(), 5);
+    w.clock.advance(Span::from_secs(3_601));
+    w.go().await;
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Aborted);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_was_there_for_is_made_up_for_or_given_up() {
+    for (late_by, expected) in
+        [(json!({}), CampaignStatus::Running), (json!({"late_by": "1h"}), CampaignStatus::Aborted)]
+    {
+        let w = World::new(&[(2, "")]).await;
+        let accounts = w.store.accounts(w.ws).await.unwrap();
+        let draft = Draft {
+            name: "осень".into(),
+            accounts: accounts.iter().map(|account| account.account_id).collect(),
+            audience: None,
+            variants: vec![("a".into(), 1, Message::text("Привет"))],
+            policy: serde_json::from_value(late_by).unwrap(),
+            key: "семя".into(),
+        };
+        let campaign = life::create(&w.store, w.ws, draft).await.unwrap();
+        let past = life::start(&w.store, &campaign, Some(NOON)).await.unwrap_err().to_string();
+        assert!(past.contains("lies in the past"), "{past}");
+        life::start(&w.store, &campaign, Some(NOON + Span::from_hours(1))).await.unwrap();
+        w.go().await;
+        assert_eq!(w.campaign().await.status, CampaignStatus::Scheduled);
+        w.clock.advance(Span::from_hours(3));
+        w.go().await;
+        let status = w.campaign().await.status;
+        // It goes on by itself from there.
+        assert!(
+            status == expected
+                || (expected == CampaignStatus::Running && status == CampaignStatus::Finishing),
+            "{status}"
+        );
+        w.check().await;
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_cannot_work_says_why_and_changes_nothing() {
+    let w = World::new(&[]).await;
+    let accounts = w.store.accounts(w.ws).await.unwrap();
+    let draft = |name: &str, text: &str| Draft {
+        name: name.into(),
+        accounts: accounts.iter().map(|account| account.account_id).collect(),
+        audience: None,
+        variants: vec![("a".into(), 1, Message::text(text))],
+        policy: Policy::default(),
+        key: name.into(),
+    };
+    let campaign = life::create(&w.store, w.ws, draft("пусто", "Привет")).await.unwrap();
+    let nobody = life::start(&w.store, &campaign, None).await.unwrap_err().to_string();
+    assert!(nobody.contains("nobody to write to"), "{nobody}");
+    w.store.pause_account(w.ws, accounts[0].account_id, "ремонт").await.unwrap();
+    let paused = life::start(&w.store, &campaign, None).await.unwrap_err().to_string();
+    assert!(paused.contains("is paused (ремонт)") && paused.contains("rupor account resume"), "{paused}");
+    let broken = life::create(&w.store, w.ws, draft("сломано", "{{ r.name")).await.unwrap_err().to_string();
+    assert!(broken.contains("cannot be filled in"), "{broken}");
+    let twice = life::create(&w.store, w.ws, draft("пусто", "Привет")).await.unwrap_err().to_string();
+    assert!(twice.contains("already exists"), "{twice}");
+    let status = life::by_name(&w.store, w.ws, "пусто").await.unwrap().status;
+    assert_eq!(status, CampaignStatus::Draft);
+}

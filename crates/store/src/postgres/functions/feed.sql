@@ -1,0 +1,352 @@
+-- What moves the deliveries of a campaign: the next few are made, what was never claimed is taken back, those who failed
+-- wait again, and who stops is left alone at once. The lock order stands in campaigns.sql.
+
+-- Lets the next of those who failed wait again. True: nobody is left.
+CREATE FUNCTION prepare_wave(workspace_id bigint, campaign_id bigint, step bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    ws   CONSTANT bigint := prepare_wave.workspace_id;
+    id   CONSTANT bigint := prepare_wave.campaign_id;
+    k    campaigns;
+    r    record;
+BEGIN
+    PERFORM rupor_guard(ws);
+    k := rupor_lock_campaign(ws, id);
+    IF k.status <> 'preparing' OR k.frozen_at IS NOT NULL OR k.wave = 0 THEN
+        RETURN k.frozen_at IS NOT NULL;
+    END IF;
+    WITH seen AS MATERIALIZED (
+        SELECT m.member_id, m.cohort_id, m.platform, m.user_id, d.status,
+               coalesce(d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
+                        AND (k.retries ->> 'code' IS NULL OR coalesce(d.last_error ->> 'code', d.reason) = k.retries ->> 'code'
+                             OR d.reason = k.retries ->> 'code')
+                        AND (coalesce((k.retries ->> 'unknown')::boolean, false) OR d.unknowns = 0), false) AS taken
+          FROM campaign_recipients AS m
+          LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id AND m.state = 'queued'
+         WHERE m.campaign_id = id AND (m.platform, m.user_id) > (k.at_platform, k.at_user)
+         ORDER BY m.platform, m.user_id
+         LIMIT step
+    ), again AS (
+        UPDATE campaign_recipients AS m SET state = 'waiting', generation = m.generation + 1
+          FROM seen AS s WHERE s.taken AND m.member_id = s.member_id
+    ), back AS (
+        UPDATE campaign_cohorts AS c
+           SET cursor = least(c.cursor, b.first - 1), n_waiting = c.n_waiting + b.n
+          FROM (SELECT s.cohort_id, min(s.member_id) AS first, count(*) AS n FROM seen AS s WHERE s.taken GROUP BY s.cohort_id) AS b
+         WHERE c.cohort_id = b.cohort_id
+    )
+    SELECT count(*) AS n, count(*) FILTER (WHERE s.taken AND s.status = 'dead') AS dead,
+           count(*) FILTER (WHERE s.taken AND s.status <> 'dead') AS failed,
+           (array_agg(s.platform ORDER BY s.platform DESC, s.user_id DESC))[1] AS platform,
+           (array_agg(s.user_id ORDER BY s.platform DESC, s.user_id DESC))[1] AS user_id
+      INTO r FROM seen AS s;
+    UPDATE campaigns AS x
+       SET at_platform = coalesce(r.platform, x.at_platform), at_user = coalesce(r.user_id, x.at_user),
+           n_failed_again = x.n_failed_again + r.failed, n_dead_again = x.n_dead_again + r.dead,
+           frozen_at = CASE WHEN r.n < step THEN rupor_now() END
+     WHERE x.campaign_id = id;
+    RETURN r.n < step;
+END $$;
+
+-- Makes deliveries of the next who wait; who may not be written to any more is left out.
+CREATE FUNCTION feed_campaign(
+    workspace_id bigint, cohort_id bigint, urgent boolean, step bigint, OUT queued bigint, OUT excluded bigint
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    ws      CONSTANT bigint := feed_campaign.workspace_id;
+    today   timestamptz := rupor_now();
+    cohort  campaign_cohorts;
+    k       campaigns;
+    lane    lane_heads;
+    past    text;
+    last    bigint;
+    n       bigint;
+    reasons jsonb;
+BEGIN
+    PERFORM rupor_guard(ws);
+    queued := 0; excluded := 0;
+    SELECT c.* INTO cohort FROM campaign_cohorts AS c WHERE c.workspace_id = ws AND c.cohort_id = feed_campaign.cohort_id;
+    IF cohort.cohort_id IS NULL THEN
+        RAISE EXCEPTION 'cohort % is not known in this workspace', feed_campaign.cohort_id
+            USING ERRCODE = 'RU001', DETAIL = 'cohort', HINT = feed_campaign.cohort_id::text;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[cohort.account_id]);
+    SELECT c.* INTO k FROM campaigns AS c WHERE c.campaign_id = cohort.campaign_id FOR NO KEY UPDATE;
+    IF k.status <> 'running' OR k.deadline <= today THEN
+        RETURN;
+    END IF;
+    SELECT c.* INTO cohort FROM campaign_cohorts AS c WHERE c.cohort_id = feed_campaign.cohort_id;
+    SELECT h.* INTO lane FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id AND h.account_id = cohort.account_id;
+    SELECT c.history INTO past FROM control AS c;
+    WITH seen AS MATERIALIZED (
+        SELECT m.member_id, m.recipient_id, m.generation, m.delivery_id, v.message_id,
+               coalesce(rupor_unheard(r),
+                        CASE WHEN m.generation = 0 AND k.min_gap_us > 0 AND r.contacted_at > today - rupor_span(k.min_gap_us)
+                             THEN 'too_soon' END) AS reason
+          FROM campaign_recipients AS m
+          JOIN recipients AS r ON r.recipient_id = m.recipient_id
+          JOIN campaign_variants AS v ON v.campaign_id = m.campaign_id AND v.variant = m.variant
+         WHERE m.cohort_id = feed_campaign.cohort_id AND m.member_id > cohort.cursor AND m.state = 'waiting'
+         ORDER BY m.member_id
+         LIMIT step
+    ), numbered AS MATERIALIZED (
+        SELECT s.*, nextval('deliveries_delivery_id_seq') AS new_id
+          FROM (SELECT x.* FROM seen AS x WHERE x.reason IS NULL ORDER BY x.member_id) AS s
+    ), put AS (
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, generation,
+                                parent_delivery, priority, status, run_at, position, expires_at, idempotency_key, queued_at,
+                                campaign_id)
+        SELECT w.new_id, ws, lane.lane_id, lane.account_id, w.recipient_id, m.message_id, m.revision, w.generation, w.delivery_id,
+               (NOT urgent)::integer, 'queued', today, rupor_micros(today), k.deadline,
+               rupor_key(past, w.new_id, m.request_hash, m.content_hash, m.revision), today, k.campaign_id
+          FROM numbered AS w JOIN messages AS m ON m.message_id = w.message_id
+         ORDER BY w.new_id
+        RETURNING delivery_id
+    ), ready_now AS (
+        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at, expires_at)
+        SELECT lane.lane_id, (NOT urgent)::integer, rupor_micros(today), p.delivery_id, ws, today, k.deadline FROM put AS p
+    ), told AS (
+        UPDATE campaign_recipients AS m
+           SET state = CASE WHEN s.reason IS NULL THEN 'queued' ELSE 'excluded' END, reason = s.reason,
+               delivery_id = coalesce(w.new_id, m.delivery_id)
+          FROM seen AS s LEFT JOIN numbered AS w ON w.member_id = s.member_id
+         WHERE m.member_id = s.member_id
+    )
+    SELECT max(s.member_id), count(*), count(*) FILTER (WHERE s.reason IS NULL), count(s.reason),
+           (SELECT jsonb_object_agg(g.reason, g.n) FROM (SELECT x.reason, count(*) AS n FROM seen AS x
+                                                          WHERE x.reason IS NOT NULL GROUP BY x.reason) AS g)
+      INTO last, n, queued, excluded, reasons
+      FROM seen AS s;
+    IF n = 0 THEN
+        RETURN;
+    END IF;
+    UPDATE campaign_cohorts AS c SET cursor = last, n_waiting = c.n_waiting - n WHERE c.cohort_id = cohort.cohort_id;
+    IF excluded > 0 THEN
+        PERFORM rupor_count_excluded(k, reasons);
+    END IF;
+    IF queued > 0 THEN
+        UPDATE lane_heads AS h SET n_queued = h.n_queued + queued WHERE h.lane_id = lane.lane_id;
+        PERFORM rupor_refresh_lanes(ARRAY[lane.lane_id]);
+        PERFORM rupor_refresh_accounts(ARRAY[lane.account_id]);
+        INSERT INTO events (workspace_id, at, name, account_id, detail)
+        VALUES (ws, today, 'enqueued', lane.account_id,
+                jsonb_build_object('deliveries', queued, 'lane', lane.lane_id, 'campaign', k.campaign_id));
+    END IF;
+END $$;
+
+CREATE FUNCTION rupor_count_excluded(k campaigns, reasons jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+    SELECT k.workspace_id, k.campaign_id, r.key, r.value::bigint FROM jsonb_each_text(reasons) AS r
+    ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n;
+    UPDATE campaigns AS x
+       SET n_excluded = x.n_excluded + (SELECT sum(r.value::bigint) FROM jsonb_each_text(reasons) AS r)
+     WHERE x.campaign_id = k.campaign_id;
+END $$;
+
+-- Takes back what was never claimed: its people wait again. How many.
+CREATE FUNCTION recall_campaign(workspace_id bigint, campaign_id bigint, cohort_id bigint, step bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    ws CONSTANT bigint := recall_campaign.workspace_id;
+    k  campaigns;
+    n  bigint;
+BEGIN
+    PERFORM rupor_guard(ws);
+    k := rupor_lock_campaign(ws, recall_campaign.campaign_id);
+    WITH found AS MATERIALIZED (
+        SELECT d.delivery_id, d.lane_id, d.parent_delivery, m.member_id, m.cohort_id
+          FROM lane_heads AS h
+          JOIN ready AS r ON r.lane_id = h.lane_id
+          JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+          JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+         WHERE h.campaign_id = k.campaign_id AND d.claim_seq = 0
+           AND (recall_campaign.cohort_id IS NULL OR m.cohort_id = recall_campaign.cohort_id)
+         LIMIT step
+    ), unready AS (
+        DELETE FROM ready AS r USING found AS f WHERE r.lane_id = f.lane_id AND r.delivery_id = f.delivery_id
+    ), gone AS (
+        DELETE FROM deliveries AS d USING found AS f WHERE d.delivery_id = f.delivery_id
+    ), again AS (
+        UPDATE campaign_recipients AS m SET state = 'waiting', delivery_id = f.parent_delivery
+          FROM found AS f WHERE m.member_id = f.member_id
+    ), back AS (
+        UPDATE campaign_cohorts AS c
+           SET cursor = least(c.cursor, b.first - 1), n_waiting = c.n_waiting + b.n
+          FROM (SELECT f.cohort_id, min(f.member_id) AS first, count(*) AS n FROM found AS f GROUP BY f.cohort_id) AS b
+         WHERE c.cohort_id = b.cohort_id
+    ), counted AS (
+        UPDATE lane_heads AS h SET n_queued = h.n_queued - b.n
+          FROM (SELECT f.lane_id, count(*) AS n FROM found AS f GROUP BY f.lane_id) AS b
+         WHERE h.lane_id = b.lane_id
+    )
+    SELECT count(*) INTO n FROM found;
+    IF n > 0 THEN
+        PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id ORDER BY h.lane_id));
+        PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id));
+        PERFORM rupor_tell_campaign(k, jsonb_build_object('recalled', n));
+    END IF;
+    RETURN n;
+END $$;
+
+-- Ends what waits to be tried again in a campaign that is being cancelled. How many.
+CREATE FUNCTION end_retries(workspace_id bigint, campaign_id bigint, step bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    ws  CONSTANT bigint := end_retries.workspace_id;
+    k   campaigns;
+    ids bigint[];
+BEGIN
+    PERFORM rupor_guard(ws);
+    k := rupor_lock_campaign(ws, end_retries.campaign_id);
+    IF k.status <> 'cancelling' THEN
+        RETURN 0;
+    END IF;
+    ids := array(
+        SELECT d.delivery_id
+          FROM lane_heads AS h
+          JOIN ready AS r ON r.lane_id = h.lane_id
+          JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+         WHERE h.campaign_id = k.campaign_id AND d.claim_seq > 0
+         LIMIT step);
+    PERFORM cancel_deliveries(ws, ids);
+    RETURN cardinality(ids);
+END $$;
+
+-- Other words for a variant of a campaign that rests.
+CREATE FUNCTION edit_campaign(
+    workspace_id bigint, campaign_id bigint, version bigint, variant integer, message_id bigint
+) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    ws CONSTANT bigint := edit_campaign.workspace_id;
+    k  campaigns;
+BEGIN
+    PERFORM rupor_guard(ws);
+    k := rupor_lock_campaign(ws, edit_campaign.campaign_id);
+    IF k.version <> edit_campaign.version OR k.status NOT IN ('draft', 'scheduled', 'paused')
+       OR EXISTS (SELECT FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id AND (h.n_queued > 0 OR h.n_sending > 0)) THEN
+        RETURN false;
+    END IF;
+    UPDATE campaign_variants AS v SET message_id = edit_campaign.message_id
+     WHERE v.campaign_id = k.campaign_id AND v.variant = edit_campaign.variant;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'variant % is not known in this campaign', edit_campaign.variant
+            USING ERRCODE = 'RU001', DETAIL = 'variant', HINT = edit_campaign.variant::text;
+    END IF;
+    UPDATE campaigns AS x SET revision = x.revision + 1, version = x.version + 1 WHERE x.campaign_id = k.campaign_id;
+    -- What may be visible already keeps its words: a platform recognises the repeat by them.
+    UPDATE deliveries AS d
+       SET message_id = m.message_id, revision = m.revision,
+           idempotency_key = rupor_key((SELECT c.history FROM control AS c), d.delivery_id, m.request_hash, m.content_hash, m.revision)
+      FROM lane_heads AS h, ready AS r, campaign_recipients AS w, messages AS m
+     WHERE h.campaign_id = k.campaign_id AND r.lane_id = h.lane_id AND d.delivery_id = r.delivery_id
+       AND w.recipient_id = d.recipient_id AND w.campaign_id = d.campaign_id AND w.variant = edit_campaign.variant
+       AND m.workspace_id = ws AND m.message_id = edit_campaign.message_id AND d.unknowns = 0 AND d.parts = '[]';
+    PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'revision', k.revision + 1));
+    RETURN true;
+END $$;
+
+-- Somebody does not want to hear any more: what is on its way to them in campaigns and has not left ends here. What is
+-- out right now ends when it comes back. The caller holds the accounts.
+CREATE FUNCTION rupor_leave_alone(ws bigint, who bigint, why text) RETURNS void
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    today timestamptz := rupor_now();
+    u  record;
+    k  campaigns;
+BEGIN
+    FOR u IN
+        SELECT d.delivery_id, d.lane_id, d.account_id, d.message_id, d.status, m.member_id, m.campaign_id,
+               d.claim_seq = 0 AND d.parent_delivery IS NULL AS fresh
+          FROM campaign_recipients AS m JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+         WHERE m.workspace_id = ws AND m.recipient_id = who AND m.state = 'queued' AND d.status IN ('queued', 'retry')
+         ORDER BY m.campaign_id
+    LOOP
+        SELECT c.* INTO k FROM campaigns AS c WHERE c.campaign_id = u.campaign_id FOR NO KEY UPDATE;
+        DELETE FROM ready AS r WHERE r.lane_id = u.lane_id AND r.delivery_id = u.delivery_id;
+        IF u.fresh THEN
+            DELETE FROM deliveries AS d WHERE d.delivery_id = u.delivery_id;
+            UPDATE campaign_recipients AS m SET state = 'excluded', reason = why, delivery_id = NULL WHERE m.member_id = u.member_id;
+            PERFORM rupor_count_excluded(k, jsonb_build_object(why, 1));
+        ELSE
+            UPDATE deliveries AS d
+               SET status = 'dead', reason = 'stopped', run_at = NULL, position = NULL, ended_at = today
+             WHERE d.delivery_id = u.delivery_id;
+            INSERT INTO events (workspace_id, at, name, message_id, delivery_id, recipient_id, account_id, detail)
+            VALUES (ws, today, 'cancelled', u.message_id, u.delivery_id, who, u.account_id, '{"reason": "stopped"}');
+        END IF;
+        UPDATE lane_heads AS h
+           SET n_queued = h.n_queued - (u.status = 'queued')::integer, n_retry = h.n_retry - (u.status = 'retry')::integer,
+               n_dead = h.n_dead + (NOT u.fresh)::integer
+         WHERE h.lane_id = u.lane_id;
+        PERFORM rupor_refresh_lanes(ARRAY[u.lane_id]);
+        PERFORM rupor_refresh_accounts(ARRAY[u.account_id]);
+    END LOOP;
+END $$;
+
+CREATE FUNCTION set_recipient_status(workspace_id bigint, recipient_id bigint, status text, why text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    ws CONSTANT bigint := set_recipient_status.workspace_id;
+    id CONSTANT bigint := set_recipient_status.recipient_id;
+BEGIN
+    PERFORM rupor_guard(ws);
+    -- Who comes has nothing on its way that would have to end.
+    IF set_recipient_status.status <> 'active' THEN
+        PERFORM rupor_lock_accounts(array(SELECT r.account_id FROM recipients AS r WHERE r.workspace_id = ws AND r.recipient_id = id));
+    END IF;
+    -- Who is gone stays so until they come back: a stop that is heard late, or said by an operator, does not make them
+    -- reachable again.
+    UPDATE recipients AS r
+       SET (status, status_why, status_at, error_streak) =
+           (SELECT CASE WHEN w.stays THEN r.status ELSE set_recipient_status.status END,
+                   CASE WHEN w.stays THEN r.status_why ELSE set_recipient_status.why END,
+                   CASE WHEN w.stays THEN r.status_at ELSE rupor_now() END,
+                   CASE WHEN w.stays OR set_recipient_status.status = 'gone' THEN r.error_streak ELSE 0 END
+              FROM (SELECT r.status = 'gone' AND set_recipient_status.status = 'stopped') AS w (stays))
+     WHERE r.workspace_id = ws AND r.recipient_id = id;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF set_recipient_status.status <> 'active' THEN
+        PERFORM rupor_leave_alone(ws, id, CASE set_recipient_status.status WHEN 'gone' THEN 'gone' ELSE 'stopped' END);
+    END IF;
+    RETURN true;
+END $$;
+
+CREATE FUNCTION suppress_person(
+    workspace_id bigint, platform text, user_id text, account_id bigint, reason text, origin text
+) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    ws  CONSTANT bigint := suppress_person.workspace_id;
+    who record;
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM rupor_lock_accounts(array(
+        SELECT r.account_id FROM recipients AS r
+         WHERE r.workspace_id = ws AND r.platform = suppress_person.platform AND r.user_id = suppress_person.user_id
+           AND suppress_person.account_id IN (0, r.account_id)));
+    INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin)
+    VALUES (ws, suppress_person.platform, suppress_person.user_id, suppress_person.account_id, suppress_person.reason,
+            suppress_person.origin)
+    ON CONFLICT DO NOTHING;
+    FOR who IN
+        SELECT r.recipient_id FROM recipients AS r
+         WHERE r.workspace_id = ws AND r.platform = suppress_person.platform AND r.user_id = suppress_person.user_id
+           AND suppress_person.account_id IN (0, r.account_id)
+         ORDER BY r.recipient_id
+    LOOP
+        PERFORM rupor_leave_alone(ws, who.recipient_id, 'suppressed');
+    END LOOP;
+END $$;
