@@ -428,6 +428,7 @@ CREATE TABLE channels (
     platform text NOT NULL,
     name text NOT NULL,
     target text NOT NULL,
+    target_since timestamp with time zone NOT NULL DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone,
     chat_kind text NOT NULL DEFAULT 'channel'::text,
     enabled boolean NOT NULL DEFAULT true,
     disabled_by text,
@@ -3570,6 +3571,66 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.retarget_channel(workspace_id bigint, channel_id bigint, target text)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at            timestamptz := rupor_now();
+    found_lane    bigint;
+    found_account bigint;
+    refused       bigint[];
+    again         bigint[] := '{}';
+BEGIN
+    PERFORM rupor_guard(retarget_channel.workspace_id);
+    SELECT h.lane_id, h.account_id INTO found_lane, found_account
+      FROM channels AS c JOIN lane_heads AS h ON h.channel_id = c.channel_id
+     WHERE c.workspace_id = retarget_channel.workspace_id
+       AND c.channel_id = retarget_channel.channel_id AND c.removed_at IS NULL;
+    IF found_lane IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM rupor_lock_accounts(ARRAY[found_account]);
+    UPDATE channels AS c
+       SET target = retarget_channel.target, target_since = at, error_streak = 0,
+           enabled = c.enabled OR c.disabled_by = 'auto', disabled_by = nullif(c.disabled_by, 'auto'),
+           paused_why = CASE WHEN isfinite(c.paused_until) THEN NULL ELSE c.paused_why END,
+           paused_until = CASE WHEN isfinite(c.paused_until) THEN 'epoch' ELSE c.paused_until END
+     WHERE c.channel_id = retarget_channel.channel_id;
+    DELETE FROM dedup_index AS k
+     WHERE k.workspace_id = retarget_channel.workspace_id AND k.channel_id = retarget_channel.channel_id
+       AND NOT EXISTS (SELECT FROM deliveries AS d
+                        WHERE d.delivery_id = k.delivery_id AND d.status IN ('queued', 'retry', 'sending'));
+    -- Half of a post in another chat is no beginning here.
+    UPDATE deliveries AS d
+       SET parts = '[]'
+     WHERE d.lane_id = found_lane AND d.status = 'retry' AND d.action = 'send' AND d.parts <> '[]';
+    PERFORM rupor_hurry(ARRAY[found_lane], at);
+    PERFORM rupor_refresh_lanes(ARRAY[found_lane]);
+    PERFORM rupor_refresh_accounts(ARRAY[found_account]);
+    refused := array(
+        SELECT d.delivery_id
+          FROM deliveries AS d
+         WHERE d.lane_id = found_lane AND d.status = 'failed_permanent' AND d.last_error ->> 'scope' = 'channel'
+           AND NOT EXISTS (SELECT FROM deliveries AS n
+                            WHERE n.message_id = d.message_id AND n.channel_id = d.channel_id AND n.action = d.action
+                              AND n.revision = d.revision AND n.generation > d.generation)
+         ORDER BY d.delivery_id
+         LIMIT 10000);
+    IF refused <> '{}' THEN
+        again := requeue_deliveries(retarget_channel.workspace_id, refused);
+    END IF;
+    INSERT INTO events (workspace_id, at, name, detail)
+    VALUES (retarget_channel.workspace_id, at, 'config_changed',
+            jsonb_build_object('channel', retarget_channel.channel_id, 'target', retarget_channel.target,
+                               'requeued', cardinality(again)));
+    RETURN again;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.revise_message(workspace_id bigint, message_id bigint, item jsonb)
  RETURNS integer
  LANGUAGE plpgsql
@@ -6395,6 +6456,8 @@ GRANT EXECUTE ON FUNCTION resume_account(bigint,bigint) TO rupor_app;
 GRANT EXECUTE ON FUNCTION resume_channel(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION retain_rows(bigint,interval,interval,interval,integer,jsonb) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION retarget_channel(bigint,bigint,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION revise_message(bigint,bigint,jsonb) TO rupor_app;
 

@@ -259,6 +259,7 @@ mod tests {
             platform: "telegram".into(),
             name: "Потеряшки".into(),
             target: "-1001234567890".into(),
+            target_since: Timestamp(0),
             settings,
             enabled: true,
             disabled_by: None,

@@ -317,6 +317,8 @@ pub struct Channel {
     pub platform: String,
     pub name: String,
     pub target: String,
+    /// What was said before stands in another chat.
+    pub target_since: Timestamp,
     pub settings: ChannelSettings,
     pub enabled: bool,
     pub disabled_by: Option<DisabledBy>,

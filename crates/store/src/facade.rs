@@ -259,6 +259,22 @@ impl Store {
     }
 
     /// What waits for it ends as `failed_permanent(channel_removed)`.
+    /// The same channel under another name: its queue, history and keys stay.
+    pub async fn rename_channel(&self, workspace: WorkspaceId, id: ChannelId, name: &str) -> Result<()> {
+        each!(self, db => db.rename_channel(workspace, id, name))
+    }
+
+    /// The same channel in another chat: what waits goes there, what the old chat refused is queued again (these are
+    /// answered), and what was said in the old chat does not count in the new one. Opens what failures had shut.
+    pub async fn retarget_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        target: &str,
+    ) -> Result<Vec<DeliveryId>> {
+        each!(self, db => db.retarget_channel(workspace, id, target))
+    }
+
     pub async fn remove_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
         each!(self, db => db.remove_channel(workspace, id))
     }

@@ -46,6 +46,8 @@ pub struct Place {
     pub policy: AmbiguityPolicy,
     /// Between two requests to this chat.
     pub interval: Span,
+    /// What was said before stands in another chat.
+    pub since: Timestamp,
 }
 
 /// All that a delivery needs to know about its way.
@@ -236,6 +238,7 @@ fn private_chats(account: &store::Account, limited: bool) -> anyhow::Result<Plac
         deadlines: Deadlines::default(),
         policy: facts.ambiguity,
         interval: interval(effective_rate(None, rate)),
+        since: Timestamp(0),
     })
 }
 
@@ -245,5 +248,6 @@ fn place(row: &store::Channel, account: &store::Account) -> anyhow::Result<Place
         deadlines: addresses::deadlines(row)?,
         policy: row.settings.ambiguity,
         interval: interval(row.settings.rate),
+        since: row.target_since,
     })
 }

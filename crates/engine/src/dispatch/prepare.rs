@@ -45,7 +45,7 @@ impl Dispatcher {
         let target = match claim.target_delivery {
             Some(id) => {
                 let target = self.ledger.delivery(claim.workspace_id, id).await.map_err(unreadable)?;
-                Some(published_already(target)?)
+                Some(published_here(published_already(target)?, place.since)?)
             }
             None => None,
         };
@@ -115,6 +115,15 @@ fn published_already(target: Delivery) -> Step<Delivery> {
         }
         _ => Err(not_ready(format!("delivery {} is not published yet", target.delivery_id))),
     }
+}
+
+/// A channel may have been given another chat since.
+fn published_here(target: Delivery, since: Timestamp) -> Step<Delivery> {
+    if target.ended_at.is_some_and(|at| at < since) {
+        let why = format!("delivery {} stands in the chat that the channel had before", target.delivery_id);
+        return Err(delivery_failure("no_target", &why).into());
+    }
+    Ok(target)
 }
 
 fn not_ready(why: String) -> Halt {

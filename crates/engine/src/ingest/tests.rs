@@ -42,6 +42,7 @@ fn channel(id: i64, route: Option<&str>) -> Channel {
         platform: "telegram".into(),
         name: format!("канал {id}"),
         target: "-1".into(),
+        target_since: Timestamp(0),
         settings: ChannelSettings { route: route.map(str::to_owned), ..ChannelSettings::default() },
         enabled: true,
         disabled_by: None,

@@ -86,7 +86,7 @@ fn confirm(args: &Apply, planned: &Plan) -> anyhow::Result<()> {
     }
     let what = counted(removals, "channel would be removed", "channels would be removed");
     if args.operator.json || !std::io::stdin().is_terminal() {
-        bail!("{what} and what waits for it fails; nothing was changed: run it again with --yes");
+        bail!("{what}; nothing was changed: run it again with --yes");
     }
     let mut out = std::io::stdout().lock();
     write!(out, "{what}. Go on? [y/N] ")?;

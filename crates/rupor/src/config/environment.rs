@@ -195,6 +195,7 @@ impl Reader<'_> {
             // A variable says whether it is wanted, so a start puts it back on; a pause is an operator's and stays.
             enabled: Some(true),
             paused: None,
+            was: None,
         };
         self.check(out, &account, &channel);
         workspace.accounts.push(account);

@@ -214,6 +214,7 @@ impl Reader<'_> {
             settings,
             enabled: written.enabled,
             paused: written.paused,
+            was: written.was,
         };
         if written.unsure == Some(written::Unsure::Hold) && !asks_beyond_lost(&channel.settings) {
             let text = format!(
@@ -507,6 +508,7 @@ impl Channel {
             platform: account.platform.clone(),
             name: self.name.clone(),
             target: self.target.clone(),
+            target_since: domain::time::Timestamp(0),
             settings: self.settings.clone(),
             enabled: true,
             disabled_by: None,

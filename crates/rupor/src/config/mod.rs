@@ -86,6 +86,8 @@ pub struct Channel {
     /// `None`: as an operator left it.
     pub enabled: Option<bool>,
     pub paused: Option<bool>,
+    /// The name it had before.
+    pub was: Option<String>,
 }
 
 /// A source as `pull_sources` keeps it.

@@ -6,6 +6,7 @@
 //! paused and doors closed, because their past still refers to them.
 
 mod bots;
+mod channels;
 mod sources;
 
 use anyhow::{Context, bail};
@@ -132,6 +133,8 @@ enum Act {
     ResumeAccount(AccountId),
     CreateChannel(Channel),
     ChangeChannel(ChannelId, store::ChannelSettings),
+    RenameChannel(ChannelId, String),
+    RetargetChannel(ChannelId, String),
     PauseChannel(Which),
     ResumeChannel(Which),
     DisableChannel(Which),
@@ -161,6 +164,8 @@ struct Rows {
     id: Option<WorkspaceId>,
     accounts: Vec<store::Account>,
     channels: Vec<store::Channel>,
+    /// What waits for each channel.
+    waiting: Vec<(ChannelId, i64)>,
     endpoints: Vec<store::Endpoint>,
     sources: Vec<store::Source>,
     bots: Vec<store::Bot>,
@@ -172,7 +177,10 @@ async fn known_workspace(store: &Store, name: &str) -> anyhow::Result<Rows> {
         return Ok(Rows::default());
     };
     let id = workspace.workspace_id;
+    let lanes = store.lanes(id).await?.into_iter();
+    let waiting = lanes.filter_map(|lane| Some((lane.channel_id?, lane.counts.queued + lane.counts.retry)));
     Ok(Rows {
+        waiting: waiting.collect(),
         id: Some(id),
         accounts: store.accounts(id).await?,
         channels: store.channels(id).await?,
@@ -188,7 +196,7 @@ async fn acts(store: &Store, workspace: &Workspace, rows: Rows, absent: Absent) 
         list.push(StepVerb::Create, "workspace", &workspace.name, "", Act::CreateWorkspace);
     }
     accounts(store, workspace, &rows, &mut list).await?;
-    channels(workspace, &rows, absent, &mut list);
+    channels::acts(workspace, &rows, absent, &mut list);
     endpoints(store, workspace, &rows, &mut list).await?;
     sources::acts(workspace, &rows, absent, &mut list);
     bots::acts(store, workspace, &rows, &mut list).await?;
@@ -315,82 +323,6 @@ fn is_of_platform(why: &str) -> bool {
     why.split_once(": ").is_some_and(|(code, _)| !code.is_empty() && !code.contains(char::is_whitespace))
 }
 
-fn channels(workspace: &Workspace, rows: &Rows, absent: Absent, list: &mut Listing<'_>) {
-    for row in &rows.channels {
-        if workspace.channels.iter().any(|channel| channel.name == row.name) {
-            continue;
-        }
-        match absent {
-            Absent::Remove => {
-                let detail = "what waits for it fails";
-                list.push(StepVerb::Remove, "channel", &row.name, detail, Act::RemoveChannel(row.channel_id));
-            }
-            Absent::Disable if row.enabled => {
-                let act = Act::DisableChannel(Which::Id(row.channel_id));
-                list.push(StepVerb::Disable, "channel", &row.name, NOT_CONFIGURED, act);
-            }
-            Absent::Disable => {}
-        }
-    }
-    for channel in &workspace.channels {
-        match rows.channels.iter().find(|row| row.name == channel.name) {
-            None => create_channel(channel, list),
-            Some(row) => channel_changes(channel, row, rows, list),
-        }
-    }
-}
-
-fn create_channel(channel: &Channel, list: &mut Listing<'_>) {
-    let detail = format!("{} on {}", channel.target, channel.account);
-    list.push(StepVerb::Create, "channel", &channel.name, detail, Act::CreateChannel(channel.clone()));
-    let which = || Which::Name(channel.name.clone());
-    if channel.paused == Some(true) {
-        list.push(StepVerb::Pause, "channel", &channel.name, "", Act::PauseChannel(which()));
-    }
-    if channel.enabled == Some(false) {
-        list.push(StepVerb::Disable, "channel", &channel.name, "", Act::DisableChannel(which()));
-    }
-}
-
-fn channel_changes(channel: &Channel, row: &store::Channel, rows: &Rows, list: &mut Listing<'_>) {
-    let account = rows.accounts.iter().find(|account| account.account_id == row.account_id);
-    let account = account.map_or("", |account| account.name.as_str());
-    if row.target != channel.target || account != channel.account {
-        // Another place is another channel: what was said in the old one must not count in the new one.
-        let detail = format!("it becomes {} on {}; what waits for it fails", channel.target, channel.account);
-        list.push(StepVerb::Remove, "channel", &row.name, detail, Act::RemoveChannel(row.channel_id));
-        return create_channel(channel, list);
-    }
-    let (name, which) = (&channel.name, || Which::Id(row.channel_id));
-    if row.settings != channel.settings {
-        let detail = differences(&json!(row.settings), &json!(channel.settings));
-        list.push(
-            StepVerb::Change,
-            "channel",
-            name,
-            detail,
-            Act::ChangeChannel(row.channel_id, channel.settings.clone()),
-        );
-    }
-    let paused = row.paused_until == Timestamp::NEVER;
-    match (channel.enabled, channel.paused) {
-        (Some(false), _) if row.enabled => {
-            list.push(StepVerb::Disable, "channel", name, "", Act::DisableChannel(which()));
-        }
-        // Whoever was shut by failures is opened by an operator, who looked why; not by the file.
-        (Some(true), _) if row.disabled_by == Some(DisabledBy::Operator) => {
-            list.push(StepVerb::Enable, "channel", name, "", Act::ResumeChannel(which()));
-        }
-        (_, Some(true)) if !paused => {
-            list.push(StepVerb::Pause, "channel", name, "", Act::PauseChannel(which()));
-        }
-        (_, Some(false)) if paused => {
-            list.push(StepVerb::Resume, "channel", name, "", Act::ResumeChannel(which()));
-        }
-        _ => {}
-    }
-}
-
 async fn endpoints(
     store: &Store,
     workspace: &Workspace,
@@ -458,6 +390,10 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         Act::ResumeAccount(account) => store.resume_account(id, account).await?,
         Act::CreateChannel(channel) => drop(make_channel(store, id, &rows, channel).await?),
         Act::ChangeChannel(channel, settings) => store.change_channel(id, channel, settings).await?,
+        Act::RenameChannel(channel, name) => store.rename_channel(id, channel, &name).await?,
+        Act::RetargetChannel(channel, target) => {
+            store.retarget_channel(id, channel, &target).await?;
+        }
         Act::PauseChannel(which) => {
             store.pause_channel(id, rows.channel(which)?, Timestamp::NEVER, CONFIGURED_PAUSE).await?;
         }

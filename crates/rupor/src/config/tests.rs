@@ -91,7 +91,7 @@ fn mistakes_are_told_with_file_line_and_fix() {
          `max_parallel`, `ambiguity`, `dedup`, `dedup_ttl`, `max_age`, `template`, `parse_mode`, `body_max`, `overflow`, \
          `max_media`, `route`, `quiet_hours`, `time_zone`, `silent`, `preview`, `topic`, `pin`, `from_group`, \
          `attach_media`, `protect`, `on_close`, `on_edit`, `on_gone`, `unsure`, `timeout`, `upload_timeout`, `enabled`, \
-         `paused`",
+         `paused`, `was`",
     );
     refused(
         &file("dedup_ttl = \"3 days\""),
@@ -390,7 +390,7 @@ async fn changes_pauses_and_removals_are_planned_and_done() {
     );
     let done = apply(&store, &second, Absent::Remove).await.unwrap();
     expect_test::expect![[r#"
-        remove  channel   default/b: what waits for it fails
+        remove  channel   default/b: nothing waits for it
         change  channel   default/lost: dedup_ttl 3d → 5h, rate 0.327 → 0.25, pin false → true
         pause   channel   default/lost
     "#]]
@@ -411,11 +411,57 @@ async fn another_target_token_or_account_is_seen() {
     let done = apply(&store, &moved, Absent::Remove).await.unwrap();
     expect_test::expect![[r#"
         change  account   default/bot: a new token
-        remove  channel   default/lost: it becomes -1005 on bot; what waits for it fails
-        create  channel   default/lost: -1005 on bot
+        change  channel   default/lost: target -1001 → -1005; what waits will go there, and what the old chat refused is queued again
     "#]]
     .assert_eq(&done.to_string());
     assert_eq!(plan(&store, &moved, Absent::Remove).await.unwrap().steps, []);
+}
+
+#[tokio::test]
+async fn a_renamed_channel_is_the_same_channel() {
+    let store = empty_store().await;
+    apply(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap();
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let before = store.channels(ws).await.unwrap().remove(0);
+    // By the same sender and chat, whatever it is called.
+    let renamed = file("").replace("[channels.lost]", "[channels.searches]");
+    let done = apply(&store, &parse(&renamed).unwrap(), Absent::Remove).await.unwrap();
+    expect_test::expect![[r#"
+        change  channel   default/searches: it was called lost; its queue and history stay
+    "#]]
+    .assert_eq(&done.to_string());
+    // By the name it had, when its chat changes as well.
+    let moved =
+        file("was = \"searches\"").replace("[channels.lost]", "[channels.dogs]").replace("-1001", "-1009");
+    let done = apply(&store, &parse(&moved).unwrap(), Absent::Remove).await.unwrap();
+    expect_test::expect![[r#"
+        change  channel   default/dogs: it was called searches; its queue and history stay
+        change  channel   default/dogs: target -1001 → -1009; what waits will go there, and what the old chat refused is queued again
+    "#]]
+    .assert_eq(&done.to_string());
+    assert_eq!(done.removals(), 0);
+    let after = store.channels(ws).await.unwrap();
+    assert_eq!((after.len(), after[0].channel_id, after[0].name.as_str()), (1, before.channel_id, "dogs"));
+    assert_eq!(after[0].target, "-1009");
+    // The word may stay in the file.
+    assert_eq!(plan(&store, &parse(&moved).unwrap(), Absent::Remove).await.unwrap().steps, []);
+}
+
+#[tokio::test]
+async fn what_a_removed_channel_drops_is_counted_first() {
+    let store = empty_store().await;
+    let first = parse(&(file("") + "[channels.b]\naccount = \"bot\"\ntarget = -1002\n")).unwrap();
+    apply(&store, &first, Absent::Remove).await.unwrap();
+    let ws = store.workspaces().await.unwrap()[0].workspace_id;
+    let b = store.channels(ws).await.unwrap().into_iter().find(|channel| channel.name == "b").unwrap();
+    for text in ["раз", "два", "три"] {
+        let payload = json!({"text": text});
+        let item = json!({"source": "проверка", "origin_id": text, "payload": payload, "content_hash": text,
+                          "channels": [b.channel_id]});
+        store.enqueue(ws, vec![serde_json::from_value(item).unwrap()]).await.unwrap();
+    }
+    let planned = plan(&store, &parse(&file("")).unwrap(), Absent::Remove).await.unwrap();
+    assert_eq!(planned.to_string(), "remove  channel   default/b: 3 waiting posts will be dropped\n");
 }
 
 #[tokio::test]

@@ -113,6 +113,8 @@ pub struct WrittenChannel {
     pub upload_timeout: Option<Time>,
     pub enabled: Option<bool>,
     pub paused: Option<bool>,
+    /// The name it had before: a renamed channel keeps its queue and its history.
+    pub was: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

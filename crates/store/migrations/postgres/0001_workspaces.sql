@@ -103,6 +103,7 @@ CREATE TABLE channels (
     platform         text        NOT NULL,          -- filled in from the account
     name             text        NOT NULL,
     target           text        NOT NULL,
+    target_since     timestamptz NOT NULL DEFAULT 'epoch',  -- what was said before stands in another chat
     chat_kind        text        NOT NULL DEFAULT 'channel' CHECK (chat_kind IN ('private', 'group', 'channel')),
     enabled          boolean     NOT NULL DEFAULT true,
     disabled_by      text        CHECK (disabled_by IN ('operator', 'auto')),

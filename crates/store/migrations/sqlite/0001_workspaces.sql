@@ -85,6 +85,7 @@ CREATE TABLE channels (
     platform         TEXT    NOT NULL,
     name             TEXT    NOT NULL,
     target           TEXT    NOT NULL,
+    target_since     INTEGER NOT NULL DEFAULT 0,    -- what was said before stands in another chat
     chat_kind        TEXT    NOT NULL DEFAULT 'channel' CHECK (chat_kind IN ('private', 'group', 'channel')),
     enabled          INTEGER NOT NULL DEFAULT 1 CHECK (enabled IN (0, 1)),
     disabled_by      TEXT    CHECK (disabled_by IN ('operator', 'auto')),

@@ -1,6 +1,6 @@
 //! Channels, and the lane that each of them owns. The lane follows the channel's row by trigger.
 
-use domain::ids::{ChannelId, WorkspaceId};
+use domain::ids::{ChannelId, DeliveryId, WorkspaceId};
 use domain::time::Timestamp;
 use tokio_postgres::Row;
 
@@ -67,6 +67,20 @@ WITH changed AS (
 INSERT INTO events (workspace_id, at, name, channel_id, detail)
 SELECT $1, rupor_now(), 'channel_disabled', channel_id, jsonb_build_object('by', $3::text) FROM changed
 RETURNING event_id";
+/// No row: another channel has that name.
+const RENAME: &str = "
+WITH changed AS (
+    UPDATE channels AS c
+       SET name = $3
+     WHERE c.workspace_id = $1 AND c.channel_id = $2 AND c.removed_at IS NULL
+       AND NOT EXISTS (SELECT FROM channels AS o
+                        WHERE o.workspace_id = $1 AND o.name = $3 AND o.channel_id <> $2)
+    RETURNING c.channel_id
+)
+INSERT INTO events (workspace_id, at, name, detail)
+SELECT $1, rupor_now(), 'config_changed', jsonb_build_object('channel', channel_id, 'name', $3::text) FROM changed
+RETURNING event_id";
+const RETARGET: &str = "SELECT retarget_channel($1, $2, $3)";
 /// The queue's locks before the row's: the order in which a commit takes them.
 const LOCK: &str = "SELECT lock_channel($1, $2)";
 const REMOVE: &str = "SELECT remove_channel($1, $2)";
@@ -78,6 +92,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     CHANGE_CHANNEL,
     SELECT_CHANNELS,
     PAUSE,
+    RENAME,
+    RETARGET,
     RESUME,
     DISABLE,
     LOCK,
@@ -190,6 +206,29 @@ impl Postgres {
         found(row.get(0), id)?;
         self.ring();
         Ok(())
+    }
+
+    pub async fn rename_channel(&self, workspace: WorkspaceId, id: ChannelId, name: &str) -> Result<()> {
+        let known = self.channels(workspace).await?;
+        found(known.iter().any(|channel| channel.channel_id == id), id)?;
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&workspace.0, &id.0, &name];
+        let renamed = self.first(As::App(workspace), Again::Never, RENAME, &params).await?;
+        let taken = || StoreError::Exists { what: "channel", name: name.to_owned() };
+        renamed.map(drop).ok_or_else(taken)
+    }
+
+    pub async fn retarget_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        target: &str,
+    ) -> Result<Vec<DeliveryId>> {
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&workspace.0, &id.0, &target];
+        let row = self.one(As::App(workspace), Again::Never, RETARGET, &params).await?;
+        let again: Option<Vec<i64>> = row.get(0);
+        self.ring();
+        let again = again.ok_or_else(|| StoreError::unknown_channel(id))?;
+        Ok(again.into_iter().map(DeliveryId).collect())
     }
 
     pub async fn disable_channel(&self, workspace: WorkspaceId, id: ChannelId, by: DisabledBy) -> Result<()> {

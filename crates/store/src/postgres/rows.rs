@@ -171,7 +171,7 @@ macro_rules! channel_columns {
     () => {
         "channel_id, workspace_id, account_id, platform, name, target, chat_kind, rate, max_parallel, ambiguity, dedup, \
          dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route, quiet_hours, time_zone, \
-         settings, enabled, disabled_by, paused_until, paused_why, error_streak"
+         settings, enabled, disabled_by, paused_until, paused_why, error_streak, target_since"
     };
 }
 pub(super) use channel_columns;
@@ -207,6 +207,7 @@ pub(super) fn channel(row: &Row) -> Result<Channel> {
         paused_until: at(row, 24),
         paused_why: row.get(25),
         error_streak: row.get(26),
+        target_since: at(row, 27),
     })
 }
 

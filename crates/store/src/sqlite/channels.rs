@@ -1,11 +1,12 @@
 //! Channels, and the lane that each of them owns.
 
-use domain::ids::{AccountId, ChannelId, WorkspaceId};
+use domain::ids::{AccountId, ChannelId, DeliveryId, WorkspaceId};
 use domain::pacing::interval;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::heads::{NewEvent, Touched, event};
+use super::maintain::requeue_one;
 use super::workspaces::config_changed;
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::config::{Channel, ChannelSettings, DisabledBy, NewChannel};
@@ -72,6 +73,34 @@ const REMOVE: &str = "
 UPDATE channels
    SET removed_at = ?3, enabled = 0, disabled_by = 'operator', name = name || ' (removed ' || channel_id || ')'
  WHERE workspace_id = ?1 AND channel_id = ?2";
+const RENAME: &str = "UPDATE OR IGNORE channels SET name = ?3 WHERE workspace_id = ?1 AND channel_id = ?2 AND removed_at IS NULL";
+const RETARGET: &str = "
+UPDATE channels
+   SET target = ?2, target_since = ?3, error_streak = 0,
+       enabled = CASE WHEN disabled_by = 'auto' THEN 1 ELSE enabled END,
+       disabled_by = CASE WHEN disabled_by = 'auto' THEN NULL ELSE disabled_by END,
+       paused_why = CASE WHEN paused_until < 9223372036854775807 THEN NULL ELSE paused_why END,
+       paused_until = CASE WHEN paused_until < 9223372036854775807 THEN 0 ELSE paused_until END
+ WHERE channel_id = ?1
+RETURNING enabled, paused_until";
+/// Half of a post in another chat is no beginning here.
+const BEGIN_AGAIN: &str = "
+UPDATE deliveries SET parts = '[]' WHERE lane_id = ?1 AND status = 'retry' AND action = 'send' AND parts <> '[]'";
+const FORGET_SAID: &str = "
+DELETE FROM dedup_index
+ WHERE workspace_id = ?1 AND channel_id = ?2
+   AND NOT EXISTS (SELECT 1 FROM deliveries AS d
+                    WHERE d.delivery_id = dedup_index.delivery_id AND d.status IN ('queued', 'retry', 'sending'))";
+/// What the chat itself refused and nobody has queued again.
+const REFUSED: &str = "
+SELECT d.delivery_id
+  FROM deliveries AS d
+ WHERE d.lane_id = ?1 AND d.status = 'failed_permanent' AND d.last_error ->> '$.scope' = 'channel'
+   AND NOT EXISTS (SELECT 1 FROM deliveries AS n
+                    WHERE n.message_id = d.message_id AND n.channel_id = d.channel_id AND n.action = d.action
+                      AND n.revision = d.revision AND n.generation > d.generation)
+ ORDER BY d.delivery_id
+ LIMIT 10000";
 const COUNT_WAITING: &str = "SELECT n_queued, n_retry FROM lane_heads WHERE lane_id = ?1";
 const FAIL_WAITING: &str = "
 UPDATE deliveries
@@ -206,6 +235,30 @@ impl Sqlite {
         .await
     }
 
+    pub async fn rename_channel(&self, workspace: WorkspaceId, id: ChannelId, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.write(Urgency::Maintenance, move |tx| {
+            lane(tx, workspace, id)?;
+            match tx.execute(RENAME, (workspace.0, id.0, &name))? {
+                0 => Err(StoreError::Exists { what: "channel", name }),
+                _ => config_changed(tx, workspace, json!({"channel": id.0, "name": name})),
+            }
+        })
+        .await
+    }
+
+    pub async fn retarget_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        target: &str,
+    ) -> Result<Vec<DeliveryId>> {
+        let target = target.to_owned();
+        let again = self.write(Urgency::Outcome, move |tx| retarget(tx, workspace, id, &target)).await?;
+        self.bell.ring();
+        Ok(again)
+    }
+
     pub async fn close_channel_until(
         &self,
         workspace: WorkspaceId,
@@ -221,6 +274,28 @@ impl Sqlite {
         self.bell.ring();
         Ok(())
     }
+}
+
+fn retarget(tx: &Tx<'_>, workspace: WorkspaceId, id: ChannelId, target: &str) -> Result<Vec<DeliveryId>> {
+    let (lane_id, _) = lane(tx, workspace, id)?;
+    let moved = tx.first(RETARGET, (id.0, target, tx.now.0), |row| {
+        Ok((row.get::<_, bool>(0)?, row.get::<_, i64>(1)?))
+    })?;
+    let (enabled, paused_until) = moved.ok_or_else(|| StoreError::unknown_channel(id))?;
+    tx.execute(OPEN_LANE, (lane_id, enabled))?;
+    tx.execute(BLOCK_LANE, (lane_id, paused_until))?;
+    tx.execute(FORGET_SAID, (workspace.0, id.0))?;
+    tx.execute(BEGIN_AGAIN, [lane_id])?;
+    hurry(tx, lane_id)?;
+    refresh(tx, lane_id)?;
+    let mut touched = Touched::default();
+    let refused = tx.all(REFUSED, [lane_id], |row| row.get(0).map(DeliveryId))?;
+    let again = refused.into_iter().map(|id| requeue_one(tx, &mut touched, workspace, id));
+    let again = again.collect::<Result<Vec<DeliveryId>>>()?;
+    touched.refresh(tx)?;
+    let detail = json!({"channel": id.0, "target": target, "requeued": again.len()});
+    config_changed(tx, workspace, detail)?;
+    Ok(again)
 }
 
 /// What was tried before and waits to be tried again is due now. The caller refreshes the heads.

@@ -107,7 +107,7 @@ impl Sqlite {
     }
 }
 
-fn requeue_one(
+pub(super) fn requeue_one(
     tx: &Tx<'_>,
     touched: &mut Touched,
     workspace: WorkspaceId,

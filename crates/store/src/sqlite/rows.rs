@@ -105,7 +105,8 @@ pub(super) fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
 
 pub(super) const CHANNEL_COLUMNS: &str = "channel_id, workspace_id, account_id, platform, name, target, chat_kind, \
      rate, max_parallel, ambiguity, dedup, dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, \
-     max_media, route, quiet_hours, time_zone, settings, enabled, disabled_by, paused_until, paused_why, error_streak";
+     max_media, route, quiet_hours, time_zone, settings, enabled, disabled_by, paused_until, paused_why, error_streak, \
+     target_since";
 
 pub(super) fn channel(row: &Row<'_>) -> rusqlite::Result<Channel> {
     Ok(Channel {
@@ -138,6 +139,7 @@ pub(super) fn channel(row: &Row<'_>) -> rusqlite::Result<Channel> {
         paused_until: Timestamp(row.get(24)?),
         paused_why: row.get(25)?,
         error_streak: row.get(26)?,
+        target_since: Timestamp(row.get(27)?),
     })
 }
 

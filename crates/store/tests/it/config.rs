@@ -1,6 +1,9 @@
 //! Config is rows: created, changed, listed, refused.
 
 use domain::chat::{ChatKind, Overflow};
+use domain::delivery::Status;
+use domain::ids::ChannelId;
+use domain::outcome::Scope;
 use domain::time::{Span, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
@@ -24,6 +27,64 @@ contract! {
     after_a_rotation_of_the_key_everything_opens_and_budgets_stay_shared,
     the_kill_switch_of_everything_leaves_an_event_in_every_workspace,
     every_change_leaves_an_event,
+    a_renamed_channel_keeps_its_queue_and_what_it_said,
+    a_corrected_chat_gets_what_waits_and_what_the_wrong_one_refused,
+}
+
+/// What becomes of the same words from another source.
+async fn copy(w: &World, text: &str, channels: &[ChannelId]) -> Status {
+    let origin_id = format!("{text}, копия");
+    let enqueued = w.enqueue(vec![NewMessage { origin_id, ..message(text, channels) }]).await.remove(0);
+    enqueued.deliveries[0].status
+}
+
+async fn a_renamed_channel_keeps_its_queue_and_what_it_said(w: &World) {
+    let channels = w.channels(2).await;
+    w.post("раз", &channels[..1]).await;
+    let claim = w.claim_one().await;
+    w.sent(&claim).await;
+    w.post("два", &channels[..1]).await;
+    w.store.rename_channel(w.ws, channels[0], "новое имя").await.unwrap();
+    let rows = w.store.channels(w.ws).await.unwrap();
+    assert_eq!(rows[0].name, "новое имя");
+    let taken = w.store.rename_channel(w.ws, channels[1], "новое имя").await.unwrap_err();
+    assert!(matches!(taken, StoreError::Exists { .. }), "{taken}");
+    assert_eq!(copy(w, "раз", &channels[..1]).await, Status::Deduped, "it was said here");
+    assert_eq!(w.claim(10).await.len(), 1, "what waited still waits");
+    let nobody = w.store.rename_channel(w.ws, ChannelId(9_999), "x").await.unwrap_err();
+    assert!(matches!(nobody, StoreError::NotFound { .. }), "{nobody}");
+}
+
+async fn a_corrected_chat_gets_what_waits_and_what_the_wrong_one_refused(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("сказано", &channels).await;
+    let said = w.claim_one().await;
+    w.sent(&said).await;
+    // The chat is wrong from here on: refused three times, the channel is shut.
+    for text in ["раз", "два", "три"] {
+        w.post(text, &channels).await;
+        let claim = w.claim_one().await;
+        w.fail(&claim, permanent(Scope::Channel)).await;
+        w.advance(Span::from_secs(3_600)).await;
+    }
+    w.post("ждёт", &channels).await;
+    assert!(w.claim(10).await.is_empty(), "it is shut");
+    let again = w.store.retarget_channel(w.ws, channels[0], "-100777").await.unwrap();
+    assert_eq!(again.len(), 3);
+    let row = w.store.channels(w.ws).await.unwrap().remove(0);
+    assert_eq!((row.target.as_str(), row.enabled, row.error_streak), ("-100777", true, 0));
+    assert_eq!(row.target_since, w.now().await);
+    let mut sent = 0;
+    while let Some(claim) = w.claim(1).await.pop() {
+        w.sent(&claim).await;
+        sent += 1;
+        w.advance(Span::from_secs(60)).await;
+    }
+    assert_eq!(sent, 4, "what waited and what was refused");
+    assert_eq!(copy(w, "раз", &channels).await, Status::Deduped, "said in the new chat");
+    assert_eq!(copy(w, "сказано", &channels).await, Status::Queued, "said in the old one only");
+    let nobody = w.store.retarget_channel(w.ws, ChannelId(9_999), "x").await.unwrap_err();
+    assert!(matches!(nobody, StoreError::NotFound { .. }), "{nobody}");
 }
 
 async fn a_workspace_name_is_taken_once(w: &World) {

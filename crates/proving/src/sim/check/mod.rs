@@ -10,7 +10,7 @@ mod readers;
 mod sends;
 mod timing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::log::{Answer, DeliveryLog, Heard, Logs, Post, Request, SendLog};
 use super::options::Options;
@@ -151,6 +151,13 @@ impl<'a> Judge<'a> {
         self.logs.client.iter().find(
             |post| matches!(post.heard.last(), Some(Heard::Ok { message, .. }) if *message == row.message),
         )
+    }
+
+    /// An edit that was half done when newer words came changes all parts once more, which no reader sees twice.
+    fn began_again(&self, row: &DeliveryLog) -> bool {
+        let first = self.sends(row.id).iter().filter(|(_, send)| send.part == 0);
+        let wordings: BTreeSet<&str> = first.map(|(_, send)| send.text.as_str()).collect();
+        row.action == "edit" && wordings.len() > 1
     }
 
     fn sends(&self, delivery: i64) -> &[(&'a Request, &'a SendLog)] {

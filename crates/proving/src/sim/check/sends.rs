@@ -30,12 +30,10 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
     let Some(place) = judge.place(row) else {
         return;
     };
-    // An edit that is tried again may bring newer words; each wording counts for itself.
-    let mut accepted: BTreeMap<(usize, &str), i32> = BTreeMap::new();
+    let mut accepted: BTreeMap<usize, i32> = BTreeMap::new();
     let mut asked: BTreeMap<(usize, i32), u32> = BTreeMap::new();
     for (_, send) in judge.sends(row.id) {
-        let wording = if row.action == "edit" { send.text.as_str() } else { "" };
-        *accepted.entry((send.part, wording)).or_default() += i32::from(send.accepted_at.is_some());
+        *accepted.entry(send.part).or_default() += i32::from(send.accepted_at.is_some());
         *asked.entry((send.part, send.attempt)).or_default() += 1;
     }
     let most = match place.policy {
@@ -43,7 +41,10 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
         "resend_once" | "reconcile" => 2,
         _ => i32::MAX,
     };
-    for ((part, _), n) in &accepted {
+    if judge.began_again(row) {
+        accepted.clear();
+    }
+    for (part, n) in &accepted {
         if *n > most.min(1 + row.unknowns) {
             let what = format!(
                 "part {part} was accepted {n} times under {} with {} unknown outcomes",
@@ -51,8 +52,7 @@ fn bounded(judge: &mut Judge<'_>, row: &DeliveryLog) {
             );
             judge.find("V9", Harm::Duplicated, Some(row.id), what);
         }
-        let once = *n == 1 || (row.action == "edit" && *n == 0);
-        if row.status == "sent" && row.unknowns == 0 && !once {
+        if row.status == "sent" && row.unknowns == 0 && *n != 1 {
             let what = format!("part {part} was accepted {n} times and nothing was unknown");
             judge.find("V9", Harm::Duplicated, Some(row.id), what);
         }

@@ -223,7 +223,7 @@ fn ordered(judge: &mut Judge<'_>) {
         judge.find("V18", Harm::Unexpected, Some(id), what);
     }
     let mut found = Vec::new();
-    for row in judge.deliveries().filter(|row| row.unknowns == 0) {
+    for row in judge.deliveries().filter(|row| row.unknowns == 0 && !judge.began_again(row)) {
         let parts: Vec<usize> = judge
             .sends(row.id)
             .iter()
