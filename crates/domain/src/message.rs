@@ -32,6 +32,9 @@ pub struct Message {
     pub buttons: Vec<Vec<Button>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// What programs hear in the place of the words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<serde_json::Value>,
     /// The text has places that are filled in for each person.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub personal: bool,

@@ -57,6 +57,20 @@ pub struct AccountExtras {
     pub group_id: Option<i64>,
 }
 
+/// How trouble is told in a channel of alerts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AlertExtras {
+    /// Trouble of the whole node is told here too, and of workspaces that have no alerts of their own.
+    pub node: bool,
+    /// How often what is still so is told again, e.g. `12h`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remind: Option<String>,
+    /// When what heals by itself is not told, e.g. `23:00-08:00`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_hours: Option<String>,
+}
+
 /// What the `settings` of a channel row may hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -81,6 +95,9 @@ pub struct ChannelExtras {
     /// `hold`: a person approves what nobody is sure of; `publish` (default) sends it. Ingest reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsure: Option<String>,
+    /// It hears of trouble, and no posts are routed to it. The watch and ingest read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alerts: Option<AlertExtras>,
     /// How long one request may take, e.g. `10s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
@@ -104,6 +121,7 @@ impl Default for ChannelExtras {
             on_edit: None,
             on_gone: None,
             unsure: None,
+            alerts: None,
             timeout: None,
             upload_timeout: None,
         }

@@ -1,4 +1,5 @@
-//! HOW OTHERS SPEAK: Telegram, VK and MAX. The only HTTP client and the only wire JSON.
+//! HOW OTHERS SPEAK: Telegram, VK and MAX, and programs that hear by webhook. The only HTTP client and the only wire
+//! JSON.
 //!
 //! It knows nothing of queues, retries or the database: a message becomes parts, a part becomes an outcome.
 //! Read in the order of the `mod` lines.
@@ -22,6 +23,7 @@ pub mod max;
 pub mod telegram;
 pub mod vk;
 pub mod walls;
+pub mod webhook;
 
 // Fuzz entries are shared with the fuzzer, which sees this crate from outside.
 #[cfg(test)]

@@ -6,9 +6,13 @@ use crate::max::Max;
 use crate::platform::Platform;
 use crate::telegram::Telegram;
 use crate::vk::Vk;
+use crate::webhook::Webhook;
 
 /// The platforms of this crate. A new one is its folder and its line here.
 pub static PLATFORMS: &[&dyn Platform] = &[&Telegram, &Vk, &Max];
+
+/// Where programs hear, not people: no quick start of posts, no walls, no markup.
+pub static PROGRAMS: &[&dyn Platform] = &[&Webhook];
 
 /// Platforms of other crates.
 static ADDED: RwLock<Vec<&'static dyn Platform>> = RwLock::new(Vec::new());
@@ -25,7 +29,7 @@ pub fn add(platform: &'static dyn Platform) {
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static dyn Platform> {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner).clone();
-    PLATFORMS.iter().copied().chain(added)
+    PLATFORMS.iter().chain(PROGRAMS).copied().chain(added)
 }
 
 /// The platform of a name in configuration or a table.

@@ -10,6 +10,7 @@ mod fuzz;
 mod http;
 mod node;
 mod operate;
+mod watch;
 mod people;
 mod why;
 

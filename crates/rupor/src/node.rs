@@ -110,6 +110,10 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let mut beside = vec![
         keep("quiet hours", &store, operate::quiet::keep),
+        keep("watch", &store, {
+            let bases = settings.bases.clone();
+            move |store| crate::watch::keep(store, bases.clone())
+        }),
         keep("boot epoch", &store, {
             let note = note.clone();
             move |store| keep_epoch(note.clone(), store)

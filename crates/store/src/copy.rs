@@ -85,6 +85,8 @@ pub const TABLES: &[Table] = &[
     table("bot_outbox"),
     table("bot_logs"),
     table("bot_chats"),
+    table("alerts"),
+    table("api_tokens"),
 ];
 
 /// The one row of it is there from the beginning, so it does not count as somebody's.

@@ -73,6 +73,14 @@ impl Store {
         }
     }
 
+    /// Words about a database that answers, and takes long for it.
+    pub fn slowness(&self) -> Option<String> {
+        match self {
+            Store::Sqlite(db) => db.slowness(),
+            Store::Postgres(db) => db.slowness(),
+        }
+    }
+
     /// A question that changes nothing, in line with the other work; `health` knows the result.
     pub async fn look(&self) -> Result<()> {
         each!(self, db => db.look())

@@ -10,6 +10,9 @@ use crate::error::StoreError;
 
 /// A node asks its database about every second; this long without an answer is trouble.
 const SILENCE: Duration = Duration::from_secs(5);
+/// A small question takes milliseconds; so many in a row that took this long are trouble.
+const SLOW: Duration = Duration::from_secs(2);
+const SLOW_TIMES: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
@@ -40,6 +43,9 @@ struct State {
     damaged: Option<Ill>,
     /// Words about little space; no illness yet.
     space: Option<String>,
+    /// Questions in a row that took long, and how long the last one took.
+    slow: u32,
+    took: Duration,
 }
 
 #[derive(Debug)]
@@ -110,6 +116,25 @@ impl Pulse {
 
     pub(crate) fn space(&self, little: Option<String>) {
         self.lock().space = little;
+    }
+
+    /// How long a question took that was asked for its own sake.
+    pub(crate) fn took(&self, took: Duration) {
+        let mut state = self.lock();
+        state.slow = if took > SLOW { state.slow.saturating_add(1) } else { 0 };
+        state.took = took;
+    }
+
+    pub(crate) fn slowness(&self) -> Option<String> {
+        let state = self.lock();
+        (state.slow >= SLOW_TIMES).then(|| {
+            format!(
+                "the database took {:.1} s for a small question, {} times in a row; look at the load of its machine, its \
+                 disk and the network on the way",
+                state.took.as_secs_f64(),
+                state.slow
+            )
+        })
     }
 
     pub(crate) fn warning(&self) -> Option<String> {

@@ -27,6 +27,7 @@ pub mod queue;
 pub mod recipients;
 pub mod refill;
 pub mod wake;
+pub mod watch;
 
 pub mod postgres;
 pub mod sqlite;
@@ -47,3 +48,4 @@ pub use media::*;
 pub use queue::*;
 pub use recipients::*;
 pub use wake::WakeUp;
+pub use watch::*;

@@ -29,6 +29,7 @@ migrations! {
     3 "0003_intake",
     4 "0004_campaigns",
     5 "0005_bot",
+    6 "0006_watch",
 }
 
 /// The version this binary knows and needs.

@@ -91,7 +91,7 @@ impl Dispatcher {
             self.wait_for(slot, progress.lease_until).await?;
             if self.departed(ticket, pacing, progress.lease_until).await? {
                 // Waiting took a moment: the kill switch may have been thrown, the lease may have run down.
-                return match self.is_held() || !self.lease_lasts(work, progress, carries_media) {
+                return match self.is_held(&work.address) || !self.lease_lasts(work, progress, carries_media) {
                     true => Err(Halt::Release),
                     false => Ok(()),
                 };
@@ -156,7 +156,7 @@ impl Dispatcher {
         progress: &mut Progress,
         carries_media: bool,
     ) -> Step<()> {
-        if self.is_held() || !self.history_is_known().await {
+        if self.is_held(&work.address) || !self.history_is_known().await {
             return Err(Halt::Release);
         }
         if !self.lease_lasts(work, progress, carries_media) {

@@ -36,6 +36,8 @@ pub struct Address {
     pub account: Account,
     /// Between two requests of this account.
     pub interval: Span,
+    /// It speaks of trouble: stop-all and holds do not stop it.
+    pub past_holds: bool,
 }
 
 /// A destination ready to be rendered for.
@@ -218,6 +220,7 @@ impl Book {
                 platform,
                 account,
                 interval: interval(row.settings.rate),
+                past_holds: row.settings.tier == store::TIER_ALERTS,
             })),
             Err(error) => Err(unusable(Scope::Platform, format!("{error:#}"))),
         })

@@ -246,7 +246,7 @@ impl Dispatcher {
             let text = format!("node {}: {}", self.settings.run_id, told.words());
             tracing::warn!("{HISTORY_LOST}; {text}");
             // Who reads the hold reads this too; if it cannot be added it stands in the log and in the rows.
-            if self.is_held() && self.ledger.lose_history(text).await.is_err() {
+            if self.everything_is_held() && self.ledger.lose_history(text).await.is_err() {
                 tracing::debug!("what became of the remembered outcomes could not be added to the hold");
             }
         }

@@ -448,8 +448,13 @@ impl Dispatcher {
         }
     }
 
-    fn is_held(&self) -> bool {
+    fn everything_is_held(&self) -> bool {
         self.held.load(Ordering::Acquire)
+    }
+
+    /// Everything but who speaks of trouble.
+    fn is_held(&self, address: &book::Address) -> bool {
+        self.everything_is_held() && !address.past_holds
     }
 
     /// Waits for what is out. What waits for its slot has heard of the stop itself.

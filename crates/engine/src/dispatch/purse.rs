@@ -118,7 +118,7 @@ impl Dispatcher {
             self.wait_for(slot, self.kept_lease()).await?;
             if self.departed(ticket, pacing, self.kept_lease()).await? {
                 // The kill switch may have been thrown while the media went up.
-                return if self.is_held() { Err(Halt::Release) } else { Ok(()) };
+                return if self.is_held(&work.address) { Err(Halt::Release) } else { Ok(()) };
             }
             self.meters.count("rupor_slots_missed_total", "");
             slot = self.reserve_again(claim).await?;

@@ -100,6 +100,7 @@ impl Reading {
             tags: Vec::new(),
             buttons: Vec::new(),
             origin: Some(raw.origin.clone()),
+            data: None,
             personal: false,
         };
         let mut told = json!(facts);

@@ -180,8 +180,12 @@ fn unsure(kind: Kind, nearly: Kind) -> String {
     format!("unsure: it reads as {}, and nearly as much as {}", kind.name(), nearly.name())
 }
 
-/// A channel whose route cannot be read hears nothing: a misread route might publish everything.
+/// A channel whose route cannot be read hears nothing: a misread route might publish everything. One of alerts hears no
+/// posts.
 fn listener(channel: &Channel) -> Option<Listener> {
+    if channel.settings.settings["alerts"].is_object() {
+        return None;
+    }
     let written = channel.settings.route.as_deref().map(str::trim).filter(|route| !route.is_empty());
     let route = match written.map(parse_route) {
         None => None,

@@ -307,6 +307,11 @@ pub(crate) fn secret_header(
     Some((HeaderName::from_static(name), value))
 }
 
+/// A plain header; `None` for a value that no header can carry.
+pub(crate) fn text_header(name: &'static str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?))
+}
+
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;

@@ -2,6 +2,7 @@
 //! Exit codes are part of the interface: 0 done, 1 failed, 2 wrong usage.
 
 mod account;
+mod alert;
 mod analyse;
 mod apply;
 mod audience;
@@ -64,6 +65,7 @@ enum Command {
     Endpoint(endpoint::EndpointArgs),
     Key(key::Key),
     Events(events::Events),
+    Alert(alert::AlertArgs),
     StopAll(hold::StopAll),
     Release(hold::Release),
 }
@@ -103,6 +105,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Endpoint(args) => endpoint::run(args),
         Command::Key(args) => key::run(args),
         Command::Events(args) => events::run(args),
+        Command::Alert(args) => alert::run(args),
         Command::StopAll(args) => hold::stop(args),
         Command::Release(args) => hold::release(args),
     }

@@ -77,7 +77,7 @@ impl OperatorArgs {
             }
             Some(_) => (Some(false), None),
             None => {
-                let ill = |words| Ailment { words, seconds: None, only_soon: false };
+                let ill = |words| Ailment { words, seconds: None, only_soon: false, slow: false };
                 (None, store.ailment().await.map(ill))
             }
         };

@@ -1,14 +1,20 @@
 //! `rupor status`: one screen about everything.
 
+use anyhow::bail;
 use clap::Args;
 
 use super::operator::{OperatorArgs, block_on};
 use crate::operate::facts::gather;
-use crate::operate::status::status;
+use crate::operate::status::{Status, status};
+use crate::operate::trouble::Weight;
+use crate::operate::words::counted;
 
 /// Show channels, queues and trouble, and what to do about it
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    /// Exit with 1 if there is trouble that somebody is told of
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -29,6 +35,20 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
         args.operator.print(&all, || match all.is_empty() {
             true => "no workspace yet: write rupor.toml and run `rupor apply`".to_owned(),
             false => all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-        })
+        })?;
+        match args.check {
+            true => check(&all),
+            false => Ok(()),
+        }
     })
+}
+
+/// What an operator wanted so is no trouble.
+fn check(all: &[Status]) -> anyhow::Result<()> {
+    let told =
+        all.iter().flat_map(|status| &status.trouble).filter(|trouble| trouble.weight != Weight::Meant);
+    match told.count() {
+        0 => Ok(()),
+        n => bail!("{}", counted(n, "trouble", "troubles")),
+    }
 }

@@ -13,6 +13,7 @@ use platforms::registry;
 use super::meaning::{DEFAULT_WORKSPACE, known_platform, preset};
 use super::{
     Account, Channel, Config, ConfigError, PlatformLimits, Problem, Secret, Source, Variables, Workspace,
+    alerts,
 };
 use engine::addresses::ChannelExtras;
 use engine::ingest::{Preset, SourceSettings};
@@ -59,6 +60,7 @@ pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
     for out in outlets() {
         reader.outlet(&mut workspace, &out, &dedup, limits);
     }
+    reader.alerts(&mut workspace, limits);
     let notes = std::mem::take(&mut reader.notes);
     reader.done(Config { workspaces: vec![workspace], notes })
 }
@@ -153,7 +155,8 @@ impl Reader<'_> {
         if !self.flag(&named("ENABLED"), false) {
             return;
         }
-        let Some(token) = self.outlet_token(out) else {
+        let asked = named("ENABLED");
+        let Some(token) = self.outlet_token(out, &asked) else {
             return;
         };
         let Some(target) = self.outlet_target(out) else {
@@ -202,6 +205,37 @@ impl Reader<'_> {
         workspace.channels.push(channel);
     }
 
+    /// Who hears of trouble: `RUPOR_ALERT_TG_CHAT` and its like, `RUPOR_ALERT_WEBHOOK`.
+    fn alerts(&mut self, workspace: &mut Workspace, limits: PlatformLimits) {
+        let settings = alerts::Settings {
+            node: true,
+            remind: self.get("RUPOR_ALERT_REMIND"),
+            quiet_hours: self.get("RUPOR_ALERT_QUIET_HOURS"),
+            time_zone: self.get("RUPOR_ALERT_TIME_ZONE"),
+        };
+        for out in outlets() {
+            let name = format!("RUPOR_ALERT_{}_CHAT", out.start.prefix);
+            let Some(target) = self.get(&name) else {
+                continue;
+            };
+            let Some(token) = self.outlet_token(&out, &name) else {
+                continue;
+            };
+            let kind = out.platform.facts().usual_kind;
+            let account = account(out.start.name, out.platform.name(), kind, token, limits);
+            if let Err(text) = alerts::chat(workspace, &account, out.start.name, &target, &settings) {
+                self.problem(&name, text);
+            }
+        }
+        if let Some(url) = self.get("RUPOR_ALERT_WEBHOOK") {
+            let secret = self.get("RUPOR_ALERT_WEBHOOK_SECRET").map(Secret::new);
+            match alerts::webhook(workspace, &url, secret, &settings) {
+                Ok(note) => self.notes.extend(note),
+                Err(text) => self.problem("RUPOR_ALERT_WEBHOOK", text),
+            }
+        }
+    }
+
     /// The platform says whether token and target have the form it wants.
     fn check(&mut self, out: &Outlet, account: &Account, channel: &Channel) {
         let bases = Default::default();
@@ -213,16 +247,19 @@ impl Reader<'_> {
         }
     }
 
-    fn outlet_token(&mut self, out: &Outlet) -> Option<String> {
+    /// `asked`: the variable that wants it.
+    fn outlet_token(&mut self, out: &Outlet, asked: &str) -> Option<String> {
         let name = format!("{}_TOKEN", out.start.prefix);
         let token = self.get(&name).or_else(|| out.start.token_fallback.and_then(|other| self.get(other)));
         if token.is_none() {
             self.problem(
                 &name,
-                format!(
-                    "is not set, but {}_ENABLED is true; set it to the token, or switch that off",
-                    out.start.prefix
-                ),
+                match asked.ends_with("_ENABLED") {
+                    true => {
+                        format!("is not set, but {asked} is true; set it to the token, or switch that off")
+                    }
+                    false => format!("is not set, but {asked} is; set it to the token of the bot that tells"),
+                },
             );
         }
         token

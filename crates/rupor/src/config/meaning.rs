@@ -15,7 +15,7 @@ use engine::span;
 use super::written::{self, Named, SourceKind, WrittenSecret};
 use super::{
     Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, Variables,
-    Workspace, environment,
+    Workspace, alerts, environment,
 };
 use engine::addresses::{self, AccountExtras, ChannelExtras};
 use engine::ingest::{Preset, SourceSettings};
@@ -95,7 +95,7 @@ impl Reader<'_> {
     fn config(&mut self, file: written::WrittenFile) -> Config {
         let name =
             file.workspace.as_ref().map_or(DEFAULT_WORKSPACE, |name| name.get_ref().as_str()).to_owned();
-        let at_top = !(file.accounts.is_empty() && file.channels.is_empty());
+        let at_top = !(file.accounts.is_empty() && file.channels.is_empty() && file.alerts.is_none());
         let top = written::WrittenWorkspace {
             preset: file.preset,
             time_zone: file.time_zone,
@@ -104,11 +104,12 @@ impl Reader<'_> {
             sources: file.sources,
             endpoints: file.endpoints,
             bots: file.bots,
+            alerts: file.alerts,
         };
         self.tiers = file.tiers.into_iter().map(|(name, tier)| (name.into_inner(), tier)).collect();
         let mut workspaces = Vec::new();
         if at_top || file.workspaces.is_empty() {
-            workspaces.push(self.workspace(name.clone(), top));
+            workspaces.push(self.workspace(name.clone(), top, true));
         }
         for (named, workspace) in file.workspaces {
             if at_top && *named.get_ref() == name {
@@ -117,13 +118,14 @@ impl Reader<'_> {
                 );
                 self.problem(named.span().start, text);
             }
-            let workspace = self.workspace(named.into_inner(), workspace);
+            let workspace = self.workspace(named.into_inner(), workspace, false);
             workspaces.push(workspace);
         }
         Config { workspaces, notes: std::mem::take(&mut self.notes) }
     }
 
-    fn workspace(&mut self, name: String, written: written::WrittenWorkspace) -> Workspace {
+    /// `of_node`: its alerts are those of the whole node.
+    fn workspace(&mut self, name: String, written: written::WrittenWorkspace, of_node: bool) -> Workspace {
         let defaults = Defaults {
             preset: written.preset.unwrap_or(Preset::Pets),
             time_zone: written.time_zone.map(|zone| zone.0),
@@ -139,7 +141,51 @@ impl Reader<'_> {
         let endpoints =
             written.endpoints.into_iter().map(|(name, endpoint)| self.endpoint(name, endpoint)).collect();
         let bots = self.bots(written.bots, &accounts, &channels);
-        Workspace { name, accounts, channels, sources, endpoints, bots }
+        let mut workspace = Workspace { name, accounts, channels, sources, endpoints, bots };
+        if let Some(written) = written.alerts {
+            self.alerts(&mut workspace, written, &defaults, of_node);
+        }
+        workspace
+    }
+
+    /// Who hears of trouble: the named channel by an account of its own, and a webhook.
+    fn alerts(
+        &mut self,
+        workspace: &mut Workspace,
+        written: Spanned<written::WrittenAlerts>,
+        defaults: &Defaults,
+        of_node: bool,
+    ) {
+        let at = written.span().start;
+        let written = written.into_inner();
+        let settings = alerts::Settings {
+            node: of_node,
+            remind: written.remind.map(|time| span::show(time.0)),
+            quiet_hours: written.quiet_hours.map(|hours| hours.0),
+            time_zone: written.time_zone.map(|zone| zone.0).or_else(|| defaults.time_zone.clone()),
+        };
+        if written.channel.is_none() && written.webhook.is_none() {
+            self.problem(
+                at,
+                "[alerts] names nobody to tell; write channel = \"NAME\" or webhook = { url = … }",
+            );
+        }
+        if let Some(name) = written.channel {
+            match alerts::channel(workspace, name.get_ref(), &settings) {
+                Ok(note) => self.notes.extend(note),
+                Err(text) => self.problem(name.span().start, text),
+            }
+        }
+        if let Some(webhook) = written.webhook {
+            let secret = webhook.secret.as_ref().map(|secret| self.secret(secret));
+            if secret.as_ref().is_some_and(|secret| self.is_missing(secret)) {
+                return;
+            }
+            match alerts::webhook(workspace, webhook.url.get_ref(), secret, &settings) {
+                Ok(note) => self.notes.extend(note),
+                Err(text) => self.problem(webhook.url.span().start, text),
+            }
+        }
     }
 
     fn account(&mut self, name: Spanned<String>, written: written::WrittenAccount) -> Account {
@@ -147,6 +193,10 @@ impl Reader<'_> {
         let facts = known_platform(&platform).facts();
         let kind = written.kind.map_or(facts.usual_kind, |kind| kind.as_str());
         let tier = written.tier.as_ref().map_or(STANDARD, |tier| tier.get_ref().as_str());
+        if tier == store::TIER_ALERTS {
+            let at = written.tier.as_ref().map_or(0, |tier| tier.span().start);
+            self.problem(at, "the tier alerts is for [alerts] alone; use standard, paid or one of [tiers]");
+        }
         let own = self.tiers.get(tier).cloned();
         if own.is_none() && ![STANDARD, addresses::TIER_PAID].contains(&tier) {
             let at = written.tier.as_ref().map_or(0, |tier| tier.span().start);
@@ -464,6 +514,7 @@ fn channel_extras(written: &written::WrittenChannel) -> ChannelExtras {
         on_edit: written.on_edit.map(|word| word.as_str().to_owned()),
         on_gone: written.on_gone.map(|word| word.as_str().to_owned()),
         unsure: written.unsure.map(|word| word.as_str().to_owned()),
+        alerts: None,
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }

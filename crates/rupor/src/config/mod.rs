@@ -5,6 +5,7 @@
 //! for what is configured. Read `written` (the file as it stands), `meaning` (what it means), `environment`, `plan`.
 
 mod bots;
+pub mod alerts;
 pub mod environment;
 mod meaning;
 pub mod plan;

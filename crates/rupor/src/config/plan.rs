@@ -319,7 +319,7 @@ async fn account_changes(
 }
 
 /// Whether an account was paused by what a platform answered: then the reason begins with the code of the answer.
-fn is_of_platform(why: &str) -> bool {
+pub fn is_of_platform(why: &str) -> bool {
     why.split_once(": ").is_some_and(|(code, _)| !code.is_empty() && !code.contains(char::is_whitespace))
 }
 

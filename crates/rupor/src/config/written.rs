@@ -30,6 +30,8 @@ pub struct WrittenFile {
     pub sources: Named<WrittenSource>,
     pub endpoints: Named<WrittenEndpoint>,
     pub bots: Named<WrittenBot>,
+    /// Who hears of trouble, also of the whole node.
+    pub alerts: Option<Spanned<WrittenAlerts>>,
     /// What accounts of any workspace may name.
     pub tiers: Named<WrittenTier>,
     /// Further workspaces, each with the same tables.
@@ -56,6 +58,7 @@ pub struct WrittenWorkspace {
     pub sources: Named<WrittenSource>,
     pub endpoints: Named<WrittenEndpoint>,
     pub bots: Named<WrittenBot>,
+    pub alerts: Option<Spanned<WrittenAlerts>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -154,6 +157,24 @@ pub struct WrittenBot {
     /// The file with its rules, beside this one.
     pub rules: Spanned<String>,
     pub receive: Option<store::Receive>,
+}
+
+/// Who hears of trouble.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WrittenAlerts {
+    pub channel: Option<Spanned<String>>,
+    pub webhook: Option<WrittenWebhook>,
+    pub remind: Option<Time>,
+    pub quiet_hours: Option<QuietHours>,
+    pub time_zone: Option<TimeZone>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenWebhook {
+    pub url: Spanned<String>,
+    pub secret: Option<Spanned<WrittenSecret>>,
 }
 
 /// A secret stands elsewhere: `{ env = "NAME" }`, `{ file = "PATH" }`, `"env:NAME"` or `"file:PATH"`.

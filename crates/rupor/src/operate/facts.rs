@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{
     Account, Attempt, Channel, Delivery, Event, Health, HeldPost, Illness, Lane, PeopleOfAccount, Recipient,
-    RecipientStatus, Source, Store, Workspace,
+    RecipientStatus, Snapshot, Source, Store, Workspace,
 };
 
 /// Events looked at to find out since when something is so.
@@ -35,6 +35,8 @@ pub struct Facts {
     pub sources: Vec<Source>,
     /// What waits for a person, the oldest first, at most `HELD_POSTS_MAX`.
     pub held_posts: Vec<HeldPost>,
+    /// Counts, lateness and failures.
+    pub snapshot: Snapshot,
     /// The newest first.
     #[serde(skip)]
     pub events: Vec<Event>,
@@ -48,6 +50,9 @@ pub struct Ailment {
     pub seconds: Option<u64>,
     /// It works still.
     pub only_soon: bool,
+    /// It answers, and takes long for it.
+    #[serde(default)]
+    pub slow: bool,
 }
 
 impl Ailment {
@@ -55,10 +60,14 @@ impl Ailment {
     pub fn of(store: &Store) -> Option<Ailment> {
         match store.health() {
             Health::Ill(Illness { words, lasts, .. }) => {
-                Some(Ailment { words, seconds: Some(lasts.as_secs()), only_soon: false })
+                Some(Ailment { words, seconds: Some(lasts.as_secs()), only_soon: false, slow: false })
             }
             Health::Good | Health::Unknown => {
-                store.warning().map(|words| Ailment { words, seconds: None, only_soon: true })
+                let soon = |words, slow| Ailment { words, seconds: None, only_soon: true, slow };
+                store
+                    .slowness()
+                    .map(|words| soon(words, true))
+                    .or_else(|| store.warning().map(|words| soon(words, false)))
             }
         }
     }
@@ -120,6 +129,7 @@ pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyho
         people: store.people(ws).await?,
         sources: store.sources(ws).await?,
         held_posts: store.held_posts(ws, HELD_POSTS_MAX).await?,
+        snapshot: store.snapshot(ws).await?,
         events: store.recent_events(ws, EVENTS_MAX).await?,
     })
 }

@@ -4,12 +4,14 @@
 //! runs, or on PostgreSQL, the command performs it itself. `verb` says what can be done, `socket` how it gets there,
 //! `facts` gathers what is known, `words` says it in sentences (also for the board and `rupor why`).
 
+pub mod alerts;
 pub mod campaigns;
 pub mod check;
 pub mod facts;
 pub mod quiet;
 pub mod socket;
 pub mod status;
+pub mod trouble;
 pub mod verb;
 pub mod who;
 pub mod words;

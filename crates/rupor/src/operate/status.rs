@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use domain::shown;
 use domain::time::{Span, Timestamp};
 use serde::Serialize;
-use store::{Channel, DisabledBy, HeldPost, PEOPLE_COUNTED_MAX, PeopleOfAccount};
+use store::{Channel, DisabledBy, HeldPost, PEOPLE_COUNTED_MAX, PeopleOfAccount, Snapshot};
 
 use super::facts::Facts;
-use super::words::{self, Explanation, how_long, moment};
+use super::trouble::{Trouble, troubles};
+use super::words::{how_long, moment};
 use crate::config::show_rate;
 
 /// What `rupor status --json` and the board show.
@@ -23,7 +24,9 @@ pub struct Status {
     pub people: Vec<PeopleLine>,
     /// Posts that wait for a person.
     pub held_posts: Vec<HeldPost>,
-    pub trouble: Vec<Explanation>,
+    pub trouble: Vec<Trouble>,
+    /// `monitor_snapshot`.
+    pub snapshot: Snapshot,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -63,7 +66,8 @@ pub fn status(facts: &Facts) -> Status {
         channels: facts.channels.iter().map(|channel| line(facts, channel)).collect(),
         people: facts.people.iter().map(|people| of_people(facts, people)).collect(),
         held_posts: facts.held_posts.clone(),
-        trouble: words::troubles(facts),
+        trouble: troubles(facts),
+        snapshot: facts.snapshot.clone(),
     }
 }
 

@@ -53,6 +53,12 @@ pub enum Verb {
         /// Drawn by whoever asks, so that two tests are two posts.
         key: String,
     },
+    /// Queues a test by every way of alerts.
+    TestAlert {
+        workspace: String,
+        /// Drawn by whoever asks, so that two tests are two.
+        key: String,
+    },
     PauseAccount {
         workspace: String,
         account: String,
@@ -172,6 +178,7 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::Requeue { workspace, which } => requeue(store, &workspace, which).await,
         Verb::Cancel { workspace, which } => cancel(store, &workspace, which).await,
         Verb::Decide { workspace, message, decision } => decide(store, &workspace, message, decision).await,
+        Verb::TestAlert { workspace, key } => super::alerts::test(store, &workspace, &key).await,
         Verb::PauseAccount { workspace, account, why } => {
             let (ws, row) = find_account(store, &workspace, &account).await?;
             store.pause_account(ws, row.account_id, &why).await?;
@@ -180,6 +187,13 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::ResumeAccount { workspace, account } => {
             let (ws, row) = find_account(store, &workspace, &account).await?;
             store.resume_account(ws, row.account_id).await?;
+            // The way of alerts on the same token was refused with it.
+            for twin in store.accounts(ws).await? {
+                let is_twin = twin.fingerprint == row.fingerprint && twin.settings.tier == store::TIER_ALERTS;
+                if twin.paused && is_twin {
+                    store.resume_account(ws, twin.account_id).await?;
+                }
+            }
             Ok(json!({"account": row.name, "paused": false}))
         }
         Verb::Import { workspace, path, at, preset, horizon_hours } => {

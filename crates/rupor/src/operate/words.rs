@@ -7,6 +7,7 @@
 mod causes;
 mod channels;
 mod deliveries;
+mod late;
 mod waits;
 
 use domain::shown::line;
@@ -16,9 +17,10 @@ use store::{Account, Event};
 
 use super::facts::Facts;
 pub use causes::cause;
-use channels::{channel_failures, channel_trouble};
+pub use channels::{channel_failures, channel_trouble};
 pub use deliveries::delivery;
-use waits::{held_posts, is_long, put_off};
+pub use late::{channel_doubtful, failing_often, lagging, lost_leases, stuck};
+pub use waits::{held_posts, is_long, put_off};
 
 /// One thing explained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,35 +55,12 @@ impl std::fmt::Display for Explanation {
     }
 }
 
-/// Everything that keeps the channels of a workspace from moving, the widest first.
-pub fn troubles(facts: &Facts) -> Vec<Explanation> {
-    let mut troubles: Vec<Explanation> = database(facts).into_iter().chain(everything(facts)).collect();
-    let has_work = |account: &Account| {
-        facts
-            .channels
-            .iter()
-            .any(|channel| channel.account_id == account.account_id && facts.waiting(channel) > 0)
-    };
-    for account in &facts.accounts {
-        let rests = account.cooldown_until > facts.now;
-        if account.paused || rests && (has_work(account) || is_long(facts, account.cooldown_until)) {
-            troubles.extend(account_trouble(facts, account));
-        }
-    }
-    for channel in &facts.channels {
-        troubles.extend(channel_trouble(facts, channel).or_else(|| put_off(facts, channel)));
-        troubles.extend(channel_failures(facts, channel));
-    }
-    troubles.extend(facts.sources.iter().filter_map(|source| source_trouble(facts, source)));
-    troubles.extend(held_posts(facts));
-    troubles
-}
-
 /// The database as a whole; nothing moves without it.
-fn database(facts: &Facts) -> Option<Explanation> {
+pub fn database(facts: &Facts) -> Option<Explanation> {
     let ailment = facts.database.as_ref()?;
     let since = ailment.seconds.map(|seconds| facts.now - Span::from_secs(seconds as i64));
     let (headline, next) = match ailment.only_soon {
+        _ if ailment.slow => ("the database is slow", "posts are still taken and sent, late"),
         true => ("the disk is nearly full", "posts are still taken and sent"),
         false => (
             "the database is in trouble",
@@ -100,7 +79,7 @@ fn database(facts: &Facts) -> Option<Explanation> {
     })
 }
 
-fn source_trouble(facts: &Facts, source: &store::Source) -> Option<Explanation> {
+pub fn source_trouble(facts: &Facts, source: &store::Source) -> Option<Explanation> {
     let since = source.failing_since.filter(|_| source.enabled)?;
     let next = match source.next_poll_at {
         at if at > facts.now => {
@@ -129,7 +108,7 @@ fn stopped_by(held: Option<&Event>) -> String {
 }
 
 /// What stops everything: no node, a kill switch.
-fn everything(facts: &Facts) -> Option<Explanation> {
+pub fn everything(facts: &Facts) -> Option<Explanation> {
     let since = None;
     if let Some(why) = &facts.held {
         return Some(Explanation {
@@ -163,7 +142,7 @@ fn everything(facts: &Facts) -> Option<Explanation> {
     })
 }
 
-fn account_trouble(facts: &Facts, account: &Account) -> Option<Explanation> {
+pub fn account_trouble(facts: &Facts, account: &Account) -> Option<Explanation> {
     let name = quoted(&account.name);
     if account.paused {
         let why = account.paused_why.clone().unwrap_or_default();

@@ -29,6 +29,7 @@ GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
     case_keys, case_pictures, held_posts, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     audiences, audience_recipients, campaigns, campaign_variants, campaign_cohorts, campaign_recipients, campaign_codes, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;
+GRANT SELECT, INSERT, UPDATE, DELETE ON alerts, api_tokens TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, held_posts, message_media, media_looks,
@@ -117,7 +118,7 @@ GRANT EXECUTE ON FUNCTION
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),
     record_parts(jsonb), replay_outcomes(jsonb), renew_leases(jsonb, bigint), recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint),
-    endpoint_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
+    endpoint_by_secret(text), api_token_by_secret(text), retain_rows(bigint, interval, interval, interval, integer, jsonb), lease_sources(text, integer, integer, interval), close_runs(interval, text),
     approach_recipient(bigint, bigint, bigint, timestamptz), collect_media(interval, integer), forget_receipts(interval),
     rotate_key(bytea, bytea, bigint[], bytea[], bytea[], bytea[], bytea[], text[], bigint, bigint[], bytea[], bytea[])
     TO rupor_dispatcher;

@@ -47,6 +47,7 @@ const FILES: &[&str] = files![
     "sources",
     "media",
     "bot",
+    "watch",
 ];
 
 const CREATE_TABLE: &str = "

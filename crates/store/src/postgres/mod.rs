@@ -33,6 +33,7 @@ mod rows;
 mod sources;
 mod trouble;
 mod wake;
+mod watch;
 mod workspaces;
 
 use std::sync::Arc;
@@ -96,6 +97,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     recover::STATEMENTS,
     sources::STATEMENTS,
     wake::STATEMENTS,
+    watch::STATEMENTS,
     workspaces::STATEMENTS,
 ];
 
@@ -457,7 +459,14 @@ impl Postgres {
 
     /// Whether somebody is there.
     pub async fn look(&self) -> Result<()> {
-        self.now().await.map(drop)
+        let asked = std::time::Instant::now();
+        let looked = self.now().await.map(drop);
+        self.pulse.took(asked.elapsed());
+        looked
+    }
+
+    pub fn slowness(&self) -> Option<String> {
+        self.pulse.slowness()
     }
 
     /// What keeps this database from taking writes, asked by somebody beside its nodes.

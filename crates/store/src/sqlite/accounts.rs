@@ -59,10 +59,12 @@ const PAUSE: &str = "
 UPDATE accounts
    SET paused = ?3, paused_why = ?4, paused_at = ?5
  WHERE workspace_id = ?1 AND account_id = ?2 AND (paused <> ?3 OR paused_why IS NOT ?4)";
-/// Open means: not paused, and its workspace not held.
+/// Open means: not paused, and its workspace not held. Who speaks of trouble is not held.
 const OPEN_HEAD: &str = "
 UPDATE account_heads
-   SET open = ?2 AND NOT (SELECT w.held FROM workspaces AS w WHERE w.workspace_id = account_heads.workspace_id)
+   SET open = ?2 AND NOT (SELECT w.held AND a.tier <> 'alerts'
+                            FROM accounts AS a JOIN workspaces AS w ON w.workspace_id = a.workspace_id
+                           WHERE a.account_id = account_heads.account_id)
  WHERE account_id = ?1";
 const END_COOLDOWN: &str = "UPDATE rate_groups SET cooldown_until = 0, flood_until = 0, flood_channel = NULL, flood_recipient = NULL, trouble_streak = 0 WHERE group_id = ?1";
 const SELECT_PACE: &str = "

@@ -37,6 +37,13 @@ SELECT account_id, workspace_id, group_id, max_parallel, urgent_run, retry_paral
  WHERE workspace_id = ?3 AND next_at <= ?1
  ORDER BY next_at, account_id
  LIMIT ?2";
+/// While everything is held, only who speaks of trouble is served.
+const DUE_ALERTS: &str = "
+SELECT h.account_id, h.workspace_id, h.group_id, h.max_parallel, h.urgent_run, h.retry_parallel
+  FROM account_heads AS h JOIN accounts AS a ON a.account_id = h.account_id
+ WHERE h.next_at <= ?1 AND a.tier = 'alerts' AND (?3 IS NULL OR h.workspace_id = ?3)
+ ORDER BY h.next_at, h.account_id
+ LIMIT ?2";
 const SELECT_GROUP: &str =
     "SELECT interval_us, burst, next_slot, cooldown_until FROM rate_groups WHERE group_id = ?1";
 const SET_GROUP_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_id = ?1";
@@ -74,6 +81,10 @@ const PUT_OFF_LANE: &str = "UPDATE lane_heads SET put_off_until = ?2 WHERE lane_
 const PUT_OFF_ACCOUNT: &str = "UPDATE account_heads SET next_at = ?2 WHERE account_id = ?1";
 const NEXT_AT: &str = "SELECT min(next_at) FROM account_heads";
 const NEXT_AT_OF_WORKSPACE: &str = "SELECT min(next_at) FROM account_heads WHERE workspace_id = ?1";
+const NEXT_ALERT_AT: &str = "
+SELECT min(h.next_at)
+  FROM account_heads AS h JOIN accounts AS a ON a.account_id = h.account_id
+ WHERE a.tier = 'alerts' AND (?1 IS NULL OR h.workspace_id = ?1)";
 /// Lanes that a claim may pass over (a suspect at their head) before it gives up on an account.
 const LANES_PASSED_OVER: usize = 16;
 
@@ -147,8 +158,8 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
         touched: Touched::default(),
         closed: false,
     };
-    if !held && request.limit > 0 {
-        serve(tx, &mut batch)?;
+    if request.limit > 0 {
+        serve(tx, &mut batch, held)?;
     }
     mark_sending(tx, &batch)?;
     for (group_id, group) in &batch.groups {
@@ -158,21 +169,29 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
         }
     }
     batch.touched.refresh(tx)?;
-    let next_at = if held { None } else { next_at(tx, request.whose)? };
+    let next_at = next_at(tx, request.whose, held)?;
     Ok(Claimed { claims: batch.claims, next_at })
 }
 
-fn next_at(tx: &Tx<'_>, whose: Whose) -> Result<Option<Timestamp>> {
+fn next_at(tx: &Tx<'_>, whose: Whose, held: bool) -> Result<Option<Timestamp>> {
     let at = match whose {
+        _ if held => tx.first(NEXT_ALERT_AT, [only(whose)], |row| row.get::<_, Option<i64>>(0))?,
         Whose::Everyone => tx.first(NEXT_AT, [], |row| row.get::<_, Option<i64>>(0))?,
         Whose::Workspace(id) => tx.first(NEXT_AT_OF_WORKSPACE, [id.0], |row| row.get::<_, Option<i64>>(0))?,
     };
     Ok(at.flatten().map(Timestamp).filter(|&at| at != Timestamp::NEVER))
 }
 
+fn only(whose: Whose) -> Option<i64> {
+    match whose {
+        Whose::Everyone => None,
+        Whose::Workspace(id) => Some(id.0),
+    }
+}
+
 /// Fair shares first, workspace by workspace and account by account; then what is left to whoever has more.
-fn serve(tx: &Tx<'_>, batch: &mut Batch<'_>) -> Result<()> {
-    let accounts = due_accounts(tx, batch.request)?;
+fn serve(tx: &Tx<'_>, batch: &mut Batch<'_>, held: bool) -> Result<()> {
+    let accounts = due_accounts(tx, batch.request, held)?;
     let mut per_workspace: BTreeMap<i64, usize> = BTreeMap::new();
     for account in &accounts {
         *per_workspace.entry(account.workspace_id).or_default() += 1;
@@ -201,10 +220,11 @@ fn end_round(tx: &Tx<'_>, batch: &mut Batch<'_>) -> Result<()> {
 }
 
 /// The accounts that have waited longest, interleaved by workspace: everyone's first, everyone's second, …
-fn due_accounts(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Vec<Account>> {
+fn due_accounts(tx: &Tx<'_>, request: &ClaimRequest, held: bool) -> Result<Vec<Account>> {
     let until = (tx.now + request.ahead).0;
     let limit = CLAIM_ACCOUNTS_MAX as i64;
     let accounts = match request.whose {
+        whose if held => tx.all(DUE_ALERTS, (until, limit, only(whose)), account)?,
         Whose::Everyone => tx.all(DUE_ACCOUNTS, (until, limit), account)?,
         Whose::Workspace(id) => tx.all(DUE_ACCOUNTS_OF_WORKSPACE, (until, limit, id.0), account)?,
     };

@@ -41,6 +41,7 @@ mod sent;
 mod settle;
 mod sources;
 mod stepped;
+mod watch;
 mod workspaces;
 mod writer;
 
@@ -241,9 +242,16 @@ impl Sqlite {
         self.pulse.warning()
     }
 
+    pub fn slowness(&self) -> Option<String> {
+        self.pulse.slowness()
+    }
+
     /// Stands in line with the writes and changes nothing: whether the writer works.
     pub async fn look(&self) -> Result<()> {
-        self.write(Urgency::Maintenance, |tx| tx.first(LOOK, [], |_| Ok(())).map(drop)).await
+        let asked = std::time::Instant::now();
+        let looked = self.write(Urgency::Maintenance, |tx| tx.first(LOOK, [], |_| Ok(())).map(drop)).await;
+        self.pulse.took(asked.elapsed());
+        looked
     }
 
     /// A read on a connection of its own; a database in memory has only the writer's.

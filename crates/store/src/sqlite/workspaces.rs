@@ -15,10 +15,10 @@ const INSERT_WORKSPACE: &str =
 const SELECT_WORKSPACES: &str = "SELECT workspace_id, name, held FROM workspaces ORDER BY workspace_id";
 const WORKSPACE_EXISTS: &str = "SELECT 1 FROM workspaces WHERE workspace_id = ?1";
 const HOLD_WORKSPACE: &str = "UPDATE workspaces SET held = ?2 WHERE workspace_id = ?1";
-/// A held workspace shows no heads, so a claim does not even see it.
+/// A held workspace shows no heads but of who speaks of trouble, so a claim does not even see it.
 const HOLD_HEADS: &str = "
 UPDATE account_heads
-   SET open = CASE WHEN ?2 THEN 0 ELSE (SELECT 1 - a.paused FROM accounts AS a WHERE a.account_id = account_heads.account_id) END
+   SET open = (SELECT NOT a.paused AND (NOT ?2 OR a.tier = 'alerts') FROM accounts AS a WHERE a.account_id = account_heads.account_id)
  WHERE workspace_id = ?1
 RETURNING account_id";
 const HOLD_ALL: &str = "UPDATE control SET held = ?1, held_why = ?2";

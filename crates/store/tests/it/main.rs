@@ -27,3 +27,4 @@ mod pacing;
 mod recipients;
 mod recovering;
 mod sources;
+mod watch;

@@ -9,7 +9,8 @@ use store::{Case, Channel, Delivery, HeldPost, Source, StoredMessage};
 use super::Seen;
 use crate::config::show_rate;
 use crate::operate::status::{people_words, status};
-use crate::operate::words::{Explanation, cause, quoted};
+use crate::operate::trouble::Trouble;
+use crate::operate::words::{cause, quoted};
 
 /// Characters of a post on the page.
 const TEXT_MAX: usize = 400;
@@ -70,7 +71,7 @@ pub fn is_same(last: Option<&str>, state: &str) -> bool {
     last.is_some_and(|last| without_time(last) == without_time(state))
 }
 
-fn explained(trouble: &Explanation) -> Value {
+fn explained(trouble: &Trouble) -> Value {
     json!({
         "headline": trouble.headline,
         "cause": trouble.cause,

@@ -1,15 +1,13 @@
 //! What keeps one channel from moving, and what it does next.
 
-use domain::destination::Destination;
-use domain::ids::DeliveryId;
 use domain::limits::CHANNEL_STREAK_MAX;
 use domain::time::Timestamp;
-use store::{Channel, DisabledBy, Event};
+use store::{Channel, ChannelFailures, DisabledBy};
 
 use super::{Explanation, cause, command, counted, how_long, is_long, moment, plain, quoted};
 use crate::operate::facts::Facts;
 
-pub(super) fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
+pub fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
     let code = channel.paused_why.clone().unwrap_or_default();
     let found = cause(&code, "");
     let resume = command(facts, &format!("rupor channel resume {}", quoted(&channel.name)));
@@ -105,40 +103,29 @@ pub(super) fn quiet(facts: &Facts, channel: &Channel) -> Option<Explanation> {
     Some(quiet)
 }
 
-/// Deliveries that ended without being sent, if the newest events still speak of them.
-pub(super) fn channel_failures(facts: &Facts, channel: &Channel) -> Option<Explanation> {
-    let gave_up = |name: &str| matches!(name, "dead_letter" | "failed_permanent");
-    let of_channel = facts
-        .events
-        .iter()
-        .filter(|event| event.destination == Some(Destination::Channel(channel.channel_id)));
-    // What somebody queued again is told by its new delivery.
-    let requeued = |id: DeliveryId| {
-        facts.events.iter().any(|event| event.name == "requeued" && event.detail["parent"] == id.0)
-    };
-    let still = |event: &&Event| !event.delivery_id.is_some_and(requeued);
-    let failed: Vec<_> = of_channel.filter(|event| gave_up(&event.name)).filter(still).collect();
-    let (newest, oldest) = (failed.first()?, failed.last()?);
-    let code = newest.detail["code"].as_str().unwrap_or_default();
+/// Deliveries of a day that ended without being sent, and that nobody has queued again.
+pub fn channel_failures(facts: &Facts, channel: &Channel, failures: &ChannelFailures) -> Option<Explanation> {
+    if failures.failed == 0 {
+        return None;
+    }
+    let code = failures.last_code.as_deref().unwrap_or_default();
     if channel.error_streak > 0 && channel.paused_why.as_deref() == Some(code) {
         // The trouble of the channel says it already, and resuming it offers these again.
         return None;
     }
-    let words = if code.is_empty() {
-        newest.detail["reason"].as_str().unwrap_or_default().to_owned()
-    } else {
-        cause(code, "").sentence
-    };
-    let status = if newest.name == "dead_letter" { "dead" } else { "failed_permanent" };
+    let words = cause(code, "").sentence;
+    let status =
+        if failures.last_name.as_deref() == Some("dead_letter") { "dead" } else { "failed_permanent" };
     let name = quoted(&channel.name);
+    let failed = usize::try_from(failures.failed).unwrap_or(usize::MAX);
     Some(Explanation {
         headline: format!(
             "channel {}: {} not sent lately",
             channel.name,
-            counted(failed.len(), "delivery was", "deliveries were")
+            counted(failed, "delivery was", "deliveries were")
         ),
         cause: format!("the last one: {words}"),
-        since: Some(oldest.at),
+        since: failures.first_at,
         next: "nothing: they stay as they are until somebody queues them again".to_owned(),
         help: vec![
             format!(

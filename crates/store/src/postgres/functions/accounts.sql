@@ -40,6 +40,8 @@ BEGIN
     PERFORM set_config('rupor.span', 'on', true);
     -- Against a hold that is put on in this moment: one of the two waits for the other.
     SELECT w.held INTO held FROM workspaces AS w WHERE w.workspace_id = NEW.workspace_id FOR SHARE;
+    -- Who speaks of trouble is not held.
+    held := held AND NEW.tier <> 'alerts';
     IF TG_OP = 'INSERT' THEN
         PERFORM rupor_lock_groups(ARRAY[NEW.group_id]);
         INSERT INTO account_heads (account_id, workspace_id, group_id, open, max_parallel, retry_parallel)
@@ -64,8 +66,8 @@ FOR EACH ROW EXECUTE FUNCTION rupor_account_changed();
 
 CREATE OR REPLACE TRIGGER accounts_changed AFTER UPDATE ON accounts
 FOR EACH ROW
-WHEN ((OLD.group_id, OLD.rate, OLD.burst, OLD.max_parallel, OLD.retry_parallel, OLD.paused)
-   IS DISTINCT FROM (NEW.group_id, NEW.rate, NEW.burst, NEW.max_parallel, NEW.retry_parallel, NEW.paused))
+WHEN ((OLD.group_id, OLD.rate, OLD.burst, OLD.max_parallel, OLD.retry_parallel, OLD.paused, OLD.tier)
+   IS DISTINCT FROM (NEW.group_id, NEW.rate, NEW.burst, NEW.max_parallel, NEW.retry_parallel, NEW.paused, NEW.tier))
 EXECUTE FUNCTION rupor_account_changed();
 
 CREATE OR REPLACE FUNCTION rupor_limit_changed() RETURNS trigger

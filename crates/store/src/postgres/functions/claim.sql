@@ -89,12 +89,11 @@ DECLARE
     served       boolean[];
     runs         integer[];
     n            integer;
+    held         boolean;
 BEGIN
     PERFORM rupor_guard(claim_deliveries.workspace_id);
     PERFORM rupor_check_claim(claim_deliveries.run_id, "limit", ahead_ms, lease_ms);
-    IF (SELECT c.held FROM control AS c) THEN
-        RETURN;
-    END IF;
+    SELECT c.held INTO held FROM control AS c;
 
     -- Everyone's longest waiting account, then everyone's second, … each with its part of the workspace's part.
     SELECT array_agg(c.account_id ORDER BY c.rank, c.next_at, c.account_id),
@@ -106,7 +105,7 @@ BEGIN
                    count(*) OVER (PARTITION BY d.workspace_id) AS n_accounts,
                    max(d.nth_workspace) OVER () AS n_workspaces
               FROM (SELECT a.*, dense_rank() OVER (ORDER BY a.workspace_id) AS nth_workspace
-                      FROM rupor_due_accounts(claim_deliveries.workspace_id, until, accounts_max) AS a) AS d) AS c;
+                      FROM rupor_due_accounts(claim_deliveries.workspace_id, until, accounts_max, held) AS a) AS d) AS c;
 
     WHILE budget > 0 AND NOT coalesce(t.closed, false) LOOP
         IF offered < coalesce(cardinality(due), 0) THEN
@@ -296,12 +295,19 @@ BEGIN
     END IF;
 END $$;
 
--- The accounts that have waited longest.
-CREATE FUNCTION rupor_due_accounts(wanted_workspace bigint, until timestamptz, at_most integer)
+-- The accounts that have waited longest. While everything is held, only those that speak of trouble.
+CREATE FUNCTION rupor_due_accounts(wanted_workspace bigint, until timestamptz, at_most integer, held boolean)
 RETURNS TABLE (account_id bigint, workspace_id bigint, next_at timestamptz)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF wanted_workspace IS NULL THEN
+    IF held THEN
+        RETURN QUERY
+        SELECT h.account_id, h.workspace_id, h.next_at
+          FROM account_heads AS h JOIN accounts AS a ON a.account_id = h.account_id
+         WHERE a.tier = 'alerts' AND h.next_at <= until AND (wanted_workspace IS NULL OR h.workspace_id = wanted_workspace)
+         ORDER BY h.next_at, h.account_id
+         LIMIT at_most;
+    ELSIF wanted_workspace IS NULL THEN
         RETURN QUERY
         SELECT h.account_id, h.workspace_id, h.next_at
           FROM account_heads AS h
@@ -327,10 +333,11 @@ DECLARE
 BEGIN
     PERFORM rupor_guard(await_due_account.workspace_id);
     PERFORM rupor_lock_accounts(array(
-        SELECT d.account_id FROM rupor_due_accounts(await_due_account.workspace_id, until, 1) AS d));
+        SELECT d.account_id
+          FROM rupor_due_accounts(await_due_account.workspace_id, until, 1, (SELECT c.held FROM control AS c)) AS d));
 END $$;
 
--- The earliest time at which another claim could give anything; NULL: nothing is waiting, or all is held.
+-- The earliest time at which another claim could give anything; NULL: nothing is waiting, or all of it is held.
 CREATE FUNCTION next_claim_at(workspace_id bigint) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
@@ -339,9 +346,10 @@ DECLARE
 BEGIN
     PERFORM rupor_guard(next_claim_at.workspace_id);
     IF (SELECT c.held FROM control AS c) THEN
-        RETURN NULL;
-    END IF;
-    IF next_claim_at.workspace_id IS NULL THEN
+        SELECT min(h.next_at) INTO at
+          FROM account_heads AS h JOIN accounts AS a ON a.account_id = h.account_id
+         WHERE a.tier = 'alerts' AND (next_claim_at.workspace_id IS NULL OR h.workspace_id = next_claim_at.workspace_id);
+    ELSIF next_claim_at.workspace_id IS NULL THEN
         SELECT h.next_at INTO at
           FROM account_heads AS h
          ORDER BY h.next_at, h.account_id

@@ -1,6 +1,6 @@
 -- The kill switch of a workspace, its lock and its doors.
 
--- A held workspace shows no heads, so a claim does not even see it.
+-- A held workspace shows no heads but of who speaks of trouble, so a claim does not even see it.
 CREATE OR REPLACE FUNCTION rupor_workspace_held() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
@@ -11,7 +11,7 @@ BEGIN
     account_ids := array(SELECT h.account_id FROM account_heads AS h WHERE h.workspace_id = NEW.workspace_id);
     PERFORM rupor_lock_accounts(account_ids);
     UPDATE account_heads AS h
-       SET open = NOT (NEW.held OR a.paused)
+       SET open = NOT (NEW.held AND a.tier <> 'alerts' OR a.paused)
       FROM accounts AS a
      WHERE h.account_id = ANY (account_ids) AND a.account_id = h.account_id;
     PERFORM rupor_refresh_accounts(account_ids);

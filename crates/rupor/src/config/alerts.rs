@@ -1,0 +1,163 @@
+//! Who hears of trouble, as accounts and channels like any other: `[alerts]` and the variables of the quick start.
+//!
+//! Each way has an account of its own in the tier `alerts`, which stop-all and holds do not stop; it shares the budget
+//! of the token, and nothing else. Routes do not lead there, and nothing is kept back as a repeat.
+
+use domain::limits::effective_rate;
+use domain::time::Span;
+use serde_json::json;
+
+use super::meaning::known_platform;
+use super::{Account, Channel, Secret, Workspace};
+use engine::addresses::{self, AlertExtras, ChannelExtras};
+
+/// The platform of programs that hear.
+const WEBHOOK: &str = platforms::webhook::NAME;
+/// A secret shorter than this is weaker than the standard asks for.
+const SECRET_BYTES: usize = 24;
+/// An alert that could not be told for so long is no news any more.
+const MAX_AGE: Span = Span::from_hours(6);
+
+/// How trouble is told.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Also trouble of the whole node.
+    pub node: bool,
+    pub remind: Option<String>,
+    pub quiet_hours: Option<String>,
+    pub time_zone: Option<String>,
+}
+
+/// A channel of the configuration hears of trouble. One that has no route of its own hears nothing else, unless it is
+/// the only one; the note says so.
+pub fn channel(workspace: &mut Workspace, name: &str, settings: &Settings) -> Result<Option<String>, String> {
+    let Some(at) = workspace.channels.iter().position(|channel| channel.name == name) else {
+        let known: Vec<&str> = workspace.channels.iter().map(|channel| channel.name.as_str()).collect();
+        let known = if known.is_empty() { "none; add [channels.NAME]".to_owned() } else { known.join(", ") };
+        return Err(format!("[alerts] channel {name:?} is not in this file; known are {known}"));
+    };
+    let channel = workspace.channels[at].clone();
+    let account = workspace.accounts.iter().find(|account| account.name == channel.account).cloned();
+    let account = account.ok_or_else(|| format!("account {:?} is not in this file", channel.account))?;
+    // The preset's route is what a channel has that names none.
+    let routed = channel.settings.route.is_some()
+        && channel.settings.route != super::meaning::preset(engine::ingest::Preset::Pets).route
+        && channel.settings.route != super::meaning::preset(engine::ingest::Preset::Mirror).route;
+    let alone = !routed && workspace.channels.len() > 1;
+    let told = if alone { name.to_owned() } else { format!("alerts/{name}") };
+    if alone {
+        workspace.channels.remove(at);
+    }
+    way(workspace, &account, &told, &channel.target, settings)?;
+    Ok(alone.then(|| {
+        format!("channel {name} hears of trouble and gets no posts; give it a `route` if it should get both")
+    }))
+}
+
+/// A chat that is named by a variable.
+pub fn chat(
+    workspace: &mut Workspace,
+    account: &Account,
+    name: &str,
+    target: &str,
+    settings: &Settings,
+) -> Result<(), String> {
+    way(workspace, account, &format!("alerts/{name}"), target, settings)
+}
+
+/// A program that hears; without a secret it cannot know who calls.
+pub fn webhook(
+    workspace: &mut Workspace,
+    url: &str,
+    secret: Option<Secret>,
+    settings: &Settings,
+) -> Result<Option<String>, String> {
+    let note = match &secret {
+        None => Some(
+            "the webhook of [alerts] has no secret: its receiver cannot tell who calls; draw one with \
+             `echo whsec_$(openssl rand -base64 32)`"
+                .to_owned(),
+        ),
+        Some(secret) => {
+            let text = secrecy::ExposeSecret::expose_secret(secret.reveal());
+            let short = text.len() < "whsec_".len() + SECRET_BYTES * 4 / 3;
+            short.then(|| {
+                format!("the secret of the alert webhook has fewer than {SECRET_BYTES} bytes, which is weak")
+            })
+        }
+    };
+    let account = Account {
+        name: WEBHOOK.to_owned(),
+        platform: WEBHOOK.to_owned(),
+        token: secret.unwrap_or_else(|| Secret::new(platforms::webhook::UNSIGNED)),
+        settings: store::AccountSettings::default(),
+        paused: None,
+        limit: None,
+    };
+    way(workspace, &account, &format!("alerts/{WEBHOOK}"), url, settings).map(|()| note)
+}
+
+/// One way to tell: an account like the given one in the tier of alerts, and a channel on it.
+fn way(
+    workspace: &mut Workspace,
+    account: &Account,
+    name: &str,
+    target: &str,
+    settings: &Settings,
+) -> Result<(), String> {
+    let speaker = format!("alerts/{}", account.name);
+    let account = Account {
+        name: speaker.clone(),
+        settings: store::AccountSettings { tier: store::TIER_ALERTS.into(), ..account.settings.clone() },
+        paused: None,
+        limit: None,
+        ..account.clone()
+    };
+    let platform = known_platform(&account.platform);
+    let chat_kind = platform.chat_kind(target);
+    for (hours, what) in [(&settings.quiet_hours, "quiet_hours")] {
+        if let Some(hours) = hours.as_ref().filter(|hours| super::quiet::Hours::parse(hours).is_none()) {
+            return Err(format!("{what} {hours:?} are not hours of a day; write {}", super::quiet::FORM));
+        }
+    }
+    if let Some(remind) = settings.remind.as_ref().filter(|remind| engine::span::parse(remind).is_none()) {
+        return Err(format!("remind {remind:?} is not a time; write {}", engine::span::FORM));
+    }
+    let alerts = AlertExtras {
+        node: settings.node,
+        remind: settings.remind.clone(),
+        quiet_hours: settings.quiet_hours.clone(),
+    };
+    let channel = Channel {
+        name: name.to_owned(),
+        account: speaker,
+        target: target.trim().to_owned(),
+        settings: store::ChannelSettings {
+            chat_kind,
+            rate: effective_rate(None, platform.facts().chat_rate(chat_kind)),
+            ambiguity: platform.facts().ambiguity,
+            dedup: store::DedupMode::Off,
+            max_age: Some(MAX_AGE),
+            time_zone: settings.time_zone.clone(),
+            settings: json!(ChannelExtras { alerts: Some(alerts), ..ChannelExtras::default() }),
+            ..store::ChannelSettings::default()
+        },
+        enabled: None,
+        paused: None,
+    };
+    addresses::account(&account.as_row(), account.token.reveal(), &Default::default())
+        .map_err(|error| match account.platform == WEBHOOK {
+            true => "the secret of a webhook is whsec_ and base64; draw one with `echo whsec_$(openssl rand -base64 32)`"
+                .to_owned(),
+            false => format!("{error:#}"),
+        })?;
+    channel.rehearse(&account).map_err(|error| format!("{error:#}"))?;
+    if !workspace.accounts.iter().any(|known| known.name == account.name) {
+        workspace.accounts.push(account);
+    }
+    if workspace.channels.iter().any(|known| known.name == channel.name) {
+        return Err(format!("there is a channel {} already; rename it", channel.name));
+    }
+    workspace.channels.push(channel);
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! What counts as trouble: one list for `rupor status`, its exit code, `/readyz` and the alerts.
+//!
+//! A trouble has a key (what it is about, by ids), a kind, and a weight. Whoever can go wrong adds its own here: one
+//! function from facts to troubles and one line in `troubles`. The words are those of `words`.
+
+use domain::limits::LEASE;
+use domain::time::Span;
+use serde::Serialize;
+use store::{Account, Channel, ChannelFailures, DisabledBy, Severity};
+
+use super::facts::Facts;
+use super::words::{self, Explanation};
+
+/// Attempts of a channel that failed within ten minutes and are made again: more is told.
+pub const RETRIES_MAX: i64 = 30;
+/// Claims within ten minutes that nobody came back for: so many are told.
+pub const LOST_LEASES_MIN: i64 = 3;
+/// A post that may go and has not gone for so long.
+pub const LAG_MAX: Span = Span::from_secs(15 * 60);
+/// Nobody takes what is due: two leases and a poll are ordinary.
+pub const STUCK_AFTER: Span = Span::from_secs(2 * LEASE.0 / 1_000_000 + 5);
+/// A source that fails for longer than this does not heal by itself.
+pub const SOURCE_HEALS: Span = Span::from_secs(3_600);
+
+/// Every kind with what it is, for people; docs/alerts.md lists them.
+pub const KINDS: &[(&str, &str)] = &[
+    ("database", "the database cannot be read or written, or does not answer for 5 s"),
+    ("database_slow", "the database took more than 2 s for a question three times in a row"),
+    ("disk", "the disk of the database is nearly full"),
+    (
+        "history_lost",
+        "the database has gone back in time: restored, replaced, or a standby that lacked commits",
+    ),
+    ("held", "somebody stopped all sending"),
+    ("workspace_held", "somebody stopped all sending of one workspace"),
+    ("account_paused", "an account cannot send: its token was revoked, or it is frozen"),
+    (
+        "account_rests",
+        "an account waits for longer than a minute because the platform asked, with posts waiting",
+    ),
+    ("channel_kicked", "the bot was removed from a chat; told at the first failure"),
+    ("channel_no_rights", "the account may not post in a chat; told at the first failure"),
+    ("channel_failing", "a channel refuses posts for another reason; told at the first failure"),
+    ("channel_shut", "a channel was shut after three failures in a row"),
+    ("channel_disabled", "an operator disabled a channel"),
+    ("channel_waits", "a channel waits for longer than an hour because the platform asked"),
+    ("source_failing", "a source cannot be read"),
+    ("dead_letters", "posts of a channel ended unsent within a day and were not queued again"),
+    ("failures", "more than 30 attempts of a channel failed within ten minutes"),
+    ("lag", "a post that may go has waited for more than 15 minutes"),
+    ("stuck", "posts are due and nobody has taken them for more than two leases"),
+    ("leases_missed", "three or more claims within ten minutes were lost by whoever held them"),
+    ("posts_wait", "posts wait for a person to approve them"),
+];
+
+/// How much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// Somebody has to do something.
+    Act,
+    /// It ends by itself.
+    Heals,
+    /// An operator wanted it so: shown, not told.
+    Meant,
+}
+
+impl Weight {
+    /// `None`: nobody is told.
+    pub fn severity(self) -> Option<Severity> {
+        match self {
+            Weight::Act => Some(Severity::Act),
+            Weight::Heals => Some(Severity::Heals),
+            Weight::Meant => None,
+        }
+    }
+}
+
+/// Whom it concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// This process and its way to the database.
+    Node,
+    /// Everybody who uses the database.
+    Everything,
+    Workspace,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trouble {
+    /// What it is about, by ids: the same as long as it lasts.
+    pub key: String,
+    pub kind: &'static str,
+    pub weight: Weight,
+    pub reach: Reach,
+    #[serde(flatten)]
+    pub words: Explanation,
+}
+
+impl std::ops::Deref for Trouble {
+    type Target = Explanation;
+    fn deref(&self) -> &Explanation {
+        &self.words
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.words.fmt(f)
+    }
+}
+
+impl Trouble {
+    pub fn new(
+        kind: &'static str,
+        about: impl std::fmt::Display,
+        weight: Weight,
+        words: Explanation,
+    ) -> Trouble {
+        Trouble { key: about.to_string(), kind, weight, reach: Reach::Workspace, words }
+    }
+
+    fn of(self, reach: Reach) -> Trouble {
+        Trouble { reach, ..self }
+    }
+}
+
+/// Everything that keeps the channels of a workspace from moving, the widest first.
+pub fn troubles(facts: &Facts) -> Vec<Trouble> {
+    let mut troubles: Vec<Trouble> = database(facts).into_iter().chain(everything(facts)).collect();
+    troubles.extend(facts.accounts.iter().filter_map(|account| of_account(facts, account)));
+    for channel in &facts.channels {
+        let of_channel = of_channel(facts, channel);
+        let quiet = of_channel.is_none();
+        troubles.extend(of_channel);
+        troubles.extend(failures(facts, channel));
+        if quiet {
+            troubles.extend(late(facts, channel));
+        }
+    }
+    troubles.extend(facts.sources.iter().filter_map(|source| {
+        let words = words::source_trouble(facts, source)?;
+        let lasts = words.since.map_or(Span::ZERO, |since| facts.now - since);
+        let weight = if lasts > SOURCE_HEALS { Weight::Act } else { Weight::Heals };
+        Some(Trouble::new("source_failing", format!("source:{}", source.source_id), weight, words))
+    }));
+    troubles.extend(lost_leases(facts));
+    troubles.extend(
+        words::held_posts(facts).map(|words| Trouble::new("posts_wait", "posts", Weight::Act, words)),
+    );
+    troubles
+}
+
+fn database(facts: &Facts) -> Option<Trouble> {
+    let kind = match facts.database.as_ref()? {
+        ailment if ailment.slow => "database_slow",
+        ailment if ailment.only_soon => "disk",
+        _ => "database",
+    };
+    words::database(facts).map(|words| Trouble::new(kind, kind, Weight::Act, words).of(Reach::Node))
+}
+
+fn everything(facts: &Facts) -> Option<Trouble> {
+    let words = words::everything(facts)?;
+    let trouble = match &facts.held {
+        Some(why) if why.starts_with(store::HISTORY_LOST) => ("history_lost", Reach::Everything),
+        Some(_) => ("held", Reach::Everything),
+        None if facts.workspace.held => ("workspace_held", Reach::Workspace),
+        // Who does not run cannot tell; the exit code of `rupor status --check` does.
+        None => ("no_node", Reach::Node),
+    };
+    let (kind, reach) = trouble;
+    Some(Trouble::new(kind, kind, Weight::Act, words).of(reach))
+}
+
+fn of_account(facts: &Facts, account: &Account) -> Option<Trouble> {
+    let waiting = |channel: &Channel| channel.account_id == account.account_id && facts.waiting(channel) > 0;
+    let rests = account.cooldown_until > facts.now;
+    let has_work = facts.channels.iter().any(waiting);
+    if !account.paused && !(rests && (has_work || words::is_long(facts, account.cooldown_until))) {
+        return None;
+    }
+    // The way of alerts on the same token has the same trouble, which is told once.
+    let is_said = |other: &Account| {
+        other.fingerprint == account.fingerprint
+            && other.settings.tier != store::TIER_ALERTS
+            && (other.paused || other.cooldown_until > facts.now)
+    };
+    if account.settings.tier == store::TIER_ALERTS && facts.accounts.iter().any(is_said) {
+        return None;
+    }
+    let words = words::account_trouble(facts, account)?;
+    let key = format!("account:{}", account.account_id);
+    let by_platform = account.paused_why.as_deref().is_some_and(crate::config::plan::is_of_platform);
+    Some(match account.paused {
+        true if by_platform => Trouble::new("account_paused", key, Weight::Act, words),
+        true => Trouble::new("account_paused", key, Weight::Meant, words),
+        // A short rest is the everyday life of a busy account.
+        false if account.cooldown_until - facts.now <= SHORT_REST => {
+            Trouble::new("account_rests", key, Weight::Meant, words)
+        }
+        false => Trouble::new("account_rests", key, Weight::Heals, words),
+    })
+}
+
+/// Rests up to this are nobody's business.
+const SHORT_REST: Span = Span::from_secs(60);
+
+fn of_channel(facts: &Facts, channel: &Channel) -> Option<Trouble> {
+    let key = format!("channel:{}", channel.channel_id);
+    if let Some(words) = words::channel_trouble(facts, channel) {
+        let long = words::is_long(facts, channel.paused_until);
+        return Some(match (channel.enabled, channel.disabled_by) {
+            (false, Some(DisabledBy::Auto)) => Trouble::new("channel_shut", key, Weight::Act, words),
+            (false, _) => Trouble::new("channel_disabled", key, Weight::Act, words),
+            _ if channel.error_streak > 0 => Trouble::new(refusal(channel), key, Weight::Act, words),
+            _ if long && channel.paused_until != domain::time::Timestamp::NEVER => {
+                Trouble::new("channel_waits", key, Weight::Heals, words)
+            }
+            _ => Trouble::new("channel_waits", key, Weight::Meant, words),
+        });
+    }
+    // The pause is over, and nothing has gone well since.
+    if channel.error_streak > 0 && channel.enabled {
+        let words = words::channel_doubtful(facts, channel);
+        return Some(Trouble::new(refusal(channel), key, Weight::Act, words));
+    }
+    words::put_off(facts, channel).map(|words| Trouble::new("channel_waits", key, Weight::Heals, words))
+}
+
+/// The kind of a channel's refusal, by its code.
+fn refusal(channel: &Channel) -> &'static str {
+    match channel.paused_why.as_deref().unwrap_or_default() {
+        "kicked" | "not_a_member" | "chat_deleted" => "channel_kicked",
+        "no_rights" | "chat.denied" | "403" => "channel_no_rights",
+        _ => "channel_failing",
+    }
+}
+
+/// Posts that ended unsent, or nearly: one trouble for a channel, however many they are.
+fn failures(facts: &Facts, channel: &Channel) -> Option<Trouble> {
+    let of_channel = |failures: &&ChannelFailures| failures.channel_id == channel.channel_id;
+    let found = facts.snapshot.failures.iter().find(of_channel)?;
+    let key = format!("failing:{}", channel.channel_id);
+    if let Some(words) = words::channel_failures(facts, channel, found) {
+        return Some(Trouble::new("dead_letters", key, Weight::Act, words));
+    }
+    (found.retries_10min > RETRIES_MAX).then(|| {
+        let words = words::failing_often(facts, channel, found);
+        Trouble::new("failures", key, Weight::Heals, words)
+    })
+}
+
+/// What may go and does not: nobody takes it, or there is more than the channel's pace.
+fn late(facts: &Facts, channel: &Channel) -> Option<Trouble> {
+    if super::status::state(facts, channel) != "open" {
+        return None;
+    }
+    let head = facts.lane_of(channel).and_then(|lane| lane.next_at).filter(|_| facts.waiting(channel) > 0);
+    let key = format!("late:{}", channel.channel_id);
+    if let Some(due) = head.filter(|due| facts.now - *due > STUCK_AFTER) {
+        let words = words::stuck(facts, channel, due);
+        return Some(Trouble::new("stuck", key, Weight::Act, words));
+    }
+    let lane = facts.snapshot.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id))?;
+    let due = lane.due_at.filter(|due| facts.now - *due > LAG_MAX)?;
+    Some(Trouble::new("lag", key, Weight::Heals, words::lagging(facts, channel, lane, due)))
+}
+
+fn lost_leases(facts: &Facts) -> Option<Trouble> {
+    let n = facts.snapshot.lost_leases_10min;
+    let words = (n >= LOST_LEASES_MIN).then(|| words::lost_leases(facts, n))?;
+    Some(Trouble::new("leases_missed", "leases", Weight::Heals, words))
+}

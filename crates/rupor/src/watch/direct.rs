@@ -1,0 +1,137 @@
+//! Telling without the ledger, when the ledger is what is in trouble: once, by what was known of the ways before.
+
+use std::sync::Arc;
+
+use domain::message::Message;
+use domain::outcome::Outcome;
+use engine::addresses::{self, ApiBases};
+use platforms::media::NoMedia;
+use platforms::part::{Action, ChannelSettings};
+use platforms::platform::{Account, Deadlines, Network, Platform, Sending, Unlimited};
+use serde_json::{Value, json};
+use store::Store;
+
+use super::Way;
+
+/// A way as it was when the ledger could still be read.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    platform: &'static dyn Platform,
+    account: Arc<Account>,
+    settings: ChannelSettings,
+}
+
+#[derive(Debug)]
+pub struct Direct {
+    bases: ApiBases,
+    network: Network,
+    known: Vec<Known>,
+    /// The rows that the known ones were made from.
+    made_from: Vec<store::Channel>,
+    /// What was told and is not written down yet.
+    told: Option<Value>,
+}
+
+impl Direct {
+    pub fn new(bases: ApiBases, network: Network) -> Direct {
+        Direct { bases, network, known: Vec::new(), made_from: Vec::new(), told: None }
+    }
+
+    /// Keeps the ways at hand; tokens are opened only when something changed.
+    pub async fn remember(&mut self, store: &Store, ways: &[Way]) {
+        let rows: Vec<store::Channel> = ways.iter().map(|way| way.channel.clone()).collect();
+        if rows == self.made_from {
+            return;
+        }
+        let mut known = Vec::new();
+        for way in ways {
+            match self.open(store, way).await {
+                Ok(one) => known.push(one),
+                Err(error) => {
+                    tracing::warn!(
+                        channel = way.channel.name,
+                        error = format!("{error:#}"),
+                        "a way of alerts cannot be used"
+                    );
+                }
+            }
+        }
+        (self.known, self.made_from) = (known, rows);
+    }
+
+    async fn open(&self, store: &Store, way: &Way) -> anyhow::Result<Known> {
+        let accounts = store.accounts(way.workspace).await?;
+        let row = accounts.iter().find(|account| account.account_id == way.channel.account_id);
+        let row = row.ok_or_else(|| anyhow::anyhow!("its account is not there any more"))?;
+        let token = store.account_token(way.workspace, row.account_id).await?;
+        Ok(Known {
+            name: way.channel.name.clone(),
+            platform: addresses::platform(&row.platform)?,
+            account: Arc::new(addresses::account(row, &token, &self.bases)?),
+            settings: addresses::channel(&way.channel, row)?,
+        })
+    }
+
+    /// Tells by every way, once until the ledger is well again.
+    pub async fn tell(&mut self, why: &str) {
+        if self.told.is_some() {
+            return;
+        }
+        let (cause, help) = why.split_once("; ").unwrap_or((why, "look at the log of the node"));
+        let words = json!({
+            "headline": "the database is in trouble",
+            "cause": cause,
+            "next": "nothing is lost: the node tries again every second, and goes on when the cause is gone",
+            "help": [help],
+        });
+        let message = Message {
+            text: format!("🔴 the database is in trouble\ncause: {cause}\nhelp: {help}"),
+            data: Some(
+                json!({"type": "alert.opened", "data": {"kind": "database", "severity": "act", "headline": words["headline"],
+                "cause": words["cause"], "next": words["next"], "help": words["help"]}}),
+            ),
+            ..Message::default()
+        };
+        self.told = Some(words);
+        let key = format!("direct-{}", uuid::Uuid::new_v4().simple());
+        for way in &self.known {
+            if let Err(problem) = self.send(way, &message, &key).await {
+                tracing::error!(
+                    channel = way.name,
+                    problem,
+                    "trouble could not be told without the database"
+                );
+            }
+        }
+    }
+
+    async fn send(&self, way: &Known, message: &Message, key: &str) -> Result<(), String> {
+        let rendered = way.platform.render(&Action::Send, message, &way.settings);
+        let rendered = rendered.map_err(|error| error.to_string())?;
+        for part in &rendered.parts {
+            let sending = Sending {
+                part,
+                key,
+                earlier: &[],
+                media: &NoMedia,
+                budget: &Unlimited,
+                deadlines: Deadlines::default(),
+            };
+            let report = way.platform.send(&self.network, &way.account, sending).await;
+            if let Outcome::Failed(failure) = report.outcome {
+                return Err(format!("{}: {}", failure.code, failure.message));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was told and is to be written down.
+    pub fn told(&self) -> Option<Value> {
+        self.told.clone()
+    }
+
+    pub fn recorded(&mut self) {
+        self.told = None;
+    }
+}

@@ -1,0 +1,210 @@
+//! Troubles are told once and end once, alerts pass every hold, and a picture of the moment agrees with the rows.
+
+use domain::delivery::Status;
+use domain::outcome::Scope;
+use domain::time::Span;
+use secrecy::SecretString;
+use serde_json::json;
+use store::*;
+
+use crate::world::*;
+
+contract! {
+    a_trouble_is_opened_once_told_once_and_ends_once,
+    a_trouble_that_grows_worse_is_told_again,
+    trouble_of_another_machine_is_left_alone,
+    alerts_pass_stop_all_and_a_held_workspace,
+    a_snapshot_agrees_with_the_counted_rows,
+    a_failure_that_was_queued_again_is_no_failure_any_more,
+    a_token_opens_its_own_workspace_until_it_is_revoked,
+}
+
+fn trouble(key: &str, severity: Severity) -> NewAlert {
+    let words = json!({"headline": format!("беда {key}")});
+    NewAlert { key: key.into(), kind: "channel_kicked".into(), severity, words, told: false }
+}
+
+async fn watch(w: &World, seen: Vec<NewAlert>) -> Vec<Alert> {
+    w.store.watch(w.ws, seen, "узел", Span::from_secs(10)).await.unwrap()
+}
+
+async fn a_trouble_is_opened_once_told_once_and_ends_once(w: &World) {
+    let open = watch(w, vec![trouble("channel:1", Severity::Act), trouble("account:2", Severity::Act)]).await;
+    assert_eq!(open.len(), 2);
+    assert!(open.iter().all(|alert| alert.told_at.is_none() && alert.n_told == 0));
+    let id = open[0].alert_id;
+    assert!(w.store.alert_told(w.ws, id, 0).await.unwrap());
+    assert!(!w.store.alert_told(w.ws, id, 0).await.unwrap(), "another node was faster");
+    w.seconds(5).await;
+    let open = watch(w, vec![trouble("channel:1", Severity::Act), trouble("account:2", Severity::Act)]).await;
+    assert_eq!((open.len(), open[0].alert_id, open[0].n_told), (2, id, 1), "the same rows");
+    // It is over when nobody has seen it for a while, not at the first look without it.
+    let open = watch(w, vec![trouble("account:2", Severity::Act)]).await;
+    assert!(open.iter().all(|alert| alert.ended_at.is_none()), "{open:?}");
+    w.seconds(11).await;
+    let open = watch(w, vec![trouble("account:2", Severity::Act)]).await;
+    assert_eq!(open.iter().filter(|alert| alert.ended_at.is_some()).count(), 1);
+    w.store.alert_cleared(w.ws, id).await.unwrap();
+    assert_eq!(watch(w, vec![trouble("account:2", Severity::Act)]).await.len(), 1);
+    let again =
+        watch(w, vec![trouble("account:2", Severity::Act), trouble("channel:1", Severity::Act)]).await;
+    assert_ne!(again[1].alert_id, id, "a second time is another trouble");
+    assert_eq!(w.store.alerts(w.ws, 10).await.unwrap().len(), 3);
+    let other = w.another_workspace("лавка").await;
+    assert!(other.store.alerts(other.ws, 10).await.unwrap().is_empty());
+}
+
+async fn a_trouble_that_grows_worse_is_told_again(w: &World) {
+    let told = NewAlert { told: true, ..trouble("channel:1", Severity::Heals) };
+    let open = watch(w, vec![told.clone()]).await;
+    assert!(open[0].told_at.is_some() && open[0].n_told == 1, "it was told without the ledger");
+    let open = watch(w, vec![NewAlert { severity: Severity::Act, ..told.clone() }]).await;
+    assert!(open[0].told_at.is_none() && open[0].severity == Severity::Act);
+    w.store.alert_told(w.ws, open[0].alert_id, 1).await.unwrap();
+    let open = watch(w, vec![told]).await;
+    assert!(open[0].told_at.is_some(), "getting better is no news");
+}
+
+async fn trouble_of_another_machine_is_left_alone(w: &World) {
+    watch(w, vec![trouble("database@узел", Severity::Act)]).await;
+    w.store.watch(w.ws, vec![trouble("database@сосед", Severity::Act)], "сосед", Span::ZERO).await.unwrap();
+    w.seconds(60).await;
+    let open = watch(w, Vec::new()).await;
+    let ended: Vec<&str> =
+        open.iter().filter(|alert| alert.ended_at.is_some()).map(|alert| alert.key.as_str()).collect();
+    assert_eq!(ended, ["database@узел"]);
+}
+
+async fn alerts_pass_stop_all_and_a_held_workspace(w: &World) {
+    let posts = w.channels(1).await;
+    let tier = AccountSettings { tier: TIER_ALERTS.into(), ..AccountSettings::default() };
+    let account = w.account_with(tier).await;
+    let alerts = w.channel(account).await;
+    let check = async |round: &str| {
+        w.post(&format!("пост {round}"), &posts).await;
+        let told = w.post(&format!("тревога {round}"), &[alerts]).await;
+        let everyone = w.store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap();
+        let claimed: Vec<_> = everyone.claims.iter().map(|claim| claim.delivery_id).collect();
+        assert_eq!(claimed, [told.deliveries[0].delivery_id], "{round}");
+        w.sent(&everyone.claims[0]).await;
+    };
+    w.store.hold_all(Some("стоп")).await.unwrap();
+    check("everything is held").await;
+    assert_eq!(w.claim_ahead(10, Span::ZERO).await.next_at, None, "what is held is not waited for");
+    w.store.hold_workspace(w.ws, true).await.unwrap();
+    check("both are held").await;
+    w.store.hold_all(None).await.unwrap();
+    check("the workspace is held").await;
+    w.store.pause_account(w.ws, account, "401: отозван").await.unwrap();
+    w.post("тревога на паузе", &[alerts]).await;
+    assert!(w.claim(10).await.is_empty(), "a pause counts for everybody");
+    w.store.resume_account(w.ws, account).await.unwrap();
+    assert_eq!(w.claim(10).await.len(), 1);
+    w.store.hold_workspace(w.ws, false).await.unwrap();
+    assert_eq!(w.claim(10).await.len(), 1, "the oldest of the posts");
+}
+
+async fn a_snapshot_agrees_with_the_counted_rows(w: &World) {
+    let paced = AccountSettings { rate: Some(2.0), ..AccountSettings::default() };
+    let account = w.account_with(paced).await;
+    let settings = ChannelSettings { rate: Some(1.0), ..ChannelSettings::default() };
+    let slow = w.channel_with(account, settings).await;
+    let (quick, sick) = (w.channel(account).await, w.channels(1).await[0]);
+    for n in 0..4 {
+        w.post(&format!("пост {n}"), &[slow, quick]).await;
+    }
+    for n in 0..3 {
+        w.post(&format!("больной {n}"), &[sick]).await;
+    }
+    let again = NewMessage {
+        content_hash: "hash of пост 3".into(), ..message("пост 3 ещё раз", &[slow])
+    };
+    w.enqueue(vec![again]).await;
+    for _ in 0..3 {
+        w.seconds(2).await;
+        for claim in w.claim(10).await {
+            let sick = claim.destination.channel() == Some(sick);
+            match sick {
+                true => w.fail(&claim, permanent(Scope::Delivery)).await,
+                false => w.sent(&claim).await,
+            };
+        }
+    }
+    w.seconds(2).await;
+    let out = w.claim(1).await;
+    assert_eq!(out.len(), 1);
+    w.seconds(61).await;
+    let found = w.store.snapshot(w.ws).await.unwrap();
+
+    let rows = w.store.deliveries(w.ws, DeliveryFilter::default(), 1_000).await.unwrap();
+    let of = |status: Status| rows.iter().filter(|row| row.status == status).count() as i64;
+    let counted = StatusCounts {
+        queued: of(Status::Queued),
+        retry: of(Status::Retry),
+        sending: of(Status::Sending),
+        sent: of(Status::Sent),
+        deduped: of(Status::Deduped),
+        failed_permanent: of(Status::FailedPermanent),
+        dead: of(Status::Dead),
+    };
+    assert_eq!(found.counts, counted);
+    assert!(counted.sent > 0 && counted.queued > 0 && counted.deduped == 1, "{counted:?}");
+    assert_eq!(counted.failed_permanent, 3);
+    assert_eq!((found.in_flight, found.expired_leases), (1, 1));
+    let waits = |row: &&Delivery| row.status == Status::Queued;
+    assert_eq!(found.oldest_due, rows.iter().filter(waits).filter_map(|row| row.run_at).min());
+    assert_eq!((found.failures_10min, found.failures_24h), (3, 3));
+    assert_eq!((found.channels, found.accounts, found.paused_channels), (3, 2, 0));
+    let waiting = |channel| {
+        rows.iter().filter(waits).filter(|row| row.destination.channel() == Some(channel)).count() as i64
+    };
+    for lane in &found.lanes {
+        assert_eq!(lane.waiting, waiting(lane.channel_id.unwrap()), "{lane:?}");
+    }
+    // Each waits for as many of the other as it has itself, at two a second; the slow one never faster than one a second.
+    let (n_slow, n_quick) = (waiting(slow), waiting(quick));
+    let eta = |channel, n: i64| {
+        let lane = found.lanes.iter().find(|lane| lane.channel_id == Some(channel));
+        assert_eq!(lane.and_then(|lane| lane.eta_ms), (n > 0).then_some(n), "{:?}", found.lanes);
+    };
+    eta(slow, (n_slow * 1_000).max((n_slow + n_slow.min(n_quick)) * 500));
+    eta(quick, (n_quick + n_slow.min(n_quick)) * 500);
+    let of_sick = &found.failures[0];
+    assert_eq!((of_sick.channel_id, of_sick.failed), (sick, 3));
+    assert_eq!(
+        (of_sick.last_name.as_deref(), of_sick.last_code.as_deref()),
+        (Some("failed_permanent"), Some("403"))
+    );
+    w.seconds(24 * 3_600).await;
+    let later = w.store.snapshot(w.ws).await.unwrap();
+    assert_eq!((later.failures_10min, later.failures_24h, later.failures.len()), (0, 0, 0));
+}
+
+async fn a_failure_that_was_queued_again_is_no_failure_any_more(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("пост", &channels).await;
+    let claim = w.claim_one().await;
+    w.fail(&claim, permanent(Scope::Delivery)).await;
+    assert_eq!(w.store.snapshot(w.ws).await.unwrap().failures_24h, 1);
+    w.store.requeue(w.ws, vec![claim.delivery_id]).await.unwrap();
+    let found = w.store.snapshot(w.ws).await.unwrap();
+    assert_eq!((found.failures_24h, found.failures.len()), (0, 0));
+}
+
+async fn a_token_opens_its_own_workspace_until_it_is_revoked(w: &World) {
+    let secret = SecretString::from("rupor_длинный-и-случайный");
+    let scopes = vec![ApiScope::Read, ApiScope::Ingest];
+    w.store.create_api_token(w.ws, "касса", &secret, scopes.clone()).await.unwrap();
+    let twice = w.store.create_api_token(w.ws, "касса", &SecretString::from("другой"), scopes.clone()).await;
+    assert!(matches!(twice, Err(StoreError::Exists { what: "token", .. })), "{twice:?}");
+    let found = w.store.api_token_by_secret(&secret).await.unwrap().unwrap();
+    assert_eq!((found.workspace_id, found.name.as_str(), &found.scopes), (w.ws, "касса", &scopes));
+    assert!(w.store.api_token_by_secret(&SecretString::from("чужой")).await.unwrap().is_none());
+    let other = w.another_workspace("лавка").await;
+    assert!(other.store.api_tokens(other.ws).await.unwrap().is_empty());
+    assert!(!other.store.revoke_api_token(other.ws, "касса").await.unwrap());
+    assert!(w.store.revoke_api_token(w.ws, "касса").await.unwrap());
+    assert!(!w.store.revoke_api_token(w.ws, "касса").await.unwrap());
+    assert!(w.store.api_token_by_secret(&secret).await.unwrap().is_none());
+    assert!(w.store.api_tokens(w.ws).await.unwrap()[0].revoked_at.is_some());
+}
