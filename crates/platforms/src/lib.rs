@@ -4,6 +4,7 @@
 //! It knows nothing of queues, retries or the database: a message becomes parts, a part becomes an outcome.
 //! Read in the order of the `mod` lines.
 
+pub mod base64;
 pub mod part;
 pub mod render;
 

@@ -35,7 +35,7 @@ impl Token {
 impl Token {
     /// HMAC-SHA256 in base64 with the key of a `whsec_` secret; `None`: it does not sign.
     pub(crate) fn signature(&self, content: &[u8]) -> Option<String> {
-        Some(to_base64(&hmac_sha256(&signing_key(self.expose())?, content)))
+        Some(crate::base64::encode(&hmac_sha256(&signing_key(self.expose())?, content)))
     }
 
     pub(crate) fn signs(&self) -> bool {
@@ -45,7 +45,7 @@ impl Token {
 
 /// The bytes of a signing secret as Standard Webhooks writes it: `whsec_` and base64.
 pub(crate) fn signing_key(secret: &str) -> Option<Vec<u8>> {
-    from_base64(secret.strip_prefix("whsec_")?).filter(|key| !key.is_empty())
+    crate::base64::decode(secret.strip_prefix("whsec_")?).filter(|key| !key.is_empty())
 }
 
 /// RFC 2104 over SHA-256.
@@ -59,41 +59,6 @@ fn hmac_sha256(key: &[u8], content: &[u8]) -> Vec<u8> {
     };
     let inner = Sha256::new().chain_update(pad(0x36)).chain_update(content).finalize();
     Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().to_vec()
-}
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn to_base64(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for n in 0..4 {
-            let letter = BASE64[(word >> (18 - 6 * n)) as usize & 63];
-            text.push(if n <= chunk.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
-}
-
-/// `None` for anything that is not base64; the padding may be missing.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=');
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    for chunk in text.as_bytes().chunks(4) {
-        let mut word = 0_u32;
-        for letter in chunk {
-            let value = BASE64.iter().position(|known| known == letter)?;
-            word = word << 6 | u32::try_from(value).ok()?;
-        }
-        word <<= 6 * (4 - chunk.len());
-        let n_bytes = (chunk.len() * 6) / 8;
-        if n_bytes == 0 {
-            return None;
-        }
-        bytes.extend_from_slice(&word.to_be_bytes()[1..=n_bytes]);
-    }
-    Some(bytes)
 }
 
 impl fmt::Debug for Token {

@@ -66,6 +66,8 @@ pub enum Guard {
     Open,
     /// Whoever has the secret of an endpoint; the handler looks at it.
     Endpoint,
+    /// Whoever has a token of the API with the right scope; the handler looks at it.
+    Token,
     /// Whoever may look at the board.
     Viewer,
 }
@@ -81,7 +83,7 @@ pub struct Route {
 /// The whole surface.
 pub fn routes() -> Vec<Route> {
     let route = |path, guard, methods: MethodRouter<Site>| Route { path, guard, methods };
-    vec![
+    let mut routes = vec![
         route("/healthz", Guard::Open, get(async || "ok\n")),
         route("/readyz", Guard::Open, get(ready)),
         route("/metrics", Guard::Viewer, get(metrics::metrics)),
@@ -91,7 +93,11 @@ pub fn routes() -> Vec<Route> {
         route("/", Guard::Viewer, get(board::page)),
         route("/board/state", Guard::Viewer, get(board::state)),
         route("/board/events", Guard::Viewer, get(board::events)),
-    ]
+        route("/v1/messages", Guard::Token, api::messages()),
+    ];
+    let asked = api::readable().into_iter().chain(api::doable());
+    routes.extend(asked.map(|(path, methods)| route(path, Guard::Token, methods)));
+    routes
 }
 
 /// Answers on a listener until it is dropped.
@@ -111,7 +117,7 @@ fn router(site: Site) -> Router {
     for route in routes() {
         match route.guard {
             Guard::Viewer => viewers = viewers.route(route.path, route.methods),
-            Guard::Open | Guard::Endpoint => open = open.route(route.path, route.methods),
+            Guard::Open | Guard::Endpoint | Guard::Token => open = open.route(route.path, route.methods),
         }
     }
     let viewers = viewers.route_layer(middleware::from_fn_with_state(site.clone(), viewers_only));

@@ -27,6 +27,7 @@ mod post;
 mod run;
 mod sandbox;
 mod status;
+mod token;
 mod why;
 
 use std::process::ExitCode;
@@ -66,6 +67,7 @@ enum Command {
     Key(key::Key),
     Events(events::Events),
     Alert(alert::AlertArgs),
+    Token(token::TokenArgs),
     StopAll(hold::StopAll),
     Release(hold::Release),
 }
@@ -106,6 +108,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Key(args) => key::run(args),
         Command::Events(args) => events::run(args),
         Command::Alert(args) => alert::run(args),
+        Command::Token(args) => token::run(args),
         Command::StopAll(args) => hold::stop(args),
         Command::Release(args) => hold::release(args),
     }

@@ -53,6 +53,18 @@ pub enum Verb {
         /// Drawn by whoever asks, so that two tests are two posts.
         key: String,
     },
+    /// A token of the API.
+    NewToken {
+        workspace: String,
+        name: String,
+        /// Drawn by whoever asks, who shows it once.
+        secret: Secret,
+        scopes: Vec<store::ApiScope>,
+    },
+    RevokeToken {
+        workspace: String,
+        name: String,
+    },
     /// Queues a test by every way of alerts.
     TestAlert {
         workspace: String,
@@ -178,6 +190,16 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::Requeue { workspace, which } => requeue(store, &workspace, which).await,
         Verb::Cancel { workspace, which } => cancel(store, &workspace, which).await,
         Verb::Decide { workspace, message, decision } => decide(store, &workspace, message, decision).await,
+        Verb::NewToken { workspace, name, secret, scopes } => {
+            let ws = find_workspace(store, &workspace).await?;
+            let id = store.create_api_token(ws, &name, secret.reveal(), scopes).await?;
+            Ok(json!({"token_id": id, "name": name}))
+        }
+        Verb::RevokeToken { workspace, name } => {
+            let ws = find_workspace(store, &workspace).await?;
+            let revoked = store.revoke_api_token(ws, &name).await?;
+            Ok(json!({"name": name, "revoked": revoked}))
+        }
         Verb::TestAlert { workspace, key } => super::alerts::test(store, &workspace, &key).await,
         Verb::PauseAccount { workspace, account, why } => {
             let (ws, row) = find_account(store, &workspace, &account).await?;

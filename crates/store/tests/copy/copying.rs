@@ -102,6 +102,16 @@ async fn lived(path: &Path) {
         settings: json!({"city": "Тюмень", "ё": [1, 2.5, null, true]}),
     };
     w.store.create_source(w.ws, wall).await.unwrap();
+    let trouble = NewAlert {
+        key: "channel:1".into(),
+        kind: "channel_kicked".into(),
+        severity: Severity::Act,
+        words: json!({"headline": "канал закрыт", "help": ["$ rupor channel resume"]}),
+        told: true,
+    };
+    w.store.watch(w.ws, vec![trouble], "узел", domain::time::Span::ZERO).await.unwrap();
+    let token = secrecy::SecretString::from("rupor_длинный-и-случайный");
+    w.store.create_api_token(w.ws, "касса", &token, vec![ApiScope::Read]).await.unwrap();
     let run = w.store.start_run(w.ws, "vk:-1").await.unwrap();
     w.store.finish_run(w.ws, run, RunCounts { seen: 3, ..Default::default() }, None).await.unwrap();
     let door = NewEndpoint {

@@ -1,4 +1,4 @@
-//! What a caller hears when something is wrong: a stable code and a sentence. What went wrong inside is for the log,
+//! What a caller hears when something is wrong, as RFC 9457: a stable code, a sentence, and the field where it is one. What went wrong inside is for the log,
 //! found there by the id that both carry.
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -13,11 +13,14 @@ pub struct ApiError {
     retry_after_s: Option<u64>,
     allow: Option<&'static str>,
     ask: Option<&'static str>,
+    /// The field that is wrong.
+    field: Option<String>,
 }
 
 impl ApiError {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, code, message: message.into(), retry_after_s: None, allow: None, ask: None }
+        let message = message.into();
+        ApiError { status, code, message, retry_after_s: None, allow: None, ask: None, field: None }
     }
 
     pub fn unauthorized(message: &str) -> ApiError {
@@ -68,6 +71,19 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "malformed", message)
     }
 
+    /// One field is wrong; nothing was done.
+    pub fn field(name: &str, message: impl Into<String>) -> ApiError {
+        let name: String = name.chars().take(50).collect();
+        let message = format!("{name}: {}", message.into());
+        let error = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_field", message);
+        ApiError { field: Some(name), ..error }
+    }
+
+    /// What was asked for is not here.
+    pub fn absent(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
     /// Well formed, and still not to be done.
     pub fn invalid(code: &'static str, message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
@@ -111,8 +127,20 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = axum::Json(json!({"error": {"code": self.code, "message": self.message}}));
-        let mut answer = (self.status, body).into_response();
+        // RFC 9457, and the shape that callers of the first days know.
+        let mut problem = json!({
+            "type": format!("urn:rupor:problem:{}", self.code),
+            "title": self.status.canonical_reason().unwrap_or_default(),
+            "status": self.status.as_u16(),
+            "detail": self.message,
+            "error": {"code": self.code, "message": self.message},
+        });
+        if let Some(field) = &self.field {
+            problem["field"] = json!(field);
+        }
+        let mut answer = (self.status, axum::Json(problem)).into_response();
+        let kind = HeaderValue::from_static("application/problem+json");
+        answer.headers_mut().insert(header::CONTENT_TYPE, kind);
         if let Some(seconds) = self.retry_after_s {
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

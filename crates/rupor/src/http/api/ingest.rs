@@ -16,13 +16,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::ids::ChannelId;
-use domain::message::Origin;
+use domain::message::{Media, Origin};
 use domain::time::Span;
 use futures_util::StreamExt;
 use platforms::platform::Network;
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use store::{Endpoint, Receipt, Store};
+use store::{Channel, Endpoint, Receipt, Store};
 use tokio::sync::Semaphore;
 
 use super::pace::Pace;
@@ -86,7 +86,7 @@ pub async fn ingest(
     let body = read_body(body, body_max(&endpoint)).await?;
     let now = pushes.store.now().await.map_err(|error| ApiError::inside(&error.into()))?;
     let posts = read::posts(&body, now.0 / 1_000_000)?;
-    let answer = pushes.take_in(&endpoint, key.as_deref(), &body, posts).await?;
+    let answer = pushes.take_in(&endpoint, key.as_deref(), &body, posts, Vec::new()).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
 }
 
@@ -98,12 +98,14 @@ impl PushIntake {
         Ok(found.filter(|endpoint| endpoint.enabled && endpoint.kind == "push"))
     }
 
-    async fn take_in(
+    /// `kept`: photos that came along as bytes, for the first of them.
+    pub async fn take_in(
         &self,
         endpoint: &Endpoint,
         key: Option<&str>,
         body: &[u8],
         posts: Vec<Post>,
+        kept: Vec<Media>,
     ) -> Result<Value, ApiError> {
         let source = format!("push:{}", endpoint.name);
         let body_hash = blake3::hash(body).to_hex().to_string();
@@ -111,7 +113,12 @@ impl PushIntake {
             Some(key) => format!("{}-{}", &blake3::hash(key.as_bytes()).to_hex()[..16], &body_hash[..16]),
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
-        let raws = self.raw_posts(endpoint, &source, &base, posts).await?;
+        let channels = self.store.channels(endpoint.workspace_id).await;
+        let channels = channels.map_err(|error| ApiError::inside(&error.into()))?;
+        let mut raws = raw_posts(&channels, &source, &base, posts)?;
+        if let Some(first) = raws.first_mut() {
+            first.kept = kept;
+        }
         let repeated = match key {
             Some(key) => self.reserve(endpoint, key, &body_hash).await?,
             None => false,
@@ -200,36 +207,31 @@ impl PushIntake {
         let accepted: Option<Vec<Value>> = raws.iter().map(one).collect();
         Ok(accepted.map(|accepted| json!({"accepted": accepted})))
     }
+}
 
-    async fn raw_posts(
-        &self,
-        endpoint: &Endpoint,
-        source: &str,
-        base: &str,
-        posts: Vec<Post>,
-    ) -> Result<Vec<RawPost>, ApiError> {
-        let channels = self
-            .store
-            .channels(endpoint.workspace_id)
-            .await
-            .map_err(|error| ApiError::inside(&error.into()))?;
-        let find = |name: &String| -> Result<ChannelId, ApiError> {
-            let found = channels.iter().find(|channel| channel.name == *name);
-            found.map(|channel| channel.channel_id).ok_or_else(|| {
-                let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
-                let name: String = name.chars().take(100).collect();
-                let message = format!("channel {name:?} is not known; known are {}", names.join(", "));
-                ApiError::invalid("unknown_channel", message)
-            })
-        };
-        let mut raws = Vec::with_capacity(posts.len());
-        for (n, post) in posts.into_iter().enumerate() {
-            let named = post.channels.as_ref().map(|names| names.iter().map(find).collect()).transpose()?;
-            let origin_id = post.origin_id.clone().unwrap_or_else(|| format!("{base}-{n}"));
-            raws.push(raw(source, origin_id, post, named));
-        }
-        Ok(raws)
+/// The posts of a call as a source gives them; a channel that is not known is refused with the known ones.
+pub fn raw_posts(
+    channels: &[Channel],
+    source: &str,
+    base: &str,
+    posts: Vec<Post>,
+) -> Result<Vec<RawPost>, ApiError> {
+    let find = |name: &String| -> Result<ChannelId, ApiError> {
+        let found = channels.iter().find(|channel| channel.name == *name);
+        found.map(|channel| channel.channel_id).ok_or_else(|| {
+            let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
+            let name: String = name.chars().take(100).collect();
+            let message = format!("channel {name:?} is not known; known are {}", names.join(", "));
+            ApiError::invalid("unknown_channel", message)
+        })
+    };
+    let mut raws = Vec::with_capacity(posts.len());
+    for (n, post) in posts.into_iter().enumerate() {
+        let named = post.channels.as_ref().map(|names| names.iter().map(find).collect()).transpose()?;
+        let origin_id = post.origin_id.clone().unwrap_or_else(|| format!("{base}-{n}"));
+        raws.push(raw(source, origin_id, post, named));
     }
+    Ok(raws)
 }
 
 fn raw(source: &str, origin_id: String, post: Post, channels: Option<Vec<ChannelId>>) -> RawPost {
@@ -239,6 +241,7 @@ fn raw(source: &str, origin_id: String, post: Post, channels: Option<Vec<Channel
         origin_id,
         origin: Origin { source: "push".into(), url: post.url, date: post.date, ..Origin::default() },
         title: post.title,
+        kind: post.kind,
         text: post.text,
         pictures: post.photos.into_iter().map(picture).collect(),
         channels,
@@ -246,7 +249,7 @@ fn raw(source: &str, origin_id: String, post: Post, channels: Option<Vec<Channel
     }
 }
 
-fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+pub fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim().to_lowercase());
     if text(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(ApiError::media_type("compressed bodies are not read; send it plain"));
@@ -258,7 +261,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+pub fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };

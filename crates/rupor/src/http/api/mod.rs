@@ -1,13 +1,22 @@
-//! `/v1`: how programs hand posts in. Says what was wrong in a stable shape, and nothing about what is behind it.
+//! `/v1`: how programs hand posts in, ask what became of them, and operate. Says what was wrong in a stable shape, and
+//! nothing about what is behind it.
 //!
-//! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said.
+//! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said. `messages` is the same by a
+//! token, `ask` what may be read, `act` what may be done, `access` who may.
 
+mod access;
+mod act;
+mod ask;
 mod error;
 mod ingest;
+mod messages;
 mod pace;
+mod page;
 mod read;
 mod strict;
 
+#[cfg(test)]
+mod asked_tests;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +35,35 @@ const OPENAPI: &str = include_str!("openapi.json");
 
 pub fn ingest() -> MethodRouter<Site> {
     post(ingest::ingest).fallback(async || ApiError::method("POST"))
+}
+
+pub fn messages() -> MethodRouter<Site> {
+    post(messages::create).fallback(async || ApiError::method("POST"))
+}
+
+/// What can be read: the path and who answers. Every one needs a token with the scope `read`.
+pub fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
+    let only_get = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET"));
+    vec![
+        ("/v1/messages/{id}", only_get(get(ask::message))),
+        ("/v1/messages/{id}/deliveries", only_get(get(ask::deliveries_of))),
+        ("/v1/deliveries", only_get(get(ask::deliveries))),
+        ("/v1/events", only_get(get(ask::events))),
+        ("/v1/channels", only_get(get(ask::channels))),
+        ("/v1/cases/{id}", only_get(get(ask::case))),
+        ("/v1/runs", only_get(get(ask::runs))),
+        ("/v1/snapshot", only_get(get(ask::snapshot))),
+        ("/v1/alerts", only_get(get(ask::alerts))),
+    ]
+}
+
+/// What can be done, with the scope `operate`.
+pub fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
+    let only_post = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("POST"));
+    vec![
+        ("/v1/channels/{channel}/{verb}", only_post(post(act::on_channel))),
+        ("/v1/deliveries/{id}/{verb}", only_post(post(act::on_delivery))),
+    ]
 }
 
 pub fn openapi() -> MethodRouter<Site> {

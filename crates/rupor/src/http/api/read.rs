@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use domain::content::Kind;
 use domain::message::is_web_address;
 use serde::Deserialize;
 
@@ -28,6 +29,8 @@ pub struct Post {
     pub url: Option<String>,
     /// Unix seconds.
     pub date: Option<i64>,
+    /// What it is; without it the words are asked.
+    pub kind: Option<Kind>,
     /// Names of channels; without them the routes decide.
     pub channels: Option<Vec<String>>,
 }

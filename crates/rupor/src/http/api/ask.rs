@@ -1,0 +1,220 @@
+//! What programs may read: what became of a message, deliveries, events, channels, cases, runs, the snapshot, alerts.
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use domain::delivery::Status;
+use domain::ids::{CaseId, DeliveryId, MessageId};
+use serde_json::{Value, json};
+use store::{ApiScope, Channel, Delivery, DeliveryFilter, StoreError};
+
+use super::ApiError;
+use super::access::{Caller, admit};
+use super::page::Asked;
+use crate::http::{Client, Site};
+
+/// Deliveries of one message that are shown with it.
+const DELIVERIES_MAX: usize = 1_000;
+
+type Answer = Result<Json<Value>, ApiError>;
+
+/// An error of the store as a caller hears it: what is not there is 404, and so is what belongs to somebody else.
+pub fn told(error: StoreError) -> ApiError {
+    match error {
+        StoreError::NotFound { .. } => ApiError::absent(error.to_string()),
+        StoreError::Invalid { .. } => ApiError::invalid("invalid", error.to_string()),
+        other => ApiError::inside(&other.into()),
+    }
+}
+
+pub fn number(text: &str, name: &str) -> Result<i64, ApiError> {
+    text.parse().ok().filter(|id| *id > 0).ok_or_else(|| ApiError::field(name, "must be the number of one"))
+}
+
+pub async fn message(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let id = MessageId(number(&id, "id")?);
+    Ok(Json(whole(&site, &caller, id).await?))
+}
+
+/// A message with its deliveries.
+pub async fn whole(site: &Site, caller: &Caller, id: MessageId) -> Result<Value, ApiError> {
+    let store = &site.node.store;
+    let message = store.message(caller.ws, id).await.map_err(told)?;
+    let rows = store.deliveries_of(caller.ws, vec![id], DELIVERIES_MAX).await.map_err(told)?;
+    let channels = store.channels(caller.ws).await.map_err(told)?;
+    Ok(json!({
+        "id": message.message_id,
+        "status": status(&rows),
+        "kind": message.kind,
+        "source": message.source,
+        "origin_id": message.origin_id,
+        "revision": message.revision,
+        "case_id": message.case_id,
+        "skipped": message.skipped,
+        "created_at": stamp(message.created_at),
+        "deliveries": rows.iter().map(|row| shown(row, &channels)).collect::<Vec<_>>(),
+    }))
+}
+
+/// All of them in one word: `pending`, `failed`, `sent`, `deduped`, or `skipped` when there are none.
+fn status(rows: &[Delivery]) -> &'static str {
+    // A newer generation speaks for the one that it took the place of.
+    let current = |row: &&Delivery| !rows.iter().any(|other| other.parent_delivery == Some(row.delivery_id));
+    let any = |fits: &dyn Fn(Status) -> bool| rows.iter().filter(current).any(|row| fits(row.status));
+    match () {
+        () if any(&|status| !status.is_terminal()) => "pending",
+        () if any(&|status| matches!(status, Status::FailedPermanent | Status::Dead)) => "failed",
+        () if any(&|status| status == Status::Sent) => "sent",
+        () if any(&|_| true) => "deduped",
+        () => "skipped",
+    }
+}
+
+/// A delivery as programs see it.
+pub fn shown(row: &Delivery, channels: &[Channel]) -> Value {
+    let channel = channels.iter().find(|channel| Some(channel.channel_id) == row.destination.channel());
+    let url = channel.zip(row.provider_message_id.as_deref());
+    let url = url.and_then(|(channel, id)| engine::addresses::link(channel, id));
+    json!({
+        "id": row.delivery_id,
+        "message_id": row.message_id,
+        "channel": channel.map(|channel| &channel.name),
+        "action": row.action,
+        "status": row.status,
+        "reason": row.reason,
+        "attempt": row.counters.attempt,
+        "provider_message_id": row.provider_message_id,
+        "url": url,
+        "error": row.last_error.as_ref().map(|error| json!({"code": error["code"], "message": error["message"]})),
+        "queued_at": stamp(row.queued_at),
+        "sent_at": row.sent_at.map(stamp),
+        "ended_at": row.ended_at.map(stamp),
+    })
+}
+
+pub fn stamp(at: domain::time::Timestamp) -> Option<String> {
+    jiff::Timestamp::from_microsecond(at.0).ok().map(|at| at.to_string())
+}
+
+pub async fn deliveries(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let asked = Asked::read(query.as_deref(), "deliveries", caller.ws, &["status", "channel", "message_id"])?;
+    list_deliveries(&site, &caller, &asked, None).await
+}
+
+pub async fn deliveries_of(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let id = MessageId(number(&id, "id")?);
+    let asked = Asked::read(query.as_deref(), "deliveries", caller.ws, &["status", "channel"])?;
+    site.node.store.message(caller.ws, id).await.map_err(told)?;
+    list_deliveries(&site, &caller, &asked, Some(id)).await
+}
+
+async fn list_deliveries(site: &Site, caller: &Caller, asked: &Asked, of: Option<MessageId>) -> Answer {
+    let store = &site.node.store;
+    let channels = store.channels(caller.ws).await.map_err(told)?;
+    let status = asked.get("status").map(|text| {
+        Status::parse(text).ok_or_else(|| {
+            let known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+            ApiError::field("status", format!("is not known; known are {}", known.join(", ")))
+        })
+    });
+    let channel =
+        asked.get("channel").map(|name| channel_named(&channels, name).map(|channel| channel.channel_id));
+    let message = asked.get("message_id").map(|text| number(text, "message_id").map(MessageId));
+    let filter = DeliveryFilter {
+        status: status.transpose()?,
+        channel_id: channel.transpose()?,
+        message_id: message.transpose()?.or(of),
+        code: None,
+        after: Some(DeliveryId(asked.after)).filter(|id| id.0 > 0),
+    };
+    let rows = store.deliveries(caller.ws, filter, asked.limit).await.map_err(told)?;
+    let last = rows.last().map(|row| row.delivery_id.0);
+    Ok(Json(asked.answer(rows.iter().map(|row| shown(row, &channels)).collect(), last)))
+}
+
+/// A channel by its name; the refusal lists the known ones.
+pub fn channel_named<'a>(channels: &'a [Channel], name: &str) -> Result<&'a Channel, ApiError> {
+    channels.iter().find(|channel| channel.name == name).ok_or_else(|| {
+        let known: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
+        ApiError::field("channel", format!("is not known; known are {}", known.join(", ")))
+    })
+}
+
+pub async fn events(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let asked = Asked::read(query.as_deref(), "events", caller.ws, &[])?;
+    let rows = site.node.store.events(caller.ws, asked.after, asked.limit).await.map_err(told)?;
+    let last = rows.last().map(|row| row.event_id);
+    Ok(Json(asked.answer(rows.iter().map(|row| json!(row)).collect(), last)))
+}
+
+pub async fn channels(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let facts = crate::operate::facts::gather(&site.node.store, &caller.workspace, Some(true)).await;
+    let facts = facts.map_err(|error| ApiError::inside(&error))?;
+    Ok(Json(json!({"items": crate::operate::status::status(&facts).channels})))
+}
+
+pub async fn case(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let id = CaseId(number(&id, "id")?);
+    Ok(Json(json!(site.node.store.case(caller.ws, id).await.map_err(told)?)))
+}
+
+pub async fn runs(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let asked = Asked::read(query.as_deref(), "runs", caller.ws, &[])?;
+    let rows = site.node.store.runs(caller.ws, asked.limit).await.map_err(told)?;
+    Ok(Json(json!({"items": rows, "next_cursor": null})))
+}
+
+pub async fn snapshot(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    Ok(Json(json!(site.node.store.snapshot(caller.ws).await.map_err(told)?)))
+}
+
+pub async fn alerts(
+    State(site): State<Site>,
+    client: Client,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let asked = Asked::read(query.as_deref(), "alerts", caller.ws, &[])?;
+    let rows = site.node.store.alerts(caller.ws, asked.limit).await.map_err(told)?;
+    Ok(Json(json!({"items": rows, "next_cursor": null})))
+}

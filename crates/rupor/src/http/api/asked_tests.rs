@@ -1,0 +1,191 @@
+//! `/v1` by a token, over real sockets: what became of a message, pages, verbs, and what a wrong question hears.
+
+use domain::ids::WorkspaceId;
+use domain::outcome::{Outcome, Sent};
+use domain::retry::Chance;
+use domain::time::Span;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use store::{ApiScope, ClaimRequest, Finish, FinishKind, Whose};
+
+use crate::http::tests::{Answer, Server};
+
+const LOST: &str = "Пропала собака, такса Буся, рыжая, Тюмень, улица Ямская. Телефон 8 901 000-00-11";
+
+async fn token(server: &Server, ws: WorkspaceId, name: &str, scopes: &[ApiScope]) -> String {
+    let secret = format!("rupor_{}", blake3::hash(name.as_bytes()).to_hex());
+    let sealed = SecretString::from(secret.clone());
+    server.store.create_api_token(ws, name, &sealed, scopes.to_vec()).await.unwrap();
+    secret
+}
+
+async fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Answer {
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+    server.ask(method, path, &headers, body).await
+}
+
+async fn send_all(server: &Server) {
+    let request = ClaimRequest {
+        whose: Whose::Workspace(server.ws),
+        run_id: "проба".into(),
+        limit: 10,
+        ahead: Span::ZERO,
+        lease: Span::from_secs(60),
+    };
+    for claim in server.store.claim(request).await.unwrap().claims {
+        let sent = Sent { provider_message_id: Some("77".into()), raw: Value::Null };
+        let ending = FinishKind::Outcome(Outcome::Sent(sent));
+        let finish = Finish { claim: claim.reference(), ending, chance: Chance::NONE };
+        server.store.commit(vec![finish]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_program_follows_a_message_from_post_to_its_readers() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "касса", &[ApiScope::Ingest, ApiScope::Read]).await;
+    let body = json!({"text": LOST, "kind": "lost"}).to_string();
+    let rehearsed = json!({"text": LOST, "kind": "found", "dry_run": true}).to_string();
+    let answer = ask(&server, &key, "POST", "/v1/messages", &rehearsed).await;
+    assert_eq!((answer.status, server.messages().await), (200, 0), "{answer:?}");
+    assert_eq!((&answer.json()["kind"], &answer.json()["channels"]), (&json!("found"), &json!(["канал"])));
+
+    let made = ask(&server, &key, "POST", "/v1/messages", &body).await;
+    assert_eq!(made.status, 202, "{made:?}");
+    let id = made.json()["id"].as_i64().unwrap();
+    assert_eq!(made.json()["status"], "pending");
+    send_all(&server).await;
+    let answer = ask(&server, &key, "GET", &format!("/v1/messages/{id}"), "").await;
+    let told = answer.json();
+    assert_eq!((answer.status, &told["id"], &told["status"]), (200, &json!(id), &json!("sent")), "{told}");
+    let delivery = &told["deliveries"][0];
+    assert_eq!((&delivery["channel"], &delivery["status"]), (&json!("канал"), &json!("sent")));
+    assert_eq!(delivery["provider_message_id"], "77");
+    assert_eq!(delivery["url"], "https://t.me/c/1234567890/77");
+    let page = ask(&server, &key, "GET", &format!("/v1/messages/{id}/deliveries"), "").await.json();
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["next_cursor"]), (1, &Value::Null));
+    for path in ["/v1/channels", "/v1/runs", "/v1/snapshot", "/v1/alerts", "/v1/events"] {
+        assert_eq!(ask(&server, &key, "GET", path, "").await.status, 200, "{path}");
+    }
+    let case = told["case_id"].as_i64().unwrap();
+    assert_eq!(ask(&server, &key, "GET", &format!("/v1/cases/{case}"), "").await.json()["kind"], "lost");
+}
+
+#[tokio::test]
+async fn a_message_with_photos_inside_is_kept_once_whoever_asks_again() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "касса", &[ApiScope::Ingest]).await;
+    let jpeg = platforms::base64::encode(&sandbox::pictures::Pictures::new(7).jpeg("такса"));
+    let body = json!({"text": LOST, "photos": [{"data": jpeg, "name": "dog.jpg"}]}).to_string();
+    let bearer = format!("Bearer {key}");
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+        ("Idempotency-Key", "order-1"),
+    ];
+    let first = server.ask("POST", "/v1/messages", &headers, &body).await;
+    let again = server.ask("POST", "/v1/messages", &headers, &body).await;
+    assert_eq!((first.status, again.status), (202, 202), "{first:?}");
+    assert_eq!(first.json()["id"], again.json()["id"]);
+    assert_eq!(server.messages().await, 1);
+    let message = server.store.recent_messages(server.ws, 1).await.unwrap().remove(0);
+    assert_eq!(message.payload["media"].as_array().unwrap().len(), 1, "{}", message.payload);
+    let other = json!({"text": "другое"}).to_string();
+    let other = server.ask("POST", "/v1/messages", &headers, &other).await;
+    assert_eq!((other.status, other.code().as_str()), (422, "idempotency_conflict"));
+    assert_eq!(server.messages().await, 1);
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_and_a_cursor_belongs_to_its_workspace() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "чтение", &[ApiScope::Ingest, ApiScope::Read]).await;
+    for n in 0..5 {
+        let body = json!({"text": format!("пост {n}"), "channels": ["канал"]}).to_string();
+        assert_eq!(ask(&server, &key, "POST", "/v1/messages", &body).await.status, 202);
+    }
+    let (mut seen, mut path) = (Vec::new(), "/v1/deliveries?limit=2".to_owned());
+    let mut cursors = Vec::new();
+    loop {
+        let page = ask(&server, &key, "GET", &path, "").await.json();
+        seen.extend(page["items"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()));
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        cursors.push(cursor.to_owned());
+        path = format!("/v1/deliveries?limit=2&cursor={cursor}");
+    }
+    assert_eq!((seen.len(), seen.is_sorted(), cursors.len()), (5, true, 2), "{seen:?}");
+
+    let other = server.store.create_workspace("Лавка").await.unwrap();
+    let foreign = token(&server, other, "чужой", &[ApiScope::Read]).await;
+    let refused = ask(&server, &foreign, "GET", &format!("/v1/deliveries?cursor={}", cursors[0]), "").await;
+    assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("cursor")), "{refused:?}");
+    let elsewhere = ask(&server, &key, "GET", &format!("/v1/events?cursor={}", cursors[0]), "").await;
+    assert_eq!(elsewhere.status, 422, "a cursor of another listing");
+    let id = server.store.recent_messages(server.ws, 1).await.unwrap()[0].message_id;
+    let hidden = ask(&server, &foreign, "GET", &format!("/v1/messages/{id}"), "").await;
+    assert_eq!(hidden.status, 404, "{hidden:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_question_hears_which_field_and_changes_nothing() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "всё", &[ApiScope::Ingest, ApiScope::Read, ApiScope::Operate]).await;
+    let photos = json!({"text": "a", "photos": [{"data": "не base64"}]}).to_string();
+    let rows = [
+        ("GET", "/v1/deliveries?limit=1000000000", "", 422, "limit"),
+        ("GET", "/v1/deliveries?limit=0", "", 422, "limit"),
+        ("GET", "/v1/deliveries?colour=red", "", 422, "colour"),
+        ("GET", "/v1/deliveries?status=gone", "", 422, "status"),
+        ("GET", "/v1/deliveries?channel=no", "", 422, "channel"),
+        ("GET", "/v1/deliveries?cursor=zz", "", 422, "cursor"),
+        ("GET", "/v1/messages/nine", "", 422, "id"),
+        ("GET", "/v1/messages/999", "", 404, ""),
+        ("GET", "/v1/cases/999", "", 404, ""),
+        ("POST", "/v1/messages", "{\"text\": \"a\", \"dry_run\": 5}", 422, "dry_run"),
+        ("POST", "/v1/messages", "{\"posts\": []}", 422, "posts"),
+        ("POST", "/v1/messages", "{\"text\": \"a\", \"kind\": \"weird\"}", 400, ""),
+        ("POST", "/v1/messages", "{\"text\": \"a\", \"workspace_id\": 7}", 400, ""),
+        ("POST", "/v1/messages", photos.as_str(), 422, "photos"),
+        ("POST", "/v1/channels/no/pause", "", 422, "channel"),
+        ("POST", "/v1/channels/%D0%BA%D0%B0%D0%BD%D0%B0%D0%BB/explode", "", 422, "verb"),
+        ("POST", "/v1/channels/%D0%BA%D0%B0%D0%BD%D0%B0%D0%BB/pause", "{\"for\": \"soon\"}", 422, "for"),
+        ("POST", "/v1/deliveries/999/requeue", "", 404, ""),
+        ("DELETE", "/v1/messages", "", 405, ""),
+    ];
+    for (method, path, body, status, field) in rows {
+        let answer = ask(&server, &key, method, path, body).await;
+        assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
+        assert!(answer.head.contains("content-type: application/problem+json"), "{path}: {}", answer.head);
+        let problem = answer.json();
+        assert_eq!((&problem["status"], problem["detail"].is_string()), (&json!(status), true), "{problem}");
+        assert_eq!(problem["field"].as_str().unwrap_or_default(), field, "{path}: {problem}");
+    }
+    assert_eq!(server.messages().await, 0);
+    let events = server.store.recent_events(server.ws, 100).await.unwrap();
+    assert!(events.iter().all(|event| event.name == "config_changed"), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_token_does_what_its_scopes_say_until_it_is_revoked() {
+    let server = Server::start(None).await;
+    let reader = token(&server, server.ws, "читатель", &[ApiScope::Read]).await;
+    let operator = token(&server, server.ws, "оператор", &[ApiScope::Operate]).await;
+    let channel = "/v1/channels/%D0%BA%D0%B0%D0%BD%D0%B0%D0%BB";
+    for (key, method, path) in [
+        (&reader, "POST", "/v1/messages".to_owned()),
+        (&reader, "POST", format!("{channel}/pause")),
+        (&operator, "GET", "/v1/snapshot".to_owned()),
+    ] {
+        let refused = ask(&server, key, method, &path, "{}").await;
+        assert_eq!((refused.status, refused.code().as_str()), (403, "scope_missing"), "{path}");
+    }
+    let paused =
+        ask(&server, &operator, "POST", &format!("{channel}/pause"), "{\"reason\": \"ремонт\"}").await;
+    assert_eq!(paused.status, 200, "{paused:?}");
+    let event = server.store.recent_events(server.ws, 1).await.unwrap().remove(0);
+    assert_eq!((event.name.as_str(), &event.detail["by"]), ("channel_paused", &json!("token оператор")));
+    assert_eq!(ask(&server, &operator, "POST", &format!("{channel}/resume"), "").await.status, 200);
+    assert!(server.store.revoke_api_token(server.ws, "читатель").await.unwrap());
+    assert_eq!(ask(&server, &reader, "GET", "/v1/snapshot", "").await.status, 401);
+}
