@@ -10,8 +10,8 @@ mod fuzz;
 mod http;
 mod node;
 mod operate;
-mod watch;
 mod people;
+mod watch;
 mod why;
 
 fn main() -> ExitCode {

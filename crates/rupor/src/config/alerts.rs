@@ -142,6 +142,7 @@ fn way(
             settings: json!(ChannelExtras { alerts: Some(alerts), ..ChannelExtras::default() }),
             ..store::ChannelSettings::default()
         },
+        was: None,
         enabled: None,
         paused: None,
     };

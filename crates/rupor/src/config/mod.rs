@@ -4,8 +4,8 @@
 //! `plan` compares it with the rows and makes them equal; nothing else of the product reads a file or a variable
 //! for what is configured. Read `written` (the file as it stands), `meaning` (what it means), `environment`, `plan`.
 
-mod bots;
 pub mod alerts;
+mod bots;
 pub mod environment;
 mod meaning;
 pub mod plan;
