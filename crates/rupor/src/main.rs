@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod bot;
 mod cli;
 mod config;
 mod demo;

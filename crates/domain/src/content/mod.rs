@@ -28,7 +28,7 @@ pub use facts::{
 pub use lexicon::morph::ready;
 pub use post::{Cleaned, Copied, Home, Post};
 pub use seam::{Belonging, CaseDecision, Casework, RelatedCase, fill_from_case};
-pub use words::{LEMMAS_MAX, lemmas};
+pub use words::{LEMMAS_MAX, lemmas, may_be_one};
 
 /// Changes whenever the same post may yield other facts.
 pub const FACTS_VERSION: u16 = 2;

@@ -17,6 +17,12 @@ pub fn lemmas(text: &str) -> Vec<String> {
     said.take(LEMMAS_MAX).map(|token| morph::lemma(reading.word(token))).collect()
 }
 
+/// Whether two words of lower case can be forms of one: they have a lemma in common.
+pub fn may_be_one(one: &str, other: &str) -> bool {
+    let lemmas = morph::every_lemma(one);
+    one == other || morph::every_lemma(other).iter().any(|lemma| lemmas.contains(lemma))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +37,14 @@ mod tests {
         check("Верните деньги за возврат", &["вернуть", "деньги", "за", "возврат"]);
         check("возврата", &["возврат"]);
         check("ВОЗВРАТОМ!!!", &["возврат"]);
+    }
+
+    #[test]
+    fn forms_of_one_word_are_told_from_words_that_look_alike() {
+        assert!(may_be_one("чек", "чеков"));
+        assert!(may_be_one("меню", "меню"));
+        assert!(!may_be_one("меню", "меня"));
+        assert!(!may_be_one("samsung", "sams"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(super) struct Turn<'a> {
     replies: Vec<Reply>,
     calls: Vec<Call>,
     logs: Vec<Log>,
+    entered: Vec<String>,
     from: String,
     steps: u32,
 }
@@ -45,6 +46,7 @@ impl<'a> Turn<'a> {
             replies: Vec::new(),
             calls: Vec::new(),
             logs: Vec::new(),
+            entered: Vec::new(),
             from: state.name.clone(),
             steps: 0,
         };
@@ -81,6 +83,7 @@ impl<'a> Turn<'a> {
             handoff: self.handoff,
             calls: self.calls,
             toast: self.toast,
+            entered: self.entered,
             logs: self.logs,
         }
     }
@@ -324,6 +327,7 @@ impl<'a> Turn<'a> {
             }
             self.state.name.clone_from(&name);
             self.state.tries = 0;
+            self.entered.push(name.clone());
             self.do_acts(&state.acts, &name);
             if self.state.mode != Mode::Bot {
                 return;

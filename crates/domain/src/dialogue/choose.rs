@@ -17,6 +17,8 @@ pub enum Tier {
 }
 
 impl Tier {
+    pub const ALL: [Tier; 3] = [Tier::Interrupt, Tier::State, Tier::Global];
+
     pub fn name(self) -> &'static str {
         match self {
             Tier::Interrupt => "interrupt",
@@ -154,14 +156,24 @@ fn understand_by(rules: &Rules, heard: &Heard, hits: &Hits) -> Understood {
     Understood { intents: met.collect() }
 }
 
-/// Rules of one tier that the text wakes, best first.
+/// Rules of one tier that the text wakes and whose conditions hold, best first.
 pub fn candidates(scene: &Scene<'_>, tier: Tier, heard: &Heard, understood: &Understood) -> Vec<Candidate> {
-    let rules = scene.rules.rules.iter().enumerate();
-    let mut found: Vec<Candidate> = rules
-        .filter(|(_, rule)| tier.has(rule, &scene.state.name))
-        .filter_map(|(place, rule)| woken(place, rule, tier, heard, understood))
-        .filter(|candidate| scene.holds(&scene.rules.rules[candidate.rule].when))
-        .collect();
+    let mut found = woken_in(scene.rules, &scene.state.name, tier, heard, understood);
+    found.retain(|candidate| scene.holds(&scene.rules.rules[candidate.rule].when));
+    found
+}
+
+/// The same, whatever the conditions say.
+pub fn woken_in(
+    rules: &Rules,
+    state: &str,
+    tier: Tier,
+    heard: &Heard,
+    understood: &Understood,
+) -> Vec<Candidate> {
+    let here = rules.rules.iter().enumerate().filter(|(_, rule)| tier.has(rule, state));
+    let mut found: Vec<Candidate> =
+        here.filter_map(|(place, rule)| woken(place, rule, tier, heard, understood)).collect();
     found.sort_by_key(|candidate| candidate.key);
     found
 }

@@ -23,6 +23,9 @@ pub struct Decision {
     /// A short note for whoever pressed a button.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toast: Option<String>,
+    /// States that were entered, in this order; the last one need not be where the dialogue stands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entered: Vec<String>,
     /// What is written down, in this order; never empty, and no masked value is in it.
     pub logs: Vec<Log>,
 }

@@ -22,6 +22,10 @@ mod placeholders;
 mod slots;
 mod step;
 
+pub mod graph;
+pub mod lint;
+pub mod transcript;
+
 pub use decision::{Call, Decision, Handoff, Log, Reply, Subscription, Verdict};
 pub use event::{Event, What};
 pub use fault::Fault;

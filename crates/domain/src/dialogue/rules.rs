@@ -247,17 +247,6 @@ pub struct On {
     pub events: Vec<String>,
 }
 
-impl On {
-    pub fn is_empty(&self) -> bool {
-        self.intents.is_empty()
-            && self.texts.is_empty()
-            && self.regexes.is_empty()
-            && self.commands.is_empty()
-            && self.buttons.is_empty()
-            && self.events.is_empty()
-    }
-}
-
 /// What must be true besides: all of these.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct When {

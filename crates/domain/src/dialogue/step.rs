@@ -221,7 +221,7 @@ impl Turn<'_> {
     fn offers(&mut self, heard: &Heard) -> bool {
         let understood = choose::understand_with_typos(self.rules, heard);
         let scene = self.scene();
-        let tiers = [Tier::Interrupt, Tier::State, Tier::Global].into_iter();
+        let tiers = Tier::ALL.into_iter();
         let mut found: Vec<Candidate> =
             tiers.flat_map(|tier| choose::candidates(&scene, tier, heard, &understood)).collect();
         found.sort_by_key(|candidate| candidate.key);

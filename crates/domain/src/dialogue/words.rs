@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::heard::Heard;
 use super::rules::Intent;
+use crate::content::may_be_one;
 use crate::content::similarity::stem;
 
 /// Words of one pattern, alternatives of one word, and letters of one word.
@@ -17,6 +18,9 @@ pub const LETTERS_MAX: usize = 40;
 
 /// Shorter words are too alike for their slips to be told apart (measured: 47 of 52 right from six letters on).
 const TYPO_LETTERS_MIN: usize = 6;
+
+/// Letters of a stem that is too short to tell words apart by itself.
+const SHORT_STEM: usize = 3;
 
 const NOT: &str = "не";
 
@@ -40,6 +44,9 @@ struct Atom(u32);
 #[derive(Debug, Clone, Default)]
 pub struct Vocabulary {
     stems: HashMap<String, Atom>,
+    /// Short stems are shared by words that have nothing to do with each other («меню», «меня»): the dictionary must
+    /// know both as forms of one word.
+    short: HashMap<String, Vec<(String, Atom)>>,
     prefixes: HashMap<String, Atom>,
     /// Lengths of the prefixes in bytes, so that only these are looked up.
     prefix_bytes: Vec<usize>,
@@ -139,7 +146,18 @@ impl Vocabulary {
 
     fn stem(&mut self, word: &str) -> Atom {
         let next = Atom(self.n_atoms);
-        let atom = *self.stems.entry(stem(word)).or_insert(next);
+        let stem = stem(word);
+        let atom = match is_short(&stem) {
+            true => {
+                let same = self.short.entry(stem).or_default();
+                let known = same.iter().find(|(known, _)| known == word).map(|(_, atom)| *atom);
+                known.unwrap_or_else(|| {
+                    same.push((word.to_owned(), next));
+                    next
+                })
+            }
+            false => *self.stems.entry(stem).or_insert(next),
+        };
         self.n_atoms += u32::from(atom == next);
         if let Some(first) = word.chars().next()
             && word.chars().count() >= TYPO_LETTERS_MIN
@@ -179,7 +197,14 @@ impl Vocabulary {
         let mut found = Vec::new();
         for (place, word) in heard.words().enumerate() {
             let place = place as u16;
-            found.extend(self.stems.get(&stem(word)).map(|atom| (*atom, place)));
+            let stem = stem(word);
+            if is_short(&stem) {
+                let same = self.short.get(&stem).into_iter().flatten();
+                let meant = same.filter(|(written, _)| written == word || may_be_one(written, word));
+                found.extend(meant.map(|(_, atom)| (*atom, place)));
+            } else {
+                found.extend(self.stems.get(&stem).map(|atom| (*atom, place)));
+            }
             for bytes in self.prefix_bytes.iter().take_while(|bytes| **bytes <= word.len()) {
                 let prefix = word.get(..*bytes).and_then(|start| self.prefixes.get(start));
                 found.extend(prefix.map(|atom| (*atom, place)));
@@ -257,6 +282,10 @@ impl Pattern {
         }
         None
     }
+}
+
+fn is_short(stem: &str) -> bool {
+    stem.chars().nth(SHORT_STEM).is_none()
 }
 
 /// Lower case, `ё` as `е`, words apart by one space: what is compared, in patterns and in texts.

@@ -7,6 +7,7 @@ mod analyse;
 mod apply;
 mod audience;
 mod backup;
+mod bot;
 mod campaign;
 mod channel;
 mod check;
@@ -64,6 +65,7 @@ enum Command {
     Campaign(campaign::CampaignArgs),
     Message(message::MessageArgs),
     Endpoint(endpoint::EndpointArgs),
+    Bot(bot::BotArgs),
     Key(key::Key),
     Events(events::Events),
     Alert(alert::AlertArgs),
@@ -105,6 +107,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Campaign(args) => campaign::run(args),
         Command::Message(args) => message::run(args),
         Command::Endpoint(args) => endpoint::run(args),
+        Command::Bot(args) => bot::run(args),
         Command::Key(args) => key::run(args),
         Command::Events(args) => events::run(args),
         Command::Alert(args) => alert::run(args),

@@ -228,6 +228,17 @@ pub fn lemma(word: &str) -> String {
     }
 }
 
+/// Every lemma that a form can belong to; the form itself if no dictionary knows it.
+pub fn every_lemma(word: &str) -> Vec<String> {
+    match GRAMMAR.as_ref() {
+        Ok(grammar) if is_russian(word) => {
+            let analyses = grammar.dictionary.analyze(word);
+            analyses.iter().map(|analysis| fold(&analysis.lemma)).collect()
+        }
+        _ => vec![word.to_owned()],
+    }
+}
+
 fn fold(lemma: &str) -> String {
     lemma.to_lowercase().replace('ё', "е")
 }

@@ -191,7 +191,7 @@ impl Reader<'_> {
                 counter: table.get("counter").map(|value| self.examples(value)).unwrap_or_default(),
                 name,
             };
-            if intent.any.is_empty() {
+            if table.get("any").is_none() {
                 self.faults.add(at, format!("{what} listens for no words; write any = [\"…\"]"));
             }
             self.intents.push(intent);
@@ -319,7 +319,7 @@ impl Reader<'_> {
             Err(error) => {
                 let reason = match error {
                     regex::Error::CompiledTooBig(_) => "it is too large; use smaller repetitions".to_owned(),
-                    other => other.to_string().lines().last().unwrap_or_default().trim().to_owned(),
+                    other => last_line(&other.to_string()),
                 };
                 self.faults.add(at, format!("{what}: the expression `{text}` cannot be used: {reason}"));
                 None
@@ -332,4 +332,9 @@ fn messages(text: &str) -> Option<(u32, Span)> {
     let (count, per) = text.split_once('/')?;
     let count = count.trim().parse().ok().filter(|count| *count > 0)?;
     Some((count, crate::span::parse(per)?)).filter(|(_, per)| *per > Span::ZERO)
+}
+
+/// What the reader of expressions says in the end, without the drawing above it.
+fn last_line(error: &str) -> String {
+    error.lines().last().unwrap_or_default().trim().trim_start_matches("error: ").to_owned()
 }

@@ -91,7 +91,7 @@ impl Reader<'_> {
         if rule.acts == Acts::default() {
             self.faults.add(at, format!("{what} does nothing; give it a reply, a goto or another act"));
         }
-        if rule.on.is_empty() {
+        if table.get("on").is_none() {
             self.faults.add(
                 at,
                 format!("{what} is never woken; write on = {{ intent = \"…\" }} or another of its forms"),
