@@ -6,7 +6,7 @@ use domain::dialogue::words::{Vocabulary, is_one_slip};
 /// Whether a pattern is met: surely, with a slip, or not.
 fn met(pattern: &str, text: &str) -> &'static str {
     let mut vocabulary = Vocabulary::default();
-    let pattern = vocabulary.read(pattern).unwrap();
+    let pattern = vocabulary.read(pattern).expect("a pattern");
     let heard = Heard::new(text);
     if pattern.met(&heard, &vocabulary.hits(&heard)).is_some() {
         return "yes";
