@@ -92,10 +92,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            turns: 40,
+            turns: 100,
             steps: 20,
             idle: Span::from_secs(1_800),
-            messages: 20,
+            messages: 60,
             messages_per: Span::from_secs(60),
         }
     }

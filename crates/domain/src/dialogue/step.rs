@@ -133,9 +133,9 @@ impl Turn<'_> {
             return false;
         }
         self.log(Verdict::Limit, "", "turns");
-        if self.rules.operators.is_some() || self.state.turns == most + 1 {
-            self.hand_off(&format!("{most} turns and no end"), false);
-        }
+        self.hand_off(&format!("{most} turns and no end"), false);
+        // Where nobody can take over, the bot says so and goes on: it must not fall silent.
+        self.state.turns = 0;
         true
     }
 

@@ -81,7 +81,7 @@ fn corpus() -> anyhow::Result<Vec<Post>> {
 }
 
 /// Processor time of this process so far; only Linux tells it in a file.
-fn cpu_seconds() -> Option<f64> {
+pub(super) fn cpu_seconds() -> Option<f64> {
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The name in brackets may hold spaces; user and system time are the 12th and 13th fields behind it.

@@ -3,6 +3,7 @@
 mod cases;
 mod content;
 mod database;
+mod dialogue;
 mod dispatch;
 mod fairness;
 mod floor;
@@ -24,6 +25,7 @@ use serde_json::Value;
 #[derive(Debug, Subcommand)]
 pub enum What {
     Content(content::Content),
+    Dialogue(dialogue::Dialogue),
     Judgement(judgement::Judgement),
     Fit(judgement::Fit),
     Queue(queue::Queue),
@@ -41,6 +43,7 @@ pub enum What {
 pub fn run(what: &What) -> anyhow::Result<()> {
     match what {
         What::Content(args) => content::run(args),
+        What::Dialogue(args) => dialogue::run(args),
         What::Judgement(args) => judgement::judge(args),
         What::Fit(args) => judgement::fit(args),
         What::Queue(args) => queue::run(args),

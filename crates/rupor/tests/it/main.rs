@@ -1,6 +1,7 @@
 //! The product as a whole: its documents and its command line.
 
 mod bot;
+mod bot_page;
 mod operating;
 mod promises;
 mod readme;

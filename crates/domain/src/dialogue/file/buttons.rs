@@ -37,10 +37,14 @@ impl Reader<'_> {
         if let DeValue::String(title) = value.get_ref() {
             return self.press(value.span().start, title, None, state, PressAct::Say);
         }
-        let known = &["title", "id", "goto", "url", "rule"];
+        let known = &["title", "text", "id", "goto", "url", "rule"];
         let table = self.faults.table(value, "a button", known)?;
         let at = value.span().start;
-        let Some(title) = table.get("title").and_then(|value| self.faults.string(value, "title")) else {
+        let Some(title) = table
+            .get("title")
+            .or_else(|| table.get("text"))
+            .and_then(|value| self.faults.string(value, "title"))
+        else {
             self.faults.add(at, "a button needs its words, such as title = \"Доставка\"");
             return None;
         };

@@ -222,7 +222,7 @@ impl Reader<'_> {
         let mut slots = BTreeMap::new();
         for (name, at, value) in self.named_tables(root, "slots") {
             let what = format!("slots.{name}");
-            let known = &["kind", "pattern", "choices", "min", "max", "mask"];
+            let known = &["kind", "pattern", "choices", "options", "min", "max", "mask"];
             let Some(table) = self.faults.table(value, &what, known) else { continue };
             let mask =
                 table.get("mask").and_then(|value| self.faults.boolean(value, "mask")).unwrap_or(false);
@@ -238,7 +238,7 @@ impl Reader<'_> {
         let (kind, kind_at) = match &written {
             Some((kind, value)) => (kind.as_str(), value.span().start),
             None if table.get("pattern").is_some() => ("pattern", at),
-            None if table.get("choices").is_some() => ("choice", at),
+            None if choices(table).is_some() => ("choice", at),
             None => ("text", at),
         };
         let bound =
@@ -275,7 +275,7 @@ impl Reader<'_> {
     }
 
     fn choices(&mut self, table: &Table<'_>, at: usize, what: &str) -> Option<Vec<Choice>> {
-        let Some(value) = table.get("choices") else {
+        let Some(value) = choices(table) else {
             self.faults
                 .add(at, format!("{what} needs its choices, such as choices = [\"Размер\", \"Брак\"]"));
             return None;
@@ -326,6 +326,11 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// The answers of a choice, by either name that people give them.
+fn choices<'a>(table: &Table<'a>) -> Option<Value<'a>> {
+    table.get("choices").or_else(|| table.get("options"))
 }
 
 fn messages(text: &str) -> Option<(u32, Span)> {

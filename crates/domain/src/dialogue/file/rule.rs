@@ -19,6 +19,7 @@ const KEYS: &[&str] = &[
     "set",
     "clear",
     "reply",
+    "say",
     "buttons",
     "photo",
     "subscribe",
@@ -212,7 +213,8 @@ impl Reader<'_> {
             end: table.get("end").and_then(|value| self.faults.boolean(value, "end")).unwrap_or(false),
             ..Acts::default()
         };
-        if let Some(value) = table.get(say) {
+        // `reply` in a rule and `say` in a state are the same act; either word is understood in both.
+        if let Some(value) = table.get("reply").or_else(|| table.get("say")) {
             for (text, at) in self.faults.strings(value, say) {
                 self.note_text(&text, at, say);
                 acts.reply.push(text);

@@ -11,6 +11,7 @@ use super::tree::{Table, Value};
 
 const KEYS: &[&str] = &[
     "say",
+    "reply",
     "ask",
     "next",
     "idle",

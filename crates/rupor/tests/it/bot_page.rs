@@ -1,0 +1,62 @@
+//! Every listing of docs/bot.md is true: its rules are added to the example, its commands are run, their output compared.
+
+use std::path::Path;
+
+use crate::bot::rupor;
+
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bot.md"));
+
+#[test]
+fn every_listing_of_the_page_about_the_bot_does_what_it_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shop = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/shop"));
+    for entry in std::fs::read_dir(shop).expect("the example") {
+        let path = entry.expect("an entry").path();
+        std::fs::copy(&path, folder.path().join(path.file_name().expect("a name"))).expect("copied");
+    }
+    let mut commands = 0;
+    for listing in PAGE.split("\n```").skip(1).step_by(2) {
+        let (kind, body) = listing.split_once('\n').expect("a listing");
+        match kind.split_once(' ').unwrap_or((kind, "")) {
+            ("toml", _) => append(&folder.path().join("shop.toml"), body),
+            ("dialogue", name) => std::fs::write(folder.path().join(name), body).expect("written"),
+            ("console", _) => commands += run(body, folder.path()),
+            other => panic!("nobody runs listings of the kind {other:?}"),
+        }
+    }
+    assert!(commands >= 8, "{commands}");
+}
+
+fn append(file: &Path, rules: &str) {
+    let before = std::fs::read_to_string(file).expect("the rules");
+    std::fs::write(file, format!("{before}\n{rules}\n")).expect("written");
+}
+
+/// Runs the commands of a listing; every line below one must be in its output, in this order.
+fn run(listing: &str, folder: &Path) -> usize {
+    let mut commands = 0;
+    for block in listing.split("$ rupor ").skip(1) {
+        let mut lines = block.lines();
+        let command = lines.next().expect("a command");
+        let output = rupor(&words(command).iter().map(String::as_str).collect::<Vec<_>>(), folder);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{command}: {}{text}", String::from_utf8_lossy(&output.stderr));
+        let mut said = text.lines();
+        for line in lines.filter(|line| !line.trim().is_empty() && *line != "…") {
+            assert!(said.any(|other| other.trim() == line.trim()), "{command}: no «{line}» in\n{text}");
+        }
+        commands += 1;
+    }
+    commands
+}
+
+/// A command line as a shell cuts it, as far as this page needs it.
+fn words(command: &str) -> Vec<String> {
+    let pieces = command.split('"').enumerate();
+    pieces
+        .flat_map(|(n, piece)| match n % 2 {
+            1 => vec![piece.to_owned()],
+            _ => piece.split_whitespace().map(str::to_owned).collect(),
+        })
+        .collect()
+}
