@@ -119,6 +119,8 @@ const NAMES_ALLOWED: &[&str] = &[
     "crates/rupor/src/cli/why.rs",
     // The words of the configuration file, in one table.
     "crates/rupor/src/config/written.rs",
+    // The largest number that a slot of the bot takes is called `max` too.
+    "crates/domain/src/dialogue/file/parts.rs",
 ];
 
 #[test]
@@ -126,7 +128,7 @@ fn a_platforms_name_stands_only_in_its_own_folder() {
     const WORDS: &[&str] = &[
         "\"telegram",
         "\"vk",
-        "\"max\"",
+        "`max`",
         "vk.com",
         "vk.ru",
         "t.me/",
