@@ -1,11 +1,14 @@
 //! `[bots.NAME]`: who a bot hears through, and its rules, read and checked before anything is changed.
 
-use domain::dialogue::Rules;
+use std::path::Path;
+
+use domain::dialogue::{Fault, Rules};
 use toml::Spanned;
 
 use super::meaning::Reader;
 use super::written::{Named, WrittenBot};
 use super::{Account, Bot, Channel, Problem};
+use crate::bot;
 
 impl Reader<'_> {
     pub(super) fn bots(
@@ -58,17 +61,7 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let rules = match Rules::read(&text) {
-            Ok(rules) => rules,
-            Err(faults) => {
-                let problem = |fault: domain::dialogue::Fault| Problem {
-                    place: format!("{}:{}", path.display(), fault.line),
-                    text: fault.text,
-                };
-                self.problems.extend(faults.into_iter().map(problem));
-                return None;
-            }
-        };
+        let rules = self.rehearsed(&path, &text)?;
         let operators = rules.operators.map(|operators| operators.channel);
         if let Some(wanted) = &operators
             && !channels.iter().any(|channel| channel.name == *wanted)
@@ -83,5 +76,31 @@ impl Reader<'_> {
         }
         let receive = written.receive.unwrap_or(store::Receive::Poll);
         Some(Bot { name: name.into_inner(), accounts: found, receive, rules: text, operators })
+    }
+
+    /// Rules that are sound, and whose transcripts go as they are written: nothing else may answer people.
+    fn rehearsed(&mut self, path: &Path, text: &str) -> Option<Rules> {
+        let (rules, mut faults) = bot::check(text);
+        faults.retain(Fault::is_error);
+        let problem = |path: &Path, fault: Fault| Problem {
+            place: format!("{}:{}", path.display(), fault.line),
+            text: fault.text,
+        };
+        let sound = faults.is_empty();
+        self.problems.extend(faults.into_iter().map(|fault| problem(path, fault)));
+        let rules = rules.filter(|_| sound)?;
+        for transcript in bot::transcripts(path).unwrap_or_default() {
+            match bot::rehearse(&rules, &transcript) {
+                Ok(rehearsal) => {
+                    let faults = rehearsal.played.faults.into_iter();
+                    self.problems.extend(faults.map(|fault| problem(&transcript, fault)));
+                }
+                Err(error) => {
+                    let place = transcript.display().to_string();
+                    self.problems.push(Problem { place, text: format!("{error:#}") });
+                }
+            }
+        }
+        Some(rules)
     }
 }

@@ -536,3 +536,27 @@ async fn sources_are_made_changed_and_removed() {
     assert_eq!((sources.len(), sources[0].enabled, sources[0].address.as_str()), (1, false, "-1"));
     assert!(sources[0].account_id.is_some());
 }
+
+#[test]
+fn a_bot_whose_rules_or_transcripts_fail_is_not_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let parse = || {
+        let text = "[accounts.shop]\nplatform = \"telegram\"\ntoken = \"env:TG_TOKEN\"\n\n\
+                    [bots.shop]\naccounts = [\"shop\"]\nrules = \"shop.toml\"\n";
+        meaning::parse(text, "rupor.toml", folder.path(), &all_set)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    };
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let rule =
+        "start = \"menu\"\n[[rules]]\nname = \"hi\"\non = { text = \"привет\" }\nreply = \"Здравствуйте!\"\n";
+    write("shop.toml", &format!("{rule}[states.island]\nsay = \"Тут никого\"\nend = true\n"));
+    let said = parse().unwrap_err();
+    assert!(said.contains("shop.toml:6: nobody can reach the state `island`"), "{said}");
+    write("shop.toml", rule);
+    write("hi.dialogue", "> привет\n‹ Привет!\n");
+    let said = parse().unwrap_err();
+    assert!(said.contains("hi.dialogue:2: expected «Привет!», but the bot said «Здравствуйте!»"), "{said}");
+    write("hi.dialogue", "> привет\n‹ Здравствуйте!\n");
+    assert_eq!(parse(), Ok(()));
+}
