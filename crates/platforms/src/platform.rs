@@ -125,6 +125,39 @@ pub trait Receiver: fmt::Debug + Send + Sync {
     /// Reads the body of a webhook call. Pure; checks the secret first.
     fn hook(&self, settings: &HookSettings, call: &HookCall<'_>) -> Result<Hooked, HookError>;
 
+    /// What has to be remembered before the platform is told where to call.
+    fn hook_settings<'a>(
+        &'a self,
+        _network: &'a Network,
+        _account: &'a Account,
+    ) -> BoxFuture<'a, Result<Value, Failure>> {
+        Box::pin(async { Ok(serde_json::json!({})) })
+    }
+
+    /// Tells the platform to call this address, showing this secret, whenever something happens.
+    fn set_hook<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        url: &'a str,
+        secret: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
+
+    /// The addresses that the platform calls now.
+    fn hooks<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+    ) -> BoxFuture<'a, Result<Vec<String>, Failure>>;
+
+    /// Tells the platform not to call this address any more.
+    fn remove_hook<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        url: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
+
     /// Tells the presser of a button that the press arrived, with a short text or none.
     fn answer_callback<'a>(
         &'a self,

@@ -8,6 +8,8 @@ pub mod board;
 mod brake;
 mod door;
 mod hooks;
+#[cfg(test)]
+mod hooks_tests;
 mod metrics;
 mod patience;
 mod serve;

@@ -183,6 +183,100 @@ async fn people_of_three_platforms_are_heard_by_polling_and_answered_in_order() 
     }
 }
 
+/// Somebody of the sandbox writes.
+fn write(world: &World, platform: &str, chat: i64, from: i64, text: &str) {
+    let update = json!({"chat": chat, "from": from, "text": text});
+    let path = format!("/_/updates/{platform}");
+    let (status, answer) = ask(world.sandbox.address(), "POST", &path, &[], &update.to_string());
+    assert_eq!(status, 200, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_is_handed_to_people_who_answer_by_number_and_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("bot.db").display());
+    let world = World::new(address, folder.path()).await;
+    let account = json!({"platform": "telegram", "token": "42:token-of-the-shop", "kind": "bot"});
+    assert_eq!(ask(world.sandbox.address(), "POST", "/_/accounts", &[], &account.to_string()).0, 200);
+    let handoff = "operators = { channel = \"support\", wait = \"10m\", back = \"12h\" }\n[states.menu]\n\
+                   [[rules]]\nname = \"human\"\non = { text = \"оператор\" }\nhandoff = true\n";
+    std::fs::write(folder.path().join("rules.toml"), rules().replace("[states.menu]\n", handoff)).unwrap();
+    let config = "[bots.shop]\naccounts = [\"telegram\"]\nrules = \"rules.toml\"\n[accounts.telegram]\n\
+                  platform = \"telegram\"\ntoken = { env = \"TOKEN\" }\n[channels.support]\naccount = \"telegram\"\n\
+                  target = -900\n";
+    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    let file = folder.path().join("rupor.toml").display().to_string();
+    let applied =
+        world.rupor(&["apply", &file, "--yes"]).env("TOKEN", "42:token-of-the-shop").output().unwrap();
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    let _node = world.node(world.ports[0]);
+    let said = |chat: &str| world.told(Name::Telegram).get(chat).cloned().unwrap_or_default();
+    write(&world, "telegram", 501, 501, "оператор");
+    world.wait_for("the forward", || !said("-900").is_empty()).await;
+    let head = said("-900").remove(0);
+    assert!(head.starts_with("#A1 ") && head.contains(" · Telegram"), "{head}");
+    let before = said("501").len();
+    write(&world, "telegram", -900, 900, "кто возьмёт?");
+    write(&world, "telegram", -900, 900, "#A1 Здравствуйте, чем помочь?");
+    world.wait_for("the operator's answer", || said("501").len() > before).await;
+    assert_eq!(said("501").last().unwrap(), "Здравствуйте, чем помочь?");
+    // The bot is silent while people talk: what is said goes to them.
+    write(&world, "telegram", 501, 501, "раз");
+    world.wait_for("the second forward", || said("-900").len() > 1).await;
+    assert!(said("-900")[1].ends_with("раз"), "{:?}", said("-900"));
+    write(&world, "telegram", -900, 900, "#A1 /close");
+    world.wait_for("the end", || said("-900").len() > 2).await;
+    write(&world, "telegram", 501, 501, "два");
+    world.wait_for("the bot", || said("501").last().is_some_and(|text| text == "ответ два")).await;
+    assert!(!said("501").contains(&"ответ раз".to_owned()), "{:?}", said("501"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_are_set_shown_and_removed_at_the_platforms() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("bot.db").display());
+    let world = World::new(address, folder.path()).await;
+    let mut config = "[bots.shop]\naccounts = [\"telegram\", \"max\"]\nrules = \"rules.toml\"\n\
+                      receive = \"webhook\"\n"
+        .to_owned();
+    for name in ["telegram", "max"] {
+        config += &format!("[accounts.{name}]\nplatform = \"{name}\"\ntoken = {{ env = \"TOKEN\" }}\n");
+    }
+    std::fs::write(folder.path().join("rules.toml"), rules()).unwrap();
+    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    let file = folder.path().join("rupor.toml").display().to_string();
+    let run = |args: &[&str]| {
+        let mut command = world.rupor(args);
+        let done = command.env("TOKEN", "42:token-of-the-shop").stdout(Stdio::piped()).output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    run(&["apply", &file, "--yes"]);
+    let set: Value = serde_json::from_str(&run(&[
+        "bot",
+        "hooks",
+        "set",
+        "shop",
+        "--url",
+        "https://bot.example.org",
+        "--json",
+    ]))
+    .unwrap();
+    assert_eq!(set.as_array().unwrap().len(), 2);
+    let show = || serde_json::from_str::<Value>(&run(&["bot", "hooks", "show", "shop", "--json"])).unwrap();
+    for (hook, set) in show().as_array().unwrap().iter().zip(set.as_array().unwrap()) {
+        assert_eq!((&hook["ours"], &hook["urls"]), (&json!(true), &json!([set["url"]])), "{hook}");
+    }
+    run(&["bot", "hooks", "remove", "shop"]);
+    for hook in show().as_array().unwrap() {
+        assert_eq!(hook["urls"], json!([]), "{hook}");
+    }
+    let versions: Value = serde_json::from_str(&run(&["bot", "versions", "shop", "--json"])).unwrap();
+    assert_eq!((&versions[0]["version"], &versions[0]["active"]), (&json!(1), &json!(true)));
+    assert!(run(&["bot", "status"]).contains("webhook"));
+    assert!(run(&["chats"]).contains("no chat is known yet"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_on_sqlite_is_killed_and_every_message_is_answered_once_and_in_order() {
     let folder = tempfile::tempdir().unwrap();

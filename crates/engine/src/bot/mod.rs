@@ -12,6 +12,9 @@ pub mod hear;
 mod listen;
 mod turns;
 
+#[cfg(test)]
+mod tests;
+
 use platforms::platform::Network;
 use store::Store;
 use tokio::sync::watch;

@@ -120,6 +120,33 @@ impl Receiver for Max {
         receive::hook(settings, call)
     }
 
+    fn set_hook<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        url: &'a str,
+        secret: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(receive::set_hook(network, account, url, secret))
+    }
+
+    fn hooks<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+    ) -> BoxFuture<'a, Result<Vec<String>, Failure>> {
+        Box::pin(receive::hooks(network, account))
+    }
+
+    fn remove_hook<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        url: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(receive::remove_hook(network, account, url))
+    }
+
     fn answer_callback<'a>(
         &'a self,
         network: &'a Network,

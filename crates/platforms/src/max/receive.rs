@@ -154,3 +154,39 @@ fn name(user: &Value) -> Option<String> {
         ["first_name", "last_name"].iter().filter_map(|field| user[*field].as_str()).collect();
     if words.is_empty() { user["name"].as_str().map(str::to_owned) } else { Some(words.join(" ")) }
 }
+
+/// How long a change of the webhook may take.
+const CHANGE: Duration = Duration::from_secs(10);
+/// What the bot is told of.
+const WANTED: [&str; 7] = [
+    "message_created",
+    "message_callback",
+    "bot_started",
+    "bot_stopped",
+    "bot_added",
+    "bot_removed",
+    "dialog_removed",
+];
+
+pub(super) async fn set_hook(
+    network: &Network,
+    account: &Account,
+    url: &str,
+    secret: &str,
+) -> Result<(), Failure> {
+    let body = serde_json::json!({ "url": url, "secret": secret, "update_types": WANTED });
+    let call = Call::new(Method::Post, "/subscriptions", "max POST /subscriptions").body(body);
+    ask_for(Purpose::Read, network, account, call, CHANGE).await.map(drop)
+}
+
+pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<String>, Failure> {
+    let call = Call::new(Method::Get, "/subscriptions", "max GET /subscriptions");
+    let known = ask_for(Purpose::Read, network, account, call, CHANGE).await?;
+    let known = known["subscriptions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(known.iter().filter_map(|hook| hook["url"].as_str().map(str::to_owned)).collect())
+}
+
+pub(super) async fn remove_hook(network: &Network, account: &Account, url: &str) -> Result<(), Failure> {
+    let call = Call::new(Method::Delete, "/subscriptions", "max DELETE /subscriptions").query("url", url);
+    ask_for(Purpose::Read, network, account, call, CHANGE).await.map(drop)
+}

@@ -148,3 +148,26 @@ fn name(user: &Value) -> Option<String> {
         ["first_name", "last_name"].iter().filter_map(|field| user[*field].as_str()).collect();
     if words.is_empty() { None } else { Some(words.join(" ")) }
 }
+
+/// How long a change of the webhook may take.
+const CHANGE: Duration = Duration::from_secs(10);
+
+pub(super) async fn set_hook(
+    network: &Network,
+    account: &Account,
+    url: &str,
+    secret: &str,
+) -> Result<(), Failure> {
+    let fields = json!({ "url": url, "secret_token": secret, "allowed_updates": ALLOWED });
+    ask(network, account, "setWebhook", fields, CHANGE).await.map(drop)
+}
+
+pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<String>, Failure> {
+    let known = ask(network, account, "getWebhookInfo", json!({}), CHANGE).await?;
+    Ok(known["url"].as_str().filter(|url| !url.is_empty()).map(str::to_owned).into_iter().collect())
+}
+
+/// There is one, whatever its address.
+pub(super) async fn remove_hook(network: &Network, account: &Account, _: &str) -> Result<(), Failure> {
+    ask(network, account, "deleteWebhook", json!({}), CHANGE).await.map(drop)
+}

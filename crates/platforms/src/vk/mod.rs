@@ -130,6 +130,41 @@ impl Receiver for Vk {
         receive::hook(settings, call)
     }
 
+    fn hook_settings<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+    ) -> BoxFuture<'a, Result<serde_json::Value, Failure>> {
+        Box::pin(receive::hook_settings(network, account))
+    }
+
+    fn set_hook<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        url: &'a str,
+        secret: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(receive::set_hook(network, account, url, secret))
+    }
+
+    fn hooks<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+    ) -> BoxFuture<'a, Result<Vec<String>, Failure>> {
+        Box::pin(receive::hooks(network, account))
+    }
+
+    fn remove_hook<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        url: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(receive::remove_hook(network, account, url))
+    }
+
     fn answer_callback<'a>(
         &'a self,
         network: &'a Network,

@@ -228,3 +228,63 @@ fn text(value: &Value) -> Option<String> {
         _ => None,
     }
 }
+
+/// What people see in the settings of their community.
+const SERVER_TITLE: &str = "rupor";
+
+fn group_of(account: &Account) -> Result<i64, Failure> {
+    account.group_id.ok_or_else(|| misfit(super::NAME, "a webhook needs the group_id of the account"))
+}
+
+/// The code is asked for as soon as the server is known, so it has to be there before.
+pub(super) async fn hook_settings(network: &Network, account: &Account) -> Result<Value, Failure> {
+    let group = group_of(account)?;
+    let call = Call::new("groups.getCallbackConfirmationCode").with("group_id", group);
+    let known = ask(network, account, call, GRACE).await?;
+    Ok(serde_json::json!({ "group_id": group, "confirmation": known["code"] }))
+}
+
+pub(super) async fn set_hook(
+    network: &Network,
+    account: &Account,
+    url: &str,
+    secret: &str,
+) -> Result<(), Failure> {
+    let group = group_of(account)?;
+    let call = Call::new("groups.addCallbackServer")
+        .with("group_id", group)
+        .with("url", url)
+        .with("title", SERVER_TITLE)
+        .with("secret_key", secret);
+    let added = ask(network, account, call, GRACE).await?;
+    let mut call = Call::new("groups.setCallbackSettings")
+        .with("group_id", group)
+        .with("server_id", added["server_id"].as_i64().unwrap_or_default())
+        .with("api_version", super::facts::API_VERSION);
+    for kind in ["message_new", "message_event", "message_allow", "message_deny"] {
+        call = call.with(kind, 1);
+    }
+    ask(network, account, call, GRACE).await.map(drop)
+}
+
+pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<String>, Failure> {
+    Ok(servers(network, account).await?.into_iter().map(|(_, url)| url).collect())
+}
+
+async fn servers(network: &Network, account: &Account) -> Result<Vec<(i64, String)>, Failure> {
+    let call = Call::new("groups.getCallbackServers").with("group_id", group_of(account)?);
+    let known = ask(network, account, call, GRACE).await?;
+    let items = known["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(items.iter().filter_map(|s| Some((s["id"].as_i64()?, s["url"].as_str()?.to_owned()))).collect())
+}
+
+pub(super) async fn remove_hook(network: &Network, account: &Account, url: &str) -> Result<(), Failure> {
+    for (id, known) in servers(network, account).await? {
+        if known == url {
+            let call = Call::new("groups.deleteCallbackServer");
+            let call = call.with("group_id", group_of(account)?).with("server_id", id);
+            ask(network, account, call, GRACE).await?;
+        }
+    }
+    Ok(())
+}

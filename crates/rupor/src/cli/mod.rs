@@ -10,6 +10,7 @@ mod backup;
 mod bot;
 mod campaign;
 mod channel;
+mod chats;
 mod check;
 mod database;
 mod db;
@@ -55,6 +56,8 @@ enum Command {
     Apply(apply::Apply),
     Post(post::Post),
     Import(import::Import),
+    Bot(bot::BotArgs),
+    Chats(chats::Chats),
     Check(check::Check),
     Status(status::StatusArgs),
     Why(why::Why),
@@ -65,7 +68,6 @@ enum Command {
     Campaign(campaign::CampaignArgs),
     Message(message::MessageArgs),
     Endpoint(endpoint::EndpointArgs),
-    Bot(bot::BotArgs),
     Key(key::Key),
     Events(events::Events),
     Alert(alert::AlertArgs),
@@ -97,6 +99,8 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Apply(args) => apply::run(args),
         Command::Post(args) => post::run(args),
         Command::Import(args) => import::run(args),
+        Command::Bot(args) => bot::run(args),
+        Command::Chats(args) => chats::run(args),
         Command::Check(args) => check::run(args),
         Command::Status(args) => status::run(args),
         Command::Why(args) => why::run(args),
@@ -107,7 +111,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Campaign(args) => campaign::run(args),
         Command::Message(args) => message::run(args),
         Command::Endpoint(args) => endpoint::run(args),
-        Command::Bot(args) => bot::run(args),
         Command::Key(args) => key::run(args),
         Command::Events(args) => events::run(args),
         Command::Alert(args) => alert::run(args),

@@ -358,6 +358,6 @@ words! {
     Unsure { Publish = "publish", Hold = "hold" }
     /// Where posts are pulled from.
     SourceKind { Vk = "vk", Feed = "feed" }
-    /// Who knocks: programs that push, or a platform's webhook.
-    EndpointKind { Push = "push", Telegram = "telegram", Vk = "vk", Max = "max" }
+    /// Who knocks: programs that push. Platforms call the webhooks of a bot, which need no endpoint.
+    EndpointKind { Push = "push" }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use domain::time::Timestamp;
+use domain::time::{Span, Timestamp};
 use store::{Store, Workspace};
 
 use super::Site;
@@ -27,10 +27,11 @@ pub async fn metrics(State(site): State<Site>) -> Response {
 /// The gauges that the ledger maintains: per lane, never counted on request.
 async fn lanes(store: &Store) -> store::Result<String> {
     let now = store.now().await?;
-    let mut rows: [String; 5] = Default::default();
+    let mut rows: [String; 6] = Default::default();
     for workspace in store.workspaces().await? {
         let channels = store.channels(workspace.workspace_id).await?;
         rows[4] += &people(store, &workspace).await?;
+        rows[5] += &bots(store, &workspace, now).await?;
         for lane in store.lanes(workspace.workspace_id).await? {
             let channel = channels.iter().find(|channel| Some(channel.channel_id) == lane.channel_id);
             let number = || lane.campaign_id.map_or_else(|| lane.lane_id.to_string(), |id| id.to_string());
@@ -71,6 +72,10 @@ async fn lanes(store: &Store) -> store::Result<String> {
         ("rupor_lane_eta_seconds", "time to empty the lane at its own rate"),
         ("rupor_lane_next_seconds", "time until the lane may go on; -1: nothing waits or it is shut"),
         ("rupor_people", "people of an account by state; dialogues and the gone are counted up to 10000"),
+        (
+            "rupor_bot",
+            "bots of a workspace: what waits, who waits for a human, and the last hour; counted up to 10000",
+        ),
     ];
     let mut text = String::new();
     for ((name, help), rows) in names.iter().zip(&rows) {
@@ -91,6 +96,29 @@ async fn people(store: &Store, workspace: &Workspace) -> store::Result<String> {
             let labels = format!("workspace=\"{workspace}\",account=\"{account}\",state=\"{state}\"");
             let _ = writeln!(text, "rupor_people{{{labels}}} {n}");
         }
+    }
+    Ok(text)
+}
+
+/// Nothing where there is no bot.
+async fn bots(store: &Store, workspace: &Workspace, now: Timestamp) -> store::Result<String> {
+    let mut text = String::new();
+    if store.bots(workspace.workspace_id).await?.is_empty() {
+        return Ok(text);
+    }
+    let figures = store.bot_snapshot(workspace.workspace_id, Span::from_hours(1)).await?;
+    let oldest = figures.oldest.map_or(0, |at| (now - at).millis() / 1_000);
+    let named = [
+        ("waiting", figures.waiting),
+        ("oldest_seconds", oldest),
+        ("handoffs", figures.handoffs),
+        ("events", figures.turns),
+        ("fallbacks", figures.fallbacks),
+        ("errors", figures.errors),
+    ];
+    for (figure, n) in named {
+        let workspace = escaped(&workspace.name);
+        let _ = writeln!(text, "rupor_bot{{workspace=\"{workspace}\",figure=\"{figure}\"}} {n}");
     }
     Ok(text)
 }

@@ -5,6 +5,7 @@
 //! `facts` gathers what is known, `words` says it in sentences (also for the board and `rupor why`).
 
 pub mod alerts;
+pub mod bots;
 pub mod campaigns;
 pub mod check;
 pub mod facts;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoreError, StoredMessage};
 
+use super::bots::perform_on_bot;
 use super::campaigns::{AudienceOrder, CampaignOrder, perform_on_audience, perform_on_campaign};
 use crate::config::plan::{self, Absent};
 use crate::config::{Config, Secret};
@@ -135,6 +136,11 @@ pub enum Verb {
         campaign: String,
         order: CampaignOrder,
     },
+    Bot {
+        workspace: String,
+        bot: String,
+        order: super::bots::BotOrder,
+    },
     Apply {
         config: Config,
         absent: Absent,
@@ -235,6 +241,9 @@ pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
         Verb::Audience { workspace, order } => perform_on_audience(store, &workspace, order).await,
         Verb::Campaign { workspace, campaign, order } => {
             perform_on_campaign(store, &workspace, &campaign, order).await
+        }
+        Verb::Bot { workspace, bot, order } => {
+            perform_on_bot(store, find_workspace(store, &workspace).await?, &bot, order).await
         }
         post @ Verb::Post { .. } => perform_post(store, post).await,
         channel_verb => perform_on_channel(store, channel_verb).await,

@@ -3,7 +3,9 @@
 mod chat;
 mod explain;
 mod graph;
+mod hooks;
 mod lint;
+mod live;
 mod test;
 
 use clap::{Args, Subcommand};
@@ -22,6 +24,8 @@ enum Verb {
     Chat(chat::Chat),
     Graph(graph::Graph),
     Explain(explain::Explain),
+    #[command(flatten)]
+    Live(live::Live),
 }
 
 pub fn run(args: &BotArgs) -> anyhow::Result<()> {
@@ -31,5 +35,6 @@ pub fn run(args: &BotArgs) -> anyhow::Result<()> {
         Verb::Chat(args) => chat::run(args),
         Verb::Graph(args) => graph::run(args),
         Verb::Explain(args) => explain::run(args),
+        Verb::Live(args) => live::run(args),
     }
 }

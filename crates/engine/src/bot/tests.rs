@@ -1,0 +1,181 @@
+//! What the bot makes of what platforms tell: every odd thing has a defined end.
+
+use domain::dialogue::{Rules, What};
+use domain::ids::{AccountId, ChannelId, ClaimToken, RecipientId, WorkspaceId};
+use domain::time::Timestamp;
+use platforms::incoming::{Callback, Contact, Event, Incoming, Said};
+use serde_json::json;
+use store::{DialogueMode, InboxEvent, Turn, UpdateOf};
+
+use super::hear::{self, Desk, Heard, TEXT_MAX};
+use super::take;
+
+const HERE: AccountId = AccountId(7);
+
+fn desks() -> Vec<Desk> {
+    vec![Desk { channel_id: ChannelId(3), account_id: HERE, chat: "-900".into() }]
+}
+
+fn heard(event: Event) -> Heard {
+    hear::read("test", HERE, &desks(), &Incoming { key: "k".into(), at_ms: Some(5), event })
+}
+
+fn private(text: &str) -> Said {
+    Said {
+        chat: "70".into(),
+        from: Some("70".into()),
+        name: Some("Анна".into()),
+        message_id: "1".into(),
+        text: text.into(),
+        private: true,
+        ..Said::default()
+    }
+}
+
+fn at_desk(text: &str, reply_to: Option<&str>) -> Heard {
+    let chat = "-900".to_owned();
+    let reply_to = reply_to.map(str::to_owned);
+    heard(Event::Message(Said { chat, private: false, reply_to, ..private(text) }))
+}
+
+/// What it means in a dialogue, read back from what is kept.
+fn meant(said: Said) -> What {
+    let heard = heard(Event::Message(said));
+    assert!(matches!(heard.update.of, UpdateOf::Person { .. }), "{heard:?}");
+    hear::event(&heard.update.body, Timestamp(5)).what
+}
+
+fn skipped(event: Event) -> &'static str {
+    match heard(event).update.of {
+        UpdateOf::Skipped(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_person_says_is_read_by_its_form() {
+    assert_eq!(meant(private("привет")), What::Text { text: "привет".into() });
+    let attached = |kind: &str, text: &str| Said { attached: vec![kind.into()], ..private(text) };
+    assert_eq!(meant(attached("sticker", "")), What::Other { kind: "sticker".into() });
+    assert_eq!(meant(attached("image", "вот")), What::Photo { photo: "1".into(), text: "вот".into() });
+    assert_eq!(meant(private("  ")), What::Other { kind: "empty".into() });
+    assert_eq!(
+        meant(Said { payload: Some("b1".into()), ..private("Меню") }),
+        What::Press { id: "b1".into() }
+    );
+    let What::Text { text } = meant(private(&"я".repeat(64 * 1024))) else { panic!() };
+    assert_eq!(text.chars().count(), TEXT_MAX);
+    assert_eq!(meant(private("а\0б")), What::Text { text: "аб".into() });
+}
+
+#[test]
+fn what_no_dialogue_hears_is_skipped_with_its_reason() {
+    assert_eq!(skipped(Event::Message(Said { edited: true, ..private("правка") })), "edit");
+    assert_eq!(skipped(Event::Message(Said { private: false, ..private("в группе") })), "group");
+    assert_eq!(skipped(Event::Message(Said { by_bot: true, ..private("я бот") })), "bot");
+    assert_eq!(skipped(Event::Message(Said { from: None, ..private("?") })), "nobody");
+    assert_eq!(skipped(Event::Post(private("пост"))), "post");
+    assert_eq!(skipped(Event::Unknown { kind: "like_add".into() }), "unknown");
+    assert_eq!(skipped(Event::Callback(Callback { private: false, ..Callback::default() })), "group");
+}
+
+#[test]
+fn who_comes_and_goes_is_told_apart_from_chats() {
+    let contact =
+        |private| Contact { chat: "9".into(), from: Some("70".into()), private, ..Contact::default() };
+    assert!(matches!(heard(Event::Started(contact(true))).update.of, UpdateOf::Person { .. }));
+    assert!(matches!(heard(Event::Started(contact(false))).update.of, UpdateOf::Chat { .. }));
+    assert!(matches!(heard(Event::Stopped(contact(false))).update.of, UpdateOf::ChatLeft { .. }));
+    let left = heard(Event::Blocked(contact(true))).update;
+    assert_eq!(
+        (left.kind.as_str(), left.of),
+        ("blocked", UpdateOf::Left { user_id: "70".into(), address: "9".into() })
+    );
+    assert_eq!(heard(Event::Returned(contact(true))).update.kind, "return");
+}
+
+#[test]
+fn people_answer_by_number_or_by_reply_and_their_own_talk_is_left_alone() {
+    let answer = at_desk("#A17 Здравствуйте", None).update;
+    assert_eq!((answer.of, answer.kind.as_str()), (UpdateOf::Operator(RecipientId(17)), "operator"));
+    assert_eq!(answer.body["text"], "Здравствуйте");
+    assert_eq!(at_desk("#A17 /close", None).update.kind, "close");
+    let reply = at_desk("Сейчас посмотрю", Some("55"));
+    assert_eq!(reply.unresolved.unwrap().message_id, "55");
+    for (talk, why) in [
+        ("кто возьмёт?", "desk"),
+        ("#A17", "empty answer"),
+        ("#Aнна, возьми", "desk"),
+        ("#A17 Анна · MAX\nгде заказ?", "forward"),
+    ] {
+        assert_eq!(at_desk(talk, None).update.of, UpdateOf::Skipped(why), "{talk}");
+    }
+}
+
+fn turn(texts: &[&str], operators: Option<ChannelId>) -> Turn {
+    let event = |(n, text): (usize, &&str)| InboxEvent {
+        inbox_id: n as i64 + 1,
+        account_id: HERE,
+        kind: "text".into(),
+        body: heard(Event::Message(private(text))).update.body,
+        happened_at: Timestamp(n as i64 + 1),
+        received_at: Timestamp(n as i64 + 1),
+    };
+    Turn {
+        workspace_id: WorkspaceId(1),
+        account_id: HERE,
+        recipient_id: RecipientId(17),
+        bot_id: None,
+        operators,
+        rules_version: 1,
+        platform: "test".into(),
+        user_id: "70".into(),
+        attributes: json!({"name": "Анна"}),
+        token: ClaimToken(Default::default()),
+        version: 0,
+        mode: DialogueMode::Bot,
+        state: json!({}),
+        timer_at: None,
+        events: texts.iter().enumerate().map(event).collect(),
+    }
+}
+
+const RULES: &str = r#"
+engine = 1
+start = "menu"
+subscribe = "never"
+fallback = ["не понял"]
+operators = { channel = "support", wait = "10m", back = "12h" }
+[states.menu]
+[[rules]]
+name = "hello"
+on = { text = "привет" }
+reply = "здравствуйте"
+[[rules]]
+name = "human"
+on = { text = "оператор" }
+handoff = true
+"#;
+
+#[test]
+fn a_turn_answers_each_event_in_order_and_hands_a_person_over() {
+    let rules = Rules::read(RULES).unwrap();
+    let (taken, _) =
+        take(&turn(&["привет", "оператор", "где заказ?"], Some(ChannelId(3))), Some(&rules), Timestamp(9));
+    let said = |say: &store::Say| (say.event, say.channel, say.payload["text"].as_str().unwrap().to_owned());
+    let says: Vec<_> = taken.says.iter().map(said).collect();
+    assert_eq!(says[0], (0, None, "здравствуйте".to_owned()));
+    let forwards: Vec<_> = says.iter().filter(|(_, channel, _)| channel.is_some()).collect();
+    assert_eq!(forwards.len(), 2, "{says:?}");
+    assert!(forwards.iter().all(|(_, _, text)| text.starts_with("#A17 Анна · ")), "{forwards:?}");
+    assert!(forwards[1].2.ends_with("где заказ?"), "{forwards:?}");
+    assert_eq!(taken.mode, DialogueMode::Human);
+    assert!(taken.timer_at.is_some(), "people are reminded");
+    assert_eq!(taken.events.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
+fn a_bot_without_rules_marks_what_it_heard_and_says_nothing() {
+    let (taken, _) = take(&turn(&["привет"], None), None, Timestamp(9));
+    assert_eq!((taken.events.as_slice(), taken.says.len()), (&[(1, "no_rules".to_owned())][..], 0));
+}

@@ -1,0 +1,246 @@
+//! The verbs that need the database: how bots do, versions of their rules, people who want to be forgotten.
+
+use clap::{Args, Subcommand};
+use domain::dialogue::{Event, Rules, State, step};
+use domain::ids::RecipientId;
+use domain::shown::line;
+use domain::time::Span;
+use serde_json::json;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::hooks;
+use crate::cli::operator::{OperatorArgs, block_on};
+use crate::operate::Verb;
+use crate::operate::bots::{BotOrder, find_bot};
+use crate::operate::status::table;
+use crate::operate::verb::find_workspace;
+use crate::operate::words::how_long;
+
+#[derive(Debug, Subcommand)]
+pub enum Live {
+    /// How the bots do: what waits, who waits for a human, what was not understood
+    Status(OperatorArgs),
+    /// The versions of a bot's rules
+    Versions(Named),
+    /// Let another version of the rules answer: the way back from a mistake
+    Activate(Activate),
+    /// Erase a person: what they wrote, where their dialogue stood, what was said to them
+    Forget(Forget),
+    /// What would have been answered differently by other rules
+    Replay(Replay),
+    /// Tell platforms where to call, for bots with receive = "webhook"
+    Hooks(hooks::Hooks),
+}
+
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Name of the bot
+    bot: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct Activate {
+    /// Name of the bot
+    bot: String,
+    /// One of those that `rupor bot versions` lists
+    version: i32,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct Forget {
+    /// Name of the bot
+    bot: String,
+    /// The platform's id of the person
+    user: String,
+    /// Name of the account they wrote to
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Name of the bot
+    bot: String,
+    /// The rules to compare with those that answer now
+    #[arg(long, value_name = "FILE")]
+    rules: PathBuf,
+    /// How far back
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span)]
+    since: Span,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    let span = engine::span::parse(text).filter(|span| span.0 > 0);
+    span.ok_or_else(|| format!("write {}", engine::span::FORM))
+}
+
+/// The figures of a status are those of this long.
+const LATELY: Span = Span::from_hours(24);
+/// Lines of the log that one question brings.
+const PAGE: usize = 1_000;
+
+pub fn run(args: &Live) -> anyhow::Result<()> {
+    block_on(async {
+        match args {
+            Live::Status(operator) => status(operator).await,
+            Live::Versions(named) => versions(named).await,
+            Live::Activate(args) => {
+                let order = BotOrder::Activate { version: args.version };
+                let done = perform(&args.operator, &args.bot, order).await?;
+                args.operator.print(&done, || {
+                    format!(
+                        "bot {} answers by version {} (before: {})",
+                        line(&args.bot),
+                        args.version,
+                        done["before"]
+                    )
+                })
+            }
+            Live::Forget(args) => {
+                let order = BotOrder::Forget { account: args.account.clone(), user: args.user.clone() };
+                let done = perform(&args.operator, &args.bot, order).await?;
+                args.operator.print(&done, || "forgotten".to_owned())
+            }
+            Live::Replay(args) => replay(args).await,
+            Live::Hooks(args) => hooks::run(args).await,
+        }
+    })
+}
+
+pub(super) async fn perform(
+    operator: &OperatorArgs,
+    bot: &str,
+    order: BotOrder,
+) -> anyhow::Result<serde_json::Value> {
+    let store = operator.look().await?.store;
+    let workspace = operator.workspace(&store).await?;
+    drop(store);
+    operator.perform(Verb::Bot { workspace, bot: bot.to_owned(), order }).await
+}
+
+async fn status(operator: &OperatorArgs) -> anyhow::Result<()> {
+    let store = operator.look().await?.store;
+    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
+    let (bots, accounts, now) = (store.bots(ws).await?, store.accounts(ws).await?, store.now().await?);
+    let figures = store.bot_snapshot(ws, LATELY).await?;
+    let name =
+        |id| accounts.iter().find(|account| account.account_id == id).map_or("?", |account| &account.name);
+    operator.print(&json!({"bots": bots, "figures": figures}), || {
+        let mut rows = Vec::new();
+        for bot in &bots {
+            for account in &bot.accounts {
+                let heard = account.heard_at.map_or_else(|| "never".to_owned(), |at| how_long(now - at) + " ago");
+                let problem = account.problem.clone().unwrap_or_default();
+                let rules = bot.active_version.to_string();
+                let how = account.receive.as_str().to_owned();
+                rows.push(vec![bot.name.clone(), rules, name(account.account_id).to_owned(), how, heard, problem]);
+            }
+        }
+        let oldest = figures.oldest.map_or_else(String::new, |at| format!(" (the oldest for {})", how_long(now - at)));
+        format!(
+            "{}\n{} messages wait to be answered{oldest}; {} people wait for a human\nin the last 24 hours: {} events, {} not \
+             understood, {} errors",
+            table(&["bot", "rules", "account", "hears by", "heard", "problem"], rows),
+            figures.waiting,
+            figures.handoffs,
+            figures.turns,
+            figures.fallbacks,
+            figures.errors
+        )
+    })
+}
+
+async fn versions(named: &Named) -> anyhow::Result<()> {
+    let operator = &named.operator;
+    let store = operator.look().await?.store;
+    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
+    let bot = find_bot(&store, ws, &named.bot).await?;
+    let (versions, now) = (store.bot_rules(ws, bot.bot_id).await?, store.now().await?);
+    let list: Vec<_> = versions
+        .iter()
+        .map(|rules| {
+            json!({"version": rules.version, "created_at": rules.created_at, "active": rules.version == bot.active_version})
+        })
+        .collect();
+    operator.print(&list, || {
+        let row = |rules: &store::BotRules| {
+            let active = if rules.version == bot.active_version { "answers" } else { "" };
+            let lines = rules.rules.lines().count().to_string();
+            vec![
+                rules.version.to_string(),
+                how_long(now - rules.created_at) + " ago",
+                lines,
+                active.to_owned(),
+            ]
+        };
+        table(&["version", "applied", "lines", ""], versions.iter().map(row).collect())
+    })
+}
+
+/// The same events through both rules, dialogue by dialogue; what is forgotten cannot be replayed.
+async fn replay(args: &Replay) -> anyhow::Result<()> {
+    let operator = &args.operator;
+    let text = std::fs::read_to_string(&args.rules)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", args.rules.display()))?;
+    let new = read(&text, &args.rules.display().to_string())?;
+    let store = operator.look().await?.store;
+    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
+    let bot = find_bot(&store, ws, &args.bot).await?;
+    let versions = store.bot_rules(ws, bot.bot_id).await?;
+    let active = versions.iter().find(|rules| rules.version == bot.active_version);
+    let active = active.ok_or_else(|| anyhow::anyhow!("bot {} has no rules yet", args.bot))?;
+    let old = read(&active.rules, &format!("version {}", active.version))?;
+    let since = store.now().await? - args.since;
+    let mut states: HashMap<RecipientId, (State, State)> = HashMap::new();
+    let (mut after, mut seen, mut last, mut different) = (0, 0, 0, Vec::new());
+    loop {
+        let page = store.bot_logs(ws, since, after, PAGE).await?;
+        let Some(end) = page.last() else { break };
+        after = end.log_id;
+        for log in page {
+            let own = bot.accounts.iter().any(|account| account.account_id == log.account_id);
+            let (Some(body), Some(at)) = (log.event, log.happened_at) else { continue };
+            if !own || log.inbox_id == last {
+                continue;
+            }
+            last = log.inbox_id;
+            seen += 1;
+            let event: Event = engine::bot::hear::event(&body, at);
+            let (before, now) = states.entry(log.recipient_id).or_default();
+            let (was, is) = (step(&old, before, &event, log.at), step(&new, now, &event, log.at));
+            if was.replies != is.replies {
+                different
+                    .push(json!({"event": body, "before": words(&was.replies), "after": words(&is.replies)}));
+            }
+            (*before, *now) = (was.state, is.state);
+        }
+    }
+    operator.print(&json!({"events": seen, "different": different}), || {
+        let mut text = format!("{seen} events, {} would be answered differently", different.len());
+        for one in &different {
+            let said = one["event"]["text"].as_str().or_else(|| one["event"]["what"].as_str()).unwrap_or("?");
+            text += &format!("\n> {}\n  before: {}\n  after:  {}", line(said), one["before"], one["after"]);
+        }
+        text
+    })
+}
+
+fn words(replies: &[domain::dialogue::Reply]) -> Vec<&str> {
+    replies.iter().map(|reply| reply.text.as_str()).collect()
+}
+
+fn read(text: &str, shown: &str) -> anyhow::Result<Rules> {
+    Rules::read(text).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{shown}: {}", faults.join("; "))
+    })
+}

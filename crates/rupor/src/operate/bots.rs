@@ -1,0 +1,62 @@
+//! What operators do with bots: another version of the rules, a webhook, a person who wants to be forgotten.
+
+use anyhow::{Context, bail};
+use domain::ids::WorkspaceId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use store::{Bot, Store};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case", deny_unknown_fields)]
+pub enum BotOrder {
+    /// These rules answer from now on.
+    Activate { version: i32 },
+    /// Erases a person.
+    Forget { account: String, user: String },
+    /// What proves a platform that calls; the secret itself stays with the platform.
+    SetHook { account: String, key: String, secret_hash: String, settings: Value },
+}
+
+pub async fn find_bot(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<Bot> {
+    let bots = store.bots(ws).await?;
+    let names: Vec<String> = bots.iter().map(|bot| bot.name.clone()).collect();
+    match bots.into_iter().find(|bot| bot.name == name) {
+        Some(bot) => Ok(bot),
+        None if names.is_empty() => bail!("there is no bot yet; write [bots.{name}] and run `rupor apply`"),
+        None => bail!("there is no bot {name}; known are {}", names.join(", ")),
+    }
+}
+
+pub async fn perform_on_bot(
+    store: &Store,
+    ws: WorkspaceId,
+    name: &str,
+    order: BotOrder,
+) -> anyhow::Result<Value> {
+    let bot = find_bot(store, ws, name).await?;
+    let account_of = async |wanted: &str| {
+        let accounts = store.accounts(ws).await?;
+        let found = accounts.into_iter().find(|account| account.name == wanted);
+        let found =
+            found.filter(|account| bot.accounts.iter().any(|own| own.account_id == account.account_id));
+        anyhow::Ok(found.with_context(|| format!("bot {name} has no account {wanted}"))?.account_id)
+    };
+    match order {
+        BotOrder::Activate { version } => {
+            store.activate_bot_rules(ws, bot.bot_id, version).await?;
+            Ok(json!({"bot": name, "version": version, "before": bot.active_version}))
+        }
+        BotOrder::Forget { account, user } => {
+            let id = account_of(&account).await?;
+            if !store.bot_forget(ws, id, &user).await? {
+                bail!("nobody with the id {user} has written to {account}");
+            }
+            Ok(json!({"bot": name, "forgotten": 1}))
+        }
+        BotOrder::SetHook { account, key, secret_hash, settings } => {
+            let id = account_of(&account).await?;
+            store.set_bot_hook(ws, id, &key, Some(&secret_hash), settings).await?;
+            Ok(json!({"bot": name, "account": account}))
+        }
+    }
+}
