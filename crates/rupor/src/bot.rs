@@ -53,7 +53,8 @@ pub fn at(path: &Path, fault: &Fault) -> String {
 fn too_large(rules: &Rules) -> Vec<Fault> {
     let mut faults = Vec::new();
     for keyboard in keyboards(rules) {
-        for platform in registry::all() {
+        // Only where people are heard can a bot show anything.
+        for platform in registry::all().filter(|platform| platform.receiver().is_some()) {
             let facts = platform.facts();
             if let Err(refused) = buttons::rows(&keyboard.rows, &facts.buttons) {
                 let (place, title) = (&keyboard.place, facts.title);

@@ -29,7 +29,8 @@ pub fn rows(buttons: &[Vec<Button>], rules: &Rules) -> Result<Keyboard, RenderEr
         let row = row.iter().map(|button| checked(button, rules)).collect::<Result<Vec<_>, _>>()?;
         let has_link = row.iter().any(|button| matches!(button.press, Press::Url(_)));
         let width = if has_link { rules.link_row_max } else { rules.row_max };
-        keyboard.extend(row.chunks(width).map(<[Button]>::to_vec));
+        // A platform without buttons has rows of none; the count below refuses them.
+        keyboard.extend(row.chunks(width.max(1)).map(<[Button]>::to_vec));
     }
     let count: usize = keyboard.iter().map(Vec::len).sum();
     if count > rules.buttons_max || keyboard.len() > rules.rows_max {
