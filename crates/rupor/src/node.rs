@@ -98,6 +98,13 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         let starter =
             operate::who::own(Some("the configuration was applied when the node started".to_owned()));
         apply(&store.by(starter), config, *absent).await?;
+        // Nobody waits for the platforms: a node starts without them.
+        let (config, bases) = (config.clone(), settings.bases.clone());
+        tokio::spawn(async move {
+            for problem in operate::check::alert_ways(&config, &bases).await {
+                tracing::warn!("{problem}");
+            }
+        });
     }
     let operators = match operate::socket_path(address) {
         Some(path) => Some(operate::serve(store.clone(), &path)?),

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
+use engine::addresses::ApiBases;
 use store::Store;
 
 use super::operator::{OperatorArgs, block_on, say};
 use crate::config::plan::{Absent, Plan, plan};
 use crate::config::{self, Config};
 use crate::operate::Verb;
+use crate::operate::check::alert_ways;
 use crate::operate::words::counted;
 
 /// Make accounts, channels and doors equal to a configuration file
@@ -49,7 +51,14 @@ async fn apply(args: &Apply, config: Config) -> anyhow::Result<()> {
             say(&format!("note    {}", domain::shown::line(note)))?;
         }
     }
-    let notes = config.notes.clone();
+    let bases = ApiBases::from_env(|name| std::env::var(name).ok());
+    let trouble = alert_ways(&config, &bases).await;
+    if !args.operator.json {
+        for problem in &trouble {
+            say(&format!("warning {}", domain::shown::line(problem)))?;
+        }
+    }
+    let notes: Vec<String> = config.notes.iter().cloned().chain(trouble).collect();
     if planned.steps.is_empty() {
         return args.operator.print(&outcome(&planned, false, &notes), || "nothing to do".to_owned());
     }

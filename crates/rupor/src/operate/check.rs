@@ -146,6 +146,23 @@ pub async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> 
     findings
 }
 
+/// What is wrong with the ways of alerts, in words: told when they are configured, not when they are needed.
+pub async fn alert_ways(config: &Config, bases: &ApiBases) -> Vec<String> {
+    let network = Network::default();
+    let mut words = Vec::new();
+    for ways in subjects_of_config(config) {
+        if ways.account.settings.tier != store::TIER_ALERTS {
+            continue;
+        }
+        let found = subject(&network, bases, &ways).await;
+        words.extend(found.into_iter().filter(|finding| !finding.ok).map(|finding| {
+            let fix = finding.fix.map(|fix| format!("; {fix}")).unwrap_or_default();
+            format!("alerts cannot be told there: {}: {}{fix}", finding.what, finding.found)
+        }));
+    }
+    words
+}
+
 /// One post of a wall is enough to know that it can be read.
 async fn look_at_wall(
     network: &Network,

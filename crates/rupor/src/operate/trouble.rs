@@ -274,3 +274,16 @@ fn lost_leases(facts: &Facts) -> Option<Trouble> {
     let words = (n >= LOST_LEASES_MIN).then(|| words::lost_leases(facts, n))?;
     Some(Trouble::new("leases_missed", "leases", Weight::Heals, words))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_lists_every_kind_with_its_threshold() {
+        let page = include_str!("../../../../docs/alerts.md");
+        for (kind, when) in KINDS {
+            assert!(page.contains(&format!("| `{kind}` | {when} |")), "{kind} is not in docs/alerts.md");
+        }
+    }
+}
