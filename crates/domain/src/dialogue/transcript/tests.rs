@@ -53,7 +53,7 @@ fn a_dialogue_that_goes_as_it_is_written_has_no_faults() {
 = state order; rule order
 ! duplicate
 @ +31m
-‹ Чем помочь?
+‹ Чем помочь? [Заказ]
 = state menu
 > [Заказ]
 < Номер?
