@@ -1233,6 +1233,7 @@ BEGIN
        SET user_id = concat('forgotten:', who), address = concat('forgotten:', who), attributes = '{}', time_zone = NULL,
            status = 'gone', status_why = 'forgotten', status_at = rupor_now()
      WHERE r.recipient_id = who;
+    UPDATE campaign_recipients AS m SET user_id = concat('forgotten:', who) WHERE m.recipient_id = who;
     RETURN true;
 END $function$
 ;
@@ -4081,6 +4082,9 @@ BEGIN
         UPDATE recipients AS r
            SET status = turn ->> 'status', status_why = turn ->> 'status_why', status_at = at
          WHERE r.recipient_id = who AND r.status <> turn ->> 'status' AND r.status <> 'gone';
+        IF turn ->> 'status' <> 'active' THEN
+            PERFORM rupor_leave_alone(ws, who, 'stopped');
+        END IF;
     END IF;
     INSERT INTO bot_logs (workspace_id, account_id, recipient_id, inbox_id, at, version, rule, verdict, detail)
     SELECT ws, stands.account_id, who, events[l.event + 1], at, (turn ->> 'rules_version')::integer, l.rule, l.verdict,

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
+/// What a press on the button of every campaign brings back to the bot.
+pub const STOP_PRESS: &str = "rupor:stop";
+
 /// The part of the day in which people are written to, by their own clock: from one time until another, over midnight
 /// if the second is the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

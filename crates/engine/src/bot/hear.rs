@@ -124,7 +124,7 @@ fn meant(said: &Said) -> What {
     let text: String = said.text.chars().filter(|c| *c != '\0').take(TEXT_MAX).collect();
     let is_picture = |kind: &String| kind == "photo" || kind == "image";
     match &said.payload {
-        Some(id) if !id.is_empty() => What::Press { id: id.clone() },
+        Some(id) if !id.is_empty() => pressed(id),
         _ if said.attached.iter().any(is_picture) => What::Photo { photo: said.message_id.clone(), text },
         _ if text.trim().is_empty() => {
             What::Other { kind: said.attached.first().cloned().unwrap_or_else(|| "empty".into()) }
@@ -133,12 +133,20 @@ fn meant(said: &Said) -> What {
     }
 }
 
+/// The button that every campaign brings along says the same as the words.
+fn pressed(id: &str) -> What {
+    match id == domain::campaign::STOP_PRESS {
+        true => What::Text { text: "/stop".to_owned() },
+        false => What::Press { id: id.to_owned() },
+    }
+}
+
 fn press(callback: &Callback) -> Read {
     if !callback.private {
         return skipped("group");
     }
     let (user_id, address) = (callback.from.clone(), callback.chat.clone());
-    (Some(What::Press { id: callback.payload.clone() }), UpdateOf::Person { user_id, address, name: None })
+    (Some(pressed(&callback.payload)), UpdateOf::Person { user_id, address, name: None })
 }
 
 fn who(contact: &Contact) -> String {
@@ -189,3 +197,22 @@ fn at_desk(desk: &Desk, said: &Said) -> (Option<What>, UpdateOf, Option<Unresolv
 
 /// Between a name and its platform in the heading of a forward.
 pub const HEAD_MARK: &str = " · ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_button_under_a_campaign_stops_it_like_the_words_do() {
+        let callback = |payload: &str| Callback {
+            id: "1".into(),
+            chat: "77".into(),
+            from: "77".into(),
+            payload: payload.into(),
+            private: true,
+            message_id: None,
+        };
+        assert_eq!(press(&callback("rupor:stop")).0, Some(What::Text { text: "/stop".into() }));
+        assert_eq!(press(&callback("menu:1")).0, Some(What::Press { id: "menu:1".into() }));
+    }
+}

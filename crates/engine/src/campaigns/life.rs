@@ -4,14 +4,16 @@
 //! does the same.
 
 use anyhow::{Context, bail};
-use domain::campaign::CampaignStatus;
-use domain::ids::{AccountId, AudienceId, MessageId, WorkspaceId};
+use domain::campaign::{CampaignStatus, STOP_PRESS};
+use domain::delivery::Priority;
+use domain::ids::{AccountId, AudienceId, MessageId, RecipientId, WorkspaceId};
 use domain::message::{Button, Message, Press};
 use domain::time::Timestamp;
 use platforms::render::personal;
 use serde_json::json;
 use store::{
-    Campaign, CampaignCounts, LaneOf, NewCampaign, NewMessage, Retries, Store, StoreError, Variant, Whose,
+    Campaign, CampaignCounts, ForRecipients, LaneOf, NewCampaign, NewMessage, Retries, Store, StoreError,
+    Variant, Whose,
 };
 
 use super::people::{Judge, Preview};
@@ -19,8 +21,6 @@ use super::policy::Policy;
 use super::step::{account_rate, find, policy_of};
 use crate::lanes::{self, Queueing};
 
-/// What a press on the button of every campaign brings back to the bot.
-pub const STOP: &str = "rupor:stop";
 const STOP_WORDS: &str = "Отписаться";
 /// Claims that a pause takes up whose node is gone.
 const RECOVER_MAX: usize = 500;
@@ -81,7 +81,7 @@ async fn keep_words(
         bail!("the text cannot be filled in: {why}; write {{{{ r.name | default(\"друг\") }}}}");
     }
     if policy.has_unsubscribe() {
-        let stop = Button { text: STOP_WORDS.to_owned(), press: Press::Callback(STOP.to_owned()) };
+        let stop = Button { text: STOP_WORDS.to_owned(), press: Press::Callback(STOP_PRESS.to_owned()) };
         message.buttons.push(vec![stop]);
     }
     let payload = json!(message);
@@ -260,6 +260,67 @@ pub async fn edit(store: &Store, campaign: &Campaign, key: &str, message: Messag
     while store.recall_campaign(ws, id, None).await? > 0 {}
     let message_id = keep_words(store, ws, key, message, &policy_of(campaign)?).await?;
     took(store.edit_campaign(ws, id, campaign.version, 0, message_id).await?, campaign)
+}
+
+/// Everybody who has not got it gets the words of this variant.
+pub async fn choose(store: &Store, campaign: &Campaign, name: &str) -> anyhow::Result<()> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let names: Vec<&str> = campaign.variants.iter().map(|variant| variant.name.as_str()).collect();
+    let chosen = campaign.variants.iter().find(|variant| variant.name == name);
+    let chosen =
+        chosen.with_context(|| format!("variant {name:?} is not known; known are {}", names.join(", ")))?;
+    if campaign.status != CampaignStatus::Paused {
+        bail!(
+            "campaign {} is {}; a variant is chosen while it rests: run `rupor campaign pause {}` first",
+            campaign.name,
+            campaign.status,
+            campaign.name
+        );
+    }
+    while store.recall_campaign(ws, id, None).await? > 0 {}
+    let mut now = campaign.clone();
+    for (n, variant) in (0..).zip(&campaign.variants) {
+        if variant.message_id != chosen.message_id {
+            took(store.edit_campaign(ws, id, now.version, n, chosen.message_id).await?, campaign)?;
+            now = find(store, &now).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The words to people of one's own, as each of them would read it, beside the campaign: they are counted nowhere.
+pub async fn try_out(
+    store: &Store,
+    campaign: &Campaign,
+    account: AccountId,
+    people: Vec<RecipientId>,
+    key: &str,
+) -> anyhow::Result<usize> {
+    let ws = campaign.workspace_id;
+    if !campaign.accounts.contains(&account) {
+        bail!("campaign {} is not sent by this account", campaign.name);
+    }
+    let mut said = 0;
+    for (n, variant) in campaign.variants.iter().enumerate() {
+        let words = store.payloads(ws, vec![variant.message_id]).await?;
+        let (_, payload) = words.into_iter().next().context("the words are not there any more")?;
+        // A message of its own: whoever tries it out gets the campaign all the same.
+        let hash = blake3::hash(payload.to_string().as_bytes()).to_hex().to_string();
+        let copy = NewMessage {
+            origin: json!({"source": "campaign"}),
+            ..NewMessage::new("campaign:test", format!("{key}.{n}"), hash, payload)
+        };
+        let made = store.enqueue(ws, vec![copy]).await?;
+        let message_id = made.first().context("the words could not be kept")?.message_id;
+        for one in &people {
+            let lane_id = lanes::open(store, ws, LaneOf::Dialogue(*one), Queueing::DIALOGUE).await?;
+            let recipients = vec![*one];
+            let new =
+                ForRecipients { message_id, lane_id, recipients, priority: Priority::Urgent, run_at: None };
+            said += store.enqueue_for(ws, new).await?.into_iter().flatten().count();
+        }
+    }
+    Ok(said)
 }
 
 /// A new wave for those who failed.

@@ -255,3 +255,48 @@ async fn a_start_that_cannot_work_says_why_and_changes_nothing() {
     let status = life::by_name(&w.store, w.ws, "пусто").await.unwrap().status;
     assert_eq!(status, CampaignStatus::Draft);
 }
+
+#[tokio::test]
+async fn the_chosen_variant_is_said_to_everybody_who_has_not_got_it() {
+    let w = World::new(&[(60, "")]).await;
+    let accounts = w.store.accounts(w.ws).await.unwrap();
+    let draft = Draft {
+        name: "осень".into(),
+        accounts: accounts.iter().map(|account| account.account_id).collect(),
+        audience: None,
+        variants: vec![
+            ("a".into(), 1, Message::text("Привет")),
+            ("b".into(), 1, Message::text("Добрый день")),
+        ],
+        policy: Policy::default(),
+        key: "семя".into(),
+    };
+    let campaign = life::create(&w.store, w.ws, draft).await.unwrap();
+    let known = w
+        .store
+        .people_in_order(w.ws, campaign.accounts.clone(), None, store::Person::default(), 100)
+        .await
+        .unwrap();
+    let somebody = known.people[0].0.recipient_id;
+    let tried =
+        life::try_out(&w.store, &campaign, campaign.accounts[0], vec![somebody], "проба").await.unwrap();
+    assert_eq!(tried, 2, "one of each variant");
+    assert_eq!(w.end_all(&sent()).await, 2);
+    life::start(&w.store, &campaign, None).await.unwrap();
+    w.go().await;
+    assert_eq!(w.counts().await.total, 60, "who tried it out gets it all the same");
+    let refused = life::choose(&w.store, &w.campaign().await, "b").await.unwrap_err().to_string();
+    assert!(refused.contains("campaign pause"), "{refused}");
+    life::pause(&w.store, &w.campaign().await, "").await.unwrap();
+    let unknown = life::choose(&w.store, &w.campaign().await, "c").await.unwrap_err().to_string();
+    assert!(unknown.contains("known are a, b"), "{unknown}");
+    life::choose(&w.store, &w.campaign().await, "b").await.unwrap();
+    life::resume(&w.store, &w.campaign().await).await.unwrap();
+    w.go().await;
+    let chosen = campaign.variants[1].message_id;
+    let claims = w.claim().await;
+    let of_campaign = claims.iter().filter(|claim| claim.message_id == chosen).count();
+    assert!(of_campaign > 50, "{of_campaign} of {}", claims.len());
+    assert!(claims.iter().all(|claim| claim.message_id != campaign.variants[0].message_id));
+    w.check().await;
+}

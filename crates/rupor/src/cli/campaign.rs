@@ -12,7 +12,7 @@ use domain::time::{Span, Timestamp};
 use engine::campaigns::life;
 use engine::campaigns::policy::Policy;
 use serde_json::{Value, json};
-use store::{Campaign, Person, Retries};
+use store::{Campaign, Member, Person, Retries};
 
 use super::operator::{Hand, Look, OperatorArgs, block_on, say};
 use crate::operate::Verb;
@@ -58,6 +58,10 @@ enum Command {
     Report(Named),
     /// Try again with those who failed
     Retry(Retry),
+    /// Of several variants this one for everybody who has not got it; only while it is paused
+    Choose(Choose),
+    /// Send it to people of your own first; they are counted nowhere
+    Test(Test),
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +97,9 @@ struct New {
     accounts: Vec<String>,
     #[command(flatten)]
     said: Said,
+    /// Another text to choose from, as NAME=TEXT; may be given several times; the first text is variant a
+    #[arg(long, value_name = "NAME=TEXT", value_parser = variant)]
+    variant: Vec<(String, String)>,
     /// To whom [default: everybody on these accounts]
     #[arg(long, value_name = "NAME")]
     audience: Option<String>,
@@ -154,6 +161,35 @@ struct Retry {
     unknown: bool,
 }
 
+#[derive(Debug, Args)]
+struct Choose {
+    #[command(flatten)]
+    named: Named,
+    /// Name of the variant
+    variant: String,
+}
+
+#[derive(Debug, Args)]
+struct Test {
+    #[command(flatten)]
+    named: Named,
+    /// The bot that sends it
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    /// User ids of people who are known on this bot
+    #[arg(long = "to", value_name = "ADDRESS,…", value_delimiter = ',', required = true)]
+    people: Vec<String>,
+}
+
+fn variant(written: &str) -> Result<(String, String), String> {
+    match written.split_once('=') {
+        Some((name, text)) if !name.trim().is_empty() && !text.trim().is_empty() => {
+            Ok((name.trim().to_owned(), text.to_owned()))
+        }
+        _ => Err("write NAME=TEXT".to_owned()),
+    }
+}
+
 fn button(written: &str) -> Result<Button, String> {
     let (text, url) = written.split_once('=').ok_or("write WORDS=https://…")?;
     if text.trim().is_empty() || !domain::message::is_web_address(url) {
@@ -183,6 +219,8 @@ pub fn run(args: &CampaignArgs) -> anyhow::Result<()> {
             Command::Status(status) => show(status).await,
             Command::Report(named) => report(named).await,
             Command::Retry(retry) => again(retry).await,
+            Command::Choose(choose) => pick(choose).await,
+            Command::Test(test) => try_out(test).await,
         }
     })
 }
@@ -279,10 +317,17 @@ async fn create(new: &New) -> anyhow::Result<()> {
     };
     policy.rate = new.rate.or(policy.rate);
     policy.check()?;
+    let mut variants = vec![new.said.words()?];
+    for (name, text) in &new.variant {
+        if variants.iter().any(|known| known.name == *name) {
+            bail!("--variant {name}: there are two of this name; the first text is variant a");
+        }
+        variants.push(Words { name: name.clone(), text: text.clone(), ..variants[0].clone() });
+    }
     let draft = CampaignOrder::New {
         accounts: new.accounts.clone(),
         audience: new.audience.clone(),
-        variants: vec![new.said.words()?],
+        variants,
         policy: Box::new(policy),
         key: uuid::Uuid::new_v4().simple().to_string(),
     };
@@ -427,6 +472,28 @@ async fn again(retry: &Retry) -> anyhow::Result<()> {
     retry.named.print(&way.until(|state| state != "preparing").await?)
 }
 
+async fn pick(choose: &Choose) -> anyhow::Result<()> {
+    let chosen = CampaignOrder::Choose { variant: choose.variant.clone() };
+    let done = Way::to(&choose.named).await?.order(chosen).await?;
+    choose.named.operator.print(&done, || {
+        let (name, again) = (line(&choose.named.name), quoted(&choose.named.name));
+        format!("campaign {name} says {} from now on\n$ rupor campaign resume {again}", line(&choose.variant))
+    })
+}
+
+async fn try_out(test: &Test) -> anyhow::Result<()> {
+    let read = |id: &String| crate::people::read::id(id).map_err(|why| anyhow::anyhow!(why));
+    let order = CampaignOrder::Test {
+        account: test.account.clone(),
+        people: test.people.iter().map(read).collect::<anyhow::Result<_>>()?,
+        key: uuid::Uuid::new_v4().simple().to_string(),
+    };
+    let done = Way::to(&test.named).await?.order(order).await?;
+    test.named
+        .operator
+        .print(&done, || format!("{} messages are queued; the campaign counts none of them", done["queued"]))
+}
+
 async fn show(status: &Status) -> anyhow::Result<()> {
     loop {
         let (look, campaign) = status.named.look().await?;
@@ -455,15 +522,7 @@ async fn report(named: &Named) -> anyhow::Result<()> {
                 let account = accounts.iter().find(|account| account.account_id == member.account_id);
                 let account = account.map(|account| account.name.as_str());
                 match named.operator.json {
-                    true => json!({
-                        "address": member.person.user_id,
-                        "account": account,
-                        "state": member.state,
-                        "code": member.code,
-                        "provider_message_id": member.provider_message_id,
-                        "at": member.at.map(|at| at.0 / 1_000),
-                    })
-                    .to_string(),
+                    true => told_member(&campaign, member, account).to_string(),
                     false => format!(
                         "{}\t{}\t{}\t{}\t{}",
                         member.person.user_id,
@@ -477,6 +536,21 @@ async fn report(named: &Named) -> anyhow::Result<()> {
             .collect();
         say(&lines.join("\n"))?;
     }
+}
+
+fn told_member(campaign: &Campaign, member: &Member, account: Option<&str>) -> Value {
+    let mut told = json!({
+        "address": member.person.user_id,
+        "account": account,
+        "state": member.state,
+        "code": member.code,
+        "provider_message_id": member.provider_message_id,
+        "at": member.at.map(|at| at.0 / 1_000),
+    });
+    if let (2.., Ok(n)) = (campaign.variants.len(), usize::try_from(member.variant)) {
+        told["variant"] = json!(campaign.variants.get(n).map(|variant| &variant.name));
+    }
+    told
 }
 
 fn spoken(status: &Value) -> String {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use domain::audience::Filter;
-use domain::ids::{AudienceId, WorkspaceId};
+use domain::ids::{AudienceId, RecipientId, WorkspaceId};
 use domain::message::{Button, Message};
 use domain::time::Timestamp;
 use engine::campaigns::life::{self, Draft};
@@ -14,7 +14,7 @@ use engine::ingest::keep_bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{
-    Audience, Campaign, ImportedPeople, NewRecipient, Retries, Store, Suppression, SuppressionOrigin,
+    Audience, Campaign, ImportedPeople, NewRecipient, Person, Retries, Store, Suppression, SuppressionOrigin,
     SuppressionReason,
 };
 
@@ -68,6 +68,16 @@ pub enum CampaignOrder {
         key: String,
     },
     Retry(Retries),
+    /// Everybody who has not got it gets the words of this variant.
+    Choose {
+        variant: String,
+    },
+    /// To people of one's own, beside the campaign.
+    Test {
+        account: String,
+        people: Vec<String>,
+        key: String,
+    },
     /// Changes nothing by itself: brings it on by a step, as the node does, and tells how it stands.
     Drive,
 }
@@ -159,6 +169,13 @@ pub async fn perform_on_campaign(
             life::edit(store, &campaign, &key, message).await?;
         }
         CampaignOrder::Retry(retries) => life::retry(store, &campaign, retries).await?,
+        CampaignOrder::Choose { variant } => life::choose(store, &campaign, &variant).await?,
+        CampaignOrder::Test { account, people, key } => {
+            let (_, account) = find_account(store, workspace, &account).await?;
+            let ids = find_people(store, ws, &account, &people).await?;
+            let said = life::try_out(store, &campaign, account.account_id, ids, &key).await?;
+            return Ok(json!({"campaign": campaign.name, "queued": said}));
+        }
         CampaignOrder::Drive => {
             if campaign.status == domain::campaign::CampaignStatus::Paused {
                 life::rests(store, &campaign).await?;
@@ -168,6 +185,38 @@ pub async fn perform_on_campaign(
         }
     }
     told(store, &life::by_name(store, ws, name).await?).await
+}
+
+/// People of an account by their ids; somebody new becomes known, and nothing more.
+async fn find_people(
+    store: &Store,
+    ws: WorkspaceId,
+    account: &store::Account,
+    ids: &[String],
+) -> anyhow::Result<Vec<RecipientId>> {
+    let mut found = Vec::new();
+    for id in ids {
+        let before = Person { platform: account.platform.clone(), user_id: just_before(id) };
+        let page = store.people_in_order(ws, vec![account.account_id], None, before, 2).await?;
+        let one = page.people.iter().find(|(one, _)| one.user_id == *id);
+        let (one, _) =
+            one.with_context(|| format!("{id} is not known on account {}; import them first", account.name))?;
+        found.push(one.recipient_id);
+    }
+    Ok(found)
+}
+
+/// A text right before this one in order; what lies between is nobody's id, for ids are numbers.
+fn just_before(id: &str) -> String {
+    let mut text = id.to_owned();
+    match text.pop() {
+        Some(last) => {
+            text.push(char::from_u32(u32::from(last) - 1).unwrap_or(' '));
+            text.push('~');
+            text
+        }
+        None => text,
+    }
 }
 
 type Written<'a> = (&'a str, Vec<String>, Option<String>, Vec<Words>);

@@ -10,11 +10,12 @@ use rusqlite::Row;
 use serde_json::json;
 
 use super::enqueue::{enqueue, insert_message};
+use super::feed::leave_alone;
 use super::recipients::{enqueue_for, open_lane};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::bot::*;
 use crate::error::{Result, StoreError};
-use crate::recipients::{ForRecipients, LaneOf, LaneSettings};
+use crate::recipients::{ForRecipients, LaneOf, LaneSettings, RecipientStatus};
 
 const ACCOUNT_PLATFORM: &str = "SELECT platform FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
 const WAITING: &str = "SELECT count(*) FROM (SELECT 1 FROM bot_inbox WHERE done_at IS NULL LIMIT ?1)";
@@ -329,6 +330,9 @@ fn commit(tx: &Tx<'_>, workspace: WorkspaceId, turn: &TurnTaken) -> Result<bool>
     }
     if let Some((status, why)) = turn.subscription {
         tx.execute(SUBSCRIBE, (who, status.as_str(), why, tx.now.0))?;
+        if status != RecipientStatus::Active {
+            leave_alone(tx, workspace, who, "stopped")?;
+        }
     }
     for log in &turn.logs {
         let (event, detail) = (events.get(log.event), log.detail.to_string());

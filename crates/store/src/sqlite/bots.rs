@@ -91,6 +91,8 @@ UPDATE recipients
    SET user_id = 'forgotten:' || ?1, address = 'forgotten:' || ?1, attributes = '{}', time_zone = NULL, status = 'gone',
        status_why = 'forgotten', status_at = ?2
  WHERE recipient_id = ?1";
+const FORGET_MEMBER: &str =
+    "UPDATE campaign_recipients SET user_id = 'forgotten:' || ?1 WHERE recipient_id = ?1";
 const SELECT_CHATS: &str = "
 SELECT account_id, chat, title, seen_at, left_at FROM bot_chats WHERE workspace_id = ?1 ORDER BY account_id, chat";
 const SELECT_LOGS: &str = "
@@ -387,6 +389,7 @@ fn forget(tx: &Tx<'_>, workspace: WorkspaceId, account: AccountId, user_id: &str
     }
     tx.execute(FORGET_WORDS, (workspace.0, who.to_string()))?;
     tx.execute(FORGET_PERSON, (who, tx.now.0))?;
+    tx.execute(FORGET_MEMBER, [who])?;
     Ok(true)
 }
 
