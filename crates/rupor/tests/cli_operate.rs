@@ -372,8 +372,45 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
     std::fs::write(place.path().join("rupor.toml"), format!("{file}{HOLD}")).unwrap();
     let post = json!({"owner_id": -1, "post_id": 1, "date": 1_794_744_000, "text": format!("Пропал {name}. +7 900 000-00-00")});
     std::fs::write(place.path().join("posts.jsonl"), format!("{post}\n{{\"{HOSTILE}\": 1}}\n")).unwrap();
+    std::fs::write(
+        place.path().join("people.jsonl"),
+        format!("{}\n{}\n", json!({"address": "41", "name": name}), json!({"address": name})),
+    )
+    .unwrap();
+    let rules = format!(
+        "engine = 1\nstart = \"menu\"\n[[rules]]\nname = {key}\non = {{ text = {key} }}\nreply = {key}\n[states.menu]\ntypo = {key}\n"
+    );
+    std::fs::write(place.path().join("shop.toml"), rules).unwrap();
     let commands: &[&[&str]] = &[
         &["apply", "--yes"],
+        &["audience", "import", "people.jsonl", "--account", "bot", "--name", &name],
+        &["audience", "new", &name, "--filter", &name],
+        &["audience", "list"],
+        &["audience", "show", &name],
+        &["audience", "count", &name],
+        &["audience", "suppress", &name, "--account", &name],
+        &["campaign", "new", &name, "--account", "bot", "--text", &name],
+        &["campaign", "new", "ok", "--account", "bot", "--text", "Привет, {{ r.name }}"],
+        &["campaign", "list"],
+        &["campaign", "preview", &name],
+        &["campaign", "preview", "ok"],
+        &["campaign", "status", &name],
+        &["campaign", "report", "ok"],
+        &["campaign", "start", &name],
+        &["bot", "lint", "shop.toml"],
+        &["bot", "test", "shop.toml"],
+        &["bot", "explain", "shop.toml", &name],
+        &["bot", "graph", "shop.toml", "--mermaid"],
+        &["bot", "status"],
+        &["bot", "versions", &name],
+        &["bot", "activate", &name, "3"],
+        &["chats"],
+        &["alert", "list"],
+        &["alert", "kinds"],
+        &["alert", "test"],
+        &["token", "new", &name, "--scope", "read"],
+        &["token", "list"],
+        &["token", "revoke", &name],
         &["import", "posts.jsonl", "--horizon-hours", "900000"],
         &["post", &name, "--channel", &name],
         &["status"],

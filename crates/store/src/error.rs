@@ -5,15 +5,15 @@ use domain::ids::{AccountId, ChannelId, DeliveryId, WorkspaceId};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The named thing is not there, or belongs to another workspace: the two look the same on purpose.
-    #[error("{what} {name} is not known in this workspace; list what is there and use its id")]
+    #[error("{what} {} is not known in this workspace; list what is there and use its id", domain::shown::line(.name))]
     NotFound { what: &'static str, name: String },
-    #[error("{what} {name} already exists in this workspace; choose another name or change that one")]
+    #[error("{what} {} already exists in this workspace; choose another name or change that one", domain::shown::line(.name))]
     Exists { what: &'static str, name: String },
     #[error("key {key:?} was used before with another body; use a new key, or send the same body again")]
     KeyConflict { key: String },
     #[error("delivery {delivery_id} is {status}: {wanted} is not allowed; {remedy}")]
     IllegalTransition { delivery_id: DeliveryId, status: String, wanted: &'static str, remedy: &'static str },
-    #[error("{what}: {problem}")]
+    #[error("{what}: {}", domain::shown::line(.problem))]
     Invalid { what: &'static str, problem: String },
     #[error(
         "database address {address:?}: {problem}; use sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE"

@@ -385,7 +385,10 @@ async fn forecast(look: &Look, campaign: &Campaign) -> anyhow::Result<(Value, St
         text += &format!("\n  {n} do not: {}", reason.replace('_', " "));
     }
     for sample in &preview.samples {
-        text += &format!("\n\n{sample}");
+        text += "\n";
+        for line in sample.lines() {
+            text += &format!("\n  │ {line}");
+        }
     }
     Ok((value, text))
 }

@@ -22,8 +22,8 @@ pub async fn find_bot(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Res
     let names: Vec<String> = bots.iter().map(|bot| bot.name.clone()).collect();
     match bots.into_iter().find(|bot| bot.name == name) {
         Some(bot) => Ok(bot),
-        None if names.is_empty() => bail!("there is no bot yet; write [bots.{name}] and run `rupor apply`"),
-        None => bail!("there is no bot {name}; known are {}", names.join(", ")),
+        None if names.is_empty() => bail!("there is no bot yet; write [bots.NAME] and run `rupor apply`"),
+        None => bail!("there is no bot {name:?}; known are {}", domain::shown::line(&names.join(", "))),
     }
 }
 

@@ -233,6 +233,7 @@ async fn a_migration_that_broke_off_goes_on() {
     // As if the process had died after the second step.
     raw.execute_batch(
         "DELETE FROM schema_migrations WHERE version > 2;
+         DROP TABLE alerts; DROP TABLE api_tokens; DROP INDEX events_of_trouble;
          DROP TABLE bot_chats; DROP TABLE bot_logs; DROP TABLE bot_outbox; DROP TABLE bot_state; DROP TABLE bot_inbox;
          DROP TABLE bot_rules; DROP TABLE bot_accounts; DROP TABLE bots;
          DROP TABLE campaign_codes; DROP TABLE campaign_recipients; DROP TABLE campaign_cohorts; DROP TABLE campaign_variants;
