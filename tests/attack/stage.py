@@ -157,7 +157,7 @@ class Stage:
             "RUPOR_DB": f"sqlite:{self.path('rupor.db')}",
             "RUPOR_TELEGRAM_API": f"{base}/telegram", "RUPOR_VK_API": f"{base}/vk", "RUPOR_MAX_API": f"{base}/max",
             "RUPOR_LOG": "debug", "RUPOR_PLATFORM_LIMITS": "off", "ATTACK_TOKEN": f"424242:{CANARY}", "ATTACK_SHOP_TOKEN": f"434343:{CANARY}shop",
-            "ATTACK_SECRET": SECRET, "ATTACK_SHOP_SECRET": SHOP_SECRET, "NO_COLOR": "1",
+            "ATTACK_SECRET": SECRET, "ATTACK_SHOP_SECRET": SHOP_SECRET,
         }
         proxy = f"http://127.0.0.1:{self.proxy.getsockname()[1]}"
         env |= {name: proxy for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"]}

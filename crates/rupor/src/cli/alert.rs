@@ -20,7 +20,7 @@ pub struct AlertArgs {
 
 #[derive(Debug, Subcommand)]
 enum AlertCommand {
-    /// Send a test by every way of [alerts]
+    /// Send a test by every way that the configuration names
     Test(OperatorArgs),
     /// Show every kind of trouble that is told
     Kinds,

@@ -3,7 +3,7 @@
 //! What others wrote (names, posts, answers) may stand in a field: nothing of it ends a line or acts on a terminal.
 
 use std::fmt::Debug;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use domain::shown;
 use tracing::field::Field;
@@ -21,14 +21,22 @@ pub fn start_at(usual: &str) {
     let filter = EnvFilter::try_from_env("RUPOR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let json = std::env::var("RUPOR_LOG_FORMAT").is_ok_and(|format| format == "json");
     // A log that cannot be written (its disk is full) must not bring down whoever logs.
-    let builder =
-        tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_target(false);
+    let builder = tracing_subscriber::fmt()
+        .log_internal_errors(false)
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_ansi(is_coloured());
     // A second start in one process changes nothing.
     let _ = if json {
         builder.json().with_writer(Lines(std::io::stderr)).try_init()
     } else {
         builder.fmt_fields(debug_fn(field)).with_writer(std::io::stderr).try_init()
     };
+}
+
+/// Colours are for people at a terminal; a file or a pipe gets plain text.
+fn is_coloured() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// One field of a line for people; the message is a field too.

@@ -34,7 +34,7 @@ enum HooksVerb {
 struct Set {
     /// Name of the bot
     bot: String,
-    /// The public address of this node, such as https://bot.example.org
+    /// The public address of this node, such as `https://bot.example.org`
     #[arg(long, value_name = "URL")]
     url: String,
     #[command(flatten)]
