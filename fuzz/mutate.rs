@@ -71,7 +71,7 @@ const WORDS: &[&str] = &[
 
 /// A stream of chance and of the inputs it makes from seeds.
 #[derive(Debug)]
-pub struct Mutator {
+pub(super) struct Mutator {
     state: u64,
     seeds: Vec<Vec<u8>>,
 }
@@ -80,7 +80,7 @@ pub struct Mutator {
 const BYTES_MAX: usize = 16 << 10;
 
 impl Mutator {
-    pub fn new(seed: u64, seeds: Vec<Vec<u8>>) -> Mutator {
+    pub(super) fn new(seed: u64, seeds: Vec<Vec<u8>>) -> Mutator {
         Mutator { state: 0x9e37_79b9_7f4a_7c15 ^ seed.wrapping_mul(0xbf58_476d_1ce4_e5b9), seeds }
     }
 
@@ -92,7 +92,7 @@ impl Mutator {
     }
 
     /// The next input: a seed with a few things done to it.
-    pub fn next_input(&mut self) -> Vec<u8> {
+    pub(super) fn next_input(&mut self) -> Vec<u8> {
         let chosen = self.below(self.seeds.len());
         let mut bytes = self.seeds.get(chosen).cloned().unwrap_or_default();
         for _ in 0..=self.below(4) {

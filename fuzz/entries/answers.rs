@@ -9,7 +9,7 @@ use platforms::verdict::{Purpose, Verdict};
 use platforms::{max, telegram, vk};
 
 /// Panics when a verdict breaks a rule; that is what the fuzzer looks for.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let [choice, ending, high, low, body @ ..] = bytes else { return };
     let classify = match choice % 3 {
         0 => telegram::errors::classify,

@@ -4,7 +4,7 @@ use domain::content::normalise::normalise;
 use domain::content::{Copied, Post, TextRef, analyse};
 
 /// Panics when a rule breaks; that is what the fuzzer looks for.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let once = normalise(TextRef::Own, &text);
     assert_eq!(once.text, normalise(TextRef::Own, &once.text).text);

@@ -1,7 +1,7 @@
 //! Any bytes as a feed: reading is total, and what comes out can be kept and shown.
 
 /// Panics when a post of a feed breaks a rule.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let Some(posts) = engine::sources::read_feed(bytes) else { return };
     assert!(posts.len() <= 1_000, "{} posts of one reading", posts.len());
     for post in &posts {

@@ -6,7 +6,7 @@ use platforms::egress::Guard;
 use url::{Host, Url};
 
 /// Panics when an address inside gets through.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(url) = Url::parse(&text) else { return };
     if Guard::default().check(&url).is_err() {

@@ -10,7 +10,7 @@ use platforms::{max, telegram, vk};
 const SECRET: &str = "hook-secret";
 
 /// Panics when something read does not survive being written and read again.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let [choice, body @ ..] = bytes else { return };
     match choice % 4 {
         0 => hook("telegram", body),

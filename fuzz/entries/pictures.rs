@@ -3,7 +3,7 @@
 use domain::content::picture::picture_hash;
 
 /// Panics when a picture brings the reader down.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let kind = platforms::egress::sniff(bytes);
     let look = picture_hash(bytes);
     assert_eq!(look.as_ref().ok(), picture_hash(bytes).as_ref().ok());

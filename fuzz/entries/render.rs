@@ -7,7 +7,7 @@ use domain::message::{Button, Media, MediaKind, Message, Origin, Press};
 use platforms::part::{Action, ChannelSettings, ParseMode, Part, Published, Render};
 
 /// Panics when a part breaks a limit; that is what the fuzzer looks for.
-pub fn run(bytes: &[u8]) {
+pub(super) fn run(bytes: &[u8]) {
     let [choice, flags, rest @ ..] = bytes else { return };
     let text = String::from_utf8_lossy(rest);
     let mut fields = text.split('\0');

@@ -15,12 +15,12 @@ use platforms::render::buttons;
 const ENDING: &str = "dialogue";
 
 /// The text of a rules file, with an error that names it.
-pub fn source(path: &Path) -> anyhow::Result<String> {
+pub(crate) fn source(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Everything that is wrong or suspicious with a rules file; the rules themselves if they can be read at all.
-pub fn check(source: &str) -> (Option<Rules>, Vec<Fault>) {
+pub(crate) fn check(source: &str) -> (Option<Rules>, Vec<Fault>) {
     match Rules::read(source) {
         Ok(rules) => {
             let mut faults = lint(&rules);
@@ -33,7 +33,7 @@ pub fn check(source: &str) -> (Option<Rules>, Vec<Fault>) {
 }
 
 /// Rules that are fit to answer people; the error lists what is not, with lines.
-pub fn sound(path: &Path) -> anyhow::Result<Rules> {
+pub(crate) fn sound(path: &Path) -> anyhow::Result<Rules> {
     let (rules, faults) = check(&source(path)?);
     let errors: Vec<String> =
         faults.iter().filter(|fault| fault.is_error()).map(|fault| at(path, fault)).collect();
@@ -44,7 +44,7 @@ pub fn sound(path: &Path) -> anyhow::Result<Rules> {
 }
 
 /// A fault as compilers write it, so that editors jump to it.
-pub fn at(path: &Path, fault: &Fault) -> String {
+pub(crate) fn at(path: &Path, fault: &Fault) -> String {
     let weight = if fault.is_error() { "error" } else { "warning" };
     format!("{}:{}: {weight}: {}", path.display(), fault.line, fault.text)
 }
@@ -67,7 +67,7 @@ fn too_large(rules: &Rules) -> Vec<Fault> {
 }
 
 /// Transcripts beside a rules file, by name.
-pub fn transcripts(rules: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn transcripts(rules: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = rules.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut found = Vec::new();
@@ -83,14 +83,14 @@ pub fn transcripts(rules: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// One transcript that was played.
 #[derive(Debug)]
-pub struct Rehearsal {
+pub(crate) struct Rehearsal {
     pub path: PathBuf,
     /// `None`: the file could not be read as a transcript.
     pub transcript: Option<Transcript>,
     pub played: Played,
 }
 
-pub fn rehearse(rules: &Rules, path: &Path) -> anyhow::Result<Rehearsal> {
+pub(crate) fn rehearse(rules: &Rules, path: &Path) -> anyhow::Result<Rehearsal> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let path = path.to_owned();
     Ok(match read(&text) {
@@ -103,7 +103,7 @@ pub fn rehearse(rules: &Rules, path: &Path) -> anyhow::Result<Rehearsal> {
 }
 
 /// Rules and states that no transcript came by.
-pub fn untouched(rules: &Rules, rehearsals: &[Rehearsal]) -> (Vec<String>, Vec<String>) {
+pub(crate) fn untouched(rules: &Rules, rehearsals: &[Rehearsal]) -> (Vec<String>, Vec<String>) {
     let gather = |of: fn(&Played) -> &BTreeSet<String>| -> BTreeSet<&String> {
         rehearsals.iter().flat_map(|rehearsal| of(&rehearsal.played)).collect()
     };

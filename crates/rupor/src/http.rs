@@ -3,8 +3,8 @@
 //! `/v1` is how programs hand posts in, `/hooks` how platforms tell what people do, `/` is the board that only shows, the rest is health and metrics.
 //! `door` says who may come in, `brake` slows down who guesses, `serve` and `patience` keep seats free for the others.
 
-pub mod api;
-pub mod board;
+pub(crate) mod api;
+pub(crate) mod board;
 mod brake;
 mod door;
 mod hooks;
@@ -15,7 +15,7 @@ mod patience;
 mod serve;
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,14 +35,14 @@ use api::ApiError;
 use engine::dispatch::Meters;
 use engine::upkeep::kept_up;
 
-pub use brake::Brake;
-pub use door::{Client, Door};
+pub(crate) use brake::Brake;
+pub(crate) use door::{Client, Door};
 
 /// How long a request may take in all, unless a test is less patient.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
-pub struct Node {
+pub(crate) struct Node {
     pub store: Store,
     pub meters: Arc<Meters>,
     /// False while starting and while draining.
@@ -51,7 +51,7 @@ pub struct Node {
 
 /// Everything a handler may need.
 #[derive(Debug, Clone)]
-pub struct Site {
+pub(crate) struct Site {
     pub node: Node,
     pub door: Arc<Door>,
     pub brake: Arc<Brake>,
@@ -63,7 +63,7 @@ pub struct Site {
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
+pub(crate) enum Guard {
     /// Everybody: says nothing about what is inside.
     Open,
     /// Whoever has the secret of an endpoint; the handler looks at it.
@@ -76,14 +76,14 @@ pub enum Guard {
 
 /// One route.
 #[derive(Debug)]
-pub struct Route {
+pub(crate) struct Route {
     pub path: &'static str,
     pub guard: Guard,
     pub methods: MethodRouter<Site>,
 }
 
 /// The whole surface.
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     let route = |path, guard, methods: MethodRouter<Site>| Route { path, guard, methods };
     let mut routes = vec![
         route("/healthz", Guard::Open, get(async || "ok\n")),
@@ -103,7 +103,7 @@ pub fn routes() -> Vec<Route> {
 }
 
 /// Answers on a listener until it is dropped.
-pub async fn serve(listener: TcpListener, node: Node, door: Door) {
+pub(crate) async fn serve(listener: TcpListener, node: Node, door: Door) {
     let site = Site::new(node, door, REQUEST_TIME);
     let (door, brake, store) = (Arc::clone(&site.door), Arc::clone(&site.brake), site.node.store.clone());
     let app = router(site);
@@ -158,7 +158,7 @@ impl Site {
     }
 
     /// Looks at a secret when it is its turn; what does not open is counted.
-    pub async fn judge<T>(
+    pub(crate) async fn judge<T>(
         &self,
         client: Client,
         door: &'static str,

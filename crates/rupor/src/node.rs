@@ -47,7 +47,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Everything a node is told at its start.
 #[derive(Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     pub address: Address,
     /// The key that seals tokens; the notes that must not be part of a backup lie beside it.
     pub key_path: PathBuf,
@@ -70,7 +70,7 @@ pub struct Settings {
 
 /// A running node. Dropping it leaves the loops alone; `stop` ends them in order.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     note: Note,
     pub store: Store,
     /// Where it listens, with the port it was given.
@@ -85,7 +85,7 @@ pub struct Running {
 }
 
 /// Brings the schema up to date, applies the configuration and starts the loops.
-pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     // A door that must not be opened is refused before anything is changed.
     let door = settings.listen.map(|at| http::Door::from_env(at.ip())).transpose()?;
     let address = &settings.address;
@@ -141,7 +141,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
 
 impl Running {
     /// No new work; what is out is finished, the rest is handed back. Says whether all of it was written down in time.
-    pub async fn stop(self) -> anyhow::Result<bool> {
+    pub(crate) async fn stop(self) -> anyhow::Result<bool> {
         self.ready.store(false, Ordering::Release);
         // Nobody left to tell means the loops have ended already.
         let _ = self.stop.send(true);
@@ -172,7 +172,7 @@ impl Running {
     }
 
     /// Waits until the loops end by themselves, which only a failure makes them do.
-    pub async fn ended(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn ended(&mut self) -> anyhow::Result<()> {
         (&mut self.loops).await.context("the loops ended badly")??;
         Ok(())
     }
@@ -360,7 +360,7 @@ async fn keep_epoch(note: Note, store: Store) {
 
 /// SIGTERM or Ctrl-C. Both are heard from the call on, not only when the answer is waited for: a stop that comes while a
 /// node starts must not end it in the middle of a request.
-pub fn told_to_stop() -> impl Future<Output = ()> {
+pub(crate) fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (terminated, interrupted) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let told = async |signal: std::io::Result<tokio::signal::unix::Signal>| match signal {

@@ -45,7 +45,7 @@ const PATHS: &[&str] = &[
 ];
 
 /// Answers a control call or shows the page.
-pub async fn serve(app: &App, parts: &Parts, body: HttpBody) -> HttpResponse {
+pub(crate) async fn serve(app: &App, parts: &Parts, body: HttpBody) -> HttpResponse {
     let path = parts.uri.path().trim_end_matches('/');
     if path == "/_/events" && parts.method == Method::GET {
         return events(app);
@@ -271,7 +271,7 @@ impl Call<'_> {
 
 impl App {
     /// Registers an account, completed by its platform.
-    pub fn add_account(&self, body: &Map<String, Value>) -> Result<Arc<Account>, Refusal> {
+    pub(crate) fn add_account(&self, body: &Map<String, Value>) -> Result<Arc<Account>, Refusal> {
         let account = match platform_of(body)? {
             Name::Telegram => completed_account(&self.telegram, body),
             Name::Vk => completed_account(&self.vk, body),
@@ -281,7 +281,7 @@ impl App {
     }
 
     /// Registers a chat, completed by its platform, and shows it even while it is empty.
-    pub fn add_chat(&self, body: &Map<String, Value>) -> Result<Arc<Chat>, Refusal> {
+    pub(crate) fn add_chat(&self, body: &Map<String, Value>) -> Result<Arc<Chat>, Refusal> {
         let chat = match platform_of(body)? {
             Name::Telegram => completed_chat(&self.telegram, body),
             Name::Vk => completed_chat(&self.vk, body),
@@ -295,7 +295,7 @@ impl App {
     }
 
     /// Arms a fault, if its platform knows what it means.
-    pub fn arm(&self, fault: Fault) -> Result<Fault, Refusal> {
+    pub(crate) fn arm(&self, fault: Fault) -> Result<Fault, Refusal> {
         match fault.platform {
             Name::Telegram => armed(&self.core, &self.telegram, fault),
             Name::Vk => armed(&self.core, &self.vk, fault),
@@ -304,7 +304,7 @@ impl App {
     }
 
     /// Injects what a user did; `account` in the body names the bot.
-    pub fn inject(&self, platform: Name, mut update: Map<String, Value>) -> Result<Value, Refusal> {
+    pub(crate) fn inject(&self, platform: Name, mut update: Map<String, Value>) -> Result<Value, Refusal> {
         let account = crate::faults::optional_text(&update, "account")?;
         update.remove("account");
         match platform {
@@ -315,7 +315,7 @@ impl App {
     }
 
     /// Wipes ledger, chats, media, faults and limits; registrations stay.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.core.faults.clear();
         self.core.limits.clear();
         self.telegram.reset();

@@ -28,14 +28,14 @@ use crate::wire::WireControl;
 
 /// The sandbox behind the server.
 #[derive(Debug)]
-pub struct App {
+pub(crate) struct App {
     pub core: SharedCore,
     pub telegram: Telegram,
     pub vk: Vk,
     pub max: Max,
 }
 
-pub type HttpResponse = http::Response<HttpBody>;
+pub(crate) type HttpResponse = http::Response<HttpBody>;
 
 /// Where a path leads, with the rest of the path.
 enum Route<'a> {
@@ -44,7 +44,7 @@ enum Route<'a> {
 }
 
 /// Answers one request.
-pub async fn serve(
+pub(crate) async fn serve(
     app: Arc<App>,
     wire: Arc<WireControl>,
     request: http::Request<HttpBody>,
@@ -271,7 +271,7 @@ async fn discarded(mut stream: BodyDataStream) -> Body {
     Body::TooLarge
 }
 
-pub fn http_response(response: Response) -> HttpResponse {
+pub(crate) fn http_response(response: Response) -> HttpResponse {
     let mut http = HttpResponse::new(HttpBody::from(response.body));
     *http.status_mut() = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     http.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(response.content_type));
@@ -286,7 +286,7 @@ pub fn http_response(response: Response) -> HttpResponse {
 // -- the answers of faults that are the same everywhere
 
 /// A page as gateways show it.
-pub fn html(status: u16, title: &str) -> Response {
+pub(crate) fn html(status: u16, title: &str) -> Response {
     let body = format!("<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>\r\n");
     Response { status, content_type: "text/html", headers: Vec::new(), body: body.into() }
 }

@@ -17,7 +17,7 @@ const SECRET_CHARACTERS_MIN: usize = 12;
 
 /// A token as others may see it: always the same for the same token, and no use to a thief.
 /// Telegram's is known by the bot id in front; others by their first four characters and a digest.
-pub fn masked(token: &str) -> String {
+pub(crate) fn masked(token: &str) -> String {
     if let Some((id, _)) =
         token.split_once(':').filter(|(id, _)| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()))
     {
@@ -32,11 +32,11 @@ pub fn masked(token: &str) -> String {
 }
 
 /// For fields of answers.
-pub fn serialize_masked<S: serde::Serializer>(token: &str, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_masked<S: serde::Serializer>(token: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&masked(token))
 }
 
-pub fn serialize_masked_if_any<S: serde::Serializer>(
+pub(crate) fn serialize_masked_if_any<S: serde::Serializer>(
     token: &Option<String>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -47,7 +47,7 @@ pub fn serialize_masked_if_any<S: serde::Serializer>(
 }
 
 /// Refuses names that are not local, and pages of other sites.
-pub fn check(parts: &Parts, exposed: bool) -> Result<(), Response> {
+pub(crate) fn check(parts: &Parts, exposed: bool) -> Result<(), Response> {
     let hosts: Vec<&str> = values(parts, &header::HOST).collect();
     if hosts.len() > 1 {
         return Err(Refusal::bad("the Host header stands twice").response());
@@ -80,7 +80,7 @@ fn is_local(host: &str) -> bool {
 }
 
 /// What every answer beside the platforms' own carries: uploaded files are shown, never run.
-pub fn seal(answer: &mut HttpResponse) {
+pub(crate) fn seal(answer: &mut HttpResponse) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox; frame-ancestors 'none'"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -7,7 +7,7 @@ use crate::reply::Response;
 static INDEX: &str = include_str!("page/index.html");
 static ICON: &str = include_str!("page/icon.svg");
 
-pub fn index() -> Response {
+pub(crate) fn index() -> Response {
     // Nothing runs but the page's own script, known by a number that is new each time.
     let nonce = format!("{:032x}", rand::random::<u128>());
     let policy = format!(
@@ -19,6 +19,6 @@ pub fn index() -> Response {
         .with_header("content-security-policy", policy)
 }
 
-pub fn icon() -> Response {
+pub(crate) fn icon() -> Response {
     Response::file("image/svg+xml", Bytes::from_static(ICON.as_bytes()))
 }

@@ -18,7 +18,7 @@ use crate::wire::{Wire, WireControl};
 
 /// Ends the connection without an answer: orderly, or with a reset if the `WireControl` says so.
 #[derive(Debug)]
-pub struct Cut;
+pub(crate) struct Cut;
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +38,7 @@ impl From<Infallible> for Cut {
 const CONNECTIONS_MAX: usize = 20_000;
 
 /// Serves until the core's tasks are stopped; then every open connection ends.
-pub async fn run(listener: TcpListener, app: Arc<App>) {
+pub(crate) async fn run(listener: TcpListener, app: Arc<App>) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}

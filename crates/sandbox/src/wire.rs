@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep};
 
 /// What the handler of a request may do to the connection it came on.
 #[derive(Debug, Default)]
-pub struct WireControl {
+pub(crate) struct WireControl {
     /// Set whenever `mode` is not plain, so that the common path takes no lock.
     bent: AtomicBool,
     mode: Mutex<Mode>,
@@ -37,17 +37,17 @@ enum Mode {
 
 impl WireControl {
     /// Makes the end of this connection a TCP reset instead of an orderly close.
-    pub fn reset_on_close(&self) {
+    pub(crate) fn reset_on_close(&self) {
         self.reset.store(true, Ordering::SeqCst);
     }
 
     /// Sends `bytes` instead of the answer; what hyper writes from now on is thrown away.
-    pub fn replace_answer(&self, bytes: Bytes) {
+    pub(crate) fn replace_answer(&self, bytes: Bytes) {
         self.bend(Mode::Replace(bytes));
     }
 
     /// Sends everything from now on byte by byte.
-    pub fn drip(&self, interval: Duration) {
+    pub(crate) fn drip(&self, interval: Duration) {
         self.bend(Mode::Drip(interval));
     }
 
@@ -63,14 +63,14 @@ impl WireControl {
 
 /// A TCP connection whose writing side obeys a `WireControl`.
 #[derive(Debug)]
-pub struct Wire {
+pub(crate) struct Wire {
     socket: TcpStream,
     control: Arc<WireControl>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Wire {
-    pub fn new(socket: TcpStream, control: Arc<WireControl>) -> Wire {
+    pub(crate) fn new(socket: TcpStream, control: Arc<WireControl>) -> Wire {
         Wire { socket, control, pause: None }
     }
 

@@ -330,22 +330,27 @@ pub(crate) struct CaseMemory {
 }
 
 impl CaseMemory {
-    pub fn unread(&self, cases: &[CaseId]) -> Vec<CaseId> {
+    pub(crate) fn unread(&self, cases: &[CaseId]) -> Vec<CaseId> {
         cases.iter().copied().filter(|case| !self.records.contains_key(case)).collect()
     }
 
-    pub fn keep(&mut self, case: CaseId, record: Option<(CaseRecord, Value)>) {
+    pub(crate) fn keep(&mut self, case: CaseId, record: Option<(CaseRecord, Value)>) {
         self.records.insert(case, record);
     }
 
     /// Of those that were read: what can be weighed.
-    pub fn records(&self, cases: &[CaseId]) -> Vec<CaseRecord> {
+    pub(crate) fn records(&self, cases: &[CaseId]) -> Vec<CaseRecord> {
         let known = cases.iter().filter_map(|case| self.records.get(case)?.as_ref());
         known.map(|(record, _)| record.clone()).collect()
     }
 
     /// Files a post with a case that was read; the record and the facts that are to be written.
-    pub fn file(&mut self, case: CaseId, message: &NewMessage, sketch: &Sketch) -> (&CaseRecord, &Value) {
+    pub(crate) fn file(
+        &mut self,
+        case: CaseId,
+        message: &NewMessage,
+        sketch: &Sketch,
+    ) -> (&CaseRecord, &Value) {
         let (record, facts) = match self.records.remove(&case).flatten() {
             Some((mut record, facts)) => {
                 file(&mut record, sketch.clone());
@@ -359,7 +364,7 @@ impl CaseMemory {
     }
 
     /// Remembers which shelves may hold more than a lookup reads: full ones, and those that no lookup reads.
-    pub fn filled(&mut self, sketch: &Sketch, crowded: &[CaseKey]) {
+    pub(crate) fn filled(&mut self, sketch: &Sketch, crowded: &[CaseKey]) {
         let keys = stored_keys(sketch);
         let full = keys.iter().filter(|key| key.kind == KeyKind::Recent || crowded.contains(key));
         self.full.extend(full.map(|key| key.value));

@@ -2,7 +2,7 @@
 //! that is read here is Cyrillic.
 
 /// A letter of any alphabet.
-pub fn is_letter(character: char) -> bool {
+pub(super) fn is_letter(character: char) -> bool {
     match character {
         'а'..='я' | 'А'..='Я' | 'a'..='z' | 'A'..='Z' | 'ё' | 'Ё' => true,
         '\0'..='\u{7f}' => false,
@@ -11,7 +11,7 @@ pub fn is_letter(character: char) -> bool {
 }
 
 /// A letter or a digit of any script.
-pub fn is_letter_or_digit(character: char) -> bool {
+pub(super) fn is_letter_or_digit(character: char) -> bool {
     match character {
         'а'..='я' | 'А'..='Я' | 'a'..='z' | 'A'..='Z' | '0'..='9' | 'ё' | 'Ё' => true,
         '\0'..='\u{7f}' => false,
@@ -19,7 +19,7 @@ pub fn is_letter_or_digit(character: char) -> bool {
     }
 }
 
-pub fn is_upper(character: char) -> bool {
+pub(super) fn is_upper(character: char) -> bool {
     match character {
         'А'..='Я' | 'A'..='Z' | 'Ё' => true,
         'а'..='я' | '\0'..='\u{7f}' | 'ё' => false,
@@ -27,7 +27,7 @@ pub fn is_upper(character: char) -> bool {
     }
 }
 
-pub fn is_lower(character: char) -> bool {
+pub(super) fn is_lower(character: char) -> bool {
     match character {
         'а'..='я' | 'a'..='z' | 'ё' => true,
         'А'..='Я' | '\0'..='\u{7f}' | 'Ё' => false,
@@ -36,12 +36,12 @@ pub fn is_lower(character: char) -> bool {
 }
 
 /// Nothing but small Russian letters (without `ё`) and digits, which every folding leaves as they are.
-pub fn is_plain_lower(text: &str) -> bool {
+pub(super) fn is_plain_lower(text: &str) -> bool {
     text.chars().all(|character| matches!(character, 'а'..='я' | '0'..='9'))
 }
 
 /// Adds the character in lower case, `ё` as `е`.
-pub fn push_lower(out: &mut String, character: char) {
+pub(super) fn push_lower(out: &mut String, character: char) {
     match character {
         'а'..='я' => out.push(character),
         'А'..='Я' => out.push(char::from_u32(character as u32 + 32).unwrap_or(character)),

@@ -66,13 +66,13 @@ pub struct Hit {
 
 /// Shapes of a token that a pattern can ask for, as bits.
 mod shape {
-    pub const ANIMAL: u8 = 1;
-    pub const NUMBER: u8 = 2;
-    pub const CAPITAL: u8 = 4;
-    pub const NAME: u8 = 8;
-    pub const NEGATION: u8 = 16;
+    pub(super) const ANIMAL: u8 = 1;
+    pub(super) const NUMBER: u8 = 2;
+    pub(super) const CAPITAL: u8 = 4;
+    pub(super) const NAME: u8 = 8;
+    pub(super) const NEGATION: u8 = 16;
     /// Shapes that a pattern can begin with.
-    pub const LEADING: [u8; 4] = [ANIMAL, NUMBER, CAPITAL, NAME];
+    pub(super) const LEADING: [u8; 4] = [ANIMAL, NUMBER, CAPITAL, NAME];
 }
 
 /// What a pattern sees of a token: asked thousands of times a post, so it is worked out once.

@@ -5,12 +5,12 @@ use super::slots::shown;
 use super::state::State;
 
 /// Names between braces; braces around anything else are plain characters.
-pub fn names(text: &str) -> Vec<&str> {
+pub(super) fn names(text: &str) -> Vec<&str> {
     pieces(text).filter_map(|piece| piece.ok()).collect()
 }
 
 /// The text with what the slots hold; a slot that holds nothing leaves nothing.
-pub fn fill(text: &str, rules: &Rules, state: &State) -> String {
+pub(super) fn fill(text: &str, rules: &Rules, state: &State) -> String {
     if !text.contains('{') {
         return text.to_owned();
     }
@@ -29,7 +29,7 @@ pub fn fill(text: &str, rules: &Rules, state: &State) -> String {
 }
 
 /// The same for logs: a masked slot shows that it holds something, never what.
-pub fn fill_masked(text: &str, rules: &Rules, state: &State) -> String {
+pub(super) fn fill_masked(text: &str, rules: &Rules, state: &State) -> String {
     let mut out = String::new();
     for piece in pieces(text) {
         match piece {

@@ -10,8 +10,8 @@ use super::words::{Vocabulary, fold};
 use crate::time::Timestamp;
 
 /// What a yes-or-no slot keeps.
-pub const YES: &str = "yes";
-pub const NO: &str = "no";
+pub(super) const YES: &str = "yes";
+pub(super) const NO: &str = "no";
 
 const YES_WORDS: &[&str] = &[
     "да",
@@ -35,14 +35,14 @@ const NO_WORDS: &[&str] = &["нет", "неа", "не", "никак", "неве�
 
 /// What a reader has to know besides the text.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
+pub(super) struct Around<'a> {
     pub zone: &'a TimeZone,
     pub now: Timestamp,
     pub vocabulary: &'a Vocabulary,
 }
 
 /// The value that a slot keeps, or `None` when the text is no answer.
-pub fn parse(kind: &SlotKind, heard: &Heard, around: Around<'_>) -> Option<String> {
+pub(super) fn parse(kind: &SlotKind, heard: &Heard, around: Around<'_>) -> Option<String> {
     let text = heard.text.as_str();
     match kind {
         SlotKind::Text { max } => {
@@ -62,7 +62,7 @@ pub fn parse(kind: &SlotKind, heard: &Heard, around: Around<'_>) -> Option<Strin
 }
 
 /// How a value is shown to people.
-pub fn shown<'a>(
+pub(super) fn shown<'a>(
     kind: Option<&'a SlotKind>,
     value: &'a str,
     yes: &'a str,

@@ -6,14 +6,14 @@ use domain::content::{Facts, Home, Kind, Post, analyse};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
-pub struct Labelled {
+pub(crate) struct Labelled {
     #[serde(flatten)]
     pub post: Post,
     pub label: Label,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Label {
+pub(crate) struct Label {
     pub kind: String,
     pub animal: String,
     pub sex: String,
@@ -35,7 +35,7 @@ struct Group {
 }
 
 /// Posts of a corpus with the home of their groups filled in.
-pub fn load(corpus: &str, groups: &str) -> Vec<Labelled> {
+pub(crate) fn load(corpus: &str, groups: &str) -> Vec<Labelled> {
     let groups: BTreeMap<String, Group> = serde_json::from_str(groups).expect("groups");
     let mut posts: Vec<Labelled> =
         corpus.lines().map(|line| serde_json::from_str(line).expect("a labelled post")).collect();
@@ -49,7 +49,7 @@ pub fn load(corpus: &str, groups: &str) -> Vec<Labelled> {
 
 /// Accuracy per field, and the wrong answers for people to read.
 #[derive(Debug, Default)]
-pub struct Score {
+pub(crate) struct Score {
     pub right: BTreeMap<&'static str, usize>,
     pub posts: usize,
     pub kind_macro_f1: f64,
@@ -58,14 +58,14 @@ pub struct Score {
 }
 
 impl Score {
-    pub fn accuracy(&self, field: &'static str) -> f64 {
+    pub(crate) fn accuracy(&self, field: &'static str) -> f64 {
         self.right.get(field).copied().unwrap_or(0) as f64 / self.posts as f64
     }
 }
 
 const FIELDS: [&str; 8] = ["kind", "animal", "sex", "phones", "city", "place", "pet_name", "when"];
 
-pub fn score(posts: &[Labelled]) -> Score {
+pub(crate) fn score(posts: &[Labelled]) -> Score {
     let mut score = Score { posts: posts.len(), ..Score::default() };
     let mut kinds: Vec<(String, &str)> = Vec::new();
     let (mut placed, mut placed_right) = (0, 0);
@@ -158,7 +158,7 @@ fn macro_f1(pairs: &[(String, &str)]) -> f64 {
 }
 
 /// Case, `ё`, look-alikes, quotes and punctuation do not matter.
-pub fn fold(text: &str) -> String {
+pub(crate) fn fold(text: &str) -> String {
     let lower = text.to_lowercase().replace('ё', "е");
     let russian = lower.chars().any(|letter| ('а'..='я').contains(&letter));
     let mut out = String::new();

@@ -3,7 +3,7 @@
 use domain::dialogue::{Decision, Event, Handoff, Mode, Rules, State, Subscription, Verdict, What, step};
 use domain::time::{Span, Timestamp};
 
-pub const SHOP: &str = r#"
+pub(crate) const SHOP: &str = r#"
 engine = 1
 start = "menu"
 time_zone = "Europe/Moscow"
@@ -77,31 +77,31 @@ end = true
 "#;
 
 /// A dialogue in the hand: the clock stands still unless it is moved.
-pub struct Talk {
+pub(crate) struct Talk {
     pub rules: Rules,
     pub state: State,
     pub now: Timestamp,
 }
 
 impl Talk {
-    pub fn new(source: &str) -> Talk {
+    pub(crate) fn new(source: &str) -> Talk {
         let rules = Rules::read(source).unwrap_or_else(|faults| panic!("{faults:#?}"));
         // A Wednesday, noon in Moscow.
         Talk { rules, state: State::default(), now: Timestamp::from_millis(1_794_992_400_000) }
     }
 
-    pub fn event(&mut self, what: What) -> Decision {
+    pub(crate) fn event(&mut self, what: What) -> Decision {
         let decision = step(&self.rules, &self.state, &Event::new(self.now, what), self.now);
         self.state = decision.state.clone();
         decision
     }
 
-    pub fn write(&mut self, text: &str) -> Decision {
+    pub(crate) fn write(&mut self, text: &str) -> Decision {
         self.event(What::Text { text: text.to_owned() })
     }
 
     #[track_caller]
-    pub fn hears(&mut self, text: &str, replies: &[&str]) -> Decision {
+    pub(crate) fn hears(&mut self, text: &str, replies: &[&str]) -> Decision {
         let decision = self.write(text);
         let heard: Vec<&str> = decision.replies.iter().map(|reply| reply.text.as_str()).collect();
         assert_eq!(heard, replies, "{text}: {:?}", decision.logs);

@@ -42,7 +42,7 @@ pub struct Address {
 
 /// A destination ready to be rendered for.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub(super) struct Place {
     pub settings: ChannelSettings,
     pub deadlines: Deadlines,
     pub policy: AmbiguityPolicy,
@@ -54,7 +54,7 @@ pub struct Place {
 
 /// All that a delivery needs to know about its way.
 #[derive(Debug)]
-pub struct Found {
+pub(super) struct Found {
     pub address: Arc<Address>,
     pub place: Arc<Place>,
     /// When the chat is free; `None`: the claim has waited for it.
@@ -76,7 +76,7 @@ struct Page {
 }
 
 #[derive(Debug)]
-pub struct Book {
+pub(super) struct Book {
     ledger: Arc<dyn Ledger>,
     bases: ApiBases,
     /// Whether the platforms' own limits are obeyed; rehearsals lift them.
@@ -85,13 +85,13 @@ pub struct Book {
 }
 
 impl Book {
-    pub fn new(ledger: Arc<dyn Ledger>, bases: ApiBases, limited: bool) -> Book {
+    pub(super) fn new(ledger: Arc<dyn Ledger>, bases: ApiBases, limited: bool) -> Book {
         Book { ledger, bases, limited, pages: Mutex::default() }
     }
 
     /// The account and the destination of a delivery, or what is wrong with their rows; and when the chat is free, if
     /// the claim, whose slot of the account is given, does not say so already.
-    pub async fn find(
+    pub(super) async fn find(
         &self,
         workspace: WorkspaceId,
         account: AccountId,
@@ -168,12 +168,12 @@ impl Book {
     }
 
     /// The next delivery of this workspace reads its rows again.
-    pub async fn forget(&self, workspace: WorkspaceId) {
+    pub(super) async fn forget(&self, workspace: WorkspaceId) {
         self.pages.lock().await.remove(&workspace);
     }
 
     /// Another history: nothing that was read counts any more.
-    pub async fn forget_all(&self) {
+    pub(super) async fn forget_all(&self) {
         self.pages.lock().await.clear();
     }
 

@@ -14,33 +14,33 @@ use domain::outcome::{Category, Certainty, Failure, Outcome, Scope};
 type Gate = Arc<tokio::sync::Mutex<Option<(tokio::time::Instant, Failure)>>>;
 
 #[derive(Debug, Default)]
-pub struct Breakers {
+pub(super) struct Breakers {
     gates: Mutex<HashMap<AccountId, Gate>>,
 }
 
 impl Breakers {
     /// The gate of an account that is in doubt.
-    pub fn doubted(&self, account: AccountId) -> Option<Gate> {
+    pub(super) fn doubted(&self, account: AccountId) -> Option<Gate> {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner).get(&account).cloned()
     }
 
     /// From now on somebody has to ask first.
-    pub fn doubt(&self, account: AccountId) -> Gate {
+    pub(super) fn doubt(&self, account: AccountId) -> Gate {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(gates.entry(account).or_default())
     }
 
-    pub fn trust(&self, account: AccountId) {
+    pub(super) fn trust(&self, account: AccountId) {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
     }
 
     /// Another history: the ids may be others' now.
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// What an outcome says about the account behind it.
-    pub fn learn(&self, account: AccountId, outcome: &Outcome) {
+    pub(super) fn learn(&self, account: AccountId, outcome: &Outcome) {
         match outcome {
             Outcome::Sent(_) => {}
             Outcome::Failed(failure) if is_trouble(failure) => drop(self.doubt(account)),
@@ -57,6 +57,6 @@ fn is_trouble(failure: &Failure) -> bool {
 }
 
 /// What a failed probe means for the delivery that waited for it: nothing was sent, the account cools down.
-pub fn refusal(failure: Failure) -> Failure {
+pub(super) fn refusal(failure: Failure) -> Failure {
     Failure { scope: Scope::Platform, certainty: Certainty::NotSent, ..failure }
 }

@@ -15,7 +15,7 @@ use domain::time::{Span, Timestamp};
 
 /// A request leaves no later than this after its slot. Of a thousand a second so many may then come too late to be told
 /// from those of the next second: less than the share of a limit that is left unused, so that arrivals may jitter too.
-pub const LATE_MAX: Span = Span::from_millis(15);
+pub(super) const LATE_MAX: Span = Span::from_millis(15);
 /// How much closer than their slots two requests to one chat may follow each other, in per mille.
 const CATCH_UP_PER_MILLE: i64 = 5;
 /// A departure further ahead was written by a clock that has gone back since.
@@ -24,7 +24,7 @@ const FAR_AHEAD: Span = Span::from_secs(5);
 const CHATS_MAX: usize = 20_000;
 
 #[derive(Debug, Default)]
-pub struct Departures(Mutex<State>);
+pub(super) struct Departures(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -36,7 +36,7 @@ struct State {
 
 /// One slot that somebody holds; without him it is gone.
 #[derive(Debug)]
-pub struct Ticket<'a> {
+pub(super) struct Ticket<'a> {
     departures: &'a Departures,
     account: AccountId,
     slot: Timestamp,
@@ -47,7 +47,7 @@ pub struct Ticket<'a> {
 
 /// When a request leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Departure {
+pub(super) enum Departure {
     At(Timestamp),
     /// Too late: the slot is gone.
     Missed,
@@ -55,7 +55,7 @@ pub enum Departure {
 
 /// Who is asked, and how fast they may be.
 #[derive(Debug, Clone, Copy)]
-pub struct Pacing {
+pub(super) struct Pacing {
     /// Between two requests of the account; zero means unlimited.
     pub account_interval: Span,
     pub chat: Destination,
@@ -65,7 +65,7 @@ pub struct Pacing {
 
 impl Departures {
     /// Known from here on, so that whoever is ready earlier can use it.
-    pub fn hold(&self, account: AccountId, slot: Timestamp, delivery: DeliveryId) -> Ticket<'_> {
+    pub(super) fn hold(&self, account: AccountId, slot: Timestamp, delivery: DeliveryId) -> Ticket<'_> {
         self.state().slots.entry(account).or_default().insert((slot, delivery));
         Ticket { departures: self, account, slot, delivery, fixed: None }
     }
@@ -77,7 +77,7 @@ impl Departures {
 
 impl Ticket<'_> {
     /// The slot has come and the request is ready: when it may leave. Asked again, the departure before is void.
-    pub fn depart(&mut self, pacing: Pacing, now: Timestamp) -> Departure {
+    pub(super) fn depart(&mut self, pacing: Pacing, now: Timestamp) -> Departure {
         let mut state = self.departures.state();
         let State { slots, chats } = &mut *state;
         let slots = slots.entry(self.account).or_default();

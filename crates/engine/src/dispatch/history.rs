@@ -34,7 +34,7 @@ const OFFERS_MAX: u32 = 120;
 
 /// What this node was told.
 #[derive(Debug, Default)]
-pub struct Witness {
+pub(super) struct Witness {
     /// Connections that were looked at.
     seen: AtomicU64,
     /// A new connection that nobody has looked at yet, or other nodes still look.

@@ -14,7 +14,7 @@ use platforms::part::MediaItem;
 
 use crate::shelf::Shelf;
 
-pub struct AccountMedia<'s> {
+pub(super) struct AccountMedia<'s> {
     shelf: &'s dyn Shelf,
     workspace: WorkspaceId,
     account: AccountId,
@@ -29,12 +29,12 @@ struct Found {
 }
 
 impl<'s> AccountMedia<'s> {
-    pub fn new(shelf: &'s dyn Shelf, workspace: WorkspaceId, account: AccountId) -> AccountMedia<'s> {
+    pub(super) fn new(shelf: &'s dyn Shelf, workspace: WorkspaceId, account: AccountId) -> AccountMedia<'s> {
         AccountMedia { shelf, workspace, account, found: Mutex::default() }
     }
 
     /// Looks for handles, and for the bytes of what has none.
-    pub async fn fetch(&self, items: &[MediaItem]) {
+    pub(super) async fn fetch(&self, items: &[MediaItem]) {
         for item in items {
             let Some(blob) = &item.media.blob else {
                 continue;
@@ -48,7 +48,7 @@ impl<'s> AccountMedia<'s> {
     }
 
     /// The handles that were found here are not used again, by nobody.
-    pub async fn forget_handles(&self) {
+    pub(super) async fn forget_handles(&self) {
         let known: Vec<(String, MediaKind)> = {
             let mut found = self.found();
             let known = found.handles.iter().filter(|(_, handle)| handle.is_some());

@@ -18,7 +18,7 @@ const KEPT_MAX: usize = 64;
 const READ_MAX: usize = 128;
 
 /// A message as it was worded at one time, and what the row said of itself then: ids may be given a second time.
-pub type Revision = (MessageId, i32, String);
+pub(super) type Revision = (MessageId, i32, String);
 /// What one is kept under.
 type Key = (WorkspaceId, Revision);
 /// The message, or why it cannot be read.
@@ -26,7 +26,7 @@ type Read = Result<Arc<Message>, String>;
 type Answer = Result<Read, StoreError>;
 
 #[derive(Debug)]
-pub struct MessageBatcher {
+pub(super) struct MessageBatcher {
     ledger: Arc<dyn Ledger>,
     kept: Mutex<VecDeque<(Key, Arc<Message>)>>,
     waiting: Mutex<HashMap<WorkspaceId, Arc<Waiting>>>,
@@ -41,11 +41,11 @@ struct Waiting {
 }
 
 impl MessageBatcher {
-    pub fn new(ledger: Arc<dyn Ledger>) -> MessageBatcher {
+    pub(super) fn new(ledger: Arc<dyn Ledger>) -> MessageBatcher {
         MessageBatcher { ledger, kept: Mutex::default(), waiting: Mutex::default() }
     }
 
-    pub async fn get(&self, workspace: WorkspaceId, wanted: Revision) -> Answer {
+    pub(super) async fn get(&self, workspace: WorkspaceId, wanted: Revision) -> Answer {
         if let Some(message) = self.remembered(workspace, &wanted) {
             return Ok(Ok(message));
         }
@@ -67,7 +67,7 @@ impl MessageBatcher {
     }
 
     /// The words of now, whatever was read before.
-    pub async fn read_anew(&self, workspace: WorkspaceId, id: MessageId) -> Answer {
+    pub(super) async fn read_anew(&self, workspace: WorkspaceId, id: MessageId) -> Answer {
         let found = self.ledger.payloads(workspace, vec![id]).await?;
         let (_, payload) = found.into_iter().next().ok_or_else(|| StoreError::not_found("message", id))?;
         Ok(parse(payload))
@@ -102,7 +102,7 @@ impl MessageBatcher {
     }
 
     /// Another history: the same ids may mean something else.
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         lock(&self.kept).clear();
     }
 

@@ -7,7 +7,7 @@ use platforms::part::{MediaItem, Part, Published, Shape};
 use store::Delivery;
 
 /// The line of a part that became visible.
-pub fn line(part: &Part, ids: &[String]) -> String {
+pub(super) fn line(part: &Part, ids: &[String]) -> String {
     let shape = match part {
         Part::Media(media) if media.caption.is_some() => "caption",
         Part::Media(_) => "media",
@@ -26,12 +26,12 @@ pub fn line(part: &Part, ids: &[String]) -> String {
 }
 
 /// The ids in a line.
-pub fn ids(line: &str) -> Vec<String> {
+pub(super) fn ids(line: &str) -> Vec<String> {
     read(line).1
 }
 
 /// Everything a delivery made visible, in order; the media of the message stand for what the parts show.
-pub fn published(delivery: &Delivery, media: &[MediaItem]) -> Vec<Published> {
+pub(super) fn published(delivery: &Delivery, media: &[MediaItem]) -> Vec<Published> {
     let mut lines: Vec<&str> = delivery.parts.values().map(String::as_str).collect();
     if lines.is_empty()
         && let Some(id) = &delivery.provider_message_id

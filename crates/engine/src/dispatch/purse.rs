@@ -27,17 +27,17 @@ const CARRIERS_MAX: usize = 8;
 
 /// Where the media of one account pass, one call at a time.
 #[derive(Debug)]
-pub struct Door {
+pub(super) struct Door {
     carriers: Semaphore,
     /// The slot of the last upload: the next one stands back for one interval.
     last: tokio::sync::Mutex<Option<Timestamp>>,
 }
 
 #[derive(Debug, Default)]
-pub struct Doors(Mutex<HashMap<AccountId, Arc<Door>>>);
+pub(super) struct Doors(Mutex<HashMap<AccountId, Arc<Door>>>);
 
 impl Doors {
-    pub fn of(&self, account: AccountId) -> Arc<Door> {
+    pub(super) fn of(&self, account: AccountId) -> Arc<Door> {
         let mut doors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let new =
             || Arc::new(Door { carriers: Semaphore::new(CARRIERS_MAX), last: tokio::sync::Mutex::default() });
@@ -134,13 +134,13 @@ impl Dispatcher {
 
 impl<'a> Purse<'a> {
     /// The first call is let go now.
-    pub fn opened(dispatcher: &'a Dispatcher, claim: &'a Claim, work: &'a Work) -> Purse<'a> {
+    pub(super) fn opened(dispatcher: &'a Dispatcher, claim: &'a Claim, work: &'a Work) -> Purse<'a> {
         let paid = Mutex::new(Paid { first: Some(dispatcher.time.now()), halt: None });
         Purse { dispatcher, claim, work, paid }
     }
 
     /// Why the sending ended for want of a slot, if it did.
-    pub fn halted(self) -> Option<Halt> {
+    pub(super) fn halted(self) -> Option<Halt> {
         self.paid.into_inner().unwrap_or_else(PoisonError::into_inner).halt
     }
 

@@ -43,7 +43,7 @@ struct Mark {
 
 /// The end of one claim, and the place it took up.
 #[derive(Debug)]
-pub struct End {
+pub(super) struct End {
     pub finish: Finish,
     pub destination: Destination,
     /// A success, as it is offered again should the ledger lose it.
@@ -53,7 +53,7 @@ pub struct End {
 }
 
 #[derive(Debug, Clone)]
-pub struct Recorder {
+pub(super) struct Recorder {
     marks: mpsc::UnboundedSender<Mark>,
     ends: mpsc::UnboundedSender<End>,
     /// What a mark took lately, in microseconds.
@@ -63,7 +63,7 @@ pub struct Recorder {
 impl Recorder {
     /// Starts the two writers. They end when every handle is gone and everything is written.
     /// The queues are bounded by the permits of the claims behind them.
-    pub fn start(
+    pub(super) fn start(
         ledger: Arc<dyn Ledger>,
         meters: Arc<Meters>,
         freed: Arc<tokio::sync::Notify>,
@@ -87,7 +87,7 @@ impl Recorder {
     }
 
     /// `false`: the claim is not ours any more.
-    pub async fn mark(&self, claim: ClaimRef, progress: PartProgress) -> Result<bool, StoreError> {
+    pub(super) async fn mark(&self, claim: ClaimRef, progress: PartProgress) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Database("the recorder broke off; see the log".into());
         let asked = Instant::now();
@@ -101,12 +101,12 @@ impl Recorder {
     }
 
     /// How long before its slot a request should be marked.
-    pub fn mark_takes(&self) -> Span {
+    pub(super) fn mark_takes(&self) -> Span {
         let lately = self.mark_takes.load(Ordering::Relaxed);
         Span(lately + lately / 2 + MARK_SLACK.0).min(MARK_AHEAD_MAX)
     }
 
-    pub fn end(&self, end: End) {
+    pub(super) fn end(&self, end: End) {
         if self.ends.send(end).is_err() {
             tracing::error!("an outcome came after the recorder had stopped");
         }

@@ -32,7 +32,7 @@ struct Counter {
 }
 
 #[derive(Debug)]
-pub struct SlotBatcher {
+pub(super) struct SlotBatcher {
     ledger: Arc<dyn Ledger>,
     counters: Mutex<HashMap<AccountId, Arc<Counter>>>,
     /// What a call took lately, in microseconds: a slot that comes sooner would be missed as well.
@@ -40,12 +40,17 @@ pub struct SlotBatcher {
 }
 
 impl SlotBatcher {
-    pub fn new(ledger: Arc<dyn Ledger>) -> SlotBatcher {
+    pub(super) fn new(ledger: Arc<dyn Ledger>) -> SlotBatcher {
         SlotBatcher { ledger, counters: Mutex::default(), takes: AtomicI64::new(0) }
     }
 
     /// The next slot of an account, for a chat whose own slot has come or for none.
-    pub async fn reserve(&self, workspace: WorkspaceId, account: AccountId, lane: Option<LaneId>) -> Answer {
+    pub(super) async fn reserve(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        lane: Option<LaneId>,
+    ) -> Answer {
         let counter = self.counter(account);
         let (answer, mut answered) = oneshot::channel();
         queue(&counter).push((lane, answer));

@@ -7,30 +7,30 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 #[derive(Debug, Default)]
-pub struct Stop {
+pub(super) struct Stop {
     asked: AtomicBool,
     at: OnceLock<Instant>,
     heard: Notify,
 }
 
 impl Stop {
-    pub fn ask(&self) {
+    pub(super) fn ask(&self) {
         self.at.get_or_init(Instant::now);
         self.asked.store(true, Ordering::Release);
         self.heard.notify_waiters();
     }
 
-    pub fn is_asked(&self) -> bool {
+    pub(super) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
     /// When somebody asked; now, if nobody did.
-    pub fn asked_at(&self) -> Instant {
+    pub(super) fn asked_at(&self) -> Instant {
         self.at.get().copied().unwrap_or_else(Instant::now)
     }
 
     /// Returns when somebody asks, or has asked before.
-    pub async fn asked(&self) {
+    pub(super) async fn asked(&self) {
         let heard = self.heard.notified();
         tokio::pin!(heard);
         // Listening begins before looking, so that nothing is missed in between.

@@ -12,17 +12,17 @@ use domain::time::{Span, Timestamp};
 use tokio::time::Instant;
 
 #[derive(Debug)]
-pub struct Timebase {
+pub(super) struct Timebase {
     reading: Mutex<(Timestamp, Instant)>,
 }
 
 impl Timebase {
-    pub fn new(now: Timestamp) -> Timebase {
+    pub(super) fn new(now: Timestamp) -> Timebase {
         Timebase { reading: Mutex::new((now, Instant::now())) }
     }
 
     /// A new reading of the ledger's clock, asked for then and just arrived.
-    pub fn set(&self, now: Timestamp, asked: Instant) {
+    pub(super) fn set(&self, now: Timestamp, asked: Instant) {
         let arrived = Instant::now();
         let way = span(arrived - asked);
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,13 +32,13 @@ impl Timebase {
         }
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         let (at, read) = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         at + span(read.elapsed())
     }
 
     /// How long until then; zero when it has passed.
-    pub fn until(&self, at: Timestamp) -> Duration {
+    pub(super) fn until(&self, at: Timestamp) -> Duration {
         (at - self.now()).into()
     }
 }

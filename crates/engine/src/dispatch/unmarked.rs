@@ -9,23 +9,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
-pub struct Unmarked {
+pub(super) struct Unmarked {
     count: AtomicUsize,
     none_left: Notify,
 }
 
 /// One claim that is not marked yet.
 #[derive(Debug)]
-pub struct Entered(Arc<Unmarked>);
+pub(super) struct Entered(Arc<Unmarked>);
 
 impl Unmarked {
-    pub fn enter(self: &Arc<Self>) -> Entered {
+    pub(super) fn enter(self: &Arc<Self>) -> Entered {
         self.count.fetch_add(1, Ordering::AcqRel);
         Entered(Arc::clone(self))
     }
 
     /// Returns when there are none.
-    pub async fn none(&self) {
+    pub(super) async fn none(&self) {
         loop {
             let none_left = self.none_left.notified();
             tokio::pin!(none_left);

@@ -51,7 +51,7 @@ pub struct KeptPicture {
     pub look: Option<PictureHash>,
 }
 
-pub async fn keep(
+pub(super) async fn keep(
     store: &Store,
     network: &Network,
     workspace: WorkspaceId,
@@ -108,7 +108,7 @@ async fn fetch(network: &Network, url: &str) -> Result<Fetched, FetchError> {
 
 /// Without any fetching: what is known is shown, what may be fetched goes by its address. Says whether nothing is
 /// left to fetch.
-pub async fn keep_known(
+pub(super) async fn keep_known(
     store: &Store,
     network: &Network,
     workspace: WorkspaceId,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use store::{Channel, DedupMode, Held, Store};
 
 /// Older posts are kept, not published.
-pub const HORIZON: Span = Span::from_hours(24);
+pub(super) const HORIZON: Span = Span::from_hours(24);
 
 /// Which kinds go to channels that have no route of their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

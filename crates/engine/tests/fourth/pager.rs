@@ -44,7 +44,7 @@ static FACTS: Facts = Facts {
 };
 
 #[derive(Debug)]
-pub struct Pager;
+pub(crate) struct Pager;
 
 impl Platform for Pager {
     fn facts(&self) -> &'static Facts {

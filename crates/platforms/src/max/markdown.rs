@@ -8,7 +8,7 @@ use crate::render::markup::{Dialect, Role, Run, Style};
 use crate::render::mentions::WORD_JOINER;
 
 #[derive(Debug)]
-pub struct Markdown;
+pub(crate) struct Markdown;
 
 /// Everything that begins a construct somewhere.
 const RESERVED: &str = "_*[]()~`<>#+-=|{}.!\\^&";
@@ -97,7 +97,7 @@ fn is_letter(c: char) -> bool {
 }
 
 /// Styled runs line by line: marks are set within a line, and each is paid for.
-pub fn by_line(runs: Vec<Run>) -> Vec<Run> {
+pub(crate) fn by_line(runs: Vec<Run>) -> Vec<Run> {
     let mut out = Vec::with_capacity(runs.len());
     for run in runs {
         if run.href.is_none() && run.style == Style::default() {

@@ -4,7 +4,7 @@ use crate::part::Markup;
 use crate::render::markup::{Dialect, Run, Style};
 
 #[derive(Debug)]
-pub struct MarkdownV2;
+pub(crate) struct MarkdownV2;
 
 /// Reserved in plain words; the backslash itself as well.
 const RESERVED: &str = "_*[]()~`>#+-=|{}.!\\";

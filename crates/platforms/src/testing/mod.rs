@@ -1,6 +1,6 @@
 //! A server of raw bytes for tests: it does to a connection exactly what the test says.
 
-pub mod rows;
+pub(crate) mod rows;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 /// What the server does with one connection.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub(crate) enum Act {
     /// Closes before reading anything.
     CloseUnread,
     /// Reads the request, then resets the connection.
@@ -29,17 +29,17 @@ pub enum Act {
 }
 
 impl Act {
-    pub fn json(status: u16, body: &str) -> Act {
+    pub(crate) fn json(status: u16, body: &str) -> Act {
         Act::Bytes(http(status, "application/json", body))
     }
 }
 
 /// A whole HTTP answer.
-pub fn http(status: u16, content_type: &str, body: &str) -> Vec<u8> {
+pub(crate) fn http(status: u16, content_type: &str, body: &str) -> Vec<u8> {
     http_with(status, &[("Content-Type", content_type)], body.as_bytes())
 }
 
-pub fn http_with(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+pub(crate) fn http_with(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
@@ -47,7 +47,7 @@ pub fn http_with(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> 
 
 /// The running server. Acts are used in order, the last one for ever.
 #[derive(Debug)]
-pub struct RawServer {
+pub(crate) struct RawServer {
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -61,22 +61,22 @@ impl Drop for RawServer {
 }
 
 impl RawServer {
-    pub async fn start(acts: Vec<Act>) -> RawServer {
+    pub(crate) async fn start(acts: Vec<Act>) -> RawServer {
         RawServer::start_on("127.0.0.1:0", acts, None).await
     }
 
-    pub async fn start_tls(acts: Vec<Act>, name: &str) -> RawServer {
+    pub(crate) async fn start_tls(acts: Vec<Act>, name: &str) -> RawServer {
         RawServer::start_on("127.0.0.1:0", acts, Some(tls_acceptor(name))).await
     }
 
     /// A server whose answers name its own address.
-    pub async fn start_knowing(acts: impl FnOnce(SocketAddr) -> Vec<Act>) -> RawServer {
+    pub(crate) async fn start_knowing(acts: impl FnOnce(SocketAddr) -> Vec<Act>) -> RawServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let acts = acts(listener.local_addr().unwrap());
         RawServer::run(listener, acts, None)
     }
 
-    pub async fn start_on(
+    pub(crate) async fn start_on(
         address: &str,
         acts: Vec<Act>,
         tls: Option<tokio_rustls::TlsAcceptor>,
@@ -99,16 +99,16 @@ impl RawServer {
         RawServer { address, connections, requests, task }
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub fn n_connections(&self) -> usize {
+    pub(crate) fn n_connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
     /// Every request read to its end, as text.
-    pub fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.requests
             .lock()
             .unwrap()

@@ -8,7 +8,7 @@ use crate::verdict::{Purpose, Verdict};
 
 /// One answer of a platform, and the expected meaning in short form, e.g. `T C 429 37000`.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     pub purpose: Purpose,
     pub answer: Answer,
     pub expected: String,
@@ -19,7 +19,7 @@ fn lines(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 }
 
 /// The rows of a platform's error table that have test data: how many cases each has. `## beyond` is none of them.
-pub fn sheet_rows(text: &str) -> Vec<(&str, usize)> {
+pub(crate) fn sheet_rows(text: &str) -> Vec<(&str, usize)> {
     let mut rows: Vec<(&str, usize)> = Vec::new();
     for line in text.lines() {
         if let Some(row) = line.strip_prefix("## ") {
@@ -32,9 +32,9 @@ pub fn sheet_rows(text: &str) -> Vec<(&str, usize)> {
     rows
 }
 
-pub const TELEGRAM: &str = include_str!("../../tests/data/errors/telegram.tsv");
-pub const VK: &str = include_str!("../../tests/data/errors/vk.tsv");
-pub const MAX: &str = include_str!("../../tests/data/errors/max.tsv");
+pub(crate) const TELEGRAM: &str = include_str!("../../tests/data/errors/telegram.tsv");
+pub(crate) const VK: &str = include_str!("../../tests/data/errors/vk.tsv");
+pub(crate) const MAX: &str = include_str!("../../tests/data/errors/max.tsv");
 
 fn purpose(name: &str) -> Purpose {
     let named = |purpose: &Purpose| format!("{purpose:?}").eq_ignore_ascii_case(name);
@@ -45,7 +45,7 @@ fn json_answer(status: u16, body: &Value) -> Answer {
     Answer::new(status, "application/json", body.to_string())
 }
 
-pub fn telegram() -> Vec<Row> {
+pub(crate) fn telegram() -> Vec<Row> {
     let row = |column: Vec<&str>| {
         let [name, status, description, parameters, expected] = column[..] else { panic!("{column:?}") };
         let status: u16 = status.parse().unwrap();
@@ -58,7 +58,7 @@ pub fn telegram() -> Vec<Row> {
     lines(TELEGRAM).map(row).collect()
 }
 
-pub fn vk() -> Vec<Row> {
+pub(crate) fn vk() -> Vec<Row> {
     let row = |column: Vec<&str>| {
         let [name, code, subcode, message, expected] = column[..] else { panic!("{column:?}") };
         let code: i64 = code.parse().unwrap();
@@ -72,7 +72,7 @@ pub fn vk() -> Vec<Row> {
     lines(VK).map(row).collect()
 }
 
-pub fn max() -> Vec<Row> {
+pub(crate) fn max() -> Vec<Row> {
     let row = |column: Vec<&str>| {
         let [name, status, code, message, wait, expected] = column[..] else { panic!("{column:?}") };
         let status: u16 = status.parse().unwrap();
@@ -90,7 +90,7 @@ pub fn max() -> Vec<Row> {
 }
 
 /// A verdict in the short form of the rows.
-pub fn short(verdict: &Verdict) -> String {
+pub(crate) fn short(verdict: &Verdict) -> String {
     let failure = match verdict {
         Verdict::Done(_) => return "done".into(),
         Verdict::DoneBlind => return "done_blind".into(),
@@ -110,7 +110,7 @@ pub fn short(verdict: &Verdict) -> String {
 }
 
 /// Checks every row of a sheet, and the answers that all platforms treat alike.
-pub fn check(rows: &[Row], classify: fn(Purpose, &crate::transport::Exchange) -> Verdict) {
+pub(crate) fn check(rows: &[Row], classify: fn(Purpose, &crate::transport::Exchange) -> Verdict) {
     for row in rows {
         let verdict = classify(row.purpose, &Ok(row.answer.clone()));
         assert_eq!(short(&verdict), row.expected, "{row:?}");

@@ -9,7 +9,7 @@ use crate::verdict::{from_gateway, from_trouble, permanent, raw, transient};
 const FLOOD_WAIT_MS: i64 = 30_000;
 
 /// `Ok`: it was heard. The body of the answer says nothing.
-pub fn classify(exchange: &Exchange) -> Result<(), Failure> {
+pub(super) fn classify(exchange: &Exchange) -> Result<(), Failure> {
     let answer = match exchange {
         Err(trouble) if trouble.kind == TroubleKind::Guard => {
             return Err(permanent(Scope::Channel, "webhook.address", trouble.message.clone()));

@@ -10,7 +10,7 @@ use crate::platform::{Account, Fare, Network, Report, Sending, misfit};
 use crate::secret::SecretUrl;
 use crate::transport::{Method, Payload, Request, text_header};
 
-pub async fn send(network: &Network, account: &Account, sending: Sending<'_>) -> Report {
+pub(super) async fn send(network: &Network, account: &Account, sending: Sending<'_>) -> Report {
     let misfit = |what: &str| Report::failed(account, misfit(NAME, what));
     let Part::Text(part) = sending.part else { return misfit("only words can be sent") };
     let Target::Name(target) = &part.target else { return misfit("the target is no address") };

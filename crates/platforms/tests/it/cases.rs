@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::world::{Store, World};
 
 /// One example: its title in the docs, the post, the channel's `max_media`.
-pub struct Case {
+pub(crate) struct Case {
     pub title: &'static str,
     pub message: Message,
     pub max_media: usize,
@@ -42,13 +42,13 @@ fn post(text: &str, media: Vec<Media>) -> Message {
 }
 
 /// Exactly 3 000 characters of Russian.
-pub fn long_text() -> String {
+pub(crate) fn long_text() -> String {
     let sentence = "Рыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка. ";
     let text: String = sentence.chars().cycle().take(2_999).collect();
     format!("{text}!")
 }
 
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = photos();
     all.extend([medium(MediaKind::Video, 13), medium(MediaKind::Document, 14)]);
     let video = vec![medium(MediaKind::Video, 1)];
@@ -72,7 +72,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Bytes for every medium of a message, all of them different, and the hash by which the ledger knows each.
-pub fn bytes_of(world: &World, message: &Message) -> (Store, Vec<String>) {
+pub(crate) fn bytes_of(world: &World, message: &Message) -> (Store, Vec<String>) {
     let picture = world.sandbox.core().pictures.jpeg("dog");
     let blobs: Vec<(String, Bytes)> = message
         .media

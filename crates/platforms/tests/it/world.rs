@@ -20,13 +20,13 @@ use sandbox::ledger::Row;
 use sandbox::{Name, Options, Sandbox};
 use serde_json::Value;
 
-pub struct World {
+pub(crate) struct World {
     pub sandbox: Sandbox,
     pub network: Network,
 }
 
 /// One platform of a world, with its account and its channel.
-pub struct Side<'a> {
+pub(crate) struct Side<'a> {
     pub world: &'a World,
     pub name: Name,
     pub platform: &'static dyn Platform,
@@ -34,19 +34,19 @@ pub struct Side<'a> {
     pub settings: ChannelSettings,
 }
 
-pub const PATIENT: Duration = Duration::from_secs(20);
+pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
 impl World {
-    pub async fn start() -> World {
+    pub(crate) async fn start() -> World {
         let sandbox = Sandbox::start(Options { any_token: true, ..Options::default() }).await.unwrap();
         World { sandbox, network: Network::default() }
     }
 
-    pub fn side(&self, name: Name) -> Side<'_> {
+    pub(crate) fn side(&self, name: Name) -> Side<'_> {
         self.side_with_token(name, "7700000001:AAtoken-for-the-sandbox")
     }
 
-    pub fn side_with_token(&self, name: Name, token: &str) -> Side<'_> {
+    pub(crate) fn side_with_token(&self, name: Name, token: &str) -> Side<'_> {
         let platform = platform(name.as_str()).unwrap();
         let settings = AccountSettings {
             api_base: Some(self.sandbox.base(name)),
@@ -64,25 +64,25 @@ impl World {
         Side { world: self, name, platform, account, settings }
     }
 
-    pub fn rows(&self, name: Name) -> Vec<Row> {
+    pub(crate) fn rows(&self, name: Name) -> Vec<Row> {
         self.sandbox.core().ledger.rows(name)
     }
 
-    pub fn arm(&self, fault: &Value) {
+    pub(crate) fn arm(&self, fault: &Value) {
         self.sandbox.arm(fault).unwrap_or_else(|refusal| panic!("{fault}: {}", refusal.message));
     }
 }
 
 impl Side<'_> {
-    pub fn render(&self, action: &Action<'_>, message: &Message) -> Vec<Part> {
+    pub(crate) fn render(&self, action: &Action<'_>, message: &Message) -> Vec<Part> {
         self.platform.render(action, message, &self.settings).unwrap().parts
     }
 
-    pub async fn send(&self, part: &Part, key: &str, store: &Store) -> Report {
+    pub(crate) async fn send(&self, part: &Part, key: &str, store: &Store) -> Report {
         self.send_within(part, key, &[], store, PATIENT).await
     }
 
-    pub async fn send_within(
+    pub(crate) async fn send_within(
         &self,
         part: &Part,
         key: &str,
@@ -98,7 +98,7 @@ impl Side<'_> {
     }
 
     /// Sends all parts of a message, in order.
-    pub async fn publish(
+    pub(crate) async fn publish(
         &self,
         action: &Action<'_>,
         message: &Message,
@@ -114,7 +114,7 @@ impl Side<'_> {
     }
 
     /// The requests that this platform accepted and that show something.
-    pub fn visible(&self) -> Vec<Row> {
+    pub(crate) fn visible(&self) -> Vec<Row> {
         self.world
             .rows(self.name)
             .into_iter()
@@ -122,7 +122,7 @@ impl Side<'_> {
             .collect()
     }
 
-    pub fn in_chat(mut self, target: &str, kind: ChatKind) -> Self {
+    pub(crate) fn in_chat(mut self, target: &str, kind: ChatKind) -> Self {
         self.settings.target = target.into();
         self.settings.chat_kind = kind;
         self
@@ -131,13 +131,13 @@ impl Side<'_> {
 
 /// Bytes by blob name, and the handles learned so far.
 #[derive(Default)]
-pub struct Store {
+pub(crate) struct Store {
     pub blobs: HashMap<String, Bytes>,
     pub handles: Mutex<HashMap<String, MediaHandle>>,
 }
 
 impl Store {
-    pub fn with(blobs: impl IntoIterator<Item = (String, Bytes)>) -> Store {
+    pub(crate) fn with(blobs: impl IntoIterator<Item = (String, Bytes)>) -> Store {
         Store { blobs: blobs.into_iter().collect(), handles: Mutex::default() }
     }
 
@@ -165,7 +165,7 @@ impl MediaSource for Store {
 }
 
 /// An outcome in the short form of the error rows, e.g. `T C 429 37000`, `sent`, `sent blind`.
-pub fn short(report: &Report) -> String {
+pub(crate) fn short(report: &Report) -> String {
     let failure = match &report.outcome {
         Outcome::Sent(sent) if sent.provider_message_id.is_some() => return "sent".into(),
         Outcome::Sent(_) => return "sent blind".into(),

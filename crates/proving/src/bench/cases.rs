@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// How many cases are known, and how many posts are looked up among them.
 #[derive(Debug, Args)]
-pub struct Lookups {
+pub(super) struct Lookups {
     /// Known cases of the small run
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     few: u64,
@@ -26,7 +26,7 @@ pub struct Lookups {
 
 /// Both runs and their ratios.
 #[derive(Debug, Serialize)]
-pub struct Figures {
+pub(super) struct Figures {
     few: Run,
     many: Run,
     /// Candidates scored per lookup, 99th percentile, many to few.
@@ -50,7 +50,7 @@ struct Run {
 }
 
 /// Measures both runs.
-pub fn figures(args: &Lookups) -> anyhow::Result<Figures> {
+pub(super) fn figures(args: &Lookups) -> anyhow::Result<Figures> {
     if args.few == 0 || args.many == 0 || args.lookups == 0 {
         bail!("nothing to measure: --few, --many and --lookups must be at least 1");
     }
@@ -112,7 +112,7 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 }
 
 /// A line for each run.
-pub fn write(figures: &Figures, out: &mut impl Write) -> std::io::Result<()> {
+pub(super) fn write(figures: &Figures, out: &mut impl Write) -> std::io::Result<()> {
     for run in [&figures.few, &figures.many] {
         writeln!(
             out,

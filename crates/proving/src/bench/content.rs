@@ -17,7 +17,7 @@ const CORPUS: &str = include_str!("../../../domain/testdata/pets-dev.jsonl");
 
 /// Reads the development corpus over and over on one core
 #[derive(Debug, Args)]
-pub struct Content {
+pub(crate) struct Content {
     /// How long to measure, in seconds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -31,7 +31,7 @@ pub struct Content {
     db: Option<String>,
 }
 
-pub fn run(command: &Content) -> anyhow::Result<()> {
+pub(super) fn run(command: &Content) -> anyhow::Result<()> {
     let posts = corpus()?;
     ensure!(!posts.is_empty(), "the corpus holds no posts");
     // The first round builds the dictionary and fills the caches; it is not measured.

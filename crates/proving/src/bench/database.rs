@@ -6,7 +6,7 @@ use clap::Args;
 use store::{Address, Keyring};
 
 #[derive(Debug, Args)]
-pub struct Database {
+pub(super) struct Database {
     /// Database address: sqlite:FILE or postgres://USER@HOST/DATABASE
     #[arg(
         long = "db",
@@ -19,15 +19,15 @@ pub struct Database {
 }
 
 impl Database {
-    pub fn address(&self) -> anyhow::Result<Address> {
+    pub(super) fn address(&self) -> anyhow::Result<Address> {
         Ok(Address::parse(&self.address)?)
     }
 
-    pub fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
+    pub(super) fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
         Ok(Keyring::at(&self.key_path(address))?)
     }
 
-    pub fn key_path(&self, address: &Address) -> PathBuf {
+    pub(super) fn key_path(&self, address: &Address) -> PathBuf {
         Keyring::usual_path(address)
     }
 }

@@ -18,7 +18,7 @@ const RULES: usize = 50;
 
 /// Asks fifty rules what they answer, over and over on one core
 #[derive(Debug, Args)]
-pub struct Dialogue {
+pub(crate) struct Dialogue {
     /// How long to measure, in seconds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -30,7 +30,7 @@ pub struct Dialogue {
     db: Option<String>,
 }
 
-pub fn run(command: &Dialogue) -> anyhow::Result<()> {
+pub(super) fn run(command: &Dialogue) -> anyhow::Result<()> {
     let rules = Rules::read(&fifty()).map_err(|faults| anyhow!("{}", faults[0]))?;
     ensure!(rules.rules.len() == RULES, "{} rules", rules.rules.len());
     let now = Timestamp::from_millis(1_794_992_400_000);

@@ -15,7 +15,7 @@ use super::rig::{Rig, now_ms, quantile, usage};
 ///
 /// The sandbox runs as a second process on the same machine. Take a scratch database.
 #[derive(Debug, Args)]
-pub struct Dispatch {
+pub(crate) struct Dispatch {
     #[command(flatten)]
     database: Database,
     /// Print one JSON object instead of a table
@@ -32,7 +32,7 @@ pub struct Dispatch {
 const ACCOUNTS: usize = 25;
 const CHANNELS_OF_ACCOUNT: usize = 8;
 
-pub fn run(args: &Dispatch) -> anyhow::Result<()> {
+pub(super) fn run(args: &Dispatch) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let figures = runtime.block_on(measure(args))?;
     super::print(args.json, &figures)

@@ -13,7 +13,7 @@ use super::rig::{Rig, now_ms, quantile};
 
 /// Measure small accounts alone and beside a hanging, a flooding and an overloaded one
 #[derive(Debug, Args)]
-pub struct Fairness {
+pub(crate) struct Fairness {
     #[command(flatten)]
     database: Database,
     /// Print one JSON object instead of a table
@@ -33,7 +33,7 @@ const RATE: f64 = 10.0;
 /// Rows of the account that makes trouble, when it is not the backlog that makes it.
 const TROUBLE_ROWS: usize = 2_000;
 
-pub fn run(args: &Fairness) -> anyhow::Result<()> {
+pub(super) fn run(args: &Fairness) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let figures = runtime.block_on(measure(args))?;
     super::print(args.json, &figures)

@@ -13,7 +13,7 @@ use store::{postgres, sqlite};
 
 /// A table of bare rows, drained piece by piece beside the queue it is compared with.
 #[derive(Debug)]
-pub struct Floor {
+pub(super) struct Floor {
     bare: Bare,
     batch: usize,
 }
@@ -30,7 +30,7 @@ const COLUMNS: &str = "delivery_id, workspace_id, lane_id, account_id, channel_i
 
 impl Floor {
     /// Fills the table.
-    pub async fn fill(address: &Address, rows: usize, batch: usize) -> anyhow::Result<Floor> {
+    pub(super) async fn fill(address: &Address, rows: usize, batch: usize) -> anyhow::Result<Floor> {
         let bare = match address {
             Address::Sqlite(path) => Bare::Sqlite(sqlite::bare_connection(path)?),
             Address::Postgres(url) => {
@@ -52,7 +52,7 @@ impl Floor {
     }
 
     /// Claims and finishes this many of its rows, in batches.
-    pub async fn drain(&self, rows: usize) -> anyhow::Result<Duration> {
+    pub(super) async fn drain(&self, rows: usize) -> anyhow::Result<Duration> {
         let batches = rows.div_ceil(self.batch);
         let started = Instant::now();
         match &self.bare {
@@ -68,7 +68,7 @@ impl Floor {
     }
 
     /// Leaves nothing behind.
-    pub async fn remove(self) -> anyhow::Result<()> {
+    pub(super) async fn remove(self) -> anyhow::Result<()> {
         const DROP: &str = "DROP TABLE bench_floor";
         match self.bare {
             Bare::Sqlite(connection) => Ok(connection.execute_batch(DROP)?),

@@ -23,7 +23,7 @@ use engine::ingest::{POSTS_PER_TRANSACTION, Preset, PublishRules, RawPost, Sourc
 /// `ratio` is floor_seconds / seconds: 1 would mean that thinking costs nothing. Uses a workspace of its own in the given
 /// database, which nobody else may have open; take a scratch one, on PostgreSQL as a user that may create databases.
 #[derive(Debug, Args)]
-pub struct Ingest {
+pub(crate) struct Ingest {
     #[command(flatten)]
     database: Database,
     /// Print one JSON object instead of a table
@@ -43,7 +43,7 @@ const COPY_EVERY: usize = 7;
 /// A delivery, its place in the queue and its key: for the size of a commit of the floor.
 const ROWS_PER_DELIVERY: u64 = 3;
 
-pub fn run(args: &Ingest) -> anyhow::Result<()> {
+pub(super) fn run(args: &Ingest) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let figures = runtime.block_on(measure(args))?;
     super::print(args.json, &figures)

@@ -15,7 +15,7 @@ use crate::judge::score::{FIELDS, Score, score};
 
 /// Leave one writer out: read the posts of each with weights fitted on all the others
 #[derive(Debug, Args)]
-pub struct Judgement {
+pub(crate) struct Judgement {
     /// Use the tables of this directory instead of fitting them again
     #[arg(long, value_name = "DIR")]
     folds: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub struct Judgement {
 
 /// Fit the weights of evidence from the labelled posts: same posts, same tables
 #[derive(Debug, Args)]
-pub struct Fit {
+pub(crate) struct Fit {
     /// Where the tables are written
     #[arg(long, value_name = "DIR", default_value = "crates/domain/src/content/evidence/weights")]
     to: PathBuf,
@@ -38,7 +38,7 @@ pub struct Fit {
     folds: Option<PathBuf>,
 }
 
-pub fn judge(command: &Judgement) -> anyhow::Result<()> {
+pub(super) fn judge(command: &Judgement) -> anyhow::Result<()> {
     let writers = writers()?;
     let lessons =
         command.folds.is_none().then(|| Question::ALL.map(|question| Lessons::new(question, &writers)));
@@ -102,7 +102,7 @@ fn print(command: &Judgement, scores: &[Score]) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn fit(command: &Fit) -> anyhow::Result<()> {
+pub(super) fn fit(command: &Fit) -> anyhow::Result<()> {
     let writers = writers()?;
     let write = |path: PathBuf, text: String| {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))

@@ -23,7 +23,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
-pub enum What {
+pub(crate) enum What {
     Content(content::Content),
     Dialogue(dialogue::Dialogue),
     Judgement(judgement::Judgement),
@@ -40,7 +40,7 @@ pub enum What {
     Sandbox(sandbox::Serve),
 }
 
-pub fn run(what: &What) -> anyhow::Result<()> {
+pub(crate) fn run(what: &What) -> anyhow::Result<()> {
     match what {
         What::Content(args) => content::run(args),
         What::Dialogue(args) => dialogue::run(args),

@@ -15,7 +15,7 @@ use engine::addresses::TIER_PAID;
 
 /// Measure the share of the allowed rate that is used, against the sandbox's real limits
 #[derive(Debug, Args)]
-pub struct Pacing {
+pub(crate) struct Pacing {
     #[command(flatten)]
     database: Database,
     /// Print one JSON object instead of a table
@@ -32,7 +32,7 @@ pub struct Pacing {
     rates: Vec<u32>,
 }
 
-pub fn run(args: &Pacing) -> anyhow::Result<()> {
+pub(super) fn run(args: &Pacing) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let figures = runtime.block_on(measure(args))?;
     super::print(args.json, &figures)

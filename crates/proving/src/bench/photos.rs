@@ -21,7 +21,7 @@ const SIDES: [(&str, &str, usize, usize, usize); 3] =
 
 /// Measure how many requests are refused for their pace when posts bring photos, against the sandbox's real limits
 #[derive(Debug, Args)]
-pub struct Photos {
+pub(crate) struct Photos {
     #[command(flatten)]
     database: Database,
     /// Print one JSON object instead of a table
@@ -35,7 +35,7 @@ pub struct Photos {
     nodes: u8,
 }
 
-pub fn run(args: &Photos) -> anyhow::Result<()> {
+pub(super) fn run(args: &Photos) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let figures = runtime.block_on(measure(args))?;
     super::print(args.json, &figures)

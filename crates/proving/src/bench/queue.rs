@@ -19,7 +19,7 @@ use super::floor::Floor;
 ///
 /// Uses a workspace of its own in the given database; take a scratch one.
 #[derive(Debug, Args)]
-pub struct Queue {
+pub(crate) struct Queue {
     #[command(flatten)]
     database: Database,
     /// Print one JSON object instead of a table
@@ -48,7 +48,7 @@ const ACCOUNTS: usize = 25;
 const CHANNELS_OF_ACCOUNT: usize = 2;
 const LEASE: Span = Span::from_secs(600);
 
-pub fn run(args: &Queue) -> anyhow::Result<()> {
+pub(super) fn run(args: &Queue) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let figures = runtime.block_on(measure(args))?;
     print(args, &figures)

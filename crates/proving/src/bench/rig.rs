@@ -24,7 +24,7 @@ use engine::opening::open_when_free;
 
 /// The sandbox as a child process; ends with it.
 #[derive(Debug)]
-pub struct Emulator {
+pub(super) struct Emulator {
     origin: String,
     _process: Child,
     /// Kept open: a sandbox that cannot say the rest of its lines ends.
@@ -32,7 +32,7 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    pub async fn start(limits: &str) -> anyhow::Result<Emulator> {
+    pub(super) async fn start(limits: &str) -> anyhow::Result<Emulator> {
         let mut process = Command::new(std::env::current_exe()?)
             .args([
                 "sandbox",
@@ -59,7 +59,12 @@ impl Emulator {
     }
 
     /// A control call; the one HTTP client of the product belongs to the platforms, and this is none of them.
-    pub async fn control(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+    pub(super) async fn control(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
         let host = self.origin.trim_start_matches("http://");
         let body = body.map(Value::to_string).unwrap_or_default();
         let mut stream = TcpStream::connect(host).await?;
@@ -83,7 +88,7 @@ impl Emulator {
     }
 
     /// Arrivals of accepted messages: the text and when, in milliseconds since the epoch.
-    pub async fn arrivals(&self) -> anyhow::Result<BTreeMap<String, i64>> {
+    pub(super) async fn arrivals(&self) -> anyhow::Result<BTreeMap<String, i64>> {
         let ledger = self.control("GET", "/_/ledger", None).await?;
         let rows = ledger["telegram"].as_array().context("the ledger has no telegram")?;
         let accepted = rows.iter().filter(|row| row["accepted"] == true && row["text"].is_string());
@@ -94,7 +99,7 @@ impl Emulator {
             .collect())
     }
 
-    pub async fn rows(&self, platform: &str) -> anyhow::Result<Vec<Value>> {
+    pub(super) async fn rows(&self, platform: &str) -> anyhow::Result<Vec<Value>> {
         let mut ledger = self.control("GET", "/_/ledger", None).await?;
         match ledger[platform].take() {
             Value::Array(rows) => Ok(rows),
@@ -118,7 +123,7 @@ fn unchunked(text: &str) -> String {
 
 /// A scratch workspace with its accounts and channels.
 #[derive(Debug)]
-pub struct Rig {
+pub(super) struct Rig {
     pub store: Store,
     pub workspace: WorkspaceId,
     pub emulator: Emulator,
@@ -126,7 +131,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub async fn new(database: &Database, limits: &str) -> anyhow::Result<Rig> {
+    pub(super) async fn new(database: &Database, limits: &str) -> anyhow::Result<Rig> {
         let address = database.address()?;
         Store::migrate(&address).await?;
         let store = open_when_free(&address, &database.key_path(&address)).await?;
@@ -136,7 +141,7 @@ impl Rig {
     }
 
     /// An account of any platform with the pace that its platform allows.
-    pub async fn account_on(&self, platform: &str, kind: &str) -> anyhow::Result<AccountId> {
+    pub(super) async fn account_on(&self, platform: &str, kind: &str) -> anyhow::Result<AccountId> {
         let settings = AccountSettings {
             kind: kind.into(),
             rate: effective_rate(None, known(platform)?.account_rate(kind, "standard")),
@@ -151,7 +156,12 @@ impl Rig {
     }
 
     /// A Telegram bot; its token tells it from those of other runs.
-    pub async fn account(&self, n: usize, rate: Option<f64>, max_parallel: i32) -> anyhow::Result<AccountId> {
+    pub(super) async fn account(
+        &self,
+        n: usize,
+        rate: Option<f64>,
+        max_parallel: i32,
+    ) -> anyhow::Result<AccountId> {
         let settings = AccountSettings {
             rate,
             burst: 1,
@@ -165,11 +175,11 @@ impl Rig {
         Ok(self.store.create_account(self.workspace, new).await?)
     }
 
-    pub fn token(&self, n: usize) -> String {
+    pub(super) fn token(&self, n: usize) -> String {
         format!("{}:{}", 1_000 + n, self.run)
     }
 
-    pub async fn channel(
+    pub(super) async fn channel(
         &self,
         account_id: AccountId,
         n: usize,
@@ -181,7 +191,7 @@ impl Rig {
         self.channel_at(account_id, &format!("-100{:010}", 1_000_000 + n), settings).await
     }
 
-    pub async fn channel_at(
+    pub(super) async fn channel_at(
         &self,
         account_id: AccountId,
         target: &str,
@@ -193,12 +203,12 @@ impl Rig {
     }
 
     /// One message for each of these channels, each with a text of its own.
-    pub async fn enqueue(&self, texts: Vec<(String, ChannelId)>) -> anyhow::Result<()> {
+    pub(super) async fn enqueue(&self, texts: Vec<(String, ChannelId)>) -> anyhow::Result<()> {
         self.enqueue_messages(texts.into_iter().map(|(text, to)| (Message::text(text), to)).collect()).await
     }
 
     /// The same with whole messages; their texts tell them apart.
-    pub async fn enqueue_messages(&self, messages: Vec<(Message, ChannelId)>) -> anyhow::Result<()> {
+    pub(super) async fn enqueue_messages(&self, messages: Vec<(Message, ChannelId)>) -> anyhow::Result<()> {
         let batch = messages.into_iter().map(|(message, channel)| {
             let payload = serde_json::to_value(&message).unwrap_or_default();
             let new = NewMessage::new("bench", message.text.clone(), message.text, payload);
@@ -208,7 +218,7 @@ impl Rig {
         Ok(())
     }
 
-    pub fn node(&self, n: usize) -> Node {
+    pub(super) fn node(&self, n: usize) -> Node {
         let (stop, stopped) = watch::channel(false);
         let meters = Arc::new(Meters::default());
         let ports = Ports {
@@ -223,7 +233,7 @@ impl Rig {
         Node { task: tokio::spawn(dispatch::run(settings, ports, stopped)), meters, stop }
     }
 
-    pub async fn counts(&self, of: &[ChannelId]) -> anyhow::Result<Counts> {
+    pub(super) async fn counts(&self, of: &[ChannelId]) -> anyhow::Result<Counts> {
         let mut sum = Counts::default();
         for lane in self.store.lanes(self.workspace).await? {
             if lane.channel_id.is_some_and(|id| of.contains(&id)) {
@@ -239,7 +249,7 @@ impl Rig {
     }
 
     /// Waits until these channels have nothing left.
-    pub async fn emptied(&self, of: &[ChannelId], at_most: Duration) -> anyhow::Result<()> {
+    pub(super) async fn emptied(&self, of: &[ChannelId], at_most: Duration) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {
             let counts = self.counts(of).await?;
@@ -253,39 +263,39 @@ impl Rig {
 }
 
 #[derive(Debug)]
-pub struct Node {
+pub(super) struct Node {
     pub meters: Arc<Meters>,
     task: tokio::task::JoinHandle<store::Result<bool>>,
     stop: watch::Sender<bool>,
 }
 
 impl Node {
-    pub async fn stop(self) -> anyhow::Result<bool> {
+    pub(super) async fn stop(self) -> anyhow::Result<bool> {
         self.stop.send_replace(true);
         Ok(self.task.await??)
     }
 }
 
 /// What is known of a platform.
-pub fn known(platform: &str) -> anyhow::Result<&'static platforms::facts::Facts> {
+pub(super) fn known(platform: &str) -> anyhow::Result<&'static platforms::facts::Facts> {
     Ok(platforms::registry::platform(platform).with_context(|| format!("no platform {platform}"))?.facts())
 }
 
 /// Milliseconds since the epoch, as the sandbox stamps them.
 #[expect(clippy::disallowed_methods, reason = "compared with the stamps of another process")]
-pub fn now_ms() -> i64 {
+pub(super) fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The p-th of a thousand.
-pub fn quantile(values: &mut [i64], per_mille: usize) -> i64 {
+pub(super) fn quantile(values: &mut [i64], per_mille: usize) -> i64 {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) * per_mille / 1_000).copied().unwrap_or_default()
 }
 
 /// Processor seconds and the most memory of this process so far, as the kernel tells them.
-pub fn usage() -> (f64, f64) {
+pub(super) fn usage() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::sim::saboteur::Saboteur;
 
 /// Plant known bugs in the simulator and see that each is caught
 #[derive(Debug, Args)]
-pub struct Saboteurs {
+pub(crate) struct Saboteurs {
     /// Seeds to try for each bug
     #[arg(long, value_name = "N", default_value_t = 200)]
     seeds: u64,
@@ -24,7 +24,7 @@ pub struct Saboteurs {
     json: bool,
 }
 
-pub fn run(args: &Saboteurs) -> anyhow::Result<()> {
+pub(super) fn run(args: &Saboteurs) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     let mut rows: Vec<Value> = Vec::new();
     let mut escaped = Vec::new();

@@ -9,7 +9,7 @@ use clap::Args;
 
 /// Serve the platforms for a bench
 #[derive(Debug, Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     #[arg(long)]
     listen: SocketAddr,
     #[arg(long)]
@@ -21,7 +21,7 @@ pub struct Serve {
 }
 
 /// Serves until it is killed; its first line names its address.
-pub fn run(args: &Serve) -> anyhow::Result<()> {
+pub(super) fn run(args: &Serve) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let options = Options {

@@ -17,7 +17,7 @@ use crate::sim::{SeedReport, Tracing, run_seed};
 /// Each seed is a world of its own: nodes that die, a ledger that stalls, platforms that flood and lose answers.
 /// The same seed gives the same run. See docs/simulation.md.
 #[derive(Debug, Args)]
-pub struct Sim {
+pub(crate) struct Sim {
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 500)]
     seeds: u64,
@@ -38,7 +38,7 @@ pub struct Sim {
     json: bool,
 }
 
-pub fn run(args: &Sim) -> anyhow::Result<()> {
+pub(super) fn run(args: &Sim) -> anyhow::Result<()> {
     match args.seed {
         Some(seed) => one(args, seed),
         None => many(args),

@@ -7,7 +7,7 @@ use domain::content::{Home, Post};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Labelled {
+pub(crate) struct Labelled {
     #[serde(flatten)]
     pub post: Post,
     pub label: Label,
@@ -15,7 +15,7 @@ pub struct Labelled {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Label {
+pub(crate) struct Label {
     pub kind: String,
     pub animal: Option<String>,
     pub sex: Option<String>,
@@ -43,7 +43,7 @@ struct Group {
 
 /// The posts of one writer.
 #[derive(Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     pub name: &'static str,
     pub posts: Vec<Labelled>,
     /// How much a post of it teaches: the rules were written on the older sets, which makes them look better there.
@@ -78,7 +78,7 @@ const V2: &str = include_str!("../../../domain/testdata/v2/groups.json");
 const KINDS: &str = include_str!("../../../domain/testdata/kinds-own.txt");
 
 /// Every writer in a fixed order.
-pub fn writers() -> anyhow::Result<Vec<Writer>> {
+pub(crate) fn writers() -> anyhow::Result<Vec<Writer>> {
     let mut writers = Vec::new();
     for (name, posts, groups, weight, judged) in FILES {
         let groups: BTreeMap<String, Group> = serde_json::from_str(groups).context("reading the groups")?;

@@ -10,7 +10,7 @@ use domain::content::evidence::{POINT, Question, Trail};
 
 /// What one labelled post teaches about a question.
 #[derive(Debug)]
-pub struct Example {
+pub(crate) struct Example {
     pub trail: Trail<'static>,
     pub answer: usize,
     /// Posts that the rules were written on say less about posts that nobody has seen.
@@ -19,14 +19,14 @@ pub struct Example {
 
 /// How hard a question is pulled towards zero, and how often a feature must have been seen.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub(crate) struct Settings {
     pub pull: f64,
     pub seen_min: usize,
     pub rounds: usize,
 }
 
 impl Settings {
-    pub fn of(question: Question) -> Settings {
+    pub(crate) fn of(question: Question) -> Settings {
         match question {
             Question::Kind => Settings { pull: 2.0, seen_min: 3, rounds: 30 },
             Question::Animal => Settings { pull: 1.5, seen_min: 3, rounds: 30 },
@@ -51,7 +51,7 @@ struct Model<'e> {
 }
 
 /// The table of a question, as text.
-pub fn fit(question: Question, examples: &[&Example], settings: Settings) -> String {
+pub(crate) fn fit(question: Question, examples: &[&Example], settings: Settings) -> String {
     let answers = question.answers().len();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for example in examples {

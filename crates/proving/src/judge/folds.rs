@@ -12,13 +12,13 @@ use super::fit::{Example, Settings, fit};
 
 /// What every post of every writer shows for a question.
 #[derive(Debug)]
-pub struct Lessons {
+pub(crate) struct Lessons {
     question: Question,
     examples: Vec<Vec<Example>>,
 }
 
 impl Lessons {
-    pub fn new(question: Question, writers: &[Writer]) -> Lessons {
+    pub(crate) fn new(question: Question, writers: &[Writer]) -> Lessons {
         let of = |writer: &Writer| {
             let posts = writer.posts.iter();
             let examples = posts.filter_map(|labelled| {
@@ -32,7 +32,7 @@ impl Lessons {
     }
 
     /// The table without one writer, or with all.
-    pub fn table(&self, without: Option<usize>) -> String {
+    pub(crate) fn table(&self, without: Option<usize>) -> String {
         let others = self.examples.iter().enumerate().filter(|(at, _)| Some(*at) != without);
         let examples: Vec<&Example> = others.flat_map(|(_, examples)| examples).collect();
         fit(self.question, &examples, Settings::of(self.question))
@@ -48,14 +48,14 @@ fn wanted(question: Question, label: &Label) -> Option<&str> {
 }
 
 /// The weights of three tables.
-pub fn weights(texts: &[String; 3]) -> Result<Weights, String> {
+pub(crate) fn weights(texts: &[String; 3]) -> Result<Weights, String> {
     let read = |question: Question| Table::read(question, &texts[question as usize]);
     let [kind, animal, sex] = Question::ALL;
     Ok(Weights::new(read(kind)?, read(animal)?, read(sex)?))
 }
 
 /// The tables of one fold, as `fit --folds` wrote them.
-pub fn read_fold(dir: &Path, writer: &str) -> anyhow::Result<Weights> {
+pub(crate) fn read_fold(dir: &Path, writer: &str) -> anyhow::Result<Weights> {
     let mut texts: [String; 3] = Default::default();
     for question in Question::ALL {
         let path = dir.join(format!("without-{writer}.{}.weights", question.name()));

@@ -1,9 +1,9 @@
 //! How well posts are read: labelled posts, weights fitted without one writer, and the score on the one left out.
 
-pub mod corpus;
-pub mod fit;
-pub mod folds;
-pub mod score;
+pub(crate) mod corpus;
+pub(crate) mod fit;
+pub(crate) mod folds;
+pub(crate) mod score;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::corpus::{Label, Labelled};
 
-pub const FIELDS: [&str; 8] = ["kind", "animal", "sex", "phones", "city", "place", "pet_name", "when"];
+pub(crate) const FIELDS: [&str; 8] = ["kind", "animal", "sex", "phones", "city", "place", "pet_name", "when"];
 
 /// What was made of one post.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ struct Judged<'p> {
 
 /// The figures of one writer.
 #[derive(Debug, Clone, Serialize)]
-pub struct Score {
+pub(crate) struct Score {
     pub writer: String,
     pub posts: usize,
     pub kind_macro_f1: f64,
@@ -37,7 +37,7 @@ pub struct Score {
     pub wrong: Vec<String>,
 }
 
-pub fn score(writer: &str, posts: &[Labelled], weights: &Weights) -> Score {
+pub(crate) fn score(writer: &str, posts: &[Labelled], weights: &Weights) -> Score {
     let mut book = CaseBook::new();
     let mut wrong = Vec::new();
     let judged: Vec<Judged<'_>> =
@@ -138,7 +138,7 @@ fn right_name(got: &[&str], label: &Label) -> bool {
 }
 
 /// Case, `ё`, look-alikes, invisible marks, quotes and punctuation do not matter.
-pub fn fold(text: &str) -> String {
+pub(crate) fn fold(text: &str) -> String {
     let lower = text.to_lowercase().replace('ё', "е");
     let russian = lower.chars().any(|letter| ('а'..='я').contains(&letter));
     let mut out = String::new();

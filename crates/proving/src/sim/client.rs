@@ -18,10 +18,10 @@ use super::world::World;
 use super::{people, walls};
 
 /// A message with this word kills whoever reads it.
-pub const POISON: &str = "ядовитое";
+pub(super) const POISON: &str = "ядовитое";
 
 /// Posts everything, about half of it at once; returns when everything got an answer that says something.
-pub async fn post_all(world: Arc<World>) {
+pub(super) async fn post_all(world: Arc<World>) {
     let n = world.options.messages;
     let poison = world.options.poison.then(|| world.below(n));
     for number in 0..n {
@@ -46,14 +46,14 @@ pub async fn post_all(world: Arc<World>) {
 }
 
 /// Writes down what a client is about to ask for.
-pub fn note(world: &World, post: Post) -> usize {
+pub(super) fn note(world: &World, post: Post) -> usize {
     let mut logs = world.logs();
     logs.client.push(post);
     logs.client.len() - 1
 }
 
 /// Answers come within the calm, at the latest; so do the last words of a story.
-pub async fn wait_for_answers(world: &World) {
+pub(super) async fn wait_for_answers(world: &World) {
     for _ in 0..10_000 {
         let open = world.logs().client.iter().any(|post| !post.is_answered());
         if !open && world.stories.load(Ordering::Acquire) == 0 {
@@ -70,7 +70,7 @@ impl Post {
 }
 
 /// What a call said, if it said something.
-pub fn meant<T>(result: store::Result<T>) -> Option<store::Result<T>> {
+pub(super) fn meant<T>(result: store::Result<T>) -> Option<store::Result<T>> {
     match result {
         Err(StoreError::Busy { .. } | StoreError::CommitUnknown { .. }) => None,
         result => Some(result),
@@ -78,7 +78,10 @@ pub fn meant<T>(result: store::Result<T>) -> Option<store::Result<T>> {
 }
 
 /// A call with the troubles of its client: it is not made, or its answer is lost.
-pub async fn troubled<T>(world: &World, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+pub(super) async fn troubled<T>(
+    world: &World,
+    work: impl Future<Output = store::Result<T>>,
+) -> store::Result<T> {
     let trouble = &world.options.client;
     if world.strikes(trouble.busy) {
         return Err(busy());
@@ -92,7 +95,7 @@ pub async fn troubled<T>(world: &World, work: impl Future<Output = store::Result
 }
 
 /// Waits a moment before asking again.
-pub async fn hesitate(world: &World) {
+pub(super) async fn hesitate(world: &World) {
     tokio::time::sleep(world.between(Duration::from_millis(50), Duration::from_secs(2))).await;
 }
 
@@ -136,7 +139,7 @@ async fn insist(world: Arc<World>, index: usize, mut message: NewMessage) {
     }
 }
 
-pub fn ok(enqueued: Enqueued) -> Heard {
+pub(super) fn ok(enqueued: Enqueued) -> Heard {
     Heard::Ok {
         message: enqueued.message_id.0,
         deliveries: enqueued.deliveries.iter().map(|d| (d.delivery_id.0, d.channel_id.0)).collect(),
@@ -144,7 +147,11 @@ pub fn ok(enqueued: Enqueued) -> Heard {
     }
 }
 
-pub async fn enqueue(world: &World, workspace: WorkspaceId, message: NewMessage) -> store::Result<Enqueued> {
+pub(super) async fn enqueue(
+    world: &World,
+    workspace: WorkspaceId,
+    message: NewMessage,
+) -> store::Result<Enqueued> {
     troubled(world, async move {
         match world.saboteur {
             Some(Saboteur::FanOutInTwo) if message.channels.len() > 1 => {
@@ -218,7 +225,7 @@ fn compose(world: &World, number: usize, poison: bool) -> Option<(NewMessage, Po
 }
 
 /// A post that nobody hears yet.
-pub fn post(workspace: WorkspaceId, number: usize, words: usize) -> Post {
+pub(super) fn post(workspace: WorkspaceId, number: usize, words: usize) -> Post {
     Post {
         workspace: workspace.0,
         marker: format!("метка{number}я"),
@@ -234,7 +241,7 @@ pub fn post(workspace: WorkspaceId, number: usize, words: usize) -> Post {
 }
 
 /// The marker, what tells revisions apart, and the numbered words: another message's must not be taken for these.
-pub fn wording(post: &Post, revision: &str) -> String {
+pub(super) fn wording(post: &Post, revision: &str) -> String {
     let mut text = post.marker.clone();
     text.push_str(revision);
     for n in 0..post.words {
@@ -248,7 +255,7 @@ pub fn wording(post: &Post, revision: &str) -> String {
 }
 
 /// The row of a post, for nobody yet.
-pub fn new_message(post: &Post, message: &Message) -> NewMessage {
+pub(super) fn new_message(post: &Post, message: &Message) -> NewMessage {
     NewMessage {
         source: "simulated".into(),
         origin_id: format!("post{}", post.number),
@@ -304,7 +311,7 @@ async fn wrong_call(world: &World, number: usize) {
 }
 
 /// Does one thing now and then until the calm, and then makes everything go again until the run ends.
-pub async fn operate(world: Arc<World>) {
+pub(super) async fn operate(world: Arc<World>) {
     loop {
         let every = world.options.client.operator_every;
         let wait = match (world.is_calm(), every) {
@@ -321,7 +328,7 @@ pub async fn operate(world: Arc<World>) {
     }
 }
 
-pub fn did(world: &World, verb: Verb) {
+pub(super) fn did(world: &World, verb: Verb) {
     world.trace(format_args!("operator: {verb:?}"));
     let (at, ledger_at) = (world.at(), world.ledger_at());
     world.logs().operator.push(OperatorAct { at, ledger_at, verb });
@@ -412,7 +419,7 @@ async fn requeue_one(world: &World, workspace: WorkspaceId) -> store::Result<()>
 }
 
 /// Presses the kill switch once and releases it later.
-pub async fn hold(world: Arc<World>) {
+pub(super) async fn hold(world: Arc<World>) {
     let Some((from, length)) = world.options.client.hold else {
         return;
     };

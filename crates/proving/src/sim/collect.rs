@@ -7,7 +7,7 @@ use store::{Delivery, DeliveryFilter};
 use super::log::{AttemptLog, DeliveryLog, ErrorLog, EventLog, Heard, Logs};
 use super::world::World;
 
-pub async fn collect(world: &World) -> store::Result<Logs> {
+pub(super) async fn collect(world: &World) -> store::Result<Logs> {
     let mut logs = world.logs().clone();
     for &workspace in &world.workspaces {
         for row in world.store.deliveries(workspace, DeliveryFilter::default(), 100_000).await? {

@@ -27,7 +27,7 @@ use engine::dispatch::ports::Ledger;
 const SLOW: Duration = Duration::from_millis(1_000);
 
 #[derive(Debug)]
-pub struct SimLedger {
+pub(super) struct SimLedger {
     pub run: Arc<Run>,
 }
 
@@ -408,11 +408,11 @@ fn address() -> String {
     "sqlite::memory:".into()
 }
 
-pub fn busy() -> StoreError {
+pub(super) fn busy() -> StoreError {
     StoreError::Busy { address: address(), problem: "simulated".into() }
 }
 
-pub fn commit_unknown() -> StoreError {
+pub(super) fn commit_unknown() -> StoreError {
     StoreError::CommitUnknown { address: address(), problem: "simulated".into() }
 }
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 /// Microseconds of virtual time since the start of the run.
-pub type Micros = i64;
+pub(crate) type Micros = i64;
 
 #[derive(Debug, Clone, Default)]
-pub struct Logs {
+pub(crate) struct Logs {
     pub world: WorldLog,
     pub client: Vec<Post>,
     pub platform: Vec<Request>,
@@ -23,7 +23,7 @@ pub struct Logs {
 
 /// What the operator configured.
 #[derive(Debug, Clone, Default)]
-pub struct WorldLog {
+pub(crate) struct WorldLog {
     pub accounts: BTreeMap<i64, AccountLog>,
     pub channels: BTreeMap<i64, ChannelLog>,
     pub people: BTreeMap<i64, PersonLog>,
@@ -32,7 +32,7 @@ pub struct WorldLog {
 }
 
 #[derive(Debug, Clone)]
-pub struct AccountLog {
+pub(crate) struct AccountLog {
     pub workspace: i64,
     pub interval_us: i64,
     pub burst: i64,
@@ -43,7 +43,7 @@ pub struct AccountLog {
 
 /// Somebody on a bot.
 #[derive(Debug, Clone)]
-pub struct PersonLog {
+pub(crate) struct PersonLog {
     pub workspace: i64,
     pub account: i64,
     pub target: String,
@@ -53,7 +53,7 @@ pub struct PersonLog {
 }
 
 #[derive(Debug, Clone)]
-pub struct ChannelLog {
+pub(crate) struct ChannelLog {
     pub workspace: i64,
     pub account: i64,
     pub target: String,
@@ -71,7 +71,7 @@ pub struct ChannelLog {
 
 /// One message that a client wanted to enqueue, and what it heard.
 #[derive(Debug, Clone)]
-pub struct Post {
+pub(crate) struct Post {
     pub workspace: i64,
     pub marker: String,
     pub number: usize,
@@ -88,7 +88,7 @@ pub struct Post {
 
 /// What became of a post at its source after it was taken in.
 #[derive(Debug, Clone, Default)]
-pub struct Life {
+pub(crate) struct Life {
     /// Revisions that were taken in; 0: it came through the door and has no source.
     pub revision: usize,
     /// The ledger's clock when its disappearance had been taken in.
@@ -98,7 +98,7 @@ pub struct Life {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub(crate) enum Heard {
     /// Stored under this id, with these deliveries (id, channel or person); these channels were not eligible.
     Ok { message: i64, deliveries: Vec<(i64, i64)>, skipped: Vec<i64> },
     /// Refused for good: nothing is stored.
@@ -109,7 +109,7 @@ pub enum Heard {
 
 /// One request at a platform.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     pub at: Micros,
     /// The ledger's clock when it arrived.
     pub ledger_at: i64,
@@ -124,14 +124,14 @@ pub struct Request {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestKind {
+pub(crate) enum RequestKind {
     Send,
     Probe,
     Reconcile,
 }
 
 #[derive(Debug, Clone)]
-pub struct SendLog {
+pub(crate) struct SendLog {
     pub delivery: i64,
     pub part: usize,
     pub attempt: i32,
@@ -151,7 +151,7 @@ pub struct SendLog {
 
 /// What a request does to what readers see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub(crate) enum Act {
     /// Something new, perhaps as an answer to what is there.
     Say {
         reply_to: Option<String>,
@@ -163,7 +163,7 @@ pub enum Act {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     Sent,
     Unknown,
     Flood {
@@ -179,14 +179,14 @@ pub enum Answer {
 
 /// What a trouble is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whole {
+pub(crate) enum Whole {
     Chat,
     Account,
 }
 
 /// One life of one node.
 #[derive(Debug, Clone)]
-pub struct RunLog {
+pub(crate) struct RunLog {
     pub run: String,
     pub started_at: Micros,
     pub crashed_at: Option<Micros>,
@@ -202,14 +202,14 @@ pub struct RunLog {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct StopLog {
+pub(crate) struct StopLog {
     pub asked_at: Micros,
     pub over_at: Option<Micros>,
     pub drained: bool,
 }
 
 #[derive(Debug, Clone)]
-pub struct OperatorAct {
+pub(crate) struct OperatorAct {
     pub at: Micros,
     /// By the ledger's clock.
     pub ledger_at: i64,
@@ -217,7 +217,7 @@ pub struct OperatorAct {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     PauseChannel(i64),
     ResumeChannel(i64),
     PauseAccount(i64),
@@ -235,7 +235,7 @@ pub enum Verb {
 
 /// The ledger as it stands in the end.
 #[derive(Debug, Clone, Default)]
-pub struct LedgerLog {
+pub(crate) struct LedgerLog {
     pub deliveries: BTreeMap<i64, DeliveryLog>,
     pub events: Vec<EventLog>,
     /// The text of every message that has a delivery.
@@ -245,7 +245,7 @@ pub struct LedgerLog {
 }
 
 #[derive(Debug, Clone)]
-pub struct DeliveryLog {
+pub(crate) struct DeliveryLog {
     pub id: i64,
     pub workspace: i64,
     pub account: i64,
@@ -276,7 +276,7 @@ pub struct DeliveryLog {
 }
 
 #[derive(Debug, Clone)]
-pub struct AttemptLog {
+pub(crate) struct AttemptLog {
     pub attempt: i32,
     pub claim_seq: i64,
     pub run: String,
@@ -289,7 +289,7 @@ pub struct AttemptLog {
 }
 
 #[derive(Debug, Clone)]
-pub struct ErrorLog {
+pub(crate) struct ErrorLog {
     pub transient: bool,
     pub scope: String,
     pub code: String,
@@ -298,7 +298,7 @@ pub struct ErrorLog {
 }
 
 #[derive(Debug, Clone)]
-pub struct EventLog {
+pub(crate) struct EventLog {
     pub at: i64,
     pub name: String,
     pub delivery: Option<i64>,

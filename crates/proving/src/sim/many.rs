@@ -13,14 +13,14 @@ use super::world::lock;
 use super::{SeedReport, Tracing, run_seed};
 
 /// One seed in this many is run twice: the traces must be equal.
-pub const TWICE_EVERY: u64 = 50;
+pub(crate) const TWICE_EVERY: u64 = 50;
 /// A run of at least this many seeds in which something never happened is invalid.
-pub const LONG_RUN: u64 = 500;
+pub(crate) const LONG_RUN: u64 = 500;
 /// Violations kept; the first ones say enough.
 const KEPT_MAX: usize = 20;
 
 #[derive(Debug, Default)]
-pub struct Summary {
+pub(crate) struct Summary {
     pub seeds: u64,
     pub run_twice: u64,
     /// Seeds whose second run differed from the first.
@@ -35,11 +35,11 @@ pub struct Summary {
 
 impl Summary {
     /// Nothing violated, nothing unequal, and in a long run nothing that never happened.
-    pub fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         self.n_broken == 0 && self.unequal.is_empty() && !self.is_invalid()
     }
 
-    pub fn is_invalid(&self) -> bool {
+    pub(crate) fn is_invalid(&self) -> bool {
         self.seeds >= LONG_RUN && !self.sometimes.never().is_empty()
     }
 
@@ -58,7 +58,7 @@ impl Summary {
 }
 
 /// Runs `n` seeds from `from` on.
-pub fn run_many(from: u64, n: u64, told: &(dyn Fn(u64) + Sync)) -> anyhow::Result<Summary> {
+pub(crate) fn run_many(from: u64, n: u64, told: &(dyn Fn(u64) + Sync)) -> anyhow::Result<Summary> {
     let next = AtomicU64::new(from);
     let end = from.saturating_add(n);
     let summary = Mutex::new(Summary::default());
@@ -91,7 +91,7 @@ pub fn run_many(from: u64, n: u64, told: &(dyn Fn(u64) + Sync)) -> anyhow::Resul
 }
 
 /// Runs seeds against one planted bug until the checker speaks; `None` if it stays silent for `n` seeds.
-pub fn hunt(saboteur: Saboteur, from: u64, n: u64) -> anyhow::Result<Option<SeedReport>> {
+pub(crate) fn hunt(saboteur: Saboteur, from: u64, n: u64) -> anyhow::Result<Option<SeedReport>> {
     for seed in from..from.saturating_add(n) {
         let outcome = run_seed(seed, Some(saboteur), Tracing::HashOnly)?;
         if !outcome.violations.is_empty() {

@@ -9,14 +9,14 @@ mod check;
 mod client;
 mod collect;
 mod ledger;
-pub mod log;
-pub mod many;
+pub(crate) mod log;
+pub(crate) mod many;
 mod node;
 mod options;
 mod people;
 mod platform;
-pub mod saboteur;
-pub mod sometimes;
+pub(crate) mod saboteur;
+pub(crate) mod sometimes;
 mod walls;
 mod world;
 
@@ -30,7 +30,7 @@ use domain::delivery::Status;
 use store::DeliveryFilter;
 use tokio::sync::watch;
 
-pub use check::Violation;
+pub(crate) use check::Violation;
 use options::Options;
 use saboteur::Saboteur;
 use sometimes::Sometimes;
@@ -38,7 +38,7 @@ use world::World;
 
 /// What one seed gave.
 #[derive(Debug)]
-pub struct SeedReport {
+pub(crate) struct SeedReport {
     pub seed: u64,
     pub options: String,
     pub violations: Vec<Violation>,
@@ -53,13 +53,17 @@ pub struct SeedReport {
 
 /// Whether the lines of the trace are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tracing {
+pub(crate) enum Tracing {
     HashOnly,
     Lines,
 }
 
 /// Runs one seed from the first row to the verdict.
-pub fn run_seed(seed: u64, saboteur: Option<Saboteur>, tracing: Tracing) -> anyhow::Result<SeedReport> {
+pub(crate) fn run_seed(
+    seed: u64,
+    saboteur: Option<Saboteur>,
+    tracing: Tracing,
+) -> anyhow::Result<SeedReport> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(simulate(Options::of(seed, saboteur), saboteur, tracing))
 }

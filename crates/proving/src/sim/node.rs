@@ -20,7 +20,7 @@ use engine::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
 
 /// One life of a node.
 #[derive(Debug)]
-pub struct Run {
+pub(super) struct Run {
     pub world: Arc<World>,
     pub name: String,
     index: usize,
@@ -55,12 +55,12 @@ impl Run {
         }
     }
 
-    pub fn is_dead(&self) -> bool {
+    pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
     }
 
     /// Returns when the node runs; never when it is dead.
-    pub async fn alive(&self) {
+    pub(super) async fn alive(&self) {
         loop {
             if self.is_dead() {
                 std::future::pending::<()>().await;
@@ -74,7 +74,7 @@ impl Run {
     }
 
     /// The end of this life; whoever calls it is gone too.
-    pub async fn crash(&self, how: &'static str) -> std::convert::Infallible {
+    pub(super) async fn crash(&self, how: &'static str) -> std::convert::Infallible {
         if !self.dead.swap(true, Ordering::AcqRel) {
             let at = self.world.at();
             self.world.run_log(self.index, |log| log.crashed_at = Some(at));
@@ -86,7 +86,7 @@ impl Run {
     }
 
     /// Stands still for longer than a lease.
-    pub fn pause(&self) {
+    pub(super) fn pause(&self) {
         let lease = self.world.options.lease;
         let length = self.world.between(lease + Duration::from_secs(1), lease * 3);
         self.world.sometimes("node: stood still past its lease");
@@ -98,19 +98,19 @@ impl Run {
     }
 
     /// Writes into the log of this life.
-    pub fn log<T>(&self, change: impl FnOnce(&mut RunLog) -> T) -> Option<T> {
+    pub(super) fn log<T>(&self, change: impl FnOnce(&mut RunLog) -> T) -> Option<T> {
         self.world.run_log(self.index, change)
     }
 
     /// The ledger did not answer, or so late that a lease may have ended.
-    pub fn ledger_trouble(&self) {
+    pub(super) fn ledger_trouble(&self) {
         let at = self.world.at();
         self.world.run_log(self.index, |log| log.ledger_trouble.push(at));
     }
 }
 
 /// Lives again and again until it is told to end; an orderly end of the last life is part of it.
-pub async fn live(world: Arc<World>, node: usize, mut end: watch::Receiver<bool>) {
+pub(super) async fn live(world: Arc<World>, node: usize, mut end: watch::Receiver<bool>) {
     for life in 0.. {
         if *end.borrow() {
             return;

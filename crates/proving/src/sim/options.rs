@@ -11,10 +11,10 @@ use rand::{RngExt, SeedableRng};
 use super::saboteur::Saboteur;
 
 /// Odds in parts of a million: whole numbers, so that two machines draw the same.
-pub type Ppm = u32;
+pub(super) type Ppm = u32;
 
 #[derive(Debug, Clone)]
-pub struct Options {
+pub(crate) struct Options {
     pub seed: u64,
     pub nodes: usize,
     pub workspaces: usize,
@@ -37,7 +37,7 @@ pub struct Options {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct LedgerTrouble {
+pub(crate) struct LedgerTrouble {
     pub busy: Ppm,
     pub commit_unknown: Ppm,
     pub slow: Ppm,
@@ -50,7 +50,7 @@ pub struct LedgerTrouble {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct NodeTrouble {
+pub(crate) struct NodeTrouble {
     /// Death at a call of the ledger, before or after it.
     pub crash_at_ledger: Ppm,
     /// Death before, during or after a request.
@@ -62,7 +62,7 @@ pub struct NodeTrouble {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct PlatformTrouble {
+pub(crate) struct PlatformTrouble {
     pub latency_max: Duration,
     /// Accepted, and the answer is lost.
     pub lost_answer: Ppm,
@@ -84,7 +84,7 @@ pub struct PlatformTrouble {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct ClientTrouble {
+pub(crate) struct ClientTrouble {
     pub commit_unknown: Ppm,
     pub busy: Ppm,
     /// A call that the store must refuse.
@@ -100,7 +100,7 @@ pub struct ClientTrouble {
 }
 
 impl Options {
-    pub fn of(seed: u64, saboteur: Option<Saboteur>) -> Options {
+    pub(crate) fn of(seed: u64, saboteur: Option<Saboteur>) -> Options {
         let mut draw = Draw(StdRng::seed_from_u64(seed ^ 0x5EED_0F0F_0A11_50DA));
         let poison = draw.one_in(8);
         let chaos = Duration::from_secs(draw.between(30, 150));
@@ -133,15 +133,15 @@ impl Options {
     }
 
     /// The longest an ordinary request may take; media get twice that.
-    pub fn request_deadline(&self) -> Duration {
+    pub(crate) fn request_deadline(&self) -> Duration {
         self.lease / 4
     }
 
-    pub fn upload_deadline(&self) -> Duration {
+    pub(crate) fn upload_deadline(&self) -> Duration {
         self.lease / 2
     }
 
-    pub fn drain(&self) -> Duration {
+    pub(crate) fn drain(&self) -> Duration {
         self.lease
     }
 }

@@ -18,7 +18,7 @@ const FIRST_NUMBER: usize = 10_000;
 
 /// Somebody on a bot, and the lanes that lead to them.
 #[derive(Debug, Clone)]
-pub struct Person {
+pub(super) struct Person {
     workspace: WorkspaceId,
     account: AccountId,
     id: RecipientId,
@@ -28,7 +28,7 @@ pub struct Person {
 }
 
 /// The people of one account, with a campaign for all and a dialogue for each.
-pub async fn furnish(
+pub(super) async fn furnish(
     world: &World,
     workspace: WorkspaceId,
     account: AccountId,
@@ -74,7 +74,7 @@ fn person(id: i64) -> NewRecipient {
 }
 
 /// Writes to people all through the chaos: to all of an account, or to one in a dialogue.
-pub async fn write_all(world: Arc<World>) {
+pub(super) async fn write_all(world: Arc<World>) {
     if world.people.is_empty() {
         return;
     }
@@ -145,7 +145,7 @@ async fn queue(
 }
 
 /// Somebody says stop: campaigns leave them alone.
-pub async fn stop_one(world: &World) -> store::Result<()> {
+pub(super) async fn stop_one(world: &World) -> store::Result<()> {
     let Some(person) = world.people.get(world.below(world.people.len())) else {
         return Ok(());
     };
@@ -155,7 +155,7 @@ pub async fn stop_one(world: &World) -> store::Result<()> {
 }
 
 /// Somebody who had blocked us, or said stop, writes again.
-pub async fn return_one(world: &World) -> store::Result<()> {
+pub(super) async fn return_one(world: &World) -> store::Result<()> {
     let Some(person) = world.people.get(world.below(world.people.len())) else {
         return Ok(());
     };
@@ -170,6 +170,6 @@ pub async fn return_one(world: &World) -> store::Result<()> {
 }
 
 /// The longest that a mailing may still take when the troubles are over: a chat gets one at a time.
-pub fn patience(mailings: usize) -> Duration {
+pub(super) fn patience(mailings: usize) -> Duration {
     Duration::from_secs(10 * mailings as u64)
 }

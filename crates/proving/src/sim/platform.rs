@@ -18,7 +18,7 @@ use engine::dispatch::Address;
 use engine::dispatch::ports::Outlet;
 
 #[derive(Debug)]
-pub struct SimOutlet {
+pub(super) struct SimOutlet {
     pub run: Arc<Run>,
 }
 

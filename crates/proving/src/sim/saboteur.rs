@@ -7,7 +7,7 @@ use super::options::{ClientTrouble, LedgerTrouble, NodeTrouble, Options, Platfor
 
 /// One planted bug; numbers are those of the list in docs/simulation.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Saboteur {
+pub(crate) enum Saboteur {
     /// A stale worker's outcome ends the claim of whoever holds the delivery now.
     OutcomeUnfenced,
     /// The client hears ok before the commit, and also when there was none.
@@ -61,7 +61,7 @@ pub enum Saboteur {
 }
 
 impl Saboteur {
-    pub const ALL: [Saboteur; 25] = [
+    pub(crate) const ALL: [Saboteur; 25] = [
         Saboteur::OutcomeUnfenced,
         Saboteur::AckBeforeCommit,
         Saboteur::ReleaseCharged,
@@ -89,7 +89,7 @@ impl Saboteur {
         Saboteur::RetryRoomIgnored,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Saboteur::OutcomeUnfenced => "outcome unfenced",
             Saboteur::AckBeforeCommit => "ack before commit",
@@ -119,12 +119,12 @@ impl Saboteur {
         }
     }
 
-    pub fn named(name: &str) -> Option<Saboteur> {
+    pub(crate) fn named(name: &str) -> Option<Saboteur> {
         Saboteur::ALL.into_iter().find(|saboteur| saboteur.name() == name)
     }
 
     /// Turns on the trouble in which a bug shows. It may turn off nothing that would hide a false alarm.
-    pub fn prepare(self, options: &mut Options) {
+    pub(crate) fn prepare(self, options: &mut Options) {
         options.nodes = options.nodes.max(2);
         options.poison = false;
         match self {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// The closed list.
-pub const ALL: [&str; 60] = [
+pub(crate) const ALL: [&str; 60] = [
     "node: died before a ledger call",
     "node: died after a ledger call, the answer lost",
     "node: died before a request left",
@@ -70,26 +70,26 @@ pub const ALL: [&str; 60] = [
 ];
 
 #[derive(Debug, Clone, Default)]
-pub struct Sometimes(BTreeMap<&'static str, u64>);
+pub(crate) struct Sometimes(BTreeMap<&'static str, u64>);
 
 impl Sometimes {
-    pub fn count(&mut self, what: &'static str) {
+    pub(crate) fn count(&mut self, what: &'static str) {
         debug_assert!(ALL.contains(&what), "not on the list: {what}");
         *self.0.entry(what).or_default() += 1;
     }
 
-    pub fn add(&mut self, other: &Sometimes) {
+    pub(crate) fn add(&mut self, other: &Sometimes) {
         for (what, n) in &other.0 {
             *self.0.entry(what).or_default() += n;
         }
     }
 
     /// Every one of the list with its count, in the order of the list.
-    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         ALL.iter().map(|what| (*what, self.0.get(what).copied().unwrap_or(0)))
     }
 
-    pub fn never(&self) -> Vec<&'static str> {
+    pub(crate) fn never(&self) -> Vec<&'static str> {
         self.counts().filter(|(_, n)| *n == 0).map(|(what, _)| what).collect()
     }
 }

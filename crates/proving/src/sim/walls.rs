@@ -30,7 +30,7 @@ enum About {
 }
 
 /// Takes a composed post in from a source, and lets it live there.
-pub fn publish(world: &Arc<World>, index: usize, message: NewMessage) {
+pub(super) fn publish(world: &Arc<World>, index: usize, message: NewMessage) {
     let post = world.logs().client[index].clone();
     // One search a workspace, so that no two can be taken for one.
     let search = world.below(2) == 0 && lock(&world.searched).insert(post.workspace);

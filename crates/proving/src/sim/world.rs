@@ -23,9 +23,9 @@ use super::saboteur::Saboteur;
 use super::sometimes::Sometimes;
 
 /// 2026-11-15 12:00:00 UTC, by the ledger's clock.
-pub const START: Timestamp = Timestamp(1_794_744_000_000_000);
+pub(super) const START: Timestamp = Timestamp(1_794_744_000_000_000);
 
-pub struct World {
+pub(super) struct World {
     pub options: Options,
     pub saboteur: Option<Saboteur>,
     pub store: Store,
@@ -69,7 +69,11 @@ struct Trace {
 }
 
 impl World {
-    pub async fn new(options: Options, saboteur: Option<Saboteur>, keep_lines: bool) -> store::Result<World> {
+    pub(super) async fn new(
+        options: Options,
+        saboteur: Option<Saboteur>,
+        keep_lines: bool,
+    ) -> store::Result<World> {
         let started = Instant::now();
         let clock = Arc::new(SimClock { started, offset_us: AtomicI64::new(0) });
         let read = Arc::clone(&clock);
@@ -205,19 +209,19 @@ impl World {
 
     // -- time
 
-    pub fn at(&self) -> Micros {
+    pub(super) fn at(&self) -> Micros {
         i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX)
     }
 
-    pub fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    pub fn ledger_at(&self) -> i64 {
+    pub(super) fn ledger_at(&self) -> i64 {
         START.0 + self.at() + self.clock.offset_us.load(Ordering::Acquire)
     }
 
-    pub fn jump(&self, by_us: i64) {
+    pub(super) fn jump(&self, by_us: i64) {
         self.clock.offset_us.fetch_add(by_us, Ordering::AcqRel);
         let at = self.at();
         self.logs().jumps.push((at, by_us));
@@ -228,61 +232,61 @@ impl World {
         self.trace(format_args!("the ledger's clock jumps by {by_us} us"));
     }
 
-    pub fn become_calm(&self) {
+    pub(super) fn become_calm(&self) {
         self.calm.store(true, Ordering::Release);
         let at = self.at();
         self.logs().calm_at = at;
         self.trace(format_args!("calm"));
     }
 
-    pub fn is_calm(&self) -> bool {
+    pub(super) fn is_calm(&self) -> bool {
         self.calm.load(Ordering::Acquire)
     }
 
     // -- chance
 
-    pub fn below(&self, n: usize) -> usize {
+    pub(super) fn below(&self, n: usize) -> usize {
         lock(&self.chance).random_range(0..n.max(1))
     }
 
     /// A trouble that happens with these odds, never after the calm.
-    pub fn strikes(&self, odds: Ppm) -> bool {
+    pub(super) fn strikes(&self, odds: Ppm) -> bool {
         odds > 0 && !self.is_calm() && lock(&self.chance).random_range(0..1_000_000) < odds
     }
 
-    pub fn up_to(&self, most: Duration) -> Duration {
+    pub(super) fn up_to(&self, most: Duration) -> Duration {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(lock(&self.chance).random_range(0..=micros))
     }
 
-    pub fn between(&self, least: Duration, most: Duration) -> Duration {
+    pub(super) fn between(&self, least: Duration, most: Duration) -> Duration {
         least + self.up_to(most.saturating_sub(least))
     }
 
     /// A number nobody had before: ids of posts.
-    pub fn fresh(&self) -> u64 {
+    pub(super) fn fresh(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::AcqRel)
     }
 
     // -- what happened
 
-    pub fn logs(&self) -> MutexGuard<'_, Logs> {
+    pub(super) fn logs(&self) -> MutexGuard<'_, Logs> {
         lock(&self.logs)
     }
 
-    pub fn run_log<T>(&self, index: usize, change: impl FnOnce(&mut RunLog) -> T) -> Option<T> {
+    pub(super) fn run_log<T>(&self, index: usize, change: impl FnOnce(&mut RunLog) -> T) -> Option<T> {
         self.logs().nodes.get_mut(index).map(change)
     }
 
-    pub fn sometimes(&self, what: &'static str) {
+    pub(super) fn sometimes(&self, what: &'static str) {
         lock(&self.sometimes).count(what);
     }
 
-    pub fn counted(&self) -> Sometimes {
+    pub(super) fn counted(&self) -> Sometimes {
         lock(&self.sometimes).clone()
     }
 
-    pub fn trace(&self, what: std::fmt::Arguments<'_>) {
+    pub(super) fn trace(&self, what: std::fmt::Arguments<'_>) {
         let at = self.at();
         let mut trace = lock(&self.trace);
         let _ = writeln!(HashWriter(&mut trace.hash), "{at} {what}");
@@ -291,11 +295,11 @@ impl World {
         }
     }
 
-    pub fn trace_hash(&self) -> u64 {
+    pub(super) fn trace_hash(&self) -> u64 {
         lock(&self.trace).hash.finish()
     }
 
-    pub fn trace_lines(&self) -> Vec<String> {
+    pub(super) fn trace_lines(&self) -> Vec<String> {
         lock(&self.trace).lines.take().unwrap_or_default()
     }
 }
@@ -309,7 +313,7 @@ impl std::fmt::Write for HashWriter<'_> {
     }
 }
 
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

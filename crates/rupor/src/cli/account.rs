@@ -12,7 +12,7 @@ use crate::operate::words::{moment, quoted};
 
 /// Look at accounts, stop and start them
 #[derive(Debug, Args)]
-pub struct AccountArgs {
+pub(super) struct AccountArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -41,7 +41,7 @@ struct Pause {
     named: Named,
 }
 
-pub fn run(args: &AccountArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &AccountArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,

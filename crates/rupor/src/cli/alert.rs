@@ -13,7 +13,7 @@ use crate::operate::words::moment;
 
 /// Who is told of trouble, and what was told
 #[derive(Debug, Args)]
-pub struct AlertArgs {
+pub(super) struct AlertArgs {
     #[command(subcommand)]
     command: AlertCommand,
 }
@@ -34,7 +34,7 @@ enum AlertCommand {
     },
 }
 
-pub fn run(args: &AlertArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &AlertArgs) -> anyhow::Result<()> {
     match &args.command {
         AlertCommand::Kinds => {
             let rows = KINDS.iter().map(|(kind, when)| vec![(*kind).to_owned(), (*when).to_owned()]);

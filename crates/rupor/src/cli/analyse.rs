@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 /// Shows what is recognised in posts, and from which words
 #[derive(Debug, Args)]
-pub struct Analyse {
+pub(super) struct Analyse {
     /// Posts, one JSON object a line (`owner_id`, `post_id`, `date`, `text`, `copy_history`, `photos`)
     #[arg(value_name = "FILE.jsonl", required_unless_present = "text", conflicts_with = "text")]
     file: Option<PathBuf>,
@@ -62,7 +62,7 @@ struct Line<'a> {
     evidence: Value,
 }
 
-pub fn run(command: &Analyse) -> anyhow::Result<()> {
+pub(super) fn run(command: &Analyse) -> anyhow::Result<()> {
     content::ready().map_err(anyhow::Error::msg)?;
     let mut out = io::BufWriter::new(anstream::stdout());
     match (&command.text, &command.file) {

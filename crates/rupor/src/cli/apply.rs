@@ -23,7 +23,7 @@ use crate::operate::words::counted;
 #[command(
     after_help = "Examples:\n  rupor apply\n  rupor apply rupor.toml --dry-run\n  rupor apply --yes --json"
 )]
-pub struct Apply {
+pub(super) struct Apply {
     /// The configuration file
     #[arg(value_name = "FILE", default_value = "rupor.toml")]
     file: PathBuf,
@@ -37,7 +37,7 @@ pub struct Apply {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &Apply) -> anyhow::Result<()> {
+pub(super) fn run(args: &Apply) -> anyhow::Result<()> {
     let config = config::from_file(&args.file, &config::process_variables)?;
     block_on(apply(args, config))
 }

@@ -27,7 +27,7 @@ const PAGE: usize = 5_000;
 
 /// Import people, name those who are meant together, say who must not be written to
 #[derive(Debug, Args)]
-pub struct AudienceArgs {
+pub(super) struct AudienceArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -111,7 +111,7 @@ struct Suppress {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &AudienceArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &AudienceArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::Import(import) => take_in(import).await,

@@ -16,7 +16,7 @@ use super::operator::{block_on, say};
 /// Writes FILE and the folder FILE.media; neither may be there. The key that opens the tokens is not part of a backup:
 /// together they would give the tokens away. On PostgreSQL use pg_dump.
 #[derive(Debug, Args)]
-pub struct Backup {
+pub(super) struct Backup {
     /// The file to write
     #[arg(value_name = "FILE")]
     to: PathBuf,
@@ -27,7 +27,7 @@ pub struct Backup {
     json: bool,
 }
 
-pub fn run(args: &Backup) -> anyhow::Result<()> {
+pub(super) fn run(args: &Backup) -> anyhow::Result<()> {
     let address = args.database.address()?;
     let path = match &address {
         Address::Sqlite(path) => path,

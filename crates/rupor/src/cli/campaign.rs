@@ -29,7 +29,7 @@ const PAGE: usize = 2_000;
 
 /// Say one thing to many people: dry run, start, pause, progress, report
 #[derive(Debug, Args)]
-pub struct CampaignArgs {
+pub(super) struct CampaignArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -205,7 +205,7 @@ fn time(written: &str) -> Result<Timestamp, String> {
     Ok(Timestamp(read.as_microsecond()))
 }
 
-pub fn run(args: &CampaignArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &CampaignArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::New(new) => create(new).await,

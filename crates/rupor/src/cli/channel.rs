@@ -16,7 +16,7 @@ use engine::span;
 
 /// Look at channels, stop and start them, try them out
 #[derive(Debug, Args)]
-pub struct ChannelArgs {
+pub(super) struct ChannelArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -74,11 +74,11 @@ struct Test {
     send: Option<String>,
 }
 
-pub fn time(text: &str) -> Result<Span, String> {
+pub(super) fn time(text: &str) -> Result<Span, String> {
     span::parse(text).filter(|span| span.0 > 0).ok_or_else(|| format!("write {}", span::FORM))
 }
 
-pub fn run(args: &ChannelArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &ChannelArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,

@@ -9,12 +9,12 @@ use crate::operate::words::how_long;
 
 /// List the chats that your bots were added to, with their ids
 #[derive(Debug, Args)]
-pub struct Chats {
+pub(super) struct Chats {
     #[command(flatten)]
     operator: OperatorArgs,
 }
 
-pub fn run(args: &Chats) -> anyhow::Result<()> {
+pub(super) fn run(args: &Chats) -> anyhow::Result<()> {
     block_on(async {
         let operator = &args.operator;
         let store = operator.look().await?.store;

@@ -17,7 +17,7 @@ use engine::addresses::ApiBases;
 /// Without one, what is in the database; where there is none yet, the variables of the quick start.
 /// Nothing is sent. Ends with 1 if anything is wrong.
 #[derive(Debug, Args)]
-pub struct Check {
+pub(super) struct Check {
     /// A configuration file
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Check {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &Check) -> anyhow::Result<()> {
+pub(super) fn run(args: &Check) -> anyhow::Result<()> {
     block_on(async {
         let mut findings = Vec::new();
         let subjects = subjects(args, &mut findings).await?;

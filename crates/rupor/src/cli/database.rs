@@ -6,7 +6,7 @@ use clap::Args;
 use store::{Address, Keyring};
 
 #[derive(Debug, Args)]
-pub struct Database {
+pub(super) struct Database {
     /// Database address: sqlite:FILE or postgres://USER@HOST/DATABASE
     ///
     /// Without it RUPOR_DB counts, then DATABASE_URL, then sqlite:rupor.db.
@@ -18,7 +18,7 @@ pub struct Database {
 }
 
 impl Database {
-    pub fn address(&self) -> anyhow::Result<Address> {
+    pub(super) fn address(&self) -> anyhow::Result<Address> {
         let text = match &self.address {
             Some(address) => address.clone(),
             None => std::env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:rupor.db".into()),
@@ -26,17 +26,17 @@ impl Database {
         Ok(Address::parse(&text)?)
     }
 
-    pub fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
+    pub(super) fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
         Ok(Keyring::at(&self.key_path(address))?)
     }
 
     /// Where the key lies, and the notes that must not be part of a backup.
-    pub fn key_path(&self, address: &Address) -> PathBuf {
+    pub(super) fn key_path(&self, address: &Address) -> PathBuf {
         key_path(self.key_file.as_deref(), address)
     }
 }
 
 /// The named file, else beside the database, else in the working folder.
-pub fn key_path(named: Option<&Path>, address: &Address) -> PathBuf {
+pub(super) fn key_path(named: Option<&Path>, address: &Address) -> PathBuf {
     named.map_or_else(|| Keyring::usual_path(address), Path::to_owned)
 }

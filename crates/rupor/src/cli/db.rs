@@ -16,7 +16,7 @@ use super::operator::{block_on, say};
 
 /// Look after whole databases
 #[derive(Debug, Args)]
-pub struct Db {
+pub(super) struct Db {
     #[command(subcommand)]
     what: What,
 }
@@ -78,7 +78,7 @@ struct CopyArgs {
     json: bool,
 }
 
-pub fn run(args: &Db) -> anyhow::Result<()> {
+pub(super) fn run(args: &Db) -> anyhow::Result<()> {
     match &args.what {
         What::Copy(args) => block_on(copy_all(args)),
         What::Check(args) => block_on(check(args)),

@@ -18,7 +18,7 @@ use crate::operate::words::{self, counted, moment};
 
 /// Look at deliveries, queue failed ones again, cancel waiting ones
 #[derive(Debug, Args)]
-pub struct Delivery {
+pub(super) struct Delivery {
     #[command(subcommand)]
     command: Command,
 }
@@ -87,7 +87,7 @@ fn status(text: &str) -> Result<Status, String> {
     Status::parse(text).ok_or_else(|| format!("known are {}", known()))
 }
 
-pub fn run(args: &Delivery) -> anyhow::Result<()> {
+pub(super) fn run(args: &Delivery) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(list) => show_list(list).await,

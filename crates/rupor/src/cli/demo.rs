@@ -16,7 +16,7 @@ use crate::node;
 /// Posts keep appearing, copies are recognised, one channel is banned and comes back, cases are closed, until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  rupor demo\n  rupor demo --once")]
-pub struct Demo {
+pub(super) struct Demo {
     /// Play a fixed set of posts, compare what readers saw with what they should, and end: 0 right, 1 not
     #[arg(long)]
     once: bool,
@@ -28,7 +28,7 @@ pub struct Demo {
     sandbox: Option<SocketAddr>,
 }
 
-pub fn run(args: &Demo) -> anyhow::Result<()> {
+pub(super) fn run(args: &Demo) -> anyhow::Result<()> {
     super::log::start_at("error");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(show(args));

@@ -14,7 +14,7 @@ use crate::operate::words::how_long;
 
 /// Look at the doors for posts, and give one a new secret
 #[derive(Debug, Args)]
-pub struct EndpointArgs {
+pub(super) struct EndpointArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -46,7 +46,7 @@ fn overlap(text: &str) -> Result<Span, String> {
     span.ok_or_else(|| format!("write {}", engine::span::FORM))
 }
 
-pub fn run(args: &EndpointArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &EndpointArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,

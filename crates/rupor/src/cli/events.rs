@@ -19,7 +19,7 @@ const PAGE: usize = 1_000;
 ///
 /// With --json one event a line.
 #[derive(Debug, Args)]
-pub struct Events {
+pub(super) struct Events {
     /// Go on and show new ones as they come
     #[arg(long)]
     follow: bool,
@@ -36,7 +36,7 @@ pub struct Events {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &Events) -> anyhow::Result<()> {
+pub(super) fn run(args: &Events) -> anyhow::Result<()> {
     block_on(show(args))
 }
 

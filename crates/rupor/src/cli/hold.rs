@@ -10,19 +10,19 @@ use crate::operate::Verb;
 ///
 /// New posts keep queueing. With --workspace only that one is stopped.
 #[derive(Debug, Args)]
-pub struct StopAll {
+pub(super) struct StopAll {
     #[command(flatten)]
     operator: OperatorArgs,
 }
 
 /// Let sending go on after stop-all, or after a start that held everything
 #[derive(Debug, Args)]
-pub struct Release {
+pub(super) struct Release {
     #[command(flatten)]
     operator: OperatorArgs,
 }
 
-pub fn stop(args: &StopAll) -> anyhow::Result<()> {
+pub(super) fn stop(args: &StopAll) -> anyhow::Result<()> {
     block_on(async {
         let why = args.operator.why("stopped by an operator");
         let verb = Verb::Hold { workspace: args.operator.workspace.clone(), why: why.clone() };
@@ -32,7 +32,7 @@ pub fn stop(args: &StopAll) -> anyhow::Result<()> {
     })
 }
 
-pub fn release(args: &Release) -> anyhow::Result<()> {
+pub(super) fn release(args: &Release) -> anyhow::Result<()> {
     block_on(async {
         let done =
             args.operator.perform(Verb::Release { workspace: args.operator.workspace.clone() }).await?;

@@ -18,7 +18,7 @@ use engine::sources::ImportStep;
 /// Each line has owner_id, post_id, date (Unix seconds) and text, and may have photos and copy_history. A line that is
 /// no post is named and passed over. Posts that are known already are only counted, so a second run adds nothing.
 #[derive(Debug, Args)]
-pub struct Import {
+pub(super) struct Import {
     /// The file
     #[arg(value_name = "FILE")]
     path: PathBuf,
@@ -45,7 +45,7 @@ struct Done {
     bad: Vec<String>,
 }
 
-pub fn run(args: &Import) -> anyhow::Result<()> {
+pub(super) fn run(args: &Import) -> anyhow::Result<()> {
     block_on(import(args))
 }
 

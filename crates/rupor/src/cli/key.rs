@@ -9,7 +9,7 @@ use crate::operate::words::counted;
 
 /// Renew the key that seals tokens
 #[derive(Debug, Args)]
-pub struct Key {
+pub(super) struct Key {
     #[command(subcommand)]
     command: Command,
 }
@@ -25,7 +25,7 @@ enum Command {
     Rotate(OperatorArgs),
 }
 
-pub fn run(args: &Key) -> anyhow::Result<()> {
+pub(super) fn run(args: &Key) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::Prepare(operator) => prepare(operator),

@@ -12,12 +12,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// `RUPOR_LOG=debug`, or per module as in `rupor=debug,info`; JSON lines with `RUPOR_LOG_FORMAT=json`.
-pub fn start() {
+pub(super) fn start() {
     start_at("info");
 }
 
 /// The same, with another level where `RUPOR_LOG` says nothing.
-pub fn start_at(usual: &str) {
+pub(super) fn start_at(usual: &str) {
     let filter = EnvFilter::try_from_env("RUPOR_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let json = std::env::var("RUPOR_LOG_FORMAT").is_ok_and(|format| format == "json");
     // A log that cannot be written (its disk is full) must not bring down whoever logs.

@@ -14,7 +14,7 @@ use crate::operate::words::moment;
 
 /// Look at posts that nobody is sure of, approve or reject them
 #[derive(Debug, Args)]
-pub struct MessageArgs {
+pub(super) struct MessageArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -38,7 +38,7 @@ struct Decided {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &MessageArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &MessageArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,

@@ -10,13 +10,13 @@ use super::database::Database;
 ///
 /// Safe to run twice and by several at once; a step that fails is undone.
 #[derive(Debug, Args)]
-pub struct Migrate {
+pub(super) struct Migrate {
     #[command(flatten)]
     database: Database,
 }
 
 #[expect(clippy::print_stdout, reason = "the result is what this command is for")]
-pub fn run(args: &Migrate) -> anyhow::Result<()> {
+pub(super) fn run(args: &Migrate) -> anyhow::Result<()> {
     let address = args.database.address()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let (applied, roles_refused) = runtime.block_on(migrate(&address))?;
@@ -47,7 +47,7 @@ fn summary(address: &Address, applied: usize) -> String {
 }
 
 /// What an administrator has to run once, as a script that says why.
-pub fn roles_script(problem: &str) -> String {
+pub(super) fn roles_script(problem: &str) -> String {
     let problem = problem.replace('\n', "\n-- ");
     let script = store::postgres::migrate::ROLES;
     format!(

@@ -14,7 +14,7 @@ use crate::operate::facts::Ailment;
 use crate::operate::{Verb, perform, socket, socket_path, who};
 
 #[derive(Debug, Args)]
-pub struct OperatorArgs {
+pub(super) struct OperatorArgs {
     #[command(flatten)]
     pub database: Database,
     /// Workspace by name; needed only where there are several
@@ -30,7 +30,7 @@ pub struct OperatorArgs {
 
 /// An open look at a database.
 #[derive(Debug)]
-pub struct Look {
+pub(super) struct Look {
     pub store: Store,
     /// Whether a node runs; `None` where nobody can know.
     pub node: Option<bool>,
@@ -40,14 +40,14 @@ pub struct Look {
 
 /// Who makes the changes.
 #[derive(Debug)]
-pub enum Hand {
+pub(super) enum Hand {
     /// The running node, over its socket, with the reason for what is asked.
     Node(PathBuf, Option<String>),
     Own(Box<Store>),
 }
 
 impl Hand {
-    pub async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
+    pub(super) async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
         match self {
             Hand::Own(store) => perform(store, verb).await,
             Hand::Node(path, reason) => {
@@ -60,7 +60,7 @@ impl Hand {
 
 impl OperatorArgs {
     /// Opens the database for reading, beside the node that may have it.
-    pub async fn look(&self) -> anyhow::Result<Look> {
+    pub(super) async fn look(&self) -> anyhow::Result<Look> {
         let address = self.database.address()?;
         if let Address::Sqlite(store::address::SqlitePath::File(file)) = &address
             && !file.exists()
@@ -85,12 +85,12 @@ impl OperatorArgs {
     }
 
     /// Has the running node make a change, or makes it where none runs.
-    pub async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
+    pub(super) async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
         self.hand().await?.perform(verb).await
     }
 
     /// The way to make changes, for commands that make several.
-    pub async fn hand(&self) -> anyhow::Result<Hand> {
+    pub(super) async fn hand(&self) -> anyhow::Result<Hand> {
         let address = self.database.address()?;
         if let Some(path) = socket_path(&address)
             && socket::is_served(&path).await
@@ -102,12 +102,12 @@ impl OperatorArgs {
     }
 
     /// The reason that was given, or what is said without one.
-    pub fn why(&self, usual: &str) -> String {
+    pub(super) fn why(&self, usual: &str) -> String {
         self.reason.clone().unwrap_or_else(|| usual.to_owned())
     }
 
     /// The workspace that is meant: the named one, the only one, or `default`.
-    pub async fn workspace(&self, store: &Store) -> anyhow::Result<String> {
+    pub(super) async fn workspace(&self, store: &Store) -> anyhow::Result<String> {
         if let Some(name) = &self.workspace {
             return Ok(name.clone());
         }
@@ -127,7 +127,11 @@ impl OperatorArgs {
     }
 
     /// Prints a value for programs, or its text for people.
-    pub fn print(&self, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    pub(super) fn print(
+        &self,
+        value: &impl serde::Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
         match self.json {
             true => say(&serde_json::to_string(value)?),
             false => say(text().trim_end()),
@@ -136,14 +140,14 @@ impl OperatorArgs {
 }
 
 /// Runs an operator command to its end.
-pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(work)
 }
 
 /// One text or JSON on standard output, with nothing in it that acts on a terminal. A reader that went away (`| head`)
 /// is no failure.
-pub fn say(text: &str) -> anyhow::Result<()> {
+pub(super) fn say(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{}", shown::page(text)).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -17,7 +17,7 @@ use engine::ingest::{PICTURES_MAX, TEXT_MAX};
 
 /// Post something yourself: to the channels you name, or to those whose routes want it
 #[derive(Debug, Args)]
-pub struct Post {
+pub(super) struct Post {
     /// What to say; `-` reads it from standard input
     #[arg(value_name = "TEXT")]
     text: Option<String>,
@@ -40,7 +40,7 @@ pub struct Post {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &Post) -> anyhow::Result<()> {
+pub(super) fn run(args: &Post) -> anyhow::Result<()> {
     block_on(async {
         let text = text(args)?;
         let photos = args.photos.iter().map(|path| photo(path)).collect::<anyhow::Result<Vec<_>>>()?;

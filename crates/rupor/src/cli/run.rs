@@ -21,7 +21,7 @@ use crate::node;
 ///
 /// SIGTERM or Ctrl-C stops it in order: no new work, what is out is finished, the rest is handed back.
 #[derive(Debug, Args)]
-pub struct Run {
+pub(super) struct Run {
     #[command(flatten)]
     database: Database,
     /// Apply this configuration file at the start [default: the variables of the quick start, if any are set]
@@ -56,7 +56,7 @@ enum Loop {
     Bot,
 }
 
-pub fn run(args: &Run) -> anyhow::Result<()> {
+pub(super) fn run(args: &Run) -> anyhow::Result<()> {
     domain::content::ready().map_err(anyhow::Error::msg)?;
     super::log::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

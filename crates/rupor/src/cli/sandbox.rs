@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
     rupor sandbox --any-token\n  \
     rupor sandbox --listen 127.0.0.1:0 --any-token --limits real\n  \
     curl -d '{\"platform\":\"telegram\",\"kind\":\"429\",\"retry_after\":5,\"times\":3}' http://127.0.0.1:7900/_/faults")]
-pub struct SandboxArgs {
+pub(super) struct SandboxArgs {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7900")]
     listen: SocketAddr,
@@ -50,7 +50,7 @@ enum Limits {
 }
 
 /// Serves until it is interrupted.
-pub fn run(args: &SandboxArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &SandboxArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(args))
 }

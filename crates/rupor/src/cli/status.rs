@@ -11,7 +11,7 @@ use crate::operate::words::counted;
 
 /// Show channels, queues and trouble, and what to do about it
 #[derive(Debug, Args)]
-pub struct StatusArgs {
+pub(super) struct StatusArgs {
     /// Exit with 1 if there is trouble that somebody is told of
     #[arg(long)]
     check: bool,
@@ -19,7 +19,7 @@ pub struct StatusArgs {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     block_on(async {
         let look = args.operator.look().await?;
         let names: Vec<String> = match &args.operator.workspace {

@@ -15,7 +15,7 @@ use crate::operate::words::moment;
 
 /// Tokens of the API: make one, look at them, revoke one
 #[derive(Debug, Args)]
-pub struct TokenArgs {
+pub(super) struct TokenArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -54,7 +54,7 @@ fn scope(text: &str) -> Result<ApiScope, String> {
 /// Bytes of a drawn token: nobody guesses 256 bits.
 const TOKEN_BYTES: usize = 32;
 
-pub fn run(args: &TokenArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &TokenArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::New(new) => make(new).await,

@@ -15,7 +15,7 @@ use crate::why;
     rupor why https://vk.com/wall-123_45\n  \
     rupor why 17 telegram\n  \
     rupor why d204 --json")]
-pub struct Why {
+pub(super) struct Why {
     /// Address of the post, id of its message, or d and the id of a delivery
     #[arg(value_name = "POST")]
     asked: String,
@@ -25,7 +25,7 @@ pub struct Why {
     operator: OperatorArgs,
 }
 
-pub fn run(args: &Why) -> anyhow::Result<()> {
+pub(super) fn run(args: &Why) -> anyhow::Result<()> {
     block_on(async {
         let look = args.operator.look().await?;
         let workspace = args.operator.workspace(&look.store).await?;

@@ -20,7 +20,7 @@ const MAX_AGE: Span = Span::from_hours(6);
 
 /// How trouble is told.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Also trouble of the whole node.
     pub node: bool,
     pub remind: Option<String>,
@@ -30,7 +30,11 @@ pub struct Settings {
 
 /// A channel of the configuration hears of trouble. One that has no route of its own hears nothing else, unless it is
 /// the only one; the note says so.
-pub fn channel(workspace: &mut Workspace, name: &str, settings: &Settings) -> Result<Option<String>, String> {
+pub(crate) fn channel(
+    workspace: &mut Workspace,
+    name: &str,
+    settings: &Settings,
+) -> Result<Option<String>, String> {
     let Some(at) = workspace.channels.iter().position(|channel| channel.name == name) else {
         let known: Vec<&str> = workspace.channels.iter().map(|channel| channel.name.as_str()).collect();
         let known = if known.is_empty() { "none; add [channels.NAME]".to_owned() } else { known.join(", ") };
@@ -55,7 +59,7 @@ pub fn channel(workspace: &mut Workspace, name: &str, settings: &Settings) -> Re
 }
 
 /// A chat that is named by a variable.
-pub fn chat(
+pub(crate) fn chat(
     workspace: &mut Workspace,
     account: &Account,
     name: &str,
@@ -66,7 +70,7 @@ pub fn chat(
 }
 
 /// A program that hears; without a secret it cannot know who calls.
-pub fn webhook(
+pub(crate) fn webhook(
     workspace: &mut Workspace,
     url: &str,
     secret: Option<Secret>,

@@ -19,7 +19,7 @@ use engine::addresses::ChannelExtras;
 use engine::ingest::{Preset, SourceSettings};
 
 /// `RUPOR_PLATFORM_LIMITS`: on, or off for rehearsals.
-pub fn platform_limits(variables: Variables<'_>) -> Result<PlatformLimits, Problem> {
+pub(crate) fn platform_limits(variables: Variables<'_>) -> Result<PlatformLimits, Problem> {
     match variables("RUPOR_PLATFORM_LIMITS").as_deref().map(str::trim) {
         None | Some("" | "on") => Ok(PlatformLimits::On),
         Some("off") => Ok(PlatformLimits::Off),
@@ -31,7 +31,7 @@ pub fn platform_limits(variables: Variables<'_>) -> Result<PlatformLimits, Probl
 }
 
 /// Whether any variable of the quick start asks for something to be sent.
-pub fn is_used(variables: Variables<'_>) -> bool {
+pub(crate) fn is_used(variables: Variables<'_>) -> bool {
     let switches = outlets().map(|out| format!("{}_ENABLED", out.start.prefix));
     let walls = readers().map(|(_, read)| read.walls.to_owned());
     switches.chain(walls).any(|name| {
@@ -39,7 +39,7 @@ pub fn is_used(variables: Variables<'_>) -> bool {
     })
 }
 
-pub fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
+pub(crate) fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
     let mut reader = Reader { variables, problems: Vec::new(), notes: Vec::new() };
     let limits = platform_limits(variables).unwrap_or_else(|problem| {
         reader.problems.push(problem);

@@ -21,10 +21,10 @@ use engine::addresses::{self, AccountExtras, ChannelExtras};
 use engine::ingest::{Preset, SourceSettings};
 
 /// The workspace of those who need only one.
-pub const DEFAULT_WORKSPACE: &str = "default";
+pub(super) const DEFAULT_WORKSPACE: &str = "default";
 
 /// Reads the text of a file named `shown`; paths in it are relative to `folder`.
-pub fn parse(
+pub(super) fn parse(
     text: &str,
     shown: &str,
     folder: &Path,
@@ -475,7 +475,7 @@ fn weakness(secret: &str) -> Option<String> {
 }
 
 /// What a channel does unless it says otherwise (issue 7: `pets` publishes the lost once per case, `mirror` everything).
-pub fn preset(name: Preset) -> store::ChannelSettings {
+pub(super) fn preset(name: Preset) -> store::ChannelSettings {
     let route = match name {
         Preset::Pets => json!({"any": ["kind:lost"]}),
         Preset::Mirror => json!({}),
@@ -490,7 +490,7 @@ pub fn preset(name: Preset) -> store::ChannelSettings {
 }
 
 /// A platform whose name was checked when it was read.
-pub fn known_platform(name: &str) -> &'static dyn Platform {
+pub(super) fn known_platform(name: &str) -> &'static dyn Platform {
     platforms::registry::platform(name).expect("an account of an unknown platform is refused when it is read")
 }
 
@@ -533,7 +533,7 @@ fn source_settings(written: &written::WrittenSource, defaults: &Defaults) -> Sou
 
 impl Account {
     /// The row it would become, for those who judge rows.
-    pub fn as_row(&self) -> store::Account {
+    pub(crate) fn as_row(&self) -> store::Account {
         store::Account {
             account_id: domain::ids::AccountId(0),
             workspace_id: domain::ids::WorkspaceId(0),
@@ -551,7 +551,7 @@ impl Account {
 
 impl Channel {
     /// The row it would become, for those who judge rows.
-    pub fn as_row(&self, account: &Account) -> store::Channel {
+    pub(crate) fn as_row(&self, account: &Account) -> store::Channel {
         store::Channel {
             channel_id: domain::ids::ChannelId(0),
             workspace_id: domain::ids::WorkspaceId(0),
@@ -570,7 +570,7 @@ impl Channel {
     }
 
     /// Renders a sample post, so that a wrong target, template or markup shows before anything is queued.
-    pub fn rehearse(&self, account: &Account) -> anyhow::Result<()> {
+    pub(crate) fn rehearse(&self, account: &Account) -> anyhow::Result<()> {
         let settings = addresses::channel(&self.as_row(account), &account.as_row())?;
         let mut sample = domain::message::Message::text("Пропала собака, рыжая, с ошейником");
         sample.kind = "lost".into();

@@ -4,12 +4,12 @@
 //! `plan` compares it with the rows and makes them equal; nothing else of the product reads a file or a variable
 //! for what is configured. Read `written` (the file as it stands), `meaning` (what it means), `environment`, `plan`.
 
-pub mod alerts;
+pub(crate) mod alerts;
 mod bots;
-pub mod environment;
+pub(crate) mod environment;
 mod meaning;
-pub mod plan;
-pub mod quiet;
+pub(crate) mod plan;
+pub(crate) mod quiet;
 mod written;
 
 #[cfg(test)]
@@ -22,16 +22,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Where variables come from; tests hand in their own.
-pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The variables of this process.
-pub fn process_variables(name: &str) -> Option<String> {
+pub(crate) fn process_variables(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// Everything that should be rows, by workspace. Workspaces that are not named here are left alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Config {
+pub(crate) struct Config {
     pub workspaces: Vec<Workspace>,
     /// What is meant otherwise than it is written, in words.
     #[serde(default)]
@@ -54,7 +54,7 @@ fn capped(what: &str, setting: Option<f64>, limit: Option<f64>, whose: &str) -> 
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Workspace {
+pub(crate) struct Workspace {
     pub name: String,
     pub accounts: Vec<Account>,
     pub channels: Vec<Channel>,
@@ -65,7 +65,7 @@ pub struct Workspace {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Account {
+pub(crate) struct Account {
     pub name: String,
     pub platform: String,
     pub token: Secret,
@@ -79,7 +79,7 @@ pub struct Account {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Channel {
+pub(crate) struct Channel {
     pub name: String,
     pub account: String,
     pub target: String,
@@ -93,7 +93,7 @@ pub struct Channel {
 
 /// A source as `pull_sources` keeps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub(crate) struct Source {
     pub name: String,
     /// `vk` or `feed`.
     pub kind: String,
@@ -106,7 +106,7 @@ pub struct Source {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     pub name: String,
     pub kind: String,
     pub secret: Secret,
@@ -116,7 +116,7 @@ pub struct Endpoint {
 
 /// A bot: who it hears through, and its rules as they stand in their file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bot {
+pub(crate) struct Bot {
     pub name: String,
     pub accounts: Vec<String>,
     pub receive: store::Receive,
@@ -128,14 +128,14 @@ pub struct Bot {
 /// A token on its way into the store. It crosses nothing but the private socket of the running node,
 /// and prints nothing.
 #[derive(Clone)]
-pub struct Secret(SecretString);
+pub(crate) struct Secret(SecretString);
 
 impl Secret {
-    pub fn new(text: impl Into<String>) -> Secret {
+    pub(crate) fn new(text: impl Into<String>) -> Secret {
         Secret(SecretString::from(text.into()))
     }
 
-    pub fn reveal(&self) -> &SecretString {
+    pub(crate) fn reveal(&self) -> &SecretString {
         &self.0
     }
 }
@@ -172,7 +172,7 @@ impl<'de> Deserialize<'de> for Secret {
 
 /// Whether the built-in limits of the platforms count (`RUPOR_PLATFORM_LIMITS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlatformLimits {
+pub(crate) enum PlatformLimits {
     On,
     /// For rehearsals.
     Off,
@@ -180,12 +180,12 @@ pub enum PlatformLimits {
 
 /// Everything that is wrong with a configuration, each with its place and its fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
+pub(crate) struct ConfigError {
     pub problems: Vec<Problem>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// `rupor.toml:12`, or the name of a variable.
     pub place: String,
     pub text: String,
@@ -204,7 +204,7 @@ impl std::fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// Reads a file and what it refers to.
-pub fn from_file(path: &Path, variables: Variables<'_>) -> Result<Config, ConfigError> {
+pub(crate) fn from_file(path: &Path, variables: Variables<'_>) -> Result<Config, ConfigError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
         let text = format!("cannot be read: {error}; give the path of a configuration file");
@@ -214,17 +214,17 @@ pub fn from_file(path: &Path, variables: Variables<'_>) -> Result<Config, Config
 }
 
 /// Reads a text that is no file; what it refers to are variables alone.
-pub fn from_text(text: &str, shown: &str, variables: Variables<'_>) -> Result<Config, ConfigError> {
+pub(crate) fn from_text(text: &str, shown: &str, variables: Variables<'_>) -> Result<Config, ConfigError> {
     meaning::parse(text, shown, Path::new(""), variables)
 }
 
 /// The quick start: workspace `default` with the preset pets, from variables alone.
-pub fn from_env(variables: Variables<'_>) -> Result<Config, ConfigError> {
+pub(crate) fn from_env(variables: Variables<'_>) -> Result<Config, ConfigError> {
     environment::config(variables)
 }
 
 /// `1/s`, `20/min`, or `-` for as fast as it goes.
-pub fn show_rate(rate: Option<f64>) -> String {
+pub(crate) fn show_rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),
         Some(rate) if rate >= 1.0 => format!("{}/s", (rate * 100.0).round() / 100.0),

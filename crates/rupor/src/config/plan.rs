@@ -27,7 +27,7 @@ const CONFIGURED_PAUSE: &str = "paused in the configuration";
 /// What happens to channels that the configuration does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Absent {
+pub(crate) enum Absent {
     /// They go, and what waits for them fails.
     Remove,
     /// They are shut and keep their queue: the quick start must not lose a backlog to a missing variable.
@@ -36,12 +36,12 @@ pub enum Absent {
 
 /// The steps that make rows equal to a configuration, in order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub steps: Vec<Step>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub(crate) struct Step {
     pub workspace: String,
     pub verb: StepVerb,
     /// `workspace`, `account`, `channel`, `source`, `endpoint` or `bot`.
@@ -53,7 +53,7 @@ pub struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StepVerb {
+pub(crate) enum StepVerb {
     Create,
     Change,
     Pause,
@@ -64,7 +64,7 @@ pub enum StepVerb {
 }
 
 impl StepVerb {
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             StepVerb::Create => "create",
             StepVerb::Change => "change",
@@ -79,7 +79,7 @@ impl StepVerb {
 
 impl Plan {
     /// Channels that go: what waits for them fails, so somebody has to agree.
-    pub fn removals(&self) -> usize {
+    pub(crate) fn removals(&self) -> usize {
         self.steps.iter().filter(|step| step.verb == StepVerb::Remove && step.what == "channel").count()
     }
 }
@@ -97,7 +97,7 @@ impl std::fmt::Display for Plan {
 }
 
 /// What is different, without changing anything.
-pub async fn plan(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<Plan> {
+pub(crate) async fn plan(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<Plan> {
     let mut steps = Vec::new();
     for workspace in &config.workspaces {
         let known = known_workspace(store, &workspace.name).await?;
@@ -108,7 +108,7 @@ pub async fn plan(store: &Store, config: &Config, absent: Absent) -> anyhow::Res
 }
 
 /// Makes the rows equal and tells what was done.
-pub async fn apply(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<Plan> {
+pub(crate) async fn apply(store: &Store, config: &Config, absent: Absent) -> anyhow::Result<Plan> {
     let mut steps = Vec::new();
     for workspace in &config.workspaces {
         let known = known_workspace(store, &workspace.name).await?;
@@ -319,7 +319,7 @@ async fn account_changes(
 }
 
 /// Whether an account was paused by what a platform answered: then the reason begins with the code of the answer.
-pub fn is_of_platform(why: &str) -> bool {
+pub(crate) fn is_of_platform(why: &str) -> bool {
     why.split_once(": ").is_some_and(|(code, _)| !code.is_empty() && !code.contains(char::is_whitespace))
 }
 

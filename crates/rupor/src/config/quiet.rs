@@ -5,17 +5,17 @@ use jiff::civil::Time;
 use jiff::tz::TimeZone;
 
 /// What every refusal says about the form.
-pub const FORM: &str = "from-until in hours and minutes, such as 23:00-07:00";
+pub(crate) const FORM: &str = "from-until in hours and minutes, such as 23:00-07:00";
 
 /// From one time of the day until another, over midnight if the second is the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hours {
+pub(crate) struct Hours {
     from: Time,
     until: Time,
 }
 
 impl Hours {
-    pub fn parse(text: &str) -> Option<Hours> {
+    pub(crate) fn parse(text: &str) -> Option<Hours> {
         let (from, until) = text.split_once('-')?;
         let (from, until) = (time(from)?, time(until)?);
         (from != until).then_some(Hours { from, until })
@@ -24,7 +24,7 @@ impl Hours {
     /// When the channel opens again, if it is closed now.
     ///
     /// Where the clocks are set forward over the opening hour, it opens at the first moment after the gap.
-    pub fn closed_until(&self, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn closed_until(&self, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
         let here = jiff::Timestamp::from_microsecond(now.0).ok()?.to_zoned(zone.clone());
         let at = here.time();
         let over_midnight = self.from > self.until;
@@ -42,7 +42,7 @@ impl Hours {
 }
 
 /// When a channel of these settings opens again; `None`: it is open.
-pub fn closed_until(settings: &store::ChannelSettings, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn closed_until(settings: &store::ChannelSettings, now: Timestamp) -> Option<Timestamp> {
     let hours = Hours::parse(settings.quiet_hours.as_deref()?)?;
     let zone =
         settings.time_zone.as_deref().and_then(|name| TimeZone::get(name).ok()).unwrap_or(TimeZone::UTC);

@@ -16,11 +16,11 @@ use super::quiet;
 use engine::ingest::Preset;
 
 /// Names of things keep the place where they were written.
-pub type Named<T> = BTreeMap<Spanned<String>, T>;
+pub(super) type Named<T> = BTreeMap<Spanned<String>, T>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct WrittenFile {
+pub(super) struct WrittenFile {
     /// The name of the workspace that the tables at the top level belong to.
     pub workspace: Option<Spanned<String>>,
     pub preset: Option<Preset>,
@@ -41,7 +41,7 @@ pub struct WrittenFile {
 /// Limits that several accounts share by name.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct WrittenTier {
+pub(super) struct WrittenTier {
     pub rate: Option<Rate>,
     pub burst: Option<Count>,
     pub max_parallel: Option<Count>,
@@ -50,7 +50,7 @@ pub struct WrittenTier {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct WrittenWorkspace {
+pub(super) struct WrittenWorkspace {
     pub preset: Option<Preset>,
     pub time_zone: Option<TimeZone>,
     pub accounts: Named<WrittenAccount>,
@@ -63,7 +63,7 @@ pub struct WrittenWorkspace {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenAccount {
+pub(super) struct WrittenAccount {
     pub platform: PlatformName,
     pub token: Spanned<WrittenSecret>,
     pub kind: Option<AccountKind>,
@@ -82,7 +82,7 @@ pub struct WrittenAccount {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenChannel {
+pub(super) struct WrittenChannel {
     pub account: Spanned<String>,
     pub target: Target,
     pub preset: Option<Preset>,
@@ -122,7 +122,7 @@ pub struct WrittenChannel {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenSource {
+pub(super) struct WrittenSource {
     pub kind: SourceKind,
     /// The reading account; VK needs one.
     pub account: Option<Spanned<String>>,
@@ -141,7 +141,7 @@ pub struct WrittenSource {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenEndpoint {
+pub(super) struct WrittenEndpoint {
     pub kind: EndpointKind,
     pub secret: Spanned<WrittenSecret>,
     pub rate: Option<Rate>,
@@ -151,7 +151,7 @@ pub struct WrittenEndpoint {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenBot {
+pub(super) struct WrittenBot {
     /// Who it speaks and hears through.
     pub accounts: Vec<Spanned<String>>,
     /// The file with its rules, beside this one.
@@ -162,7 +162,7 @@ pub struct WrittenBot {
 /// Who hears of trouble.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct WrittenAlerts {
+pub(super) struct WrittenAlerts {
     pub channel: Option<Spanned<String>>,
     pub webhook: Option<WrittenWebhook>,
     pub remind: Option<Time>,
@@ -172,14 +172,14 @@ pub struct WrittenAlerts {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WrittenWebhook {
+pub(super) struct WrittenWebhook {
     pub url: Spanned<String>,
     pub secret: Option<Spanned<WrittenSecret>>,
 }
 
 /// A secret stands elsewhere: `{ env = "NAME" }`, `{ file = "PATH" }`, `"env:NAME"` or `"file:PATH"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WrittenSecret {
+pub(super) enum WrittenSecret {
     Env(String),
     File(String),
 }
@@ -213,7 +213,7 @@ impl<'de> Deserialize<'de> for WrittenSecret {
 
 /// A chat id or a name: numbers need no quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target(pub String);
+pub(super) struct Target(pub String);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -237,7 +237,7 @@ macro_rules! checked {
     ($($(#[$doc:meta])* $name:ident($kind:ty) from $from:ty = $parse:expr;)+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
-        pub struct $name(pub $kind);
+        pub(super) struct $name(pub $kind);
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$name, D::Error> {
@@ -311,7 +311,7 @@ checked! {
 
 /// Whole or broken: `1` is as good a rate as `1.0`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Number(pub f64);
+pub(super) struct Number(pub f64);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -335,10 +335,10 @@ macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($arm:ident = $text:literal),+ })+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-        pub enum $name { $(#[serde(rename = $text)] $arm),+ }
+        pub(super) enum $name { $(#[serde(rename = $text)] $arm),+ }
 
         impl $name {
-            pub fn as_str(self) -> &'static str {
+            pub(super) fn as_str(self) -> &'static str {
                 match self { $($name::$arm => $text),+ }
             }
         }

@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 use super::judge::{Line, Verb};
 
 /// Walls that are read.
-pub const OVERHEARD: i64 = -97_501;
-pub const STRAYS: i64 = -97_502;
-pub const NEIGHBOURS: i64 = -97_503;
+pub(super) const OVERHEARD: i64 = -97_501;
+pub(super) const STRAYS: i64 = -97_502;
+pub(super) const NEIGHBOURS: i64 = -97_503;
 /// A wall that nobody reads; things are reposted from it.
 const ELSEWHERE: i64 = -97_509;
 
 /// The channels of `city.toml`, as the sandbox knows them.
-pub const CHANNELS: [(&str, Name, i64); 4] = [
+pub(super) const CHANNELS: [(&str, Name, i64); 4] = [
     ("telegram", Name::Telegram, -1_009_750_000_001),
     ("district", Name::Telegram, -1_009_750_000_002),
     ("vk", Name::Vk, -97_500),
     ("max", Name::Max, -97_500_000_000_003),
 ];
 /// The channel that is banned and comes back.
-pub const BANNED: &str = "district";
+pub(super) const BANNED: &str = "district";
 
 /// How places are called on the sandbox page.
-pub const FACES: [(Name, i64, &str, &str); 7] = [
+pub(super) const FACES: [(Name, i64, &str, &str); 7] = [
     (Name::Telegram, -1_009_750_000_001, "channel", "Потеряшки Верхнелипска"),
     (Name::Telegram, -1_009_750_000_002, "channel", "Заречный район · питомцы"),
     (Name::Max, -97_500_000_000_003, "chat", "Потеряшки · чат"),
@@ -38,7 +38,7 @@ pub const FACES: [(Name, i64, &str, &str); 7] = [
 
 /// A post of one of the walls.
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub(super) struct Sample {
     pub wall: i64,
     pub post: Value,
 }
@@ -58,7 +58,7 @@ const GRAF: &str = "Убежал хаски Граф, кобель, голубы
      Видели на улице Речной. Телефон хозяина 8 (975) 000-00-05";
 
 /// What stands on the walls at first.
-pub fn originals() -> Vec<Sample> {
+pub(super) fn originals() -> Vec<Sample> {
     let mut ad = sample(OVERHEARD, 3, "Пропал аппетит у кота? Корм со скидкой 30 % до конца недели!", &[]);
     ad.post["marked_as_ads"] = 1.into();
     vec![
@@ -100,7 +100,7 @@ pub fn originals() -> Vec<Sample> {
 
 /// The same stories again on other walls: in other words with the same phone, with the same picture compressed once
 /// more, and as a repost.
-pub fn copies() -> Vec<Sample> {
+pub(super) fn copies() -> Vec<Sample> {
     vec![
         sample(
             STRAYS,
@@ -126,17 +126,17 @@ pub fn copies() -> Vec<Sample> {
 }
 
 /// The hopeful end of one story.
-pub fn reunion() -> Sample {
+pub(super) fn reunion() -> Sample {
     sample(STRAYS, 5, "Мурка нашлась, она дома! Спасибо всем, кто помогал. +7 975 000-00-04", &["мурка"])
 }
 
 /// The post that is edited, and its new words.
-pub fn edit() -> (i64, i64, Value) {
+pub(super) fn edit() -> (i64, i64, Value) {
     (STRAYS, 3, json!({"text": format!("{GRAF}. Вознаграждение!")}))
 }
 
 /// Every message that readers were shown, every change of one, and what they find at the end; in any order.
-pub fn expected() -> Vec<Line> {
+pub(super) fn expected() -> Vec<Line> {
     let mut lines = Vec::new();
     for (channel, _, _) in CHANNELS {
         let mut line = |verb, heading: &str, (wall, post), photos, phone: &str| {

@@ -9,7 +9,7 @@ use super::city::CHANNELS;
 
 /// One request that readers noticed, or one message as it stands at the end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Line {
+pub(crate) struct Line {
     pub channel: String,
     pub verb: Verb,
     pub heading: String,
@@ -21,7 +21,7 @@ pub struct Line {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
+pub(crate) enum Verb {
     Said,
     /// An edit; what it leaves alone, such as pictures, it does not name.
     Changed,
@@ -43,24 +43,24 @@ impl std::fmt::Display for Line {
 
 /// Where the ledger differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Difference {
+pub(crate) struct Difference {
     pub missing: Vec<Line>,
     pub unexpected: Vec<Line>,
 }
 
 impl Difference {
-    pub fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty()
     }
 }
 
 /// The accepted requests of a ledger that readers notice.
-pub fn lines(platform: Name, rows: &[Row]) -> Vec<Line> {
+pub(super) fn lines(platform: Name, rows: &[Row]) -> Vec<Line> {
     rows.iter().filter(|row| row.accepted).filter_map(|row| line(platform, row)).collect()
 }
 
 /// What a reader who comes now finds in a channel, an album as one.
-pub fn standing(channel: &str, messages: &[Message]) -> Vec<Line> {
+pub(super) fn standing(channel: &str, messages: &[Message]) -> Vec<Line> {
     let photos = |message: &Message| match &message.album {
         Some(_) => messages.iter().filter(|other| other.album == message.album).map(|m| m.media.len()).sum(),
         None => message.media.len(),
@@ -78,7 +78,7 @@ pub fn standing(channel: &str, messages: &[Message]) -> Vec<Line> {
 }
 
 /// Both ways, counting repeats.
-pub fn compare(expected: &[Line], seen: &[Line]) -> Difference {
+pub(super) fn compare(expected: &[Line], seen: &[Line]) -> Difference {
     let mut unexpected = seen.to_vec();
     let mut missing = Vec::new();
     for line in expected {

@@ -49,7 +49,10 @@ const LOOKS: [&str; 5] =
 const STREETS: [&str; 7] = ["Кленовой", "Озёрной", "Берёзовой", "Вишнёвой", "Солнечной", "Луговой", "Тихой"];
 
 /// Goes on with new posts, copies, bans and happy ends; only a failure ends it.
-pub async fn go_on(world: &World, mut tell: impl FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) async fn go_on(
+    world: &World,
+    mut tell: impl FnMut(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     for act in 0_u64.. {
         tokio::time::sleep(ACT_EVERY).await;
         world.write(&[original(act)])?;

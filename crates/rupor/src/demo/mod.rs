@@ -28,8 +28,8 @@ use crate::operate::{Verb, perform, verb};
 use crate::{config, node};
 use engine::addresses::ApiBases;
 
-pub use live::go_on;
-pub use once::{judge_all, play};
+pub(crate) use live::go_on;
+pub(crate) use once::{judge_all, play};
 
 const CONFIG: &str = include_str!("city.toml");
 /// The walls are looked at often, so that nobody waits.
@@ -44,7 +44,7 @@ const ROWS_MAX: usize = 10_000;
 
 /// The stage: the platforms, the node, and where their files lie until the end.
 #[derive(Debug)]
-pub struct World {
+pub(crate) struct World {
     pub sandbox: Sandbox,
     pub node: node::Running,
     pub address: Address,
@@ -55,7 +55,7 @@ pub struct World {
 
 impl World {
     /// Sets the stage: an empty database in a folder of its own, limits lifted, walls still empty.
-    pub async fn start(listen: SocketAddr, sandbox_listen: SocketAddr) -> anyhow::Result<World> {
+    pub(crate) async fn start(listen: SocketAddr, sandbox_listen: SocketAddr) -> anyhow::Result<World> {
         let options =
             sandbox::Options { listen: sandbox_listen, any_token: true, ..sandbox::Options::default() };
         let sandbox = Sandbox::start(options).await.with_context(|| {
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// Takes the stage down: no new work, what is out is finished.
-    pub async fn end(self) -> anyhow::Result<()> {
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
         self.node.stop().await?;
         self.sandbox.shutdown().await;
         Ok(())

@@ -11,14 +11,14 @@ use crate::operate::status::table;
 
 /// What came of a play.
 #[derive(Debug)]
-pub struct Judgement {
+pub(crate) struct Judgement {
     pub difference: Difference,
     /// What became of each post, and of each channel.
     pub summary: String,
 }
 
 /// Plays the whole main job: posts, copies, a ban, an edit, a reunion. Ends when every delivery has.
-pub async fn play(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn play(world: &World) -> anyhow::Result<()> {
     world.ban()?;
     let (originals, copies) = (city::originals(), city::copies());
     world.write(&originals)?;
@@ -40,7 +40,7 @@ pub async fn play(world: &World) -> anyhow::Result<()> {
 }
 
 /// Compares what readers saw with what they should have seen.
-pub async fn judge_all(world: &World) -> anyhow::Result<Judgement> {
+pub(crate) async fn judge_all(world: &World) -> anyhow::Result<Judgement> {
     let core = world.sandbox.core();
     let mut seen: Vec<Line> = Vec::new();
     for platform in Name::ALL {

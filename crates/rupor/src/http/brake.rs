@@ -36,7 +36,7 @@ const NAMED_MAX: usize = 5;
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
-pub struct Brake {
+pub(crate) struct Brake {
     book: Mutex<Book>,
 }
 
@@ -83,14 +83,14 @@ impl Trail {
 
 /// What is to be told of one door.
 #[derive(Debug, PartialEq)]
-pub struct Refusals {
+pub(crate) struct Refusals {
     pub detail: Value,
     pub alert: Option<String>,
 }
 
 impl Brake {
     /// Waits for the turn of this visitor; otherwise how long to stay away.
-    pub async fn turn(&self, client: Client, door: &'static str) -> Result<(), Duration> {
+    pub(crate) async fn turn(&self, client: Client, door: &'static str) -> Result<(), Duration> {
         let wait = self.wait(client, door, Instant::now())?;
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -120,7 +120,7 @@ impl Brake {
         Ok(wait)
     }
 
-    pub fn wrong(&self, client: Client, door: &'static str) {
+    pub(crate) fn wrong(&self, client: Client, door: &'static str) {
         self.wrong_at(client, door, Instant::now());
     }
 
@@ -139,7 +139,7 @@ impl Brake {
     }
 
     /// Somebody there knows a secret; that does not forgive the mistakes, or one key would pay for many guesses.
-    pub fn right(&self, client: Client, door: &'static str) {
+    pub(crate) fn right(&self, client: Client, door: &'static str) {
         let now = Instant::now();
         let book = &mut *self.book.lock().unwrap_or_else(PoisonError::into_inner);
         if book.trails.len() < HOUSEHOLDS_MAX {
@@ -148,7 +148,7 @@ impl Brake {
     }
 
     /// What happened since it was last asked.
-    pub fn untold(&self, now: Instant) -> Vec<Refusals> {
+    pub(crate) fn untold(&self, now: Instant) -> Vec<Refusals> {
         let book = &mut *self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let untold = std::mem::take(&mut book.untold);
         let mut told = Vec::new();
@@ -190,7 +190,7 @@ fn make_room(trails: &mut HashMap<(IpAddr, &'static str), Trail>, now: Instant) 
 }
 
 /// Writes refusals down until it is dropped.
-pub async fn tell(brake: &Brake, store: &Store) {
+pub(super) async fn tell(brake: &Brake, store: &Store) {
     loop {
         tokio::time::sleep(TELL_EVERY).await;
         tell_once(brake, store, Instant::now()).await;
@@ -198,7 +198,7 @@ pub async fn tell(brake: &Brake, store: &Store) {
 }
 
 /// A wrong secret belongs to no workspace, so all of them hear of it.
-pub async fn tell_once(brake: &Brake, store: &Store, now: Instant) {
+pub(super) async fn tell_once(brake: &Brake, store: &Store, now: Instant) {
     for refusals in brake.untold(now) {
         if let Some(alert) = &refusals.alert {
             tracing::error!(alert, "somebody guesses secrets");

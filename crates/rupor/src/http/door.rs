@@ -47,11 +47,11 @@ const SINGLE: [HeaderName; 6] = [
 
 /// The other end of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub IpAddr);
+pub(crate) struct Peer(pub IpAddr);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Client {
+pub(crate) struct Client {
     /// The visitor's address: the peer's, or what a proxy that is believed says.
     pub address: IpAddr,
     /// Not from this machine, or passed on by somebody.
@@ -60,12 +60,12 @@ pub struct Client {
 
 impl Client {
     /// Whose pace and seats it shares: one household has one IPv6 network, and draws addresses from it at will.
-    pub fn household(&self) -> IpAddr {
+    pub(crate) fn household(&self) -> IpAddr {
         household(self.address)
     }
 }
 
-pub fn household(address: IpAddr) -> IpAddr {
+pub(super) fn household(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let s = v6.segments();
@@ -77,7 +77,7 @@ pub fn household(address: IpAddr) -> IpAddr {
 
 /// Who may come in.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub(crate) struct Door {
     /// Only these hosts are answered; empty: any.
     hosts: Vec<String>,
     /// Whether a host that is a plain address is answered: it cannot be somebody's name for this machine.
@@ -89,7 +89,7 @@ pub struct Door {
 
 /// What the variables say.
 #[derive(Debug, Default, Clone)]
-pub struct Written {
+pub(crate) struct Written {
     pub token: Option<String>,
     pub hosts: Option<String>,
     pub proxies: Option<String>,
@@ -97,7 +97,7 @@ pub struct Written {
 
 impl Door {
     /// The same with the variables of this process.
-    pub fn from_env(at: IpAddr) -> anyhow::Result<Door> {
+    pub(crate) fn from_env(at: IpAddr) -> anyhow::Result<Door> {
         let variable = |name: &str| std::env::var(name).ok();
         let written = Written {
             token: variable(TOKEN_VARIABLE),
@@ -108,7 +108,7 @@ impl Door {
     }
 
     /// What the address that is listened on asks for.
-    pub fn new(at: IpAddr, written: &Written) -> anyhow::Result<Door> {
+    pub(crate) fn new(at: IpAddr, written: &Written) -> anyhow::Result<Door> {
         let token = written.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
         let named = list(&written.hosts);
         let proxies = addresses(&written.proxies)?;
@@ -130,12 +130,12 @@ impl Door {
         Ok(Door { hosts, any_address: !at.is_loopback(), proxies, token })
     }
 
-    pub fn is_proxy(&self, peer: IpAddr) -> bool {
+    pub(crate) fn is_proxy(&self, peer: IpAddr) -> bool {
         self.proxies.contains(&peer.to_canonical())
     }
 
     /// Who asks: the last address that no proxy of ours has written, if the peer is one of them.
-    pub fn client(&self, peer: Peer, version: Version, headers: &HeaderMap) -> Client {
+    pub(crate) fn client(&self, peer: Peer, version: Version, headers: &HeaderMap) -> Client {
         let passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name));
         let peer = peer.0.to_canonical();
         // Browsers and scrapers speak 1.1; a 1.0 on a local socket is a proxy that names nobody.
@@ -150,7 +150,7 @@ impl Door {
         Client { address, far }
     }
 
-    pub fn admits_host(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn admits_host(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         self.hosts.is_empty() || self.is_own_name(host)
     }
@@ -162,11 +162,11 @@ impl Door {
     }
 
     /// Digests are compared, so that the time it takes tells nothing.
-    pub fn opens(&self, token: &str) -> bool {
+    pub(crate) fn opens(&self, token: &str) -> bool {
         self.token.is_none_or(|own| blake3::hash(token.as_bytes()) == own)
     }
 
-    pub fn has_token(&self) -> bool {
+    pub(crate) fn has_token(&self) -> bool {
         self.token.is_some()
     }
 }
@@ -198,7 +198,7 @@ fn addresses(written: &Option<String>) -> anyhow::Result<Vec<IpAddr>> {
 }
 
 /// What makes a request ambiguous: a header that stands twice, or another host in the first line than in `Host`.
-pub fn ambiguity(uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
+pub(super) fn ambiguity(uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
     for name in &SINGLE {
         if headers.get_all(name).into_iter().nth(1).is_some() {
             return Some(
@@ -216,7 +216,7 @@ pub fn ambiguity(uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
 }
 
 /// Whether a page of another site asks: a browser says where a page is from.
-pub fn is_from_elsewhere(headers: &HeaderMap) -> bool {
+pub(super) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
     let host = text(header::HOST).unwrap_or_default();
     let other_origin = match text(header::ORIGIN) {
@@ -230,7 +230,7 @@ pub fn is_from_elsewhere(headers: &HeaderMap) -> bool {
 }
 
 /// The token that somebody gives, as programs or as browsers do.
-pub fn given_token(headers: &HeaderMap) -> Option<String> {
+pub(super) fn given_token(headers: &HeaderMap) -> Option<String> {
     api::bearer(headers).or_else(|| basic_password(headers))
 }
 

@@ -20,7 +20,7 @@ const DOOR: &str = "/hooks";
 /// Seconds after which a platform may try again when too much waits.
 const FULL_WAIT: u64 = 5;
 
-pub fn hooks() -> MethodRouter<Site> {
+pub(super) fn hooks() -> MethodRouter<Site> {
     post(hook).fallback(async || ApiError::method("POST"))
 }
 

@@ -11,7 +11,7 @@ use store::{Store, Workspace};
 use super::Site;
 use engine::dispatch::escaped;
 
-pub async fn metrics(State(site): State<Site>) -> Response {
+pub(super) async fn metrics(State(site): State<Site>) -> Response {
     match lanes(&site.node.store).await {
         Ok(lanes) => {
             let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];

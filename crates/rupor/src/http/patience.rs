@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep};
 const BYTES_PER_SECOND_MIN: u64 = 1_000;
 
 #[derive(Debug)]
-pub struct Patient<S> {
+pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
     /// Runs while there is something that the other side has not taken.
@@ -22,7 +22,7 @@ pub struct Patient<S> {
 }
 
 impl<S> Patient<S> {
-    pub fn new(stream: S, patience: Duration) -> Patient<S> {
+    pub(super) fn new(stream: S, patience: Duration) -> Patient<S> {
         Patient { stream, patience, waiting: None }
     }
 

@@ -30,7 +30,7 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 
 /// How long others may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub(super) struct Times {
     /// For the head of a request, or for the next request on a connection.
     pub head: Duration,
     /// For taking what they asked for, while they do not read.
@@ -44,7 +44,7 @@ impl Default for Times {
 }
 
 /// Serves until it is dropped; the connections end with it.
-pub async fn serve(listener: &TcpListener, app: Router, door: Arc<Door>, times: Times) {
+pub(super) async fn serve(listener: &TcpListener, app: Router, door: Arc<Door>, times: Times) {
     let seats = Arc::new(Semaphore::new(connections_max()));
     let households = Arc::new(Households::default());
     let mut visits = JoinSet::new();

@@ -11,11 +11,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-pub const SECRET: &str = "secret-of-the-first-door-0123456789";
-pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const SECRET: &str = "secret-of-the-first-door-0123456789";
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A node that listens, with a workspace, a channel and an endpoint.
-pub struct Server {
+pub(crate) struct Server {
     pub at: SocketAddr,
     pub store: Store,
     pub ws: WorkspaceId,
@@ -31,28 +31,28 @@ impl Drop for Server {
 
 /// An answer as it came over the wire.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub head: String,
     pub body: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         self.json()["error"]["message"].as_str().unwrap_or_default().to_owned()
     }
 }
 
 impl Server {
-    pub async fn start(token: Option<&str>) -> Server {
+    pub(crate) async fn start(token: Option<&str>) -> Server {
         Server::hurried(token, REQUEST_TIME).await
     }
 
@@ -78,7 +78,7 @@ impl Server {
         server
     }
 
-    pub async fn channel(&self, ws: WorkspaceId, name: &str, target: &str) {
+    pub(crate) async fn channel(&self, ws: WorkspaceId, name: &str, target: &str) {
         let account = NewAccount {
             platform: "telegram".into(),
             name: format!("бот {name}"),
@@ -91,14 +91,21 @@ impl Server {
         self.store.create_channel(ws, new).await.unwrap();
     }
 
-    pub async fn endpoint(&self, ws: WorkspaceId, name: &str, kind: &str, secret: &str, settings: Value) {
+    pub(crate) async fn endpoint(
+        &self,
+        ws: WorkspaceId,
+        name: &str,
+        kind: &str,
+        secret: &str,
+        settings: Value,
+    ) {
         let secret = SecretString::from(secret);
         let new = NewEndpoint { name: name.into(), kind: kind.into(), secret, settings };
         self.store.create_endpoint(ws, new).await.unwrap();
     }
 
     /// Sends bytes and reads to the end.
-    pub async fn send(&self, request: &[u8]) -> Answer {
+    pub(crate) async fn send(&self, request: &[u8]) -> Answer {
         self.send_from("127.0.0.1", request).await
     }
 
@@ -121,7 +128,7 @@ impl Server {
         Answer { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request += &format!("Host: {}\r\n", self.at);
@@ -133,13 +140,13 @@ impl Server {
         self.send(request.as_bytes()).await
     }
 
-    pub async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Answer {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Answer {
         let bearer = format!("Bearer {SECRET}");
         let own = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
         self.ask("POST", "/v1/ingest", &[&own, headers].concat(), &body.to_string()).await
     }
 
-    pub async fn messages(&self) -> usize {
+    pub(crate) async fn messages(&self) -> usize {
         self.store.recent_messages(self.ws, 1_000).await.unwrap().len()
     }
 }

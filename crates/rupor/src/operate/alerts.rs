@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use store::{NewMessage, Store};
 
 /// Queues one message for every way of alerts; stop-all and holds do not keep it back.
-pub async fn test(store: &Store, workspace: &str, key: &str) -> anyhow::Result<Value> {
+pub(crate) async fn test(store: &Store, workspace: &str, key: &str) -> anyhow::Result<Value> {
     let ws = super::verb::find_workspace(store, workspace).await?;
     let channels = store.channels(ws).await?;
     let ways: Vec<_> =

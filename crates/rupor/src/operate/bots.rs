@@ -8,7 +8,7 @@ use store::{Bot, Store};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case", deny_unknown_fields)]
-pub enum BotOrder {
+pub(crate) enum BotOrder {
     /// These rules answer from now on.
     Activate { version: i32 },
     /// Erases a person.
@@ -17,7 +17,7 @@ pub enum BotOrder {
     SetHook { account: String, key: String, secret_hash: String, settings: Value },
 }
 
-pub async fn find_bot(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<Bot> {
+pub(crate) async fn find_bot(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<Bot> {
     let bots = store.bots(ws).await?;
     let names: Vec<String> = bots.iter().map(|bot| bot.name.clone()).collect();
     match bots.into_iter().find(|bot| bot.name == name) {
@@ -27,7 +27,7 @@ pub async fn find_bot(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Res
     }
 }
 
-pub async fn perform_on_bot(
+pub(crate) async fn perform_on_bot(
     store: &Store,
     ws: WorkspaceId,
     name: &str,

@@ -22,7 +22,7 @@ use super::verb::{find_account, find_workspace};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub enum AudienceOrder {
+pub(crate) enum AudienceOrder {
     /// A name for those on whom a filter fits.
     New {
         name: String,
@@ -44,7 +44,7 @@ pub enum AudienceOrder {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub enum CampaignOrder {
+pub(crate) enum CampaignOrder {
     New {
         accounts: Vec<String>,
         audience: Option<String>,
@@ -85,7 +85,7 @@ pub enum CampaignOrder {
 /// What a variant says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Words {
+pub(crate) struct Words {
     pub name: String,
     pub weight: i32,
     pub text: String,
@@ -94,7 +94,7 @@ pub struct Words {
     pub buttons: Vec<Vec<Button>>,
 }
 
-pub async fn perform_on_audience(
+pub(crate) async fn perform_on_audience(
     store: &Store,
     workspace: &str,
     order: AudienceOrder,
@@ -138,12 +138,16 @@ async fn imported_audience(store: &Store, ws: WorkspaceId, name: &str) -> anyhow
     }
 }
 
-pub async fn find_audience(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<Option<Audience>> {
+pub(crate) async fn find_audience(
+    store: &Store,
+    ws: WorkspaceId,
+    name: &str,
+) -> anyhow::Result<Option<Audience>> {
     let known = store.audiences(ws).await?;
     Ok(known.into_iter().find(|audience| audience.name == name))
 }
 
-pub async fn perform_on_campaign(
+pub(crate) async fn perform_on_campaign(
     store: &Store,
     workspace: &str,
     name: &str,
@@ -275,7 +279,7 @@ async fn message(store: &Store, ws: WorkspaceId, words: Words) -> anyhow::Result
 }
 
 /// How a campaign stands, in the shape that programs read.
-pub async fn told(store: &Store, campaign: &Campaign) -> anyhow::Result<Value> {
+pub(crate) async fn told(store: &Store, campaign: &Campaign) -> anyhow::Result<Value> {
     let counts = store.campaign_counts(campaign.workspace_id, campaign.campaign_id).await?;
     // Nobody waits for a campaign that was ended: they never get it.
     let is_ended = matches!(

@@ -22,7 +22,7 @@ const CLOCK_MILLIS_MAX: i64 = 2_000;
 const WALL_DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub(crate) struct Finding {
     pub ok: bool,
     pub what: String,
     pub found: String,
@@ -31,18 +31,18 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub fn good(what: impl Into<String>, found: impl Into<String>) -> Finding {
+    pub(crate) fn good(what: impl Into<String>, found: impl Into<String>) -> Finding {
         Finding { ok: true, what: what.into(), found: found.into(), fix: None }
     }
 
-    pub fn bad(what: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Finding {
+    pub(crate) fn bad(what: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding { ok: false, what: what.into(), found: found.into(), fix: Some(fix.into()) }
     }
 }
 
 /// An account to ask about, with the channels on it.
 #[derive(Debug)]
-pub struct Subject {
+pub(crate) struct Subject {
     pub account: Account,
     pub token: Secret,
     pub channels: Vec<Channel>,
@@ -51,7 +51,7 @@ pub struct Subject {
 }
 
 /// The subjects of a configuration that need not be applied yet.
-pub fn subjects_of_config(config: &Config) -> Vec<Subject> {
+pub(crate) fn subjects_of_config(config: &Config) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for workspace in &config.workspaces {
         for account in &workspace.accounts {
@@ -70,7 +70,7 @@ pub fn subjects_of_config(config: &Config) -> Vec<Subject> {
 }
 
 /// The subjects of a workspace as the rows are.
-pub async fn subjects_of_store(store: &Store, ws: WorkspaceId) -> anyhow::Result<Vec<Subject>> {
+pub(crate) async fn subjects_of_store(store: &Store, ws: WorkspaceId) -> anyhow::Result<Vec<Subject>> {
     let channels = store.channels(ws).await?;
     let sources = store.sources(ws).await?;
     let mut subjects = Vec::new();
@@ -86,7 +86,7 @@ pub async fn subjects_of_store(store: &Store, ws: WorkspaceId) -> anyhow::Result
 }
 
 /// The database and its clock.
-pub async fn database(store: &Store, shown: &str) -> Vec<Finding> {
+pub(crate) async fn database(store: &Store, shown: &str) -> Vec<Finding> {
     let now = match store.now().await {
         Ok(now) => now,
         Err(error) => {
@@ -110,7 +110,7 @@ pub async fn database(store: &Store, shown: &str) -> Vec<Finding> {
 }
 
 /// Asks the platform about one account and each of its channels.
-pub async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> Vec<Finding> {
+pub(crate) async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> Vec<Finding> {
     let row = &subject.account;
     let what = format!("account {}", row.name);
     let account = match addresses::account(row, subject.token.reveal(), bases) {
@@ -147,7 +147,7 @@ pub async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> 
 }
 
 /// What is wrong with the ways of alerts, in words: told when they are configured, not when they are needed.
-pub async fn alert_ways(config: &Config, bases: &ApiBases) -> Vec<String> {
+pub(crate) async fn alert_ways(config: &Config, bases: &ApiBases) -> Vec<String> {
     let network = Network::default();
     let mut words = Vec::new();
     for ways in subjects_of_config(config) {
@@ -191,7 +191,11 @@ async fn look_at_wall(
 }
 
 /// One channel and the account it is on.
-pub async fn channel(store: &Store, ws: WorkspaceId, channel: &Channel) -> anyhow::Result<Vec<Finding>> {
+pub(crate) async fn channel(
+    store: &Store,
+    ws: WorkspaceId,
+    channel: &Channel,
+) -> anyhow::Result<Vec<Finding>> {
     let mut subjects = subjects_of_store(store, ws).await?;
     subjects.retain(|subject| subject.account.account_id == channel.account_id);
     let Some(mut about) = subjects.pop() else {
@@ -265,7 +269,7 @@ fn rights_finding(what: &str, channel: &Channel, probe: &ChannelProbe) -> Findin
 }
 
 /// The list as people read it.
-pub fn text(findings: &[Finding]) -> String {
+pub(crate) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let sign = if finding.ok { "ok  " } else { "FAIL" };
@@ -278,7 +282,7 @@ pub fn text(findings: &[Finding]) -> String {
 }
 
 /// Fails if anything did.
-pub fn verdict(findings: &[Finding]) -> anyhow::Result<()> {
+pub(crate) fn verdict(findings: &[Finding]) -> anyhow::Result<()> {
     let failed = findings.iter().filter(|finding| !finding.ok).count();
     match failed {
         0 => Ok(()),

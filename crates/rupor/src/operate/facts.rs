@@ -13,10 +13,10 @@ use store::{
 const EVENTS_MAX: usize = 2_000;
 
 /// Posts that wait for a person and are shown; more than that nobody reads on one screen.
-pub const HELD_POSTS_MAX: usize = 100;
+pub(crate) const HELD_POSTS_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Facts {
+pub(crate) struct Facts {
     pub now: Timestamp,
     pub workspace: Workspace,
     /// With other workspaces beside it, commands have to name it.
@@ -44,7 +44,7 @@ pub struct Facts {
 
 /// Trouble with the database as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ailment {
+pub(crate) struct Ailment {
     pub words: String,
     /// How long it lasts, as far as it is known.
     pub seconds: Option<u64>,
@@ -57,7 +57,7 @@ pub struct Ailment {
 
 impl Ailment {
     /// What this process knows from its own calls.
-    pub fn of(store: &Store) -> Option<Ailment> {
+    pub(crate) fn of(store: &Store) -> Option<Ailment> {
         match store.health() {
             Health::Ill(Illness { words, lasts, .. }) => {
                 Some(Ailment { words, seconds: Some(lasts.as_secs()), only_soon: false, slow: false })
@@ -75,7 +75,7 @@ impl Ailment {
 
 /// One delivery with its past.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DeliveryFacts {
+pub(crate) struct DeliveryFacts {
     pub delivery: Delivery,
     pub attempts: Vec<Attempt>,
     /// Whom it is for, if it is for one person.
@@ -85,7 +85,7 @@ pub struct DeliveryFacts {
 
 /// A person as operators see them: ids, and whether they can be written to. Names and attributes stay in their row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Person {
+pub(crate) struct Person {
     pub recipient_id: RecipientId,
     pub account_id: AccountId,
     pub platform: String,
@@ -111,7 +111,7 @@ impl From<Recipient> for Person {
     }
 }
 
-pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyhow::Result<Facts> {
+pub(crate) async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyhow::Result<Facts> {
     let ws = super::verb::find_workspace(store, workspace).await?;
     let workspaces = store.workspaces().await?;
     let only_workspace = workspaces.len() == 1;
@@ -134,7 +134,11 @@ pub async fn gather(store: &Store, workspace: &str, node: Option<bool>) -> anyho
     })
 }
 
-pub async fn delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow::Result<DeliveryFacts> {
+pub(crate) async fn delivery(
+    store: &Store,
+    ws: WorkspaceId,
+    id: DeliveryId,
+) -> anyhow::Result<DeliveryFacts> {
     let (delivery, attempts) = (store.delivery(ws, id).await?, store.attempts(ws, id).await?);
     let person = match delivery.destination {
         Destination::Channel(_) => None,
@@ -144,17 +148,17 @@ pub async fn delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow:
 }
 
 impl Facts {
-    pub fn channel(&self, id: ChannelId) -> Option<&Channel> {
+    pub(crate) fn channel(&self, id: ChannelId) -> Option<&Channel> {
         self.channels.iter().find(|channel| channel.channel_id == id)
     }
 
     /// The channel that a delivery goes to, if it goes to one that is still there.
-    pub fn channel_of(&self, delivery: &Delivery) -> Option<&Channel> {
+    pub(crate) fn channel_of(&self, delivery: &Delivery) -> Option<&Channel> {
         delivery.destination.channel().and_then(|id| self.channel(id))
     }
 
     /// A destination as people call it.
-    pub fn called(&self, about: &DeliveryFacts) -> String {
+    pub(crate) fn called(&self, about: &DeliveryFacts) -> String {
         match (&about.person, self.channel_of(&about.delivery)) {
             (Some(person), _) => self.person_called(person),
             (None, Some(channel)) => {
@@ -165,27 +169,27 @@ impl Facts {
     }
 
     /// `person 3 on bot (telegram 701)`.
-    pub fn person_called(&self, person: &Person) -> String {
+    pub(crate) fn person_called(&self, person: &Person) -> String {
         let account = self.accounts.iter().find(|account| account.account_id == person.account_id);
         let on = account.map_or(String::new(), |account| format!(" on {}", account.name));
         format!("person {}{on} ({} {})", person.recipient_id, person.platform, person.user_id)
     }
 
-    pub fn account_of(&self, channel: &Channel) -> Option<&Account> {
+    pub(crate) fn account_of(&self, channel: &Channel) -> Option<&Account> {
         self.accounts.iter().find(|account| account.account_id == channel.account_id)
     }
 
-    pub fn lane_of(&self, channel: &Channel) -> Option<&Lane> {
+    pub(crate) fn lane_of(&self, channel: &Channel) -> Option<&Lane> {
         self.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id))
     }
 
     /// What waits for a channel.
-    pub fn waiting(&self, channel: &Channel) -> i64 {
+    pub(crate) fn waiting(&self, channel: &Channel) -> i64 {
         self.lane_of(channel).map_or(0, |lane| lane.counts.queued + lane.counts.retry)
     }
 
     /// Since when the present trouble of a channel lasts: the first pause of its streak of failures.
-    pub fn channel_trouble_since(&self, channel: &Channel) -> Option<Timestamp> {
+    pub(crate) fn channel_trouble_since(&self, channel: &Channel) -> Option<Timestamp> {
         let streak = usize::try_from(channel.error_streak.max(1)).unwrap_or(1);
         let of_channel = self
             .events
@@ -199,7 +203,7 @@ impl Facts {
     }
 
     /// The newest event of an account by this name.
-    pub fn account_event(&self, account: &Account, name: &str) -> Option<&Event> {
+    pub(crate) fn account_event(&self, account: &Account, name: &str) -> Option<&Event> {
         self.events.iter().find(|event| event.account_id == Some(account.account_id) && event.name == name)
     }
 }

@@ -4,21 +4,21 @@
 //! runs, or on PostgreSQL, the command performs it itself. `verb` says what can be done, `socket` how it gets there,
 //! `facts` gathers what is known, `words` says it in sentences (also for the board and `rupor why`).
 
-pub mod alerts;
-pub mod bots;
-pub mod campaigns;
-pub mod check;
-pub mod facts;
-pub mod quiet;
-pub mod socket;
-pub mod status;
-pub mod trouble;
-pub mod verb;
-pub mod who;
-pub mod words;
+pub(crate) mod alerts;
+pub(crate) mod bots;
+pub(crate) mod campaigns;
+pub(crate) mod check;
+pub(crate) mod facts;
+pub(crate) mod quiet;
+pub(crate) mod socket;
+pub(crate) mod status;
+pub(crate) mod trouble;
+pub(crate) mod verb;
+pub(crate) mod who;
+pub(crate) mod words;
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
 
-pub use socket::{serve, socket_path};
-pub use verb::{Verb, perform};
+pub(crate) use socket::{serve, socket_path};
+pub(crate) use verb::{Verb, perform};

@@ -14,7 +14,7 @@ use crate::config::quiet::closed_until;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Keeps quiet hours until it is dropped.
-pub async fn keep(store: Store) {
+pub(crate) async fn keep(store: Store) {
     let mut shut = Shut::default();
     loop {
         if let Err(error) = shut.look(&store).await {
@@ -29,13 +29,13 @@ pub async fn keep(store: Store) {
 
 /// Until when each channel was shut by us, so that only changes are written.
 #[derive(Debug, Default)]
-pub struct Shut {
+pub(crate) struct Shut {
     until: HashMap<ChannelId, Timestamp>,
 }
 
 impl Shut {
     /// One look at all channels.
-    pub async fn look(&mut self, store: &Store) -> anyhow::Result<()> {
+    pub(crate) async fn look(&mut self, store: &Store) -> anyhow::Result<()> {
         let now = store.now().await?;
         for workspace in store.workspaces().await? {
             for channel in store.channels(workspace.workspace_id).await? {

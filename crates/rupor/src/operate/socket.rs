@@ -56,7 +56,7 @@ struct Order<V> {
 }
 
 /// Where the node of a database listens; `None`: every process can change it itself.
-pub fn socket_path(address: &Address) -> Option<PathBuf> {
+pub(crate) fn socket_path(address: &Address) -> Option<PathBuf> {
     match address {
         Address::Sqlite(SqlitePath::File(file)) => {
             let mut name = file.clone().into_os_string();
@@ -69,7 +69,7 @@ pub fn socket_path(address: &Address) -> Option<PathBuf> {
 
 /// Takes verbs until it is dropped.
 #[derive(Debug)]
-pub struct Serving {
+pub(crate) struct Serving {
     path: PathBuf,
     task: JoinHandle<()>,
 }
@@ -82,7 +82,7 @@ impl Drop for Serving {
 }
 
 /// Starts taking verbs. The caller holds the lock of the database, so a socket that is there is left over.
-pub fn serve(store: Store, path: &Path) -> anyhow::Result<Serving> {
+pub(crate) fn serve(store: Store, path: &Path) -> anyhow::Result<Serving> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("socket {}: cannot be renewed", path.display()));
@@ -196,12 +196,12 @@ async fn visit(
 }
 
 /// Whether a node listens there.
-pub async fn is_served(path: &Path) -> bool {
+pub(crate) async fn is_served(path: &Path) -> bool {
     UnixStream::connect(path).await.is_ok()
 }
 
 /// Sends a verb to the node; `None`: no node listens.
-pub async fn send(path: &Path, verb: &Verb, reason: Option<&str>) -> anyhow::Result<Option<Value>> {
+pub(crate) async fn send(path: &Path, verb: &Verb, reason: Option<&str>) -> anyhow::Result<Option<Value>> {
     use std::io::ErrorKind;
     let mut stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,

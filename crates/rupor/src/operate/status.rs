@@ -14,7 +14,7 @@ use crate::config::show_rate;
 
 /// What `rupor status --json` and the board show.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Status {
+pub(crate) struct Status {
     pub at: Timestamp,
     pub workspace: String,
     pub node: Option<bool>,
@@ -30,7 +30,7 @@ pub struct Status {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ChannelLine {
+pub(crate) struct ChannelLine {
     pub channel: String,
     pub platform: String,
     pub target: String,
@@ -50,14 +50,14 @@ pub struct ChannelLine {
 
 /// The people of an account; from `PEOPLE_COUNTED_MAX` on a number means "at least".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PeopleLine {
+pub(crate) struct PeopleLine {
     pub account: String,
     pub waiting: i64,
     pub sending: i64,
     pub gone: i64,
 }
 
-pub fn status(facts: &Facts) -> Status {
+pub(crate) fn status(facts: &Facts) -> Status {
     Status {
         at: facts.now,
         workspace: facts.workspace.name.clone(),
@@ -82,7 +82,7 @@ fn of_people(facts: &Facts, people: &PeopleOfAccount) -> PeopleLine {
 }
 
 /// `people: 12 waiting, 3 gone`; `None`: there is nobody to tell of.
-pub fn people_words(people: &[PeopleLine]) -> Option<String> {
+pub(crate) fn people_words(people: &[PeopleLine]) -> Option<String> {
     let sum = |of: fn(&PeopleLine) -> i64| people.iter().map(of).sum::<i64>();
     let told = [
         (sum(|p| p.waiting), "waiting"),
@@ -122,7 +122,7 @@ fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
 }
 
 /// A channel in one word.
-pub fn state(facts: &Facts, channel: &Channel) -> &'static str {
+pub(crate) fn state(facts: &Facts, channel: &Channel) -> &'static str {
     let account = facts.account_of(channel);
     match (channel.enabled, channel.disabled_by) {
         _ if facts.held.is_some() || facts.workspace.held => "held",
@@ -181,7 +181,7 @@ fn cells(line: &ChannelLine) -> Vec<String> {
 }
 
 /// Aligned columns without lines, so that they can be cut and searched. A cell stays on its line, whoever wrote it.
-pub fn table(headings: &[&str], mut rows: Vec<Vec<String>>) -> String {
+pub(crate) fn table(headings: &[&str], mut rows: Vec<Vec<String>>) -> String {
     for cell in rows.iter_mut().flatten() {
         if let Cow::Owned(shown) = shown::line(cell) {
             *cell = shown;

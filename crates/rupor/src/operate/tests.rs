@@ -22,7 +22,7 @@ use super::words::{self, Explanation};
 /// 2026-11-15 12:00:00 UTC.
 const START: Timestamp = Timestamp(1_794_744_000_000_000);
 
-pub struct World {
+pub(crate) struct World {
     pub store: Store,
     pub ws: WorkspaceId,
     clock: Clock,
@@ -30,11 +30,11 @@ pub struct World {
 }
 
 impl World {
-    pub async fn new() -> World {
+    pub(crate) async fn new() -> World {
         World::at("sqlite::memory:").await
     }
 
-    pub async fn at(address: &str) -> World {
+    pub(crate) async fn at(address: &str) -> World {
         let clock = Clock::hand(START);
         let address = Address::parse(address).unwrap();
         if socket::socket_path(&address).is_some() {
@@ -45,7 +45,7 @@ impl World {
         World { store, ws, clock, posts: AtomicU32::new(0) }
     }
 
-    pub async fn channel(&self, name: &str) -> ChannelId {
+    pub(crate) async fn channel(&self, name: &str) -> ChannelId {
         let known = self.store.accounts(self.ws).await.unwrap();
         let account_id = match known.first() {
             Some(account) => account.account_id,
@@ -64,7 +64,7 @@ impl World {
         self.store.create_channel(self.ws, NewChannel { account_id, name, target, settings }).await.unwrap()
     }
 
-    pub async fn post(&self, channel: ChannelId) -> DeliveryId {
+    pub(crate) async fn post(&self, channel: ChannelId) -> DeliveryId {
         let n = self.posts.fetch_add(1, Ordering::Relaxed);
         let new: NewMessage = serde_json::from_value(json!({
             "source": "test", "origin_id": n.to_string(), "payload": {"text": "Пропал кот"},
@@ -74,11 +74,11 @@ impl World {
         self.store.enqueue(self.ws, vec![new]).await.unwrap()[0].deliveries[0].delivery_id
     }
 
-    pub fn seconds(&self, n: i64) {
+    pub(crate) fn seconds(&self, n: i64) {
         self.clock.advance(Span::from_secs(n));
     }
 
-    pub async fn claim(&self) -> Claim {
+    pub(crate) async fn claim(&self) -> Claim {
         let request = ClaimRequest {
             whose: Whose::Everyone,
             run_id: "test".into(),
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// The next one is sent, and this is how it ends.
-    pub async fn end(&self, outcome: Outcome) {
+    pub(crate) async fn end(&self, outcome: Outcome) {
         let claim = self.claim().await;
         let finish = Finish {
             claim: claim.reference(),
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// What Telegram answers, through the adapter's own table.
-    pub async fn answered(&self, status: u16, description: &str, retry_after: Option<i64>) {
+    pub(crate) async fn answered(&self, status: u16, description: &str, retry_after: Option<i64>) {
         let mut body = json!({"ok": false, "error_code": status, "description": description});
         if let Some(seconds) = retry_after {
             body["parameters"] = json!({"retry_after": seconds});
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    pub async fn hung(&self) {
+    pub(crate) async fn hung(&self) {
         use platforms::transport::{Trouble, TroubleKind};
         let trouble = Trouble::ambiguous(TroubleKind::Deadline, "no answer within 10 s");
         match platforms::telegram::errors::classify(platforms::verdict::Purpose::Send, &Err(trouble)) {
@@ -123,17 +123,17 @@ impl World {
         }
     }
 
-    pub async fn show(&self, id: DeliveryId) -> Explanation {
+    pub(crate) async fn show(&self, id: DeliveryId) -> Explanation {
         let known = facts::gather(&self.store, "default", Some(true)).await.unwrap();
         words::delivery(&known, &facts::delivery(&self.store, self.ws, id).await.unwrap())
     }
 
-    pub async fn status(&self) -> String {
+    pub(crate) async fn status(&self) -> String {
         let known = facts::gather(&self.store, "default", Some(true)).await.unwrap();
         super::status::status(&known).to_string()
     }
 
-    pub async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
+    pub(crate) async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
         perform(&self.store, verb).await
     }
 

@@ -12,18 +12,18 @@ use super::facts::Facts;
 use super::words::{self, Explanation};
 
 /// Attempts of a channel that failed within ten minutes and are made again: more is told.
-pub const RETRIES_MAX: i64 = 30;
+pub(crate) const RETRIES_MAX: i64 = 30;
 /// Claims within ten minutes that nobody came back for: so many are told.
-pub const LOST_LEASES_MIN: i64 = 3;
+pub(crate) const LOST_LEASES_MIN: i64 = 3;
 /// A post that may go and has not gone for so long.
-pub const LAG_MAX: Span = Span::from_secs(15 * 60);
+pub(crate) const LAG_MAX: Span = Span::from_secs(15 * 60);
 /// Nobody takes what is due: two leases and a poll are ordinary.
-pub const STUCK_AFTER: Span = Span::from_secs(2 * LEASE.0 / 1_000_000 + 5);
+pub(crate) const STUCK_AFTER: Span = Span::from_secs(2 * LEASE.0 / 1_000_000 + 5);
 /// A source that fails for longer than this does not heal by itself.
-pub const SOURCE_HEALS: Span = Span::from_secs(3_600);
+pub(crate) const SOURCE_HEALS: Span = Span::from_secs(3_600);
 
 /// Every kind with what it is, for people; docs/alerts.md lists them.
-pub const KINDS: &[(&str, &str)] = &[
+pub(crate) const KINDS: &[(&str, &str)] = &[
     ("database", "the database cannot be read or written, or does not answer for 5 s"),
     ("database_slow", "the database took more than 2 s for a question three times in a row"),
     ("disk", "the disk of the database is nearly full"),
@@ -56,7 +56,7 @@ pub const KINDS: &[(&str, &str)] = &[
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub(crate) enum Weight {
     /// Somebody has to do something.
     Act,
     /// It ends by itself.
@@ -67,7 +67,7 @@ pub enum Weight {
 
 impl Weight {
     /// `None`: nobody is told.
-    pub fn severity(self) -> Option<Severity> {
+    pub(crate) fn severity(self) -> Option<Severity> {
         match self {
             Weight::Act => Some(Severity::Act),
             Weight::Heals => Some(Severity::Heals),
@@ -79,7 +79,7 @@ impl Weight {
 /// Whom it concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub(crate) enum Reach {
     /// This process and its way to the database.
     Node,
     /// Everybody who uses the database.
@@ -89,7 +89,7 @@ pub enum Reach {
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Trouble {
+pub(crate) struct Trouble {
     /// What it is about, by ids: the same as long as it lasts.
     pub key: String,
     pub kind: &'static str,
@@ -113,7 +113,7 @@ impl std::fmt::Display for Trouble {
 }
 
 impl Trouble {
-    pub fn new(
+    pub(crate) fn new(
         kind: &'static str,
         about: impl std::fmt::Display,
         weight: Weight,
@@ -128,7 +128,7 @@ impl Trouble {
 }
 
 /// Everything that keeps the channels of a workspace from moving, the widest first.
-pub fn troubles(facts: &Facts) -> Vec<Trouble> {
+pub(crate) fn troubles(facts: &Facts) -> Vec<Trouble> {
     let mut troubles: Vec<Trouble> = database(facts).into_iter().chain(everything(facts)).collect();
     troubles.extend(facts.accounts.iter().filter_map(|account| of_account(facts, account)));
     for channel in &facts.channels {

@@ -22,12 +22,12 @@ use engine::ingest::{Preset, PublishRules, RawPost, SourceSettings, keep_bytes, 
 use engine::sources;
 
 /// Deliveries one bulk verb touches at most; more is another call.
-pub const BULK_MAX: usize = 10_000;
+pub(crate) const BULK_MAX: usize = 10_000;
 
 /// A change. Things are named as people know them; the store finds them when it happens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Verb {
+pub(crate) enum Verb {
     PauseChannel {
         workspace: String,
         channel: String,
@@ -162,7 +162,7 @@ pub enum Verb {
 /// What a person says of a post that nobody was sure of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Decision {
+pub(crate) enum Decision {
     Approve,
     Reject,
 }
@@ -170,13 +170,13 @@ pub enum Decision {
 /// Which deliveries a bulk verb means.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Which {
+pub(crate) enum Which {
     Ids(Vec<DeliveryId>),
     Cause { status: Option<Status>, code: Option<String>, channel: Option<String> },
 }
 
 /// Makes the change and tells what became of it.
-pub async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
+pub(crate) async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> {
     match verb {
         Verb::Health => Ok(json!(super::facts::Ailment::of(store))),
         Verb::Apply { config, absent } => {
@@ -526,7 +526,7 @@ async fn requeue_all(store: &Store, ws: WorkspaceId, failed: &[Delivery]) -> any
     Ok(store.requeue(ws, ids).await?)
 }
 
-pub async fn find_workspace(store: &Store, name: &str) -> anyhow::Result<WorkspaceId> {
+pub(crate) async fn find_workspace(store: &Store, name: &str) -> anyhow::Result<WorkspaceId> {
     let known = store.workspaces().await?;
     let found = known.iter().find(|workspace| workspace.name == name);
     let names: Vec<&str> = known.iter().map(|workspace| workspace.name.as_str()).collect();
@@ -536,7 +536,7 @@ pub async fn find_workspace(store: &Store, name: &str) -> anyhow::Result<Workspa
 }
 
 /// By name, or by id where the name is hard to type.
-pub async fn find_channel(
+pub(crate) async fn find_channel(
     store: &Store,
     workspace: &str,
     name: &str,
@@ -550,7 +550,7 @@ pub async fn find_channel(
     Ok((ws, found.with_context(|| problem)?.clone()))
 }
 
-pub async fn find_account(
+pub(crate) async fn find_account(
     store: &Store,
     workspace: &str,
     name: &str,
@@ -564,7 +564,11 @@ pub async fn find_account(
     Ok((ws, found.with_context(|| problem)?.clone()))
 }
 
-pub async fn find_endpoint(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<store::Endpoint> {
+pub(crate) async fn find_endpoint(
+    store: &Store,
+    ws: WorkspaceId,
+    name: &str,
+) -> anyhow::Result<store::Endpoint> {
     let known = store.endpoints(ws).await?;
     let names: Vec<&str> = known.iter().map(|endpoint| endpoint.name.as_str()).collect();
     let problem = format!("endpoint {name:?} is not known; known are {}", listed(&names));

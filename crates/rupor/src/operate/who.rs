@@ -4,7 +4,7 @@ use store::Actor;
 use tokio::net::UnixStream;
 
 /// The user at the other end of a connection, with the reason they give.
-pub fn visitor(stream: &UnixStream, reason: Option<String>) -> Actor {
+pub(crate) fn visitor(stream: &UnixStream, reason: Option<String>) -> Actor {
     let who = match stream.peer_cred() {
         Ok(peer) => named(peer.uid()),
         Err(_) => "a user that the system does not name".to_owned(),
@@ -13,7 +13,7 @@ pub fn visitor(stream: &UnixStream, reason: Option<String>) -> Actor {
 }
 
 /// The user that runs this process: what the system would tell a node about us.
-pub fn own(reason: Option<String>) -> Actor {
+pub(crate) fn own(reason: Option<String>) -> Actor {
     match UnixStream::pair() {
         Ok((stream, _)) => visitor(&stream, reason),
         Err(_) => Actor { who: "a user that the system does not name".to_owned(), reason },

@@ -16,15 +16,15 @@ use serde::Serialize;
 use store::{Account, Event};
 
 use super::facts::Facts;
-pub use causes::cause;
-pub use channels::{channel_failures, channel_trouble};
-pub use deliveries::delivery;
-pub use late::{channel_doubtful, failing_often, lagging, lost_leases, stuck};
-pub use waits::{held_posts, is_long, put_off};
+pub(crate) use causes::cause;
+pub(crate) use channels::{channel_failures, channel_trouble};
+pub(crate) use deliveries::delivery;
+pub(crate) use late::{channel_doubtful, failing_often, lagging, lost_leases, stuck};
+pub(crate) use waits::{held_posts, is_long, put_off};
 
 /// One thing explained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     /// What is the matter, in one line.
     pub headline: String,
     pub cause: String,
@@ -56,7 +56,7 @@ impl std::fmt::Display for Explanation {
 }
 
 /// The database as a whole; nothing moves without it.
-pub fn database(facts: &Facts) -> Option<Explanation> {
+pub(crate) fn database(facts: &Facts) -> Option<Explanation> {
     let ailment = facts.database.as_ref()?;
     let since = ailment.seconds.map(|seconds| facts.now - Span::from_secs(seconds as i64));
     let (headline, next) = match ailment.only_soon {
@@ -79,7 +79,7 @@ pub fn database(facts: &Facts) -> Option<Explanation> {
     })
 }
 
-pub fn source_trouble(facts: &Facts, source: &store::Source) -> Option<Explanation> {
+pub(crate) fn source_trouble(facts: &Facts, source: &store::Source) -> Option<Explanation> {
     let since = source.failing_since.filter(|_| source.enabled)?;
     let next = match source.next_poll_at {
         at if at > facts.now => {
@@ -108,7 +108,7 @@ fn stopped_by(held: Option<&Event>) -> String {
 }
 
 /// What stops everything: no node, a kill switch.
-pub fn everything(facts: &Facts) -> Option<Explanation> {
+pub(crate) fn everything(facts: &Facts) -> Option<Explanation> {
     let since = None;
     if let Some(why) = &facts.held {
         return Some(Explanation {
@@ -142,7 +142,7 @@ pub fn everything(facts: &Facts) -> Option<Explanation> {
     })
 }
 
-pub fn account_trouble(facts: &Facts, account: &Account) -> Option<Explanation> {
+pub(crate) fn account_trouble(facts: &Facts, account: &Account) -> Option<Explanation> {
     let name = quoted(&account.name);
     if account.paused {
         let why = account.paused_why.clone().unwrap_or_default();
@@ -208,7 +208,7 @@ fn command(facts: &Facts, text: &str) -> String {
 }
 
 /// A name as a shell takes it. One with characters that cannot be seen has to be given by its id instead.
-pub fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let name = &*line(name);
     let plain = |c: char| c.is_alphanumeric() || "-_./@:".contains(c);
     match !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
@@ -217,12 +217,12 @@ pub fn quoted(name: &str) -> String {
     }
 }
 
-pub fn counted(n: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
 /// A moment in UTC, to the second.
-pub fn moment(at: Timestamp) -> String {
+pub(crate) fn moment(at: Timestamp) -> String {
     match jiff::Timestamp::from_microsecond(at.0) {
         _ if at == Timestamp::NEVER => "never".to_owned(),
         Ok(at) => at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -231,7 +231,7 @@ pub fn moment(at: Timestamp) -> String {
 }
 
 /// A span as people say it: the two largest units.
-pub fn how_long(span: Span) -> String {
+pub(crate) fn how_long(span: Span) -> String {
     let seconds = (span.0.max(0) + 999_999) / 1_000_000;
     let (days, hours, minutes, rest) =
         (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);

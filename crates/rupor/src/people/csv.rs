@@ -3,19 +3,19 @@
 use std::io::{BufRead, Read};
 
 /// Bytes of one record; more is a file with a quote that nobody closed.
-pub const RECORD_BYTES_MAX: usize = 1 << 20;
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 /// What spreadsheets put between fields, the most usual first.
 const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
 
 /// The delimiter that a header line uses.
-pub fn delimiter(header: &[u8]) -> u8 {
+pub(crate) fn delimiter(header: &[u8]) -> u8 {
     let count = |delimiter: u8| header.iter().filter(|byte| **byte == delimiter).count();
     let most = DELIMITERS.into_iter().rev().max_by_key(|delimiter| count(*delimiter));
     most.unwrap_or(b',')
 }
 
 /// The next record as it stands in the file, line breaks inside quotes included; empty at the end.
-pub fn record(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+pub(crate) fn record(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     bytes.clear();
     let mut quoted = false;
     loop {
@@ -39,7 +39,7 @@ pub fn record(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> std::io::Result<(
 }
 
 /// The fields of a record.
-pub fn fields(record: &str, delimiter: u8) -> Result<Vec<String>, String> {
+pub(crate) fn fields(record: &str, delimiter: u8) -> Result<Vec<String>, String> {
     let record = record.strip_suffix('\n').unwrap_or(record);
     let record = record.strip_suffix('\r').unwrap_or(record);
     let delimiter = char::from(delimiter);

@@ -2,7 +2,7 @@
 //!
 //! Nothing is held but the line at hand. A line that cannot be used is given back with the reason.
 
-pub mod csv;
-pub mod read;
+pub(crate) mod csv;
+pub(crate) mod read;
 
-pub use read::{Columns, List};
+pub(crate) use read::{Columns, List};

@@ -14,10 +14,10 @@ const TIME_ZONE: &str = "time_zone";
 
 /// `--map address=tg_id,name=first`: what we call it, and what the file does.
 #[derive(Debug, Clone, Default)]
-pub struct Columns(Vec<(String, String)>);
+pub(crate) struct Columns(Vec<(String, String)>);
 
 impl Columns {
-    pub fn parse(written: &str) -> Result<Columns, String> {
+    pub(crate) fn parse(written: &str) -> Result<Columns, String> {
         let mut pairs = Vec::new();
         for pair in written.split(',').filter(|pair| !pair.trim().is_empty()) {
             let (ours, theirs) = pair.split_once('=').map(|(a, b)| (a.trim(), b.trim())).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Columns {
 
 /// A line of the list: somebody, or what is wrong with it.
 #[derive(Debug)]
-pub struct Row {
+pub(crate) struct Row {
     /// As it stands in the file.
     pub raw: Vec<u8>,
     /// Bytes of the file up to its end.
@@ -55,7 +55,7 @@ pub struct Row {
 
 /// A list that is being read.
 #[derive(Debug)]
-pub struct List<R> {
+pub(crate) struct List<R> {
     from: R,
     shape: Shape,
     columns: Columns,
@@ -73,7 +73,7 @@ enum Shape {
 
 impl<R: BufRead> List<R> {
     /// Reads the header of a CSV file, which names the columns.
-    pub fn open(
+    pub(crate) fn open(
         mut from: R,
         is_csv: bool,
         columns: Columns,
@@ -109,7 +109,7 @@ impl<R: BufRead> List<R> {
     }
 
     /// Goes on where an earlier run stopped.
-    pub fn skip_to(&mut self, offset: u64) -> anyhow::Result<()> {
+    pub(crate) fn skip_to(&mut self, offset: u64) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
         while self.at < offset {
             csv::record(&mut self.from, &mut bytes)?;
@@ -122,7 +122,7 @@ impl<R: BufRead> List<R> {
     }
 
     /// The next line; `None` at the end. Empty lines are passed over.
-    pub fn next_row(&mut self) -> anyhow::Result<Option<Row>> {
+    pub(crate) fn next_row(&mut self) -> anyhow::Result<Option<Row>> {
         let mut raw = Vec::new();
         loop {
             match self.shape {
@@ -218,7 +218,7 @@ impl<R: BufRead> List<R> {
 }
 
 /// A number as platforms give it; everything that only looks like one is told apart.
-pub fn id(text: &str) -> Result<String, String> {
+pub(crate) fn id(text: &str) -> Result<String, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let bare: String = text.chars().filter(|c| !" ()-\u{a0}".contains(*c)).collect();

@@ -23,7 +23,7 @@ struct Known {
 }
 
 #[derive(Debug)]
-pub struct Direct {
+pub(super) struct Direct {
     bases: ApiBases,
     network: Network,
     known: Vec<Known>,
@@ -34,12 +34,12 @@ pub struct Direct {
 }
 
 impl Direct {
-    pub fn new(bases: ApiBases, network: Network) -> Direct {
+    pub(super) fn new(bases: ApiBases, network: Network) -> Direct {
         Direct { bases, network, known: Vec::new(), made_from: Vec::new(), told: None }
     }
 
     /// Keeps the ways at hand; tokens are opened only when something changed.
-    pub async fn remember(&mut self, store: &Store, ways: &[Way]) {
+    pub(super) async fn remember(&mut self, store: &Store, ways: &[Way]) {
         let rows: Vec<store::Channel> = ways.iter().map(|way| way.channel.clone()).collect();
         if rows == self.made_from {
             return;
@@ -74,7 +74,7 @@ impl Direct {
     }
 
     /// Tells by every way, once until the ledger is well again.
-    pub async fn tell(&mut self, why: &str) {
+    pub(super) async fn tell(&mut self, why: &str) {
         if self.told.is_some() {
             return;
         }
@@ -127,11 +127,11 @@ impl Direct {
     }
 
     /// What was told and is to be written down.
-    pub fn told(&self) -> Option<Value> {
+    pub(super) fn told(&self) -> Option<Value> {
         self.told.clone()
     }
 
-    pub fn recorded(&mut self) {
+    pub(super) fn recorded(&mut self) {
         self.told = None;
     }
 }

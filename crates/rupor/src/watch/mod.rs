@@ -9,7 +9,7 @@
 //! once: a trouble is one row, and what is said of it has one key. `said` has the words, `direct` sends without a ledger.
 
 mod direct;
-pub mod said;
+pub(crate) mod said;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +40,7 @@ const ILL_PATIENCE: Duration = Duration::from_secs(5);
 const REMIND: Span = Span::from_hours(12);
 
 /// Watches until it is dropped.
-pub async fn keep(store: Store, bases: ApiBases) {
+pub(crate) async fn keep(store: Store, bases: ApiBases) {
     let network = Network::default();
     bases.admit(&network);
     let mut watch = Watch::new(store, bases, network, OVER_AFTER);
@@ -58,7 +58,7 @@ pub async fn keep(store: Store, bases: ApiBases) {
 
 /// One way to tell: a channel of alerts.
 #[derive(Debug, Clone)]
-pub struct Way {
+pub(crate) struct Way {
     workspace: WorkspaceId,
     channel: Channel,
     extras: AlertExtras,
@@ -80,7 +80,7 @@ impl Way {
 }
 
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     store: Store,
     host: String,
     over_after: Span,
@@ -89,13 +89,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(store: Store, bases: ApiBases, network: Network, over_after: Span) -> Watch {
+    pub(crate) fn new(store: Store, bases: ApiBases, network: Network, over_after: Span) -> Watch {
         let direct = direct::Direct::new(bases, network);
         Watch { store, host: host(), over_after, ill_patience: ILL_PATIENCE, direct }
     }
 
     /// One look at everything.
-    pub async fn look(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn look(&mut self) -> anyhow::Result<()> {
         if let Health::Ill(illness) = self.store.health() {
             if illness.lasts >= self.ill_patience {
                 self.direct.tell(&illness.words).await;

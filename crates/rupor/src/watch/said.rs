@@ -10,14 +10,14 @@ use crate::operate::words::{how_long, moment};
 
 /// What of its life is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub(crate) enum Said {
     Opened,
     Reminder,
     Cleared,
 }
 
 /// The words of a trouble as its row keeps them.
-pub fn words(trouble: &Trouble) -> Value {
+pub(crate) fn words(trouble: &Trouble) -> Value {
     json!({
         "headline": trouble.headline,
         "cause": trouble.cause,
@@ -27,7 +27,13 @@ pub fn words(trouble: &Trouble) -> Value {
 }
 
 /// The message for everybody who hears of it.
-pub fn message(workspace: &Workspace, alert: &Alert, said: Said, now: Timestamp, prefix: &str) -> Message {
+pub(crate) fn message(
+    workspace: &Workspace,
+    alert: &Alert,
+    said: Said,
+    now: Timestamp,
+    prefix: &str,
+) -> Message {
     let data = json!({
         "type": match said {
             Said::Opened => "alert.opened",

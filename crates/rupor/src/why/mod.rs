@@ -3,7 +3,7 @@
 //! Everything is read once into a `Story`; `words` makes sentences of it. Nothing here changes anything, and nothing is
 //! guessed: what the rows do not say is not told. Start with `find` and `gather`.
 
-pub mod words;
+pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ const PEOPLE_SHOWN: usize = 5;
 
 /// Everything that is known of one post.
 #[derive(Debug, Clone, Serialize)]
-pub struct Story {
+pub(crate) struct Story {
     pub now: Timestamp,
     pub message: StoredMessage,
     /// The source that brought it, as it is configured now.
@@ -50,7 +50,7 @@ pub struct Story {
 
 /// What became of it for one person.
 #[derive(Debug, Clone, Serialize)]
-pub struct ToldPerson {
+pub(crate) struct ToldPerson {
     /// As operators see them.
     pub called: String,
     #[serde(flatten)]
@@ -59,14 +59,14 @@ pub struct ToldPerson {
 
 /// A message, and the delivery if one was asked about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub(crate) struct Asked {
     pub message: StoredMessage,
     pub delivery: Option<Delivery>,
 }
 
 /// What one channel has to do with the post.
 #[derive(Debug, Clone, Serialize)]
-pub struct Heard {
+pub(crate) struct Heard {
     pub channel: Channel,
     pub rule: Rule,
     /// Where a person decides or decided about it.
@@ -77,14 +77,14 @@ pub struct Heard {
 
 /// Whether a channel should hear of the post, and by which rule.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub struct Rule {
+pub(crate) struct Rule {
     pub passes: bool,
     pub because: String,
 }
 
 /// One delivery with its past and what it means.
 #[derive(Debug, Clone, Serialize)]
-pub struct Told {
+pub(crate) struct Told {
     #[serde(flatten)]
     pub about: DeliveryFacts,
     /// What it would have repeated.
@@ -93,13 +93,13 @@ pub struct Told {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Before {
+pub(crate) struct Before {
     pub delivery: Delivery,
     pub message: StoredMessage,
 }
 
 /// What was asked about: a post by its address, a message, or a delivery.
-pub async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result<Asked> {
+pub(crate) async fn find(store: &Store, ws: WorkspaceId, asked: &str) -> anyhow::Result<Asked> {
     let whole = |message| Asked { message, delivery: None };
     if let Some((platform, owner, post)) = walls::post_named(asked) {
         let found = store.message_by_origin(ws, &format!("{platform}:{owner}"), &post.to_string()).await?;
@@ -144,7 +144,7 @@ async fn of_delivery(store: &Store, ws: WorkspaceId, id: DeliveryId) -> anyhow::
 }
 
 /// Reads the story of a message; of one channel only, if one is named.
-pub async fn gather(
+pub(crate) async fn gather(
     store: &Store,
     known: &Facts,
     asked: Asked,

@@ -17,7 +17,7 @@ use crate::operate::words::{counted, how_long, moment};
 const QUOTES_MAX: usize = 3;
 
 /// The whole story.
-pub fn story(story: &Story) -> String {
+pub(crate) fn story(story: &Story) -> String {
     let message = &story.message;
     let called = name(message);
     let mut text =
@@ -69,7 +69,7 @@ fn section(text: &mut String, heading: &str, lines: Vec<String>) {
 }
 
 /// What people call the post.
-pub fn name(message: &StoredMessage) -> String {
+pub(crate) fn name(message: &StoredMessage) -> String {
     let url = message.origin["url"].as_str().or_else(|| message.payload["origin"]["url"].as_str());
     url.map_or_else(|| format!("{}/{}", message.source, message.origin_id), str::to_owned)
 }

@@ -79,7 +79,7 @@ impl Bot {
 }
 
 /// The bot as others see it.
-pub fn user(visitor: &Visitor<'_>) -> User {
+pub(super) fn user(visitor: &Visitor<'_>) -> User {
     let mut user = User::of_account(visitor.account);
     if let Some(name) = visitor.bot.profile().name.clone() {
         user.first_name = name;
@@ -88,7 +88,7 @@ pub fn user(visitor: &Visitor<'_>) -> User {
 }
 
 /// `GET /me`.
-pub fn me(visitor: &Visitor<'_>) -> Value {
+pub(super) fn me(visitor: &Visitor<'_>) -> Value {
     let profile = visitor.bot.profile().clone();
     let mut object = user(visitor).json(visitor.now_ms());
     let registered = visitor.account.fields.get("description").and_then(Value::as_str).map(str::to_owned);
@@ -102,7 +102,7 @@ pub fn me(visitor: &Visitor<'_>) -> Value {
 }
 
 /// `PATCH /me`: name, description, commands. A photo is taken and not shown.
-pub fn edit_me(visitor: &Visitor<'_>, body: &Value) -> Result<Value, ApiError> {
+pub(super) fn edit_me(visitor: &Visitor<'_>, body: &Value) -> Result<Value, ApiError> {
     let body = body.as_object().ok_or_else(ApiError::body)?;
     let text = |field: &str, least: usize, most: usize| match body.get(field) {
         None | Some(Value::Null) => Ok(None),
@@ -127,7 +127,7 @@ pub fn edit_me(visitor: &Visitor<'_>, body: &Value) -> Result<Value, ApiError> {
 }
 
 /// `PATCH /me/commands`.
-pub fn set_commands(visitor: &Visitor<'_>, body: &Value) -> Result<Value, ApiError> {
+pub(super) fn set_commands(visitor: &Visitor<'_>, body: &Value) -> Result<Value, ApiError> {
     let commands = checked_commands(&body["commands"])?;
     visitor.bot.profile().commands = Some(commands.clone());
     Ok(json!({ "commands": commands }))

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A button that was pressed.
 #[derive(Clone, Debug)]
-pub struct Pressed {
+pub(super) struct Pressed {
     pub bot: i64,
     pub chat: i64,
     pub mid: String,
@@ -13,7 +13,7 @@ pub struct Pressed {
 
 /// Pressed buttons by callback id.
 #[derive(Debug, Default)]
-pub struct Callbacks {
+pub(super) struct Callbacks {
     pressed: Mutex<(HashMap<String, Pressed>, VecDeque<String>)>,
 }
 
@@ -21,7 +21,7 @@ pub struct Callbacks {
 const CALLBACKS_MAX: usize = 100_000;
 
 impl Callbacks {
-    pub fn add(&self, id: &str, pressed: Pressed) {
+    pub(super) fn add(&self, id: &str, pressed: Pressed) {
         let mut guard = self.pressed.lock().unwrap_or_else(PoisonError::into_inner);
         let (by_id, ages) = &mut *guard;
         if by_id.insert(id.to_owned(), pressed).is_none() {
@@ -34,11 +34,11 @@ impl Callbacks {
         }
     }
 
-    pub fn get(&self, id: &str) -> Option<Pressed> {
+    pub(super) fn get(&self, id: &str) -> Option<Pressed> {
         self.pressed.lock().unwrap_or_else(PoisonError::into_inner).0.get(id).cloned()
     }
 
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         *self.pressed.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
     }
 }

@@ -18,7 +18,7 @@ fn success() -> Done {
 }
 
 /// `GET /chats`: removed in June 2026, and still asked for by libraries.
-pub fn list(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn list(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let count = visitor.ranged("count", 50, 1, 100)? as usize;
     let skip = visitor.number("marker")?.unwrap_or(0).max(0) as usize;
     let core = visitor.core();
@@ -41,13 +41,13 @@ pub fn list(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 }
 
 /// `GET /chats/{chatId}`.
-pub fn get(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn get(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.place(id)?;
     Ok(Done::new(object(visitor, &place, Pin::Yes)))
 }
 
 /// `GET /chats/{link}`.
-pub fn get_by_link(visitor: &Visitor<'_>, link: &str) -> Result<Done, ApiError> {
+pub(super) fn get_by_link(visitor: &Visitor<'_>, link: &str) -> Result<Done, ApiError> {
     let max = visitor.max;
     let place = Place::find_by_name(visitor.core(), &max.rooms, link, visitor.id);
     let place = place.ok_or_else(|| ApiError::chat_not_found(link))?;
@@ -112,7 +112,7 @@ fn check_admin(visitor: &Visitor<'_>, place: &Place) -> Result<(), ApiError> {
 }
 
 /// `PATCH /chats/{chatId}`.
-pub fn edit(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn edit(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     let body = body.as_object().ok_or_else(ApiError::body)?;
     let text = |field: &str, most: usize| match body.get(field) {
@@ -158,13 +158,13 @@ fn icon_url(visitor: &Visitor<'_>, icon: &Value) -> Result<Option<String>, ApiEr
 }
 
 /// `DELETE /chats/{chatId}`: no bot has the right.
-pub fn delete(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn delete(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     visitor.entered(id)?;
     Err(ApiError::unsuccessful("Insufficient access rights to delete the chat"))
 }
 
 /// `POST /chats/{chatId}/actions`.
-pub fn action(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn action(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
     visitor.entered(id)?;
     let action = body["action"].as_str().filter(|action| ACTIONS.contains(action));
     let action = action.ok_or_else(ApiError::body)?;
@@ -176,13 +176,13 @@ pub fn action(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiE
 // -- pins
 
 /// `GET /chats/{chatId}/pin`.
-pub fn pinned(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn pinned(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     Ok(Done::new(json!({ "message": pinned_message(visitor, &place) })))
 }
 
 /// `PUT /chats/{chatId}/pin`.
-pub fn pin(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn pin(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     let mid = body["message_id"].as_str().ok_or_else(ApiError::body)?;
     check_right(visitor, &place, "pin_message")?;
@@ -207,7 +207,7 @@ fn set_pin(visitor: &Visitor<'_>, place: &Place, mid: Option<String>) {
 }
 
 /// `DELETE /chats/{chatId}/pin`.
-pub fn unpin(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn unpin(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     check_right(visitor, &place, "pin_message")?;
     set_pin(visitor, &place, None);
@@ -267,7 +267,7 @@ fn everybody(visitor: &Visitor<'_>, place: &Place) -> Vec<Value> {
 }
 
 /// `GET /chats/{chatId}/members/me`.
-pub fn membership(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn membership(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     if place.is_dialog() {
         return Err(ApiError::payload("Method is not available for dialogs"));
@@ -276,7 +276,7 @@ pub fn membership(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
 }
 
 /// `DELETE /chats/{chatId}/members/me`.
-pub fn leave(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn leave(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     if place.is_dialog() {
         return Err(ApiError::payload("Method is not available for dialogs"));
@@ -286,7 +286,7 @@ pub fn leave(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
 }
 
 /// `GET /chats/{chatId}/members`.
-pub fn members(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn members(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     let count = visitor.ranged("count", 20, 1, 100)? as usize;
     let skip = visitor.number("marker")?.unwrap_or(0).max(0) as usize;
@@ -309,7 +309,7 @@ pub fn members(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
 }
 
 /// `POST /chats/{chatId}/members`: removed on 2026-09-30.
-pub fn add_members(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn add_members(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     let ids: Option<Vec<i64>> =
         body["user_ids"].as_array().and_then(|ids| ids.iter().map(Value::as_i64).collect());
@@ -337,7 +337,7 @@ pub fn add_members(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done,
 }
 
 /// `DELETE /chats/{chatId}/members`.
-pub fn remove_member(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn remove_member(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     let user = visitor.number("user_id")?.ok_or_else(|| ApiError::payload("`user_id` must be specified"))?;
     check_right(visitor, &place, "add_remove_members")?;
@@ -354,7 +354,7 @@ pub fn remove_member(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
 // -- administrators
 
 /// `GET /chats/{chatId}/members/admins`.
-pub fn admins(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
+pub(super) fn admins(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     check_admin(visitor, &place)?;
     let admins: Vec<Value> =
@@ -363,7 +363,7 @@ pub fn admins(visitor: &Visitor<'_>, id: i64) -> Result<Done, ApiError> {
 }
 
 /// `POST /chats/{chatId}/members/admins`: replaces the whole set of rights of those it names.
-pub fn add_admins(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn add_admins(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     let list = body["admins"].as_array().ok_or_else(ApiError::body)?;
     let mut appointed = Vec::new();
@@ -396,7 +396,7 @@ pub fn add_admins(visitor: &Visitor<'_>, id: i64, body: &Value) -> Result<Done, 
 }
 
 /// `DELETE /chats/{chatId}/members/admins/{userId}`.
-pub fn remove_admin(visitor: &Visitor<'_>, id: i64, user: i64) -> Result<Done, ApiError> {
+pub(super) fn remove_admin(visitor: &Visitor<'_>, id: i64, user: i64) -> Result<Done, ApiError> {
     let place = visitor.entered(id)?;
     check_right(visitor, &place, "add_admins")?;
     let removed = visitor.max.rooms.change(place.id, |room| room.admins.remove(&user).is_some());

@@ -16,7 +16,7 @@ const FETCHED_BYTES_MAX: usize = 50_000_000;
 
 /// `NewMessageBody` as it was sent.
 #[derive(Clone, Debug)]
-pub struct NewMessage {
+pub(super) struct NewMessage {
     pub text: Option<String>,
     pub attachments: Option<Vec<Value>>,
     pub link: Option<Link>,
@@ -25,13 +25,13 @@ pub struct NewMessage {
 
 /// The message that is answered or passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub(super) struct Link {
     pub forward: bool,
     pub mid: String,
 }
 
 impl NewMessage {
-    pub fn parse(body: &Value) -> Result<NewMessage, ApiError> {
+    pub(super) fn parse(body: &Value) -> Result<NewMessage, ApiError> {
         let body = body.as_object().ok_or_else(ApiError::body)?;
         if body.get("notify").is_some_and(|notify| !notify.is_boolean() && !notify.is_null()) {
             return Err(ApiError::body());
@@ -78,7 +78,7 @@ impl Link {
 
 /// Attachments after they were found and checked.
 #[derive(Clone, Debug, Default)]
-pub struct Composed {
+pub(super) struct Composed {
     /// As a message carries them.
     pub attachments: Vec<Value>,
     /// Pictures and files among them, for the ledger.
@@ -86,13 +86,13 @@ pub struct Composed {
 }
 
 impl Composed {
-    pub fn has_media(&self) -> bool {
+    pub(super) fn has_media(&self) -> bool {
         self.attachments.iter().any(|item| item["type"] != "inline_keyboard")
     }
 }
 
 /// Reads a text: its length as it was sent, then its format.
-pub fn styled(visitor: &Visitor<'_>, text: &str, format: Format) -> Result<Styled, ApiError> {
+pub(super) fn styled(visitor: &Visitor<'_>, text: &str, format: Format) -> Result<Styled, ApiError> {
     if visitor.options().length(text) > TEXT_MAX {
         return Err(ApiError::payload(format!("text: size must be between 0 and {TEXT_MAX}")));
     }
@@ -100,7 +100,7 @@ pub fn styled(visitor: &Visitor<'_>, text: &str, format: Format) -> Result<Style
 }
 
 /// The preview that the server adds when a text has an address and the message shows nothing else.
-pub fn preview(styled: &Styled, composed: &Composed) -> Option<Value> {
+pub(super) fn preview(styled: &Styled, composed: &Composed) -> Option<Value> {
     if composed.has_media() {
         return None;
     }
@@ -110,7 +110,7 @@ pub fn preview(styled: &Styled, composed: &Composed) -> Option<Value> {
 }
 
 /// Checks a list of attachments and finds what their tokens and addresses stand for.
-pub async fn attachments(visitor: &Visitor<'_>, list: &[Value]) -> Result<Composed, ApiError> {
+pub(super) async fn attachments(visitor: &Visitor<'_>, list: &[Value]) -> Result<Composed, ApiError> {
     let wanted: Vec<Wanted> =
         list.iter().enumerate().map(|(at, item)| Wanted::parse(item, at)).collect::<Result<_, _>>()?;
     check_composition(visitor, &wanted)?;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::visitor::Visitor;
 
 /// The received form of a contact: a card, signed, and the user if it is one.
-pub fn received(visitor: &Visitor<'_>, payload: &Map<String, Value>) -> Value {
+pub(super) fn received(visitor: &Visitor<'_>, payload: &Map<String, Value>) -> Value {
     let text = |field: &str| payload.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let user = payload.get("contact_id").and_then(Value::as_i64).map(|id| visitor.max.people.get(id));
     let name = text("name").map(str::to_owned).or_else(|| user.as_ref().map(|user| user.full_name()));
@@ -22,13 +22,13 @@ pub fn received(visitor: &Visitor<'_>, payload: &Map<String, Value>) -> Value {
 }
 
 /// A contact card.
-pub fn vcard(name: &str, phone: &str) -> String {
+pub(super) fn vcard(name: &str, phone: &str) -> String {
     let phone = if phone.is_empty() { String::new() } else { format!("TEL;TYPE=cell:{phone}\r\n") };
     format!("BEGIN:VCARD\r\nVERSION:3.0\r\nFN:{name}\r\n{phone}END:VCARD\r\n")
 }
 
 /// HMAC-SHA256 in hexadecimal digits: the key is the token of the bot, the text is the card.
-pub fn signature(key: &str, text: &str) -> String {
+pub(super) fn signature(key: &str, text: &str) -> String {
     let mut block = [0u8; 64];
     let key = key.as_bytes();
     match block.get_mut(..key.len()) {

@@ -13,7 +13,7 @@ const COUNT_MAX: i64 = 100;
 const COUNT_DEFAULT: i64 = 50;
 
 /// `GET /messages`: by chat and time, newest first, or by ids. `from` is the newer bound.
-pub fn list(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn list(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let count = visitor.ranged("count", COUNT_DEFAULT, 1, COUNT_MAX)? as usize;
     let (newest, oldest) = (visitor.number("from")?, visitor.number("to")?);
     let ids = visitor.words("message_ids");
@@ -47,7 +47,7 @@ fn readable(visitor: &Visitor<'_>, mid: &str) -> Option<Kept> {
 }
 
 /// `GET /messages/{messageId}`.
-pub fn message(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
+pub(super) fn message(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
     let kept = readable(visitor, mid).ok_or_else(|| missing(mid))?;
     Ok(Done::new(kept.object))
 }
@@ -57,7 +57,7 @@ fn missing(mid: &str) -> ApiError {
 }
 
 /// `GET /videos/{videoToken}`.
-pub fn video(visitor: &Visitor<'_>, token: &str) -> Result<Done, ApiError> {
+pub(super) fn video(visitor: &Visitor<'_>, token: &str) -> Result<Done, ApiError> {
     let video = visitor.max.uploads.video(token);
     let video = video.ok_or_else(|| ApiError::not_found(format!("Video {token} not found")))?;
     Ok(Done::new(json!({
@@ -82,7 +82,7 @@ fn post(visitor: &Visitor<'_>, mid: &str) -> Result<(Place, Kept), ApiError> {
 }
 
 /// `GET /messages/{messageId}/comments`, newest first. `before` and `after` are times or ids of comments.
-pub fn comments(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
+pub(super) fn comments(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
     let (place, _) = post(visitor, mid)?;
     let count = visitor.ranged("count", COUNT_DEFAULT, 1, COUNT_MAX)? as usize;
     let bound = |name: &str| {
@@ -105,7 +105,7 @@ pub fn comments(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
 }
 
 /// `GET /messages/{messageId}/comments/{commentId}`.
-pub fn comment(visitor: &Visitor<'_>, mid: &str, comment: &str) -> Result<Done, ApiError> {
+pub(super) fn comment(visitor: &Visitor<'_>, mid: &str, comment: &str) -> Result<Done, ApiError> {
     post(visitor, mid)?;
     Ok(Done::new(of_post(visitor, mid, comment)?.object))
 }
@@ -130,7 +130,7 @@ fn comment_text(visitor: &Visitor<'_>, new: &NewMessage) -> Result<super::markup
 }
 
 /// `POST /messages/{messageId}/comments`.
-pub fn send_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn send_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Done, ApiError> {
     let new = NewMessage::parse(body)?;
     let (place, _) = post(visitor, mid)?;
     visitor.check_speed("send", place.id)?;
@@ -159,7 +159,7 @@ pub fn send_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Do
 }
 
 /// `PUT /messages/{messageId}/comments`.
-pub fn edit_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn edit_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Done, ApiError> {
     let new = NewMessage::parse(body)?;
     post(visitor, mid)?;
     let id = visitor.required("comment_id")?;
@@ -176,7 +176,7 @@ pub fn edit_comment(visitor: &Visitor<'_>, mid: &str, body: &Value) -> Result<Do
 }
 
 /// `DELETE /messages/{messageId}/comments`.
-pub fn delete_comment(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
+pub(super) fn delete_comment(visitor: &Visitor<'_>, mid: &str) -> Result<Done, ApiError> {
     let (place, _) = post(visitor, mid)?;
     let id = visitor.required("comment_id")?;
     let kept = of_post(visitor, mid, &id)?;

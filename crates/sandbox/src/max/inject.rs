@@ -22,7 +22,7 @@ const SHORT_FIELDS: &[&str] = &["chat", "from", "text"];
 const START_PAYLOAD_MAX: usize = 512;
 
 /// Completes an update for each bot it is meant for, makes it visible, and sends it off.
-pub fn inject(max: &Max, update: Map<String, Value>, account: Option<&str>) -> Result<Value, Refusal> {
+pub(super) fn inject(max: &Max, update: Map<String, Value>, account: Option<&str>) -> Result<Value, Refusal> {
     let update = as_update(update)?;
     let mut accounts = max.named(account)?;
     if account.is_none() {

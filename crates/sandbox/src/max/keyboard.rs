@@ -16,7 +16,7 @@ const PAYLOAD_MAX: usize = 1024;
 const URL_MAX: usize = 2048;
 
 /// Checks the rows of the keyboard that is attachment number `at` and keeps what is known of each button.
-pub fn checked(payload: &Value, at: usize) -> Result<Vec<Vec<Value>>, ApiError> {
+pub(super) fn checked(payload: &Value, at: usize) -> Result<Vec<Vec<Value>>, ApiError> {
     let rows = payload["buttons"].as_array().ok_or_else(ApiError::body)?;
     if rows.len() > ROWS_MAX {
         let message = format!("attachments[{at}].payload.buttons: size must be between 1 and {ROWS_MAX}");
@@ -112,7 +112,7 @@ fn path([at, y, x]: [usize; 3], field: &str) -> String {
 }
 
 /// The buttons as a reader sees them; `press` is what pressing one injects.
-pub fn buttons(message: &Value, bot: Option<i64>) -> Vec<Vec<Button>> {
+pub(super) fn buttons(message: &Value, bot: Option<i64>) -> Vec<Vec<Button>> {
     let attachments = message["body"]["attachments"].as_array();
     let keyboard = attachments.into_iter().flatten().find(|item| item["type"] == "inline_keyboard");
     let Some(rows) = keyboard.and_then(|keyboard| keyboard["payload"]["buttons"].as_array()) else {

@@ -13,12 +13,12 @@ use crate::chats::{Author, Media, Message, MessageId, Side, Span};
 use crate::platform::Name;
 
 /// `mid.` and the chat and the sequence number in sixteen hexadecimal digits each.
-pub fn mid(chat: i64, seq: i64) -> String {
+pub(super) fn mid(chat: i64, seq: i64) -> String {
     format!("mid.{chat:016x}{seq:016x}")
 }
 
 /// The chat of a message id; ids without the prefix are understood as well.
-pub fn chat_of(mid: &str) -> Option<i64> {
+pub(super) fn chat_of(mid: &str) -> Option<i64> {
     let digits = mid.strip_prefix("mid.").unwrap_or(mid);
     let is_hex = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u64::from_str_radix(digits.get(..16).filter(|_| is_hex)?, 16).ok()?;
@@ -41,7 +41,7 @@ const FOREIGN_MAX: usize = 100_000;
 
 /// Everything that makes a message.
 #[derive(Debug)]
-pub struct Draft<'a> {
+pub(super) struct Draft<'a> {
     pub place: &'a Place,
     /// Who wrote it; bots in channels write as the channel.
     pub sender: &'a User,
@@ -57,7 +57,7 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    pub fn object(&self) -> Value {
+    pub(super) fn object(&self) -> Value {
         let place = self.place;
         let mut recipient = json!({ "chat_id": place.id, "chat_type": place.kind.name() });
         if let Some(user_id) = place.user_id {
@@ -87,7 +87,7 @@ impl Draft<'_> {
 }
 
 /// Puts text and markup into a body.
-pub fn write_text(body: &mut Value, styled: &Styled) {
+pub(super) fn write_text(body: &mut Value, styled: &Styled) {
     body["text"] = styled.text.as_str().into();
     if let Some(body) = body.as_object_mut() {
         body.remove("markup");

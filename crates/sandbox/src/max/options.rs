@@ -7,7 +7,7 @@ use crate::registry::Account;
 use crate::reply::Refusal;
 
 /// Every switch with what it means; the order is the order of the documentation.
-pub const SWITCHES: &[(&str, Shape, &str)] = &[
+pub(super) const SWITCHES: &[(&str, Shape, &str)] = &[
     ("description", Shape::Text, "what GET /me says about the bot"),
     (
         "query_token",
@@ -52,7 +52,7 @@ pub const SWITCHES: &[(&str, Shape, &str)] = &[
 ];
 
 /// The names alone.
-pub const FIELDS: &[&str] = &[
+pub(super) const FIELDS: &[&str] = &[
     "description",
     "query_token",
     "retry_after",
@@ -70,7 +70,7 @@ pub const FIELDS: &[&str] = &[
 
 /// What a switch takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Shape {
+pub(super) enum Shape {
     Flag,
     Number,
     Text,
@@ -78,7 +78,7 @@ pub enum Shape {
 }
 
 /// Refuses values that mean nothing.
-pub fn check(fields: &Map<String, Value>) -> Result<(), Refusal> {
+pub(super) fn check(fields: &Map<String, Value>) -> Result<(), Refusal> {
     for (name, shape, meaning) in SWITCHES {
         let Some(value) = fields.get(*name) else { continue };
         let (fits, expected) = match shape {
@@ -100,64 +100,64 @@ pub fn check(fields: &Map<String, Value>) -> Result<(), Refusal> {
 
 /// The switches of one account.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub(super) struct Options<'a> {
     account: &'a Account,
 }
 
 impl<'a> Options<'a> {
-    pub fn of(account: &'a Account) -> Options<'a> {
+    pub(super) fn of(account: &'a Account) -> Options<'a> {
         Options { account }
     }
 
-    pub fn query_token(self) -> bool {
+    pub(super) fn query_token(self) -> bool {
         self.account.flag("query_token")
     }
 
-    pub fn retry_after(self) -> bool {
+    pub(super) fn retry_after(self) -> bool {
         self.account.flag("retry_after")
     }
 
-    pub fn own_messages(self) -> bool {
+    pub(super) fn own_messages(self) -> bool {
         self.account.flag("own_messages")
     }
 
-    pub fn first_poll_is_latest(self) -> bool {
+    pub(super) fn first_poll_is_latest(self) -> bool {
         self.word("first_poll") == Some("latest")
     }
 
     /// The length of a text as the limit counts it.
-    pub fn length(self, text: &str) -> usize {
+    pub(super) fn length(self, text: &str) -> usize {
         match self.word("text_unit") {
             Some("code_points") => text.chars().count(),
             _ => text.encode_utf16().count(),
         }
     }
 
-    pub fn mix_audio(self) -> bool {
+    pub(super) fn mix_audio(self) -> bool {
         self.account.flag("mix_audio")
     }
 
-    pub fn unknown_user_is_denied(self) -> bool {
+    pub(super) fn unknown_user_is_denied(self) -> bool {
         self.word("unknown_user") == Some("chat.denied")
     }
 
-    pub fn retired_methods(self) -> bool {
+    pub(super) fn retired_methods(self) -> bool {
         self.account.fields.get("retired_methods").and_then(Value::as_bool).unwrap_or(true)
     }
 
-    pub fn strict_webhooks(self) -> bool {
+    pub(super) fn strict_webhooks(self) -> bool {
         self.account.flag("strict_webhooks")
     }
 
-    pub fn webhook_retry_ms(self) -> u64 {
+    pub(super) fn webhook_retry_ms(self) -> u64 {
         self.number("webhook_retry_ms").unwrap_or(60_000)
     }
 
-    pub fn not_ready_sends(self) -> u64 {
+    pub(super) fn not_ready_sends(self) -> u64 {
         self.number("not_ready_sends").unwrap_or(0)
     }
 
-    pub fn updates_limit(self) -> bool {
+    pub(super) fn updates_limit(self) -> bool {
         self.account.flag("updates_limit")
     }
 

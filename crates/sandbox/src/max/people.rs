@@ -121,7 +121,7 @@ impl User {
 
 /// Everybody who was ever named.
 #[derive(Debug, Default)]
-pub struct People {
+pub(super) struct People {
     known: Mutex<Known>,
 }
 
@@ -136,7 +136,7 @@ const PEOPLE_MAX: usize = 200_000;
 
 impl People {
     /// Remembers a name; somebody without one keeps the earlier.
-    pub fn meet(&self, user: &User) {
+    pub(super) fn meet(&self, user: &User) {
         if !user.has_name() {
             return;
         }
@@ -150,11 +150,11 @@ impl People {
         known.by_id.insert(user.id, user.clone());
     }
 
-    pub fn get(&self, id: i64) -> User {
+    pub(super) fn get(&self, id: i64) -> User {
         self.known().by_id.get(&id).cloned().unwrap_or_else(|| User::made_up(id))
     }
 
-    pub fn by_username(&self, username: &str) -> Option<i64> {
+    pub(super) fn by_username(&self, username: &str) -> Option<i64> {
         self.known().by_username.get(&username.to_lowercase()).copied()
     }
 

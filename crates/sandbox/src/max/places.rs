@@ -17,7 +17,7 @@ use crate::reply::Refusal;
 /// What `POST /_/chats` takes beyond the common fields.
 /// `permissions`, `admin`: of every bot in it. `user`: the other side of a dialog. `members`: users.
 /// `status`: other than `active`, and no bot may enter; `suspended` is a dialog whose user stopped the bot.
-pub const CHAT_FIELDS: &[&str] = &[
+pub(super) const CHAT_FIELDS: &[&str] = &[
     "permissions",
     "admin",
     "user",
@@ -31,7 +31,7 @@ pub const CHAT_FIELDS: &[&str] = &[
 ];
 
 /// All rights there are.
-pub const PERMISSIONS: &[&str] = &[
+pub(super) const PERMISSIONS: &[&str] = &[
     "read_all_messages",
     "write",
     "edit",
@@ -84,7 +84,7 @@ impl ChatKind {
 }
 
 /// Checks and completes a registration.
-pub fn complete(mut chat: Chat) -> Result<Chat, Refusal> {
+pub(super) fn complete(mut chat: Chat) -> Result<Chat, Refusal> {
     let id: i64 =
         chat.id.parse().map_err(|_| Refusal::bad(format!("a MAX chat id is a number, not {:?}", chat.id)))?;
     let kind = ChatKind::parse(&chat.kind, id)?;
@@ -207,7 +207,7 @@ fn dialog_user(chat: &Chat, id: i64, bot: i64) -> i64 {
 }
 
 /// The number of the dialog of a bot and a user.
-pub fn dialog_id(bot: i64, user: i64) -> i64 {
+pub(super) fn dialog_id(bot: i64, user: i64) -> i64 {
     bot ^ user
 }
 
@@ -378,7 +378,7 @@ impl Rooms {
 }
 
 /// Who made a group or channel.
-pub fn owner_id(core: &Core, place: &Place) -> i64 {
+pub(super) fn owner_id(core: &Core, place: &Place) -> i64 {
     let declared = place.chat.field("owner_id").as_i64();
     declared.unwrap_or_else(|| 1_000 + (core.number_of(&format!("owner {}", place.id)) % 900_000_000) as i64)
 }

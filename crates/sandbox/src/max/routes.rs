@@ -5,7 +5,7 @@ use crate::request::percent_decoded;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub(super) enum Endpoint {
     Me,
     EditMe,
     Commands,
@@ -96,7 +96,7 @@ const NOT_ALLOWED: &[&str] = &["updates", "answers"];
 
 /// An endpoint with the values of its path.
 #[derive(Clone, Debug)]
-pub struct Route {
+pub(super) struct Route {
     pub endpoint: Endpoint,
     /// As in the table: `PUT /chats/{chatId}/pin`.
     pub name: String,
@@ -105,7 +105,7 @@ pub struct Route {
 
 impl Route {
     /// Finds the endpoint of a request.
-    pub fn of(method: &str, path: &str) -> Route {
+    pub(super) fn of(method: &str, path: &str) -> Route {
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         for (name, endpoint) in ROUTES {
             let Some((own_method, pattern)) = name.split_once(' ') else { continue };
@@ -123,11 +123,11 @@ impl Route {
     }
 
     /// A value of the path; empty if the pattern has no such name.
-    pub fn text(&self, name: &str) -> &str {
+    pub(super) fn text(&self, name: &str) -> &str {
         self.values.iter().find(|(own, _)| *own == name).map_or("", |(_, value)| value)
     }
 
-    pub fn number(&self, name: &str) -> Option<i64> {
+    pub(super) fn number(&self, name: &str) -> Option<i64> {
         self.text(name).parse().ok()
     }
 }

@@ -14,7 +14,7 @@ use crate::platform::Name;
 const EDIT_WINDOW_MS: i64 = 7 * 24 * 3600 * 1000;
 
 /// `POST /messages`.
-pub async fn send(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
+pub(super) async fn send(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
     let new = NewMessage::parse(body)?;
     let place = recipient(visitor)?;
     visitor.check_speed("send", place.id)?;
@@ -80,7 +80,7 @@ fn recipient(visitor: &Visitor<'_>) -> Result<Place, ApiError> {
     }
 }
 
-pub fn check_may_post(visitor: &Visitor<'_>, place: &Place) -> Result<(), ApiError> {
+pub(super) fn check_may_post(visitor: &Visitor<'_>, place: &Place) -> Result<(), ApiError> {
     visitor.max.rooms.check_entry(place, visitor.id)?;
     if place.is_channel() && !visitor.max.rooms.may(place, visitor.id, "write") {
         return Err(ApiError::chat_denied("chat.send.msg.no.permission.because.not.admin"));
@@ -89,7 +89,7 @@ pub fn check_may_post(visitor: &Visitor<'_>, place: &Place) -> Result<(), ApiErr
 }
 
 /// `link` of a message: the other message with its sender, its keyboard left behind.
-pub fn linked(visitor: &Visitor<'_>, link: &Link) -> Result<Value, ApiError> {
+pub(super) fn linked(visitor: &Visitor<'_>, link: &Link) -> Result<Value, ApiError> {
     let missing = || ApiError::not_found(format!("Message {} not found", link.mid));
     let kept = visitor.max.look(&link.mid).ok_or_else(missing)?;
     // A message that only passes another on is answered for that other one.
@@ -116,7 +116,7 @@ pub fn linked(visitor: &Visitor<'_>, link: &Link) -> Result<Value, ApiError> {
 }
 
 /// `PUT /messages`.
-pub async fn edit(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
+pub(super) async fn edit(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
     let new = NewMessage::parse(body)?;
     let mid = visitor.required("message_id")?;
     if let Some(chat) = visitor.max.chat_of(&mid) {
@@ -207,7 +207,7 @@ fn write_attachments(
 }
 
 /// `DELETE /messages`.
-pub fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let mid = visitor.required("message_id")?;
     let missing = || ApiError::not_found(format!("Message {mid} not found"));
     let chat = visitor.max.chat_of(&mid).ok_or_else(missing)?;
@@ -230,7 +230,7 @@ pub fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 }
 
 /// `POST /answers`: edits the message of the pressed button, shows the presser a remark, or both.
-pub async fn answer(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
+pub(super) async fn answer(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
     let id = visitor.required("callback_id")?;
     let body = body.as_object().ok_or_else(ApiError::body)?;
     let notification = match body.get("notification") {

@@ -15,7 +15,7 @@ use crate::platform::{Name, Target};
 use crate::registry::Account;
 
 /// Every kind of update.
-pub const TYPES: &[&str] = &[
+pub(super) const TYPES: &[&str] = &[
     "message_created",
     "message_callback",
     "message_edited",
@@ -115,7 +115,7 @@ impl Max {
 }
 
 /// `GET /updates`: waits up to `timeout` seconds for the first update. The marker is the next expected position.
-pub async fn poll(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) async fn poll(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let limit = visitor.ranged("limit", 100, 1, 1000)?.min(BATCH_MAX) as usize;
     let wait_s = visitor.ranged("timeout", 30, 0, 90)?.min(WAIT_S_MAX);
     let marker = visitor.number("marker")?;

@@ -15,7 +15,7 @@ use crate::request::{Body, Request, Upload, percent_decoded};
 
 /// The four types of `POST /uploads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MediaKind {
+pub(super) enum MediaKind {
     Image,
     Video,
     Audio,
@@ -23,23 +23,23 @@ pub enum MediaKind {
 }
 
 impl MediaKind {
-    pub const NAMES: &'static [(&'static str, MediaKind)] = &[
+    pub(super) const NAMES: &'static [(&'static str, MediaKind)] = &[
         ("image", MediaKind::Image),
         ("video", MediaKind::Video),
         ("audio", MediaKind::Audio),
         ("file", MediaKind::File),
     ];
 
-    pub fn parse(name: &str) -> Option<MediaKind> {
+    pub(super) fn parse(name: &str) -> Option<MediaKind> {
         MediaKind::NAMES.iter().find(|(own, _)| *own == name).map(|(_, kind)| *kind)
     }
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         MediaKind::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
     /// The word in `errors.process.attachment.{word}.not.processed`.
-    pub fn process(self) -> &'static str {
+    pub(super) fn process(self) -> &'static str {
         match self {
             MediaKind::Image => "image",
             MediaKind::File => "file",
@@ -77,7 +77,7 @@ const FORBIDDEN_EXTENSIONS: &[&str] =
 
 /// Something that can be attached.
 #[derive(Clone, Debug)]
-pub struct Attached {
+pub(super) struct Attached {
     pub kind: MediaKind,
     pub token: String,
     /// `photo_id`, or the number of a file.
@@ -91,7 +91,7 @@ pub struct Attached {
 
 impl Attached {
     /// A line of the ledger.
-    pub fn ledger(&self) -> Value {
+    pub(super) fn ledger(&self) -> Value {
         let stored = self.stored.as_ref();
         json!({
             "kind": self.kind.name(),
@@ -105,7 +105,7 @@ impl Attached {
 
 /// Why a token cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub(super) enum Missing {
     Unknown,
     NotReady,
 }
@@ -156,7 +156,7 @@ impl Pieces {
 
 /// All addresses and tokens that were handed out.
 #[derive(Debug, Default)]
-pub struct Uploads {
+pub(super) struct Uploads {
     slots: Mutex<Slots>,
 }
 
@@ -199,7 +199,14 @@ impl Slots {
 
 impl Uploads {
     /// `POST /uploads`: an address, and the token where it is known already.
-    pub fn offer(&self, core: &Core, origin: &str, kind: MediaKind, account: &str, not_ready: u64) -> Value {
+    pub(super) fn offer(
+        &self,
+        core: &Core,
+        origin: &str,
+        kind: MediaKind,
+        account: &str,
+        not_ready: u64,
+    ) -> Value {
         let mut slots = self.slots();
         let key = slots.add(core, kind, account, not_ready);
         let mut answer = json!({ "url": format!("{origin}/max/upload/{key}") });
@@ -212,12 +219,12 @@ impl Uploads {
     }
 
     /// Which bot asked for an address.
-    pub fn account_of(&self, key: &str) -> Option<String> {
+    pub(super) fn account_of(&self, key: &str) -> Option<String> {
         self.slots().by_key.get(key).map(|slot| slot.account.clone())
     }
 
     /// The upload host: takes a whole file or a piece of it.
-    pub fn receive(
+    pub(super) fn receive(
         &self,
         core: &Core,
         origin: &str,
@@ -264,7 +271,7 @@ impl Uploads {
     }
 
     /// What a token stands for. Asking counts as a send while it is not ready.
-    pub fn find(&self, token: &str, kind: MediaKind) -> Result<Attached, Missing> {
+    pub(super) fn find(&self, token: &str, kind: MediaKind) -> Result<Attached, Missing> {
         let mut slots = self.slots();
         let key = slots.by_token.get(token).cloned().ok_or(Missing::Unknown)?;
         let slot = slots.by_key.get_mut(&key).filter(|slot| slot.kind == kind).ok_or(Missing::Unknown)?;
@@ -280,14 +287,14 @@ impl Uploads {
     }
 
     /// A video that is here, ready or not.
-    pub fn video(&self, token: &str) -> Option<Attached> {
+    pub(super) fn video(&self, token: &str) -> Option<Attached> {
         let slots = self.slots();
         let slot = slots.by_key.get(slots.by_token.get(token)?)?;
         slot.attached.clone().filter(|attached| attached.kind == MediaKind::Video)
     }
 
     /// A picture that was given by address: it has a token from now on.
-    pub fn adopt(&self, core: &Core, origin: &str, account: &str, picture: Picture) -> Attached {
+    pub(super) fn adopt(&self, core: &Core, origin: &str, account: &str, picture: Picture) -> Attached {
         let mut slots = self.slots();
         let key = slots.add(core, MediaKind::Image, account, 0);
         let (stored, url) = match picture {
@@ -308,14 +315,14 @@ impl Uploads {
         attached
     }
 
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         let mut slots = self.slots();
         // Tokens never come twice, not even after a reset.
         let counter = slots.counter;
         *slots = Slots { counter, ..Slots::default() };
     }
 
-    pub fn n_slots(&self) -> usize {
+    pub(super) fn n_slots(&self) -> usize {
         self.slots().by_key.len()
     }
 
@@ -326,14 +333,14 @@ impl Uploads {
 
 /// A picture given by address.
 #[derive(Debug)]
-pub enum Picture {
+pub(super) enum Picture {
     Fetched(Bytes),
     Elsewhere(String),
 }
 
 /// What the host made of a request.
 #[derive(Debug)]
-pub enum Taken {
+pub(super) enum Taken {
     /// More is to come; the text is the answer.
     Piece(String),
     Whole(Attached),
@@ -341,7 +348,7 @@ pub enum Taken {
 
 impl Taken {
     /// The answer of the host: JSON with tokens for images and files, XML for the rest, plain text for pieces.
-    pub fn response(&self) -> Response {
+    pub(super) fn response(&self) -> Response {
         let attached = match self {
             Taken::Piece(range) => return Response::text(200, range.clone()),
             Taken::Whole(attached) => attached,

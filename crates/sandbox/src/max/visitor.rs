@@ -17,24 +17,24 @@ use crate::reply::Effect;
 
 /// A body and what it did.
 #[derive(Debug)]
-pub struct Done {
+pub(super) struct Done {
     pub body: Value,
     pub effect: Effect,
 }
 
 impl Done {
-    pub fn new(body: Value) -> Done {
+    pub(super) fn new(body: Value) -> Done {
         Done { body, effect: Effect::done() }
     }
 
-    pub fn visible(body: Value, mid: &Value) -> Done {
+    pub(super) fn visible(body: Value, mid: &Value) -> Done {
         Done { body, effect: Effect::visible(mid.clone()) }
     }
 }
 
 /// What every endpoint gets: who asks, and the parameters.
 #[derive(Debug)]
-pub struct Visitor<'a> {
+pub(super) struct Visitor<'a> {
     pub max: &'a Max,
     pub account: &'a Arc<Account>,
     pub bot: Arc<Bot>,
@@ -46,35 +46,35 @@ pub struct Visitor<'a> {
 }
 
 impl<'a> Visitor<'a> {
-    pub fn core(&self) -> &'a Core {
+    pub(super) fn core(&self) -> &'a Core {
         &self.max.core
     }
 
-    pub fn options(&self) -> Options<'a> {
+    pub(super) fn options(&self) -> Options<'a> {
         Options::of(self.account)
     }
 
-    pub fn now_ms(&self) -> i64 {
+    pub(super) fn now_ms(&self) -> i64 {
         self.max.core.clock.now_ms()
     }
 
     // -- parameters; an empty value counts as absent
 
-    pub fn text(&self, name: &str) -> Option<String> {
+    pub(super) fn text(&self, name: &str) -> Option<String> {
         let found = self.query.iter().find(|(key, value)| key == name && !value.is_empty());
         found.map(|(_, value)| value.clone())
     }
 
-    pub fn required(&self, name: &str) -> Result<String, ApiError> {
+    pub(super) fn required(&self, name: &str) -> Result<String, ApiError> {
         self.text(name).ok_or_else(|| ApiError::payload(format!("`{name}` must be specified")))
     }
 
-    pub fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let parsed = self.text(name).map(|value| value.parse()).transpose();
         parsed.map_err(|_| ApiError::payload(format!("{name}: must be a number")))
     }
 
-    pub fn ranged(&self, name: &str, default: i64, least: i64, most: i64) -> Result<i64, ApiError> {
+    pub(super) fn ranged(&self, name: &str, default: i64, least: i64, most: i64) -> Result<i64, ApiError> {
         let value = self.number(name)?.unwrap_or(default);
         if (least..=most).contains(&value) {
             return Ok(value);
@@ -82,12 +82,12 @@ impl<'a> Visitor<'a> {
         Err(ApiError::payload(format!("{name}: must be between {least} and {most}")))
     }
 
-    pub fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         self.text(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
     }
 
     /// A list: separated by commas, the parameter repeated, or both.
-    pub fn words(&self, name: &str) -> Vec<String> {
+    pub(super) fn words(&self, name: &str) -> Vec<String> {
         let own = self.query.iter().filter(|(key, _)| key == name || key.strip_suffix("[]") == Some(name));
         own.flat_map(|(_, value)| value.split(','))
             .map(|word| word.trim().to_owned())
@@ -98,19 +98,19 @@ impl<'a> Visitor<'a> {
     // -- chats
 
     /// A chat that exists.
-    pub fn place(&self, id: i64) -> Result<Place, ApiError> {
+    pub(super) fn place(&self, id: i64) -> Result<Place, ApiError> {
         self.max.place(id, self.id).ok_or_else(|| ApiError::chat_not_found(&id.to_string()))
     }
 
     /// A chat that exists and that the bot is in.
-    pub fn entered(&self, id: i64) -> Result<Place, ApiError> {
+    pub(super) fn entered(&self, id: i64) -> Result<Place, ApiError> {
         let place = self.place(id)?;
         self.max.rooms.check_entry(&place, self.id)?;
         Ok(place)
     }
 
     /// The dialog with a user who has opened the bot.
-    pub fn dialog_with(&self, user: i64) -> Result<Place, ApiError> {
+    pub(super) fn dialog_with(&self, user: i64) -> Result<Place, ApiError> {
         let unknown = || match self.options().unknown_user_is_denied() {
             true => ApiError::chat_denied(format!("User {user} has not opened the bot")),
             false => ApiError::chat_not_found(&format!("with user {user}")),
@@ -121,7 +121,7 @@ impl<'a> Visitor<'a> {
         self.place(self.max.dialog_of(self.id, user)).map_err(|_| unknown())
     }
 
-    pub fn retired(&self) -> Result<(), ApiError> {
+    pub(super) fn retired(&self) -> Result<(), ApiError> {
         match self.options().retired_methods() {
             true => Ok(()),
             false => Err(ApiError::not_found("Method was removed")),
@@ -131,7 +131,7 @@ impl<'a> Visitor<'a> {
     // -- limits
 
     /// 30 requests of any kind a second.
-    pub fn check_overall_speed(&self, endpoint: Endpoint) -> Result<(), ApiError> {
+    pub(super) fn check_overall_speed(&self, endpoint: Endpoint) -> Result<(), ApiError> {
         if self.core().limits.mode() == LimitsMode::Off {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl<'a> Visitor<'a> {
     }
 
     /// Two of a kind a second into one chat.
-    pub fn check_speed(&self, kind: &str, chat: i64) -> Result<(), ApiError> {
+    pub(super) fn check_speed(&self, kind: &str, chat: i64) -> Result<(), ApiError> {
         if self.core().limits.mode() == LimitsMode::Off {
             return Ok(());
         }

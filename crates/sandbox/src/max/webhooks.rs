@@ -79,13 +79,13 @@ impl Subscription {
 }
 
 /// `GET /subscriptions`.
-pub fn list(visitor: &Visitor<'_>) -> Done {
+pub(super) fn list(visitor: &Visitor<'_>) -> Done {
     let subscriptions: Vec<Value> = visitor.bot.subscriptions().iter().map(|own| own.json()).collect();
     Done::new(json!({ "subscriptions": subscriptions }))
 }
 
 /// `POST /subscriptions`.
-pub fn subscribe(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
+pub(super) fn subscribe(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> {
     let url = checked_url(visitor, &body["url"])?;
     let secret = checked_secret(&body["secret"])?;
     let types = checked_types(&body["update_types"])?;
@@ -122,7 +122,7 @@ pub fn subscribe(visitor: &Visitor<'_>, body: &Value) -> Result<Done, ApiError> 
 }
 
 /// `DELETE /subscriptions`.
-pub fn unsubscribe(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn unsubscribe(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let url = visitor.required("url")?;
     if !visitor.bot.unsubscribe(&url) {
         return Err(ApiError::unsuccessful("There is no subscription with this url"));

@@ -8,7 +8,7 @@ use crate::request::{Body, Request, Upload};
 
 /// The arguments and files of one call. The first value of a name counts.
 #[derive(Clone, Debug, Default)]
-pub struct Args {
+pub(super) struct Args {
     values: Vec<(String, Value)>,
     pub files: Vec<Upload>,
     /// The reason to refuse the call before looking at it.
@@ -20,7 +20,7 @@ const PARAMETERS_BYTES_MAX: usize = 1 << 20;
 const FILES_MAX: usize = 50;
 
 impl Args {
-    pub fn read(request: &Request) -> Args {
+    pub(super) fn read(request: &Request) -> Args {
         let parameters = request.parameters();
         let n_bytes: usize = parameters.texts.iter().map(|(key, value)| key.len() + value.len()).sum();
         let mut args = Args { files: parameters.files, ..Args::default() };
@@ -43,11 +43,11 @@ impl Args {
     }
 
     /// The arguments of a call that came as an answer to a webhook.
-    pub fn of_object(object: serde_json::Map<String, Value>) -> Args {
+    pub(super) fn of_object(object: serde_json::Map<String, Value>) -> Args {
         Args { values: object.into_iter().collect(), ..Args::default() }
     }
 
-    pub fn value(&self, name: &str) -> Option<&Value> {
+    pub(super) fn value(&self, name: &str) -> Option<&Value> {
         self.values
             .iter()
             .find(|(key, _)| key == name)
@@ -56,7 +56,7 @@ impl Args {
     }
 
     /// Text, or the JSON of anything else; absent is empty.
-    pub fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         match self.value(name) {
             None => String::new(),
             Some(Value::String(text)) => text.clone(),
@@ -64,17 +64,17 @@ impl Args {
         }
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
     /// `true`, `yes` and `1` are true, everything else is false.
-    pub fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         matches!(self.text(name).trim().to_ascii_lowercase().as_str(), "true" | "yes" | "1")
     }
 
     /// A number within bounds; text that is no number counts as zero.
-    pub fn clamped(&self, name: &str, default: i64, low: i64, high: i64) -> i64 {
+    pub(super) fn clamped(&self, name: &str, default: i64, low: i64, high: i64) -> i64 {
         if !self.has(name) {
             return default;
         }
@@ -82,12 +82,12 @@ impl Args {
     }
 
     /// The leading digits of the argument, or zero.
-    pub fn integer(&self, name: &str) -> i64 {
+    pub(super) fn integer(&self, name: &str) -> i64 {
         leading_integer(&self.text(name))
     }
 
     /// An object or array, written as such or as a string.
-    pub fn json(&self, name: &str) -> Option<Result<Value, ()>> {
+    pub(super) fn json(&self, name: &str) -> Option<Result<Value, ()>> {
         match self.value(name)? {
             Value::String(text) if text.trim().is_empty() => None,
             Value::String(text) => Some(serde_json::from_str(text).map_err(drop)),
@@ -96,17 +96,17 @@ impl Args {
     }
 
     /// An array of entities next to a text; what is no JSON at all is ignored, as the server does.
-    pub fn entities(&self, name: &str) -> Option<Value> {
+    pub(super) fn entities(&self, name: &str) -> Option<Value> {
         self.json(name)?.ok()
     }
 
     /// The part of that name, which holds an uploaded file.
-    pub fn file(&self, field: &str) -> Option<&Upload> {
+    pub(super) fn file(&self, field: &str) -> Option<&Upload> {
         self.files.iter().find(|upload| upload.field == field)
     }
 
     /// A required identifier of a message.
-    pub fn message_id(&self, name: &str) -> Result<i64, ApiError> {
+    pub(super) fn message_id(&self, name: &str) -> Result<i64, ApiError> {
         if !self.has(name) {
             return Err(ApiError::bad("message identifier is not specified"));
         }
@@ -116,7 +116,7 @@ impl Args {
 
 const TOO_MANY_PARAMETERS: &str = "Request Entity Too Large: too many parameters";
 
-pub fn leading_integer(text: &str) -> i64 {
+pub(super) fn leading_integer(text: &str) -> i64 {
     let text = text.trim();
     let digits = text.strip_prefix('-').unwrap_or(text);
     let n_digits = digits.bytes().take_while(u8::is_ascii_digit).count();

@@ -12,14 +12,14 @@ use super::methods::{Done, Visitor};
 use crate::platform::Name;
 use crate::updates::UpdateQueue;
 
-pub const QUERY_TOO_OLD: &str = "query is too old and response timeout expired or query ID is invalid";
+pub(super) const QUERY_TOO_OLD: &str = "query is too old and response timeout expired or query ID is invalid";
 /// A pressed button waits this long for its answer.
 const CALLBACK_MS_MAX: i64 = 150_000;
 const CALLBACKS_MAX: usize = 10_000;
 
 /// Where updates are pushed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Webhook {
+pub(super) struct Webhook {
     pub url: String,
     pub secret: String,
     pub max_connections: usize,
@@ -27,7 +27,7 @@ pub struct Webhook {
 
 /// One bot.
 #[derive(Debug)]
-pub struct Bot {
+pub(super) struct Bot {
     pub id: i64,
     pub queue: UpdateQueue,
     settings: Mutex<Settings>,
@@ -49,7 +49,7 @@ struct Settings {
 }
 
 impl Bot {
-    pub fn new(id: i64) -> Bot {
+    pub(super) fn new(id: i64) -> Bot {
         // Update numbers start anywhere on the real server; clients must not count on one.
         let first = 100_000_000 + id.rem_euclid(1000) * 100_000;
         Bot {
@@ -62,7 +62,7 @@ impl Bot {
     }
 
     /// A number that all items of an album share.
-    pub fn next_album(&self) -> String {
+    pub(super) fn next_album(&self) -> String {
         let count = self.albums.fetch_add(1, Ordering::SeqCst) + 1;
         let own = self.id.rem_euclid(100_000) as u64;
         (13_900_000_000_000_000 + own * 1_000_000_000 + count).to_string()
@@ -71,25 +71,25 @@ impl Bot {
     // -- polling
 
     /// Begins a poll and ends the one before.
-    pub fn begin_poll(&self) -> u64 {
+    pub(super) fn begin_poll(&self) -> u64 {
         let number = self.polls.fetch_add(1, Ordering::SeqCst) + 1;
         self.queue.wake();
         number
     }
 
-    pub fn is_latest_poll(&self, number: u64) -> bool {
+    pub(super) fn is_latest_poll(&self, number: u64) -> bool {
         self.polls.load(Ordering::SeqCst) == number
     }
 
     /// Remembers the kinds of updates the bot wants; an empty list or unknown names mean the default.
-    pub fn allow(&self, kinds: Option<Value>) {
+    pub(super) fn allow(&self, kinds: Option<Value>) {
         let Some(Value::Array(kinds)) = kinds else { return };
         let names: Vec<String> = kinds.iter().filter_map(Value::as_str).map(str::to_lowercase).collect();
         let known = names.iter().all(|name| super::inject::KINDS.contains(&name.as_str()));
         self.settings().allowed = (known && !names.is_empty()).then_some(names);
     }
 
-    pub fn wants(&self, kind: &str) -> bool {
+    pub(super) fn wants(&self, kind: &str) -> bool {
         match &self.settings().allowed {
             Some(allowed) => allowed.iter().any(|name| name == kind),
             None => !matches!(kind, "chat_member" | "message_reaction" | "message_reaction_count"),
@@ -98,13 +98,13 @@ impl Bot {
 
     // -- webhook
 
-    pub fn webhook(&self) -> (Option<Webhook>, u64) {
+    pub(super) fn webhook(&self) -> (Option<Webhook>, u64) {
         let settings = self.settings();
         (settings.webhook.clone(), settings.webhook_version)
     }
 
     /// Sets or removes the webhook and returns its version, or nothing if it was so already.
-    pub fn set_webhook(&self, webhook: Option<Webhook>) -> Option<u64> {
+    pub(super) fn set_webhook(&self, webhook: Option<Webhook>) -> Option<u64> {
         let mut settings = self.settings();
         if settings.webhook == webhook {
             return None;
@@ -118,12 +118,12 @@ impl Bot {
         Some(version)
     }
 
-    pub fn note_webhook_error(&self, at_s: i64, message: String) {
+    pub(super) fn note_webhook_error(&self, at_s: i64, message: String) {
         self.settings().last_error = Some((at_s, message));
     }
 
     /// `getWebhookInfo`.
-    pub fn webhook_info(&self) -> Value {
+    pub(super) fn webhook_info(&self) -> Value {
         let settings = self.settings();
         let mut info = json!({
             "url": settings.webhook.as_ref().map_or("", |webhook| webhook.url.as_str()),
@@ -147,7 +147,7 @@ impl Bot {
     // -- callback queries
 
     /// Remembers that a button was pressed and waits for an answer.
-    pub fn add_callback(&self, id: &str, at_ms: i64, chat: &str) {
+    pub(super) fn add_callback(&self, id: &str, at_ms: i64, chat: &str) {
         let mut settings = self.settings();
         if settings.callbacks.len() >= CALLBACKS_MAX {
             settings.callbacks.pop_front();
@@ -156,7 +156,7 @@ impl Bot {
     }
 
     /// `answerCallbackQuery`: once, and in time.
-    pub fn answer_callback(&self, visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+    pub(super) fn answer_callback(&self, visitor: &Visitor<'_>) -> Result<Done, ApiError> {
         let id = visitor.args.text("callback_query_id");
         let text = visitor.args.text("text");
         if text.chars().count() > 200 {
@@ -179,7 +179,7 @@ impl Bot {
 
     // -- commands
 
-    pub fn set_commands(&self, args: &Args) -> Result<Value, ApiError> {
+    pub(super) fn set_commands(&self, args: &Args) -> Result<Value, ApiError> {
         let Some(Ok(Value::Array(commands))) = args.json("commands") else {
             return Err(ApiError::bad("can't parse commands JSON object"));
         };
@@ -198,17 +198,17 @@ impl Bot {
         Ok(true.into())
     }
 
-    pub fn commands(&self) -> Value {
+    pub(super) fn commands(&self) -> Value {
         self.settings().commands.clone().unwrap_or_else(|| json!([]))
     }
 
-    pub fn clear_commands(&self) -> Value {
+    pub(super) fn clear_commands(&self) -> Value {
         self.settings().commands = None;
         true.into()
     }
 
     /// Forgets updates and pressed buttons; webhook and commands stay.
-    pub fn reset(&self) {
+    pub(super) fn reset(&self) {
         self.queue.clear();
         self.settings().callbacks.clear();
     }

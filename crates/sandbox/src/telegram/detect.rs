@@ -4,7 +4,7 @@
 use super::entities::{Argument, Entity, Kind};
 
 /// Finds automatic entities that do not overlap, in the order of the text.
-pub fn find(text: &str) -> Vec<Entity> {
+pub(super) fn find(text: &str) -> Vec<Entity> {
     // Nearly every plain text has none of these; the check is cheaper than the search.
     if !text.contains(['@', '#', '$', '/', '.', '+']) {
         return Vec::new();

@@ -15,7 +15,7 @@ const NOT_MODIFIED: &str = "message is not modified: specified new message conte
 const DELETE_S_MAX: i64 = 48 * 3600;
 
 /// `editMessageText`.
-pub fn text(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn text(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let text = send::text(visitor)?;
     let (place, message) = own_message(visitor)?;
     if message.get("text").is_none() {
@@ -25,7 +25,7 @@ pub fn text(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 }
 
 /// `editMessageCaption`.
-pub fn caption(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn caption(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let caption = send::caption(visitor)?;
     let (place, message) = own_message(visitor)?;
     if message.get("text").is_some() || message.get("sticker").is_some() {
@@ -44,7 +44,7 @@ pub fn caption(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 }
 
 /// `editMessageMedia`.
-pub async fn media(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) async fn media(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let item = match visitor.args.json("media") {
         Some(Ok(item)) => item,
         Some(Err(())) => return Err(ApiError::bad("can't parse media JSON object")),
@@ -60,7 +60,7 @@ pub async fn media(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 }
 
 /// `editMessageReplyMarkup`.
-pub fn reply_markup(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn reply_markup(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let (place, message) = own_message(visitor)?;
     let edited = object(&message);
     replace(visitor, &place, &message, edited)
@@ -119,7 +119,7 @@ fn object(message: &Value) -> Map<String, Value> {
 }
 
 /// `deleteMessage`.
-pub fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let place = visitor.place("chat_id")?;
     let number = visitor.args.message_id("message_id")?;
     place.check_access()?;
@@ -133,7 +133,7 @@ pub fn delete(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 }
 
 /// `deleteMessages`: those that exist.
-pub fn delete_many(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn delete_many(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let place = visitor.place("chat_id")?;
     place.check_access()?;
     let numbers = message_ids(visitor)?;
@@ -161,7 +161,7 @@ fn message_ids(visitor: &Visitor<'_>) -> Result<Vec<i64>, ApiError> {
 }
 
 /// `pinChatMessage` and `unpinChatMessage`.
-pub fn pin(visitor: &Visitor<'_>, pinned: Pinned) -> Result<Done, ApiError> {
+pub(super) fn pin(visitor: &Visitor<'_>, pinned: Pinned) -> Result<Done, ApiError> {
     let place = visitor.place("chat_id")?;
     place.check_access()?;
     if !place.is_private() && place.chat.field("bot_status") == "member" {
@@ -184,13 +184,13 @@ pub fn pin(visitor: &Visitor<'_>, pinned: Pinned) -> Result<Done, ApiError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pinned {
+pub(super) enum Pinned {
     Yes,
     No,
 }
 
 /// `unpinAllChatMessages`.
-pub fn unpin_all(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn unpin_all(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let place = visitor.place("chat_id")?;
     place.check_access()?;
     for shown in visitor.core.chats.messages(Name::Telegram, place.key()).iter().filter(|shown| shown.pinned)
@@ -202,13 +202,13 @@ pub fn unpin_all(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 
 /// Whether the new message names its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
+pub(super) enum Again {
     Copy,
     Forward,
 }
 
 /// `copyMessage` and `forwardMessage`.
-pub fn again(visitor: &Visitor<'_>, again: Again) -> Result<Done, ApiError> {
+pub(super) fn again(visitor: &Visitor<'_>, again: Again) -> Result<Done, ApiError> {
     let number = visitor.args.message_id("message_id")?;
     let source = visitor.place("from_chat_id")?;
     let place = visitor.place("chat_id")?;
@@ -237,7 +237,7 @@ pub fn again(visitor: &Visitor<'_>, again: Again) -> Result<Done, ApiError> {
 }
 
 /// `copyMessages` and `forwardMessages`: albums stay albums, unknown messages are skipped.
-pub fn again_many(visitor: &Visitor<'_>, again: Again) -> Result<Done, ApiError> {
+pub(super) fn again_many(visitor: &Visitor<'_>, again: Again) -> Result<Done, ApiError> {
     let numbers = message_ids(visitor)?;
     if numbers.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(ApiError::bad("message identifiers must be in a strictly increasing order"));

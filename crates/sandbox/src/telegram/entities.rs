@@ -7,7 +7,7 @@ use super::{detect, html, markdown};
 
 /// The kinds of entities, in the order in which the server nests equal stretches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(super) enum Kind {
     ExpandableBlockquote,
     Blockquote,
     TextLink,
@@ -54,7 +54,7 @@ impl Kind {
         (Kind::Spoiler, "spoiler"),
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         Kind::NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
@@ -83,7 +83,7 @@ impl Kind {
 
 /// What an entity carries besides its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Argument {
+pub(super) enum Argument {
     None,
     Url(String),
     User(i64),
@@ -94,7 +94,7 @@ pub enum Argument {
 
 /// A stretch of text with a meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entity {
+pub(super) struct Entity {
     pub kind: Kind,
     pub offset: usize,
     pub length: usize,
@@ -102,7 +102,7 @@ pub struct Entity {
 }
 
 impl Entity {
-    pub fn end(&self) -> usize {
+    pub(super) fn end(&self) -> usize {
         self.offset + self.length
     }
 
@@ -111,7 +111,7 @@ impl Entity {
     }
 
     /// The Bot API's object.
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let mut object = json!({ "offset": self.offset, "length": self.length, "type": self.kind.name() });
         match &self.argument {
             Argument::None => {}
@@ -129,13 +129,13 @@ impl Entity {
 
 /// Text as it will be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Formatted {
+pub(super) struct Formatted {
     pub text: String,
     pub entities: Vec<Entity>,
 }
 
 impl Formatted {
-    pub fn entities_json(&self) -> Value {
+    pub(super) fn entities_json(&self) -> Value {
         self.entities.iter().map(Entity::json).collect()
     }
 }
@@ -148,7 +148,7 @@ const RAW_BYTES_MAX: usize = 32_768;
 
 /// Parses, checks and completes a text: the way of `text`, `caption` and `quote`.
 /// The error is the server's message without its prefix.
-pub fn format(text: &str, parse_mode: &str, entities: Option<&Value>) -> Result<Formatted, String> {
+pub(super) fn format(text: &str, parse_mode: &str, entities: Option<&Value>) -> Result<Formatted, String> {
     if text.len() > RAW_BYTES_MAX {
         return Err("text is too long".to_owned());
     }
@@ -360,13 +360,13 @@ fn merge_found(entities: &mut Vec<Entity>, found: Vec<Entity>) {
 }
 
 /// The user behind `tg://user?id=N`.
-pub fn link_user_id(url: &str) -> Option<i64> {
+pub(super) fn link_user_id(url: &str) -> Option<i64> {
     let id = url.trim().strip_prefix("tg://user?id=").or_else(|| url.trim().strip_prefix("tg:user?id="))?;
     id.parse().ok().filter(|id| *id > 0)
 }
 
 /// A link as the server writes it back, or nothing if it is no link: then the text stays without it.
-pub fn checked_link(url: &str) -> Option<String> {
+pub(super) fn checked_link(url: &str) -> Option<String> {
     let url = url.trim();
     if url.is_empty() || url.contains(|c: char| c.is_whitespace()) {
         return None;

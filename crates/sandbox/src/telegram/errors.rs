@@ -7,28 +7,28 @@ use crate::reply::Response;
 
 /// A refused call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ApiError {
+pub(super) struct ApiError {
     pub code: u16,
     pub description: String,
     pub parameters: Value,
 }
 
 impl ApiError {
-    pub fn new(code: u16, description: impl Into<String>) -> ApiError {
+    pub(super) fn new(code: u16, description: impl Into<String>) -> ApiError {
         ApiError { code, description: description.into(), parameters: Value::Null }
     }
 
     /// 400: the message gets the server's prefix, and loses its capital unless it is a constant.
-    pub fn bad(message: impl AsRef<str>) -> ApiError {
+    pub(super) fn bad(message: impl AsRef<str>) -> ApiError {
         ApiError::new(400, format!("Bad Request: {}", lowered(message.as_ref())))
     }
 
-    pub fn forbidden(message: &str) -> ApiError {
+    pub(super) fn forbidden(message: &str) -> ApiError {
         ApiError::new(403, format!("Forbidden: {message}"))
     }
 
     /// 429 with whatever waiting time is to be told, or without any.
-    pub fn flood(retry_after: &Value) -> ApiError {
+    pub(super) fn flood(retry_after: &Value) -> ApiError {
         if retry_after.is_null() {
             return ApiError::new(429, "Too Many Requests");
         }
@@ -38,13 +38,13 @@ impl ApiError {
         error
     }
 
-    pub fn migrated(chat_id: i64) -> ApiError {
+    pub(super) fn migrated(chat_id: i64) -> ApiError {
         let mut error = ApiError::bad("group chat was upgraded to a supergroup chat");
         error.parameters = json!({ "migrate_to_chat_id": chat_id });
         error
     }
 
-    pub fn response(&self) -> Response {
+    pub(super) fn response(&self) -> Response {
         let mut body = json!({ "ok": false, "error_code": self.code, "description": self.description });
         if !self.parameters.is_null() {
             body["parameters"] = self.parameters.clone();

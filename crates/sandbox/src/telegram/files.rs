@@ -13,7 +13,7 @@ use crate::media::{MediaStore, sha256_hex, sniff};
 
 /// The kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileKind {
+pub(super) enum FileKind {
     Photo,
     Video,
     Animation,
@@ -42,7 +42,7 @@ impl FileKind {
     }
 
     /// The name of the argument and of the field of a message.
-    pub fn field(self) -> &'static str {
+    pub(super) fn field(self) -> &'static str {
         match self {
             FileKind::Photo => "photo",
             FileKind::Video => "video",
@@ -92,7 +92,7 @@ impl FileKind {
 
 /// A file that can be sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct File {
+pub(super) struct File {
     #[serde(rename = "k")]
     pub kind: FileKind,
     /// The bot that may use the id.
@@ -124,20 +124,20 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl File {
-    pub fn id(&self) -> String {
+    pub(super) fn id(&self) -> String {
         let packed = serde_json::to_vec(self).unwrap_or_default();
         let sum = packed.iter().fold(7u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(*byte));
         format!("{}{}", self.kind.prefix(), base64url(&[&[sum], &packed[..]].concat()))
     }
 
     /// Equal for the same file whoever sends it; cannot be used to send.
-    pub fn unique_id(&self) -> String {
+    pub(super) fn unique_id(&self) -> String {
         let size = if self.kind == FileKind::Photo { format!("{}", self.width) } else { String::new() };
         format!("AQAD{}{size}", &self.sha256[..self.sha256.len().min(12)])
     }
 
     /// The path under which `getFile` offers it.
-    pub fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         let extension = match self.mime.as_str() {
             "image/jpeg" => "jpg",
             "image/png" => "png",
@@ -159,7 +159,7 @@ impl File {
     }
 
     /// Reads a file_id of any bot.
-    pub fn peek(id: &str) -> Option<File> {
+    pub(super) fn peek(id: &str) -> Option<File> {
         let (kind, prefix) = FileKind::PREFIXES.iter().find(|(_, prefix)| id.starts_with(prefix))?;
         let bytes = unbase64url(&id[prefix.len()..])?;
         let (sum, packed) = bytes.split_first()?;
@@ -171,7 +171,7 @@ impl File {
     }
 
     /// The same picture in another size.
-    pub fn scaled(&self, side: u32) -> File {
+    pub(super) fn scaled(&self, side: u32) -> File {
         let long = self.width.max(self.height).max(1);
         if long <= side {
             return self.clone();
@@ -183,13 +183,13 @@ impl File {
     }
 
     /// Where the page loads it.
-    pub fn page_url(&self) -> String {
+    pub(super) fn page_url(&self) -> String {
         if self.url.is_empty() { MediaStore::url(&self.sha256) } else { self.url.clone() }
     }
 }
 
 /// Finds the file that a call means by `value` (the argument) and `field` (the name of its part).
-pub async fn find(
+pub(super) async fn find(
     core: &Core,
     args: &Args,
     value: &str,
@@ -335,7 +335,7 @@ fn check_picture(width: u32, height: u32) -> Result<(), ApiError> {
 }
 
 /// `getFile`: where the bytes of a file_id can be downloaded.
-pub fn get_file(core: &Core, id: &str, bot: i64) -> Result<Value, ApiError> {
+pub(super) fn get_file(core: &Core, id: &str, bot: i64) -> Result<Value, ApiError> {
     if id.is_empty() {
         return Err(ApiError::bad("file_id not specified"));
     }
@@ -356,7 +356,7 @@ pub fn get_file(core: &Core, id: &str, bot: i64) -> Result<Value, ApiError> {
 }
 
 /// The hash in a download path made by `File::path`.
-pub fn hash_in_path(path: &str) -> Option<&str> {
+pub(super) fn hash_in_path(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?.strip_prefix("file_")?;
     name.split('.').next().filter(|hash| hash.len() == 64)
 }

@@ -5,7 +5,7 @@
 use super::entities::{Argument, Entity, Kind, checked_link, link_user_id};
 
 /// Reads HTML into plain text and its entities, or says what is wrong in the server's words.
-pub fn parse(text: &str) -> Result<(String, Vec<Entity>), String> {
+pub(super) fn parse(text: &str) -> Result<(String, Vec<Entity>), String> {
     let mut reader = Reader { bytes: text.as_bytes(), ..Reader::default() };
     while reader.at < reader.bytes.len() {
         reader.step()?;
@@ -355,7 +355,7 @@ fn reference(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
     Some((code, if peek(end) == b';' { end + 1 } else { end }))
 }
 
-pub fn is_space(byte: u8) -> bool {
+pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0x0b)
 }
 

@@ -15,7 +15,7 @@ use crate::registry::{Account, Chat};
 use crate::reply::Refusal;
 
 /// The kinds of updates.
-pub const KINDS: &[&str] = &[
+pub(super) const KINDS: &[&str] = &[
     "message",
     "edited_message",
     "channel_post",
@@ -44,7 +44,7 @@ pub const KINDS: &[&str] = &[
 const SHORT_FIELDS: &[&str] = &["chat", "from", "text", "account"];
 
 /// Makes an update of what came in, completes it, shows it and queues it for the bots.
-pub fn inject(
+pub(super) fn inject(
     telegram: &Telegram,
     update: Map<String, Value>,
     account: Option<&str>,
@@ -230,7 +230,7 @@ fn fill(object: &mut Value, field: &str, value: impl FnOnce() -> Value) {
 }
 
 /// A user given as an object, an id or a name.
-pub fn user(core: &Core, from: &Value) -> Value {
+pub(super) fn user(core: &Core, from: &Value) -> Value {
     let mut object = match from {
         Value::Object(_) => from.clone(),
         Value::String(name) if name.parse::<i64>().is_err() => json!({ "first_name": name }),

@@ -8,7 +8,7 @@ use crate::chats::Button;
 
 /// A keyboard that passed the checks.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Markup {
+pub(super) enum Markup {
     None,
     /// The rows as they are returned in the message.
     Inline(Value),
@@ -19,7 +19,7 @@ pub enum Markup {
 const MARKUP_BYTES_MAX: usize = 10_240;
 
 /// Reads the `reply_markup` of a call.
-pub fn read(args: &Args) -> Result<Markup, ApiError> {
+pub(super) fn read(args: &Args) -> Result<Markup, ApiError> {
     let Some(value) = args.json("reply_markup") else { return Ok(Markup::None) };
     let value = value.map_err(|()| ApiError::bad("can't parse reply keyboard markup JSON object"))?;
     let object = match value {
@@ -132,7 +132,7 @@ fn check_reply_keyboard(rows: &Value) -> Result<(), ApiError> {
 }
 
 /// The buttons as the page shows them; pressing one injects a callback query for the bot.
-pub fn buttons(markup: &Value, bot: i64, chat: i64, message: i64) -> Vec<Vec<Button>> {
+pub(super) fn buttons(markup: &Value, bot: i64, chat: i64, message: i64) -> Vec<Vec<Button>> {
     let rows = markup["inline_keyboard"].as_array().into_iter().flatten();
     rows.map(|row| {
         row.as_array().into_iter().flatten().map(|b| shown_button(b, bot, chat, message)).collect()

@@ -7,7 +7,7 @@ use super::html::is_space;
 type Parsed = Result<(String, Vec<Entity>), String>;
 
 /// Reads MarkdownV2.
-pub fn parse_v2(text: &str) -> Parsed {
+pub(super) fn parse_v2(text: &str) -> Parsed {
     let mut reader = Reader::new(text);
     let mut line_start = true;
     while reader.at < reader.bytes.len() {
@@ -272,7 +272,7 @@ fn internal_name(open: &Open) -> &'static str {
 }
 
 /// Reads the legacy Markdown: no nesting, four special characters.
-pub fn parse_legacy(text: &str) -> Parsed {
+pub(super) fn parse_legacy(text: &str) -> Parsed {
     let mut reader = Reader::new(text);
     while reader.at < reader.bytes.len() {
         let byte = reader.peek(0);

@@ -14,7 +14,7 @@ use crate::registry::Account;
 
 /// What a message says.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub(super) enum Content {
     Text(Formatted),
     Media(MediaContent),
     /// Objects that are kept and returned as given: a location, a contact, a dice.
@@ -22,7 +22,7 @@ pub enum Content {
 }
 
 #[derive(Clone, Debug)]
-pub struct MediaContent {
+pub(super) struct MediaContent {
     pub file: File,
     pub caption: Formatted,
     pub spoiler: bool,
@@ -31,7 +31,7 @@ pub struct MediaContent {
 
 /// Everything about a message that is not its content.
 #[derive(Clone, Debug, Default)]
-pub struct Frame {
+pub(super) struct Frame {
     pub markup: Option<Value>,
     pub reply_to: Option<Value>,
     pub quote: Option<Value>,
@@ -43,7 +43,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub fn with_markup(mut self, markup: Markup) -> Frame {
+    pub(super) fn with_markup(mut self, markup: Markup) -> Frame {
         if let Markup::Inline(value) = markup {
             self.markup = Some(value);
         }
@@ -52,12 +52,18 @@ impl Frame {
 }
 
 /// Posts a message of a bot and returns it.
-pub fn post(core: &Core, account: &Account, place: &Place, content: &Content, frame: &Frame) -> Value {
+pub(super) fn post(core: &Core, account: &Account, place: &Place, content: &Content, frame: &Frame) -> Value {
     post_with(core, account, place, frame, |message| write_content(message, content))
 }
 
 /// Posts the content of another message.
-pub fn post_copy(core: &Core, account: &Account, place: &Place, original: &Value, frame: &Frame) -> Value {
+pub(super) fn post_copy(
+    core: &Core,
+    account: &Account,
+    place: &Place,
+    original: &Value,
+    frame: &Frame,
+) -> Value {
     post_with(core, account, place, frame, |message| {
         let fields = original.as_object().into_iter().flatten();
         let content = fields.filter(|(field, _)| CONTENT_FIELDS.contains(&field.as_str()));
@@ -105,7 +111,7 @@ fn side(account: &Account, place: &Place) -> Author {
 }
 
 /// Makes the chat known to the listing.
-pub fn show_chat(core: &Core, place: &Place) {
+pub(super) fn show_chat(core: &Core, place: &Place) {
     let username = Some(place.chat.username.as_str()).filter(|name| !name.is_empty());
     let face = Face { kind: place.kind(), title: &place.chat.title, username };
     core.chats.ensure(Name::Telegram, place.key(), &face, false);
@@ -156,7 +162,7 @@ const CONTENT_FIELDS: &[&str] = &[
     "poll",
 ];
 
-pub fn write_content(message: &mut Map<String, Value>, content: &Content) {
+pub(super) fn write_content(message: &mut Map<String, Value>, content: &Content) {
     match content {
         Content::Text(formatted) => write_text(message, "text", "entities", formatted),
         Content::Object(field, value) => {
@@ -190,7 +196,7 @@ fn write_text(message: &mut Map<String, Value>, field: &str, entities_field: &st
 }
 
 /// A message with other content.
-pub fn with_content(message: &Value, content: &Content) -> Map<String, Value> {
+pub(super) fn with_content(message: &Value, content: &Content) -> Map<String, Value> {
     let mut object = message.as_object().cloned().unwrap_or_default();
     object.retain(|field, _| !CONTENT_FIELDS.contains(&field.as_str()));
     write_content(&mut object, content);
@@ -263,7 +269,7 @@ fn photo_sizes(file: &File) -> Value {
 }
 
 /// Keeps a message object and shows it.
-pub fn keep(core: &Core, place: &Place, message: &Value, bot: i64, now_ms: i64, author: &Author) {
+pub(super) fn keep(core: &Core, place: &Place, message: &Value, bot: i64, now_ms: i64, author: &Author) {
     let number = message["message_id"].as_i64().unwrap_or_default();
     let mut shown = Message::text(number, now_ms, author.clone(), "");
     refresh(&mut shown, place, message, bot);
@@ -271,7 +277,7 @@ pub fn keep(core: &Core, place: &Place, message: &Value, bot: i64, now_ms: i64, 
 }
 
 /// Brings the visible side of a message in line with its object.
-pub fn refresh(shown: &mut Message, place: &Place, message: &Value, bot: i64) {
+pub(super) fn refresh(shown: &mut Message, place: &Place, message: &Value, bot: i64) {
     let has_text = message.get("text").is_some();
     let (text, entities) = if has_text { ("text", "entities") } else { ("caption", "caption_entities") };
     message[text].as_str().unwrap_or_default().clone_into(&mut shown.text);
@@ -340,7 +346,7 @@ fn visible_media(message: &Value) -> Vec<Media> {
 }
 
 /// A file as the ledger lists it.
-pub fn ledger_media(file: &File) -> Value {
+pub(super) fn ledger_media(file: &File) -> Value {
     json!({
         "kind": file.kind.field(),
         "sha256": if file.url.is_empty() { Value::from(file.sha256.as_str()) } else { Value::Null },
@@ -351,7 +357,7 @@ pub fn ledger_media(file: &File) -> Value {
 }
 
 /// The object of a visible message and the bot that wrote it.
-pub fn look(core: &Core, place: &Place, number: i64) -> Option<(Value, i64)> {
+pub(super) fn look(core: &Core, place: &Place, number: i64) -> Option<(Value, i64)> {
     core.chats.look(Name::Telegram, place.key(), &number.into(), |shown| {
         let (bot, message) = shown.raw.as_str()?.split_once(' ')?;
         Some((serde_json::from_str(message).ok()?, bot.parse().ok()?))

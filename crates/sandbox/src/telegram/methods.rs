@@ -17,25 +17,25 @@ use crate::reply::Effect;
 
 /// What a successful call leaves behind.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub(super) struct Done {
     pub result: Value,
     pub description: Option<&'static str>,
     pub effect: Effect,
 }
 
 impl Done {
-    pub fn new(result: Value) -> Done {
+    pub(super) fn new(result: Value) -> Done {
         Done { result, description: None, effect: Effect::done() }
     }
 
-    pub fn visible(result: Value, visible_id: Value) -> Done {
+    pub(super) fn visible(result: Value, visible_id: Value) -> Done {
         Done { result, description: None, effect: Effect::visible(visible_id) }
     }
 }
 
 /// One call of one bot.
 #[derive(Clone, Copy, Debug)]
-pub struct Visitor<'a> {
+pub(super) struct Visitor<'a> {
     pub core: &'a SharedCore,
     pub account: &'a Account,
     /// The bot's own state: updates, webhook, commands.
@@ -45,20 +45,20 @@ pub struct Visitor<'a> {
 }
 
 impl Visitor<'_> {
-    pub fn place(&self, field: &str) -> Result<Place, ApiError> {
+    pub(super) fn place(&self, field: &str) -> Result<Place, ApiError> {
         people::place(self.core, self.args, field)
     }
 
-    pub async fn file(&self, field: &str, kind: FileKind) -> Result<Option<File>, ApiError> {
+    pub(super) async fn file(&self, field: &str, kind: FileKind) -> Result<Option<File>, ApiError> {
         files::find(self.core, self.args, &self.args.text(field), Some(field), kind, self.bot).await
     }
 
-    pub fn post_one(&self, place: &Place, content: &Content, frame: &Frame) -> Value {
+    pub(super) fn post_one(&self, place: &Place, content: &Content, frame: &Frame) -> Value {
         messages::post(self.core, self.account, place, content, frame)
     }
 
     /// Posts one message and says so to the ledger.
-    pub fn post(&self, place: &Place, content: &Content, frame: &Frame) -> Done {
+    pub(super) fn post(&self, place: &Place, content: &Content, frame: &Frame) -> Done {
         let posted = self.post_one(place, content, frame);
         let id = posted["message_id"].clone();
         let mut done = Done::visible(posted, id);
@@ -74,7 +74,7 @@ impl Visitor<'_> {
     }
 
     /// Posts the content of a message object once more.
-    pub fn post_again(
+    pub(super) fn post_again(
         &self,
         place: &Place,
         original: &Value,
@@ -101,7 +101,7 @@ fn origin(original: &Value) -> Value {
 }
 
 /// Every method in its canonical spelling.
-pub const METHODS: &[&str] = &[
+pub(super) const METHODS: &[&str] = &[
     "getMe",
     "logOut",
     "close",
@@ -173,18 +173,18 @@ pub const METHODS: &[&str] = &[
 ];
 
 /// The canonical spelling of a method's name.
-pub fn canonical(name: &str) -> Option<&'static str> {
+pub(super) fn canonical(name: &str) -> Option<&'static str> {
     METHODS.iter().find(|own| own.eq_ignore_ascii_case(name)).copied()
 }
 
 /// Methods that put messages into chats and count against the speed limits.
-pub fn sends(method: &str) -> bool {
+pub(super) fn sends(method: &str) -> bool {
     let posts = method.starts_with("send") && method != "sendChatAction";
     posts || method.starts_with("copy") || method.starts_with("forward")
 }
 
 /// Performs a method.
-pub async fn run(visitor: &Visitor<'_>, method: &str) -> Result<Done, ApiError> {
+pub(super) async fn run(visitor: &Visitor<'_>, method: &str) -> Result<Done, ApiError> {
     match method {
         "sendMessage" => send::message(visitor),
         "sendPhoto" => send::media(visitor, FileKind::Photo).await,

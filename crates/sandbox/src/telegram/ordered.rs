@@ -9,7 +9,7 @@ const FIRST: [&str; 6] = ["ok", "error_code", "result", "update_id", "message_id
 
 /// A value whose objects begin as those of the server do.
 #[derive(Clone, Copy, Debug)]
-pub struct Ordered<'a>(pub &'a Value);
+pub(super) struct Ordered<'a>(pub &'a Value);
 
 impl Serialize for Ordered<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -12,7 +12,7 @@ use crate::registry::{Account, Chat};
 use crate::reply::Refusal;
 
 /// Fields of a chat beyond the common ones, with which its troubles can be set up.
-pub const CHAT_FIELDS: &[&str] = &[
+pub(super) const CHAT_FIELDS: &[&str] = &[
     // Names of a private chat.
     "first_name",
     "last_name",
@@ -36,7 +36,7 @@ pub const CHAT_FIELDS: &[&str] = &[
 const CHANNEL_BASE: i64 = -1_000_000_000_000;
 
 /// A bot id from the shape of its token, or why it is none.
-pub fn bot_id(token: &str) -> Result<i64, ApiError> {
+pub(super) fn bot_id(token: &str) -> Result<i64, ApiError> {
     let invalid = || ApiError::new(401, "Unauthorized: invalid token specified");
     if token.starts_with('0') || token.len() > 80 || token.contains('/') {
         return Err(invalid());
@@ -49,7 +49,7 @@ pub fn bot_id(token: &str) -> Result<i64, ApiError> {
 }
 
 /// Fills in what a registration left out.
-pub fn complete_account(mut account: Account) -> Result<Account, Refusal> {
+pub(super) fn complete_account(mut account: Account) -> Result<Account, Refusal> {
     let id = bot_id(&account.token)
         .map_err(|_| Refusal::bad("a Telegram token has the form 123456:letters-and-digits"))?;
     if !account.id.is_empty() && account.id != id.to_string() {
@@ -72,13 +72,13 @@ pub fn complete_account(mut account: Account) -> Result<Account, Refusal> {
 }
 
 /// The bot as a user.
-pub fn bot_user(account: &Account) -> Value {
+pub(super) fn bot_user(account: &Account) -> Value {
     let id: i64 = account.id.parse().unwrap_or_default();
     json!({ "id": id, "is_bot": true, "first_name": account.name, "username": account.username })
 }
 
 /// `getMe`.
-pub fn me(account: &Account) -> Value {
+pub(super) fn me(account: &Account) -> Value {
     let mut me = bot_user(account);
     for (field, value) in [
         ("can_join_groups", true),
@@ -97,34 +97,34 @@ pub fn me(account: &Account) -> Value {
 
 /// A chat that a call is about.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(super) struct Place {
     pub id: i64,
     pub chat: Arc<Chat>,
 }
 
 impl Place {
-    pub fn key(&self) -> &str {
+    pub(super) fn key(&self) -> &str {
         &self.chat.id
     }
 
-    pub fn kind(&self) -> &str {
+    pub(super) fn kind(&self) -> &str {
         &self.chat.kind
     }
 
-    pub fn is_channel(&self) -> bool {
+    pub(super) fn is_channel(&self) -> bool {
         self.kind() == "channel"
     }
 
-    pub fn is_private(&self) -> bool {
+    pub(super) fn is_private(&self) -> bool {
         self.kind() == "private"
     }
 
-    pub fn is_group(&self) -> bool {
+    pub(super) fn is_group(&self) -> bool {
         matches!(self.kind(), "group" | "supergroup")
     }
 
     /// The chat inside a message.
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let chat = &self.chat;
         let mut object = Map::new();
         object.insert("id".into(), self.id.into());
@@ -147,7 +147,7 @@ impl Place {
     }
 
     /// `getChat`.
-    pub fn full_json(&self) -> Value {
+    pub(super) fn full_json(&self) -> Value {
         let mut full = self.json();
         full["accent_color_id"] = 0.into();
         full["max_reaction_count"] = 11.into();
@@ -172,7 +172,7 @@ impl Place {
     }
 
     /// Refuses what a bot cannot do here, in the server's words. `media` names what is being sent.
-    pub fn check_can_send(&self, media: &str) -> Result<(), ApiError> {
+    pub(super) fn check_can_send(&self, media: &str) -> Result<(), ApiError> {
         if let Some(id) = self.chat.field("migrate_to").as_i64() {
             return Err(ApiError::migrated(id));
         }
@@ -188,7 +188,7 @@ impl Place {
     }
 
     /// Refuses whatever needs the bot to be in the chat.
-    pub fn check_access(&self) -> Result<(), ApiError> {
+    pub(super) fn check_access(&self) -> Result<(), ApiError> {
         let kind = self.kind();
         let flag = |name| self.chat.flag(name);
         match self.chat.field("bot_status").as_str() {
@@ -213,7 +213,7 @@ impl Place {
     }
 
     /// The topic of a message: `None` outside of forums, where the argument is ignored.
-    pub fn topic(&self, args: &Args) -> Result<Option<i64>, ApiError> {
+    pub(super) fn topic(&self, args: &Args) -> Result<Option<i64>, ApiError> {
         let id = args.integer("message_thread_id");
         if id == 0 || !self.chat.flag("is_forum") {
             return Ok(None);
@@ -228,7 +228,7 @@ impl Place {
 }
 
 /// Finds the chat that `chat_id` or another argument names.
-pub fn place(core: &Core, args: &Args, field: &str) -> Result<Place, ApiError> {
+pub(super) fn place(core: &Core, args: &Args, field: &str) -> Result<Place, ApiError> {
     let written = args.text(field);
     if written.trim().is_empty() {
         return Err(ApiError::bad(format!("{field} is empty")));
@@ -237,7 +237,7 @@ pub fn place(core: &Core, args: &Args, field: &str) -> Result<Place, ApiError> {
 }
 
 /// A chat by `@name` or number.
-pub fn find_place(core: &Core, written: &str) -> Option<Place> {
+pub(super) fn find_place(core: &Core, written: &str) -> Option<Place> {
     if written.starts_with('@') {
         let chat = core.registry.chat_by_username(Name::Telegram, written)?;
         return chat.id.parse().ok().map(|id| Place { id, chat });
@@ -269,7 +269,7 @@ fn kind_of_id(id: i64) -> &'static str {
 }
 
 /// Fills in what a registration left out.
-pub fn complete_chat(mut chat: Chat) -> Result<Chat, Refusal> {
+pub(super) fn complete_chat(mut chat: Chat) -> Result<Chat, Refusal> {
     let id: i64 = chat
         .id
         .parse()
@@ -310,13 +310,13 @@ fn check_status(chat: &Chat) -> Result<(), Refusal> {
 }
 
 /// The id behind `@name`, a string or a number, as faults compare it.
-pub fn canonical_chat(core: &Core, chat: &Value) -> Value {
+pub(super) fn canonical_chat(core: &Core, chat: &Value) -> Value {
     let written = chat_key(chat);
     find_place(core, &written).map_or_else(|| crate::platform::chat_value(&written), |place| place.id.into())
 }
 
 /// `getChatMember` and one entry of `getChatAdministrators`.
-pub fn member(place: &Place, user: &Value, is_own: bool) -> Value {
+pub(super) fn member(place: &Place, user: &Value, is_own: bool) -> Value {
     let own_status = place.chat.field("bot_status").as_str().unwrap_or("administrator");
     let status = if is_own && !place.is_private() { own_status } else { "member" };
     let mut member = match status {
@@ -364,7 +364,7 @@ fn administrator(place: &Place) -> Value {
 }
 
 /// `ChatPermissions`, all alike.
-pub fn permissions(allowed: bool) -> Value {
+pub(super) fn permissions(allowed: bool) -> Value {
     let names = [
         "can_send_messages",
         "can_send_audios",

@@ -16,7 +16,7 @@ const CAPTION_MAX: usize = 1024;
 const ALBUM_MAX: usize = 10;
 
 /// `sendMessage`.
-pub fn message(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn message(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let text = text(visitor)?;
     let place = visitor.place("chat_id")?;
     place.check_can_send("text messages")?;
@@ -26,7 +26,7 @@ pub fn message(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 }
 
 /// The `text` of a call, parsed and within its limits.
-pub fn text(visitor: &Visitor<'_>) -> Result<Formatted, ApiError> {
+pub(super) fn text(visitor: &Visitor<'_>) -> Result<Formatted, ApiError> {
     let args = visitor.args;
     let raw = args.text("text");
     if raw.is_empty() {
@@ -45,7 +45,7 @@ pub fn text(visitor: &Visitor<'_>) -> Result<Formatted, ApiError> {
 }
 
 /// The `caption` of a call.
-pub fn caption(visitor: &Visitor<'_>) -> Result<Formatted, ApiError> {
+pub(super) fn caption(visitor: &Visitor<'_>) -> Result<Formatted, ApiError> {
     let args = visitor.args;
     let given = args.entities("caption_entities");
     checked_caption(&args.text("caption"), &args.text("parse_mode"), given.as_ref()).map_err(ApiError::bad)
@@ -60,7 +60,7 @@ fn checked_caption(raw: &str, parse_mode: &str, given: Option<&Value>) -> Result
 }
 
 /// Reply, topic, keyboard and the other things that surround a message.
-pub fn frame(visitor: &Visitor<'_>, place: &Place) -> Result<Frame, ApiError> {
+pub(super) fn frame(visitor: &Visitor<'_>, place: &Place) -> Result<Frame, ApiError> {
     let markup = keyboard::read(visitor.args)?;
     let (reply_to, quote) = reply(visitor, place)?;
     let frame = Frame {
@@ -137,7 +137,7 @@ fn integer(value: &Value) -> i64 {
 }
 
 /// `sendPhoto`, `sendVideo` and their like.
-pub async fn media(visitor: &Visitor<'_>, kind: FileKind) -> Result<Done, ApiError> {
+pub(super) async fn media(visitor: &Visitor<'_>, kind: FileKind) -> Result<Done, ApiError> {
     let field = kind.field();
     let file = visitor.file(field, kind).await?;
     let Some(mut file) = file else {
@@ -183,7 +183,7 @@ fn plural(kind: FileKind) -> &'static str {
 }
 
 /// `sendMediaGroup`: all items, or none.
-pub async fn media_group(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) async fn media_group(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let items = match visitor.args.json("media") {
         Some(Ok(Value::Array(items))) => items,
         Some(Ok(_)) => return Err(ApiError::bad("expected an Array of InputMedia")),
@@ -224,13 +224,13 @@ pub async fn media_group(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
 
 /// Whether an `InputMedia` is part of an album or replaces a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InAlbum {
+pub(super) enum InAlbum {
     Yes,
     No,
 }
 
 /// One `InputMedia` object.
-pub async fn input_media(
+pub(super) async fn input_media(
     visitor: &Visitor<'_>,
     item: &Value,
     album: InAlbum,
@@ -291,7 +291,7 @@ fn check_mixture(contents: &[MediaContent]) -> Result<(), ApiError> {
 }
 
 /// `sendLocation`, `sendVenue`, `sendContact`, `sendDice`, `sendPoll`.
-pub fn object(visitor: &Visitor<'_>, field: &'static str) -> Result<Done, ApiError> {
+pub(super) fn object(visitor: &Visitor<'_>, field: &'static str) -> Result<Done, ApiError> {
     let args = visitor.args;
     let required = |name: &str| match args.text(name) {
         text if text.is_empty() => Err(ApiError::bad(format!("{name} is empty"))),
@@ -359,7 +359,7 @@ fn poll(visitor: &Visitor<'_>, question: &str) -> Result<Value, ApiError> {
 }
 
 /// `sendChatAction`.
-pub fn chat_action(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn chat_action(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     const ACTIONS: &[&str] = &[
         "typing",
         "upload_photo",

@@ -25,7 +25,7 @@ const TERMINATED: &str =
     "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running";
 
 /// `getUpdates`: waits up to `timeout` seconds for the first update.
-pub async fn get_updates(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) async fn get_updates(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let (own, args) = (visitor.own, visitor.args);
     check_no_webhook(own, WEBHOOK_ACTIVE)?;
     own.allow(args.json("allowed_updates").and_then(Result::ok));
@@ -65,7 +65,7 @@ fn check_no_webhook(own: &Bot, message: &str) -> Result<(), ApiError> {
 }
 
 /// `setWebhook`. Plain HTTP and any port are fine, as on a server of one's own.
-pub fn set(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
+pub(super) fn set(visitor: &Visitor<'_>) -> Result<Done, ApiError> {
     let (own, args) = (visitor.own, visitor.args);
     let url = args.text("url");
     if url.is_empty() {
@@ -108,7 +108,7 @@ fn check_url(url: &str) -> Result<(), ApiError> {
 }
 
 /// `deleteWebhook`.
-pub fn delete(visitor: &Visitor<'_>) -> Done {
+pub(super) fn delete(visitor: &Visitor<'_>) -> Done {
     if visitor.args.flag("drop_pending_updates") {
         visitor.own.queue.clear();
     }

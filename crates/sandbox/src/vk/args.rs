@@ -100,12 +100,12 @@ impl Args {
 }
 
 /// A whole number, small enough that negating and adding cannot go wrong.
-pub fn number(text: &str) -> Option<i64> {
+pub(super) fn number(text: &str) -> Option<i64> {
     text.trim().parse().ok().filter(|number: &i64| number.unsigned_abs() <= NUMBER_MAX)
 }
 
 const NUMBER_MAX: u64 = 1_000_000_000_000_000_000;
 
-pub fn missing(name: &str) -> ApiError {
+pub(super) fn missing(name: &str) -> ApiError {
     ApiError::parameter(format!("{name} is undefined"))
 }

@@ -41,18 +41,18 @@ pub struct Video {
 
 /// Where attachments are going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(super) enum Place {
     Wall,
     Comment,
     Message,
 }
 
 /// Most attachments of one post or message.
-pub const ATTACHMENTS_MAX: usize = 10;
+pub(super) const ATTACHMENTS_MAX: usize = 10;
 
 /// Turns the list into objects. What does not exist is left out without a word, as VK does;
 /// what cannot be read is an error.
-pub fn resolve(
+pub(super) fn resolve(
     core: &SharedCore,
     state: &State,
     asked: &[&str],
@@ -79,14 +79,14 @@ pub fn resolve(
 
 /// `photo-1_2_key` taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name<'a> {
+pub(super) struct Name<'a> {
     pub kind: &'a str,
     pub owner_id: i64,
     pub id: i64,
 }
 
 /// Reads `{type}{owner}_{id}[_{key}]`.
-pub fn parse(text: &str) -> Option<Name<'_>> {
+pub(super) fn parse(text: &str) -> Option<Name<'_>> {
     let split = text.find(|c: char| c == '-' || c.is_ascii_digit())?;
     let (kind, rest) = text.split_at(split);
     let mut parts = rest.splitn(3, '_');
@@ -204,7 +204,7 @@ impl Video {
 }
 
 /// The media of a post or message, for the page.
-pub fn shown(core: &SharedCore, attachments: &Value) -> Vec<Media> {
+pub(super) fn shown(core: &SharedCore, attachments: &Value) -> Vec<Media> {
     attachments
         .as_array()
         .into_iter()
@@ -254,7 +254,7 @@ fn doc_source(url: &str) -> Option<Source> {
 }
 
 /// The media of a request, for the ledger.
-pub fn listed(core: &SharedCore, attachments: &[Value]) -> Vec<Value> {
+pub(super) fn listed(core: &SharedCore, attachments: &[Value]) -> Vec<Value> {
     attachments.iter().filter_map(|attachment| listed_one(core, attachment)).collect()
 }
 

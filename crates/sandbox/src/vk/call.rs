@@ -62,14 +62,14 @@ fn path(head: &Head) -> Path<'_> {
 }
 
 /// What the head alone tells.
-pub fn target(vk: &Vk, head: &Head) -> Target {
+pub(super) fn target(vk: &Vk, head: &Head) -> Target {
     let Path::Method(name) = path(head) else { return named(vk, head) };
     let args = Args { texts: crate::request::pairs(head.query.as_bytes()) };
     method_target(vk, name, token(head, &args), &args)
 }
 
 /// Reads the whole request.
-pub fn read(vk: &Vk, request: Request) -> (Target, Call) {
+pub(super) fn read(vk: &Vk, request: Request) -> (Target, Call) {
     let target = named(vk, &request.head);
     if matches!(request.body, Body::TooLarge) {
         return (target, Call::TooLarge);
@@ -213,6 +213,6 @@ fn wall_owner(vk: &Vk, name: &str, args: &Args, caller: Option<&tokens::Caller>)
 }
 
 /// Whose wall it is when nobody says: the person's, or the community's own.
-pub fn default_owner(caller: &tokens::Caller) -> i64 {
+pub(super) fn default_owner(caller: &tokens::Caller) -> i64 {
     if caller.user != 0 { caller.user } else { -caller.group }
 }

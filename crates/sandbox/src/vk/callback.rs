@@ -55,7 +55,7 @@ enum Job {
 /// The status of a server that answered `remove`.
 const REMOVED: &str = "removed";
 /// Servers of one community.
-pub const SERVERS_MAX: usize = 10;
+pub(super) const SERVERS_MAX: usize = 10;
 /// After so many tries in vain the server counts as failed.
 const TRIES_MAX: u32 = 8;
 /// A server may ask for at most this much patience.
@@ -145,7 +145,7 @@ impl Server {
 }
 
 /// A server that a registration names, replacing the one it named before.
-pub fn register(
+pub(super) fn register(
     core: &SharedCore,
     state: &mut State,
     group: i64,

@@ -10,7 +10,7 @@ use super::tokens::Kind;
 use super::{Ctx, Done, events, people, posts, wall};
 use crate::core::SharedCore;
 
-pub fn create(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn create(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = wall::owner(ctx)?;
     let post_id = ctx.args.required_integer("post_id")?;
     wall::readable(ctx, owner_id)?;
@@ -42,7 +42,7 @@ pub fn create(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 }
 
 /// A comment as the API serves it.
-pub fn object(
+pub(super) fn object(
     owner_id: i64,
     post_id: i64,
     id: i64,
@@ -60,7 +60,7 @@ pub fn object(
 }
 
 /// Shows a new comment and tells everybody who listens.
-pub fn put(core: &SharedCore, state: &mut State, owner_id: i64, comment: Comment) {
+pub(super) fn put(core: &SharedCore, state: &mut State, owner_id: i64, comment: Comment) {
     posts::show_comment(core, state, owner_id, &comment);
     let mut object = comment.object.open();
     state.put_comment(owner_id, comment);
@@ -112,7 +112,7 @@ fn author(ctx: &Ctx<'_>, owner_id: i64) -> Result<i64, ApiError> {
     }
 }
 
-pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let (owner_id, id) = own_comment(ctx)?;
     let (text, attachments) = content(ctx)?;
     let media = attachments::listed(ctx.core, &attachments);
@@ -131,7 +131,7 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::visible(1, id, media))
 }
 
-pub fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let (owner_id, id) = own_comment(ctx)?;
     let Some(comment) = ctx.state.wall(owner_id).take_comment(id) else {
         return Err(ApiError::plain(211));
@@ -160,7 +160,7 @@ fn own_comment(ctx: &Ctx<'_>) -> Result<(i64, i64), ApiError> {
     Err(ApiError::plain(211))
 }
 
-pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = wall::owner(ctx)?;
     wall::readable(ctx, owner_id)?;
     let post_id = ctx.args.required_integer("post_id")?;
@@ -181,7 +181,7 @@ pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(response))
 }
 
-pub fn get_one(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn get_one(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = wall::owner(ctx)?;
     wall::readable(ctx, owner_id)?;
     let id = ctx.args.required_integer("comment_id")?;
@@ -202,11 +202,11 @@ fn introduce(ctx: &Ctx<'_>, response: &mut Value, items: Vec<Value>) {
     response["items"] = items.into();
 }
 
-pub fn close(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn close(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     set_open(ctx, 0)
 }
 
-pub fn open(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn open(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     set_open(ctx, 1)
 }
 

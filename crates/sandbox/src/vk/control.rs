@@ -17,7 +17,7 @@ use super::state::{ACCESS, Access, Person, Post, State, Status};
 use super::{Vk, locked, people, posts, publish};
 
 /// Fields of `POST /_/chats` beyond the common ones.
-pub const CHAT_FIELDS: &[&str] = &["access"];
+pub(super) const CHAT_FIELDS: &[&str] = &["access"];
 
 /// Ids and dates beyond these are nobody's and never.
 const ID_MAX: i64 = 1_000_000_000_000;
@@ -39,7 +39,7 @@ const CHAT_TYPES: &[(&str, &str)] = &[
 
 // -- chats
 
-pub fn complete_chat(vk: &Vk, mut chat: Chat) -> Result<Chat, Refusal> {
+pub(super) fn complete_chat(vk: &Vk, mut chat: Chat) -> Result<Chat, Refusal> {
     let id = chat_number(vk, &chat.id)
         .ok_or_else(|| Refusal::bad(format!("a VK chat id is an owner or peer number, not {:?}", chat.id)))?;
     let by_number = match id {
@@ -97,7 +97,7 @@ fn name_owner(state: &mut State, id: i64, chat: &Chat, access: Access) {
 }
 
 /// The number behind `-5`, `"club5"`, `"@name"`.
-pub fn chat_number(vk: &Vk, text: &str) -> Option<i64> {
+pub(super) fn chat_number(vk: &Vk, text: &str) -> Option<i64> {
     match number(text) {
         Some(0) => None,
         Some(id) => Some(id),
@@ -109,7 +109,7 @@ pub fn chat_number(vk: &Vk, text: &str) -> Option<i64> {
     }
 }
 
-pub fn canonical_chat(vk: &Vk, chat: &Value) -> Value {
+pub(super) fn canonical_chat(vk: &Vk, chat: &Value) -> Value {
     match chat {
         Value::String(text) => chat_number(vk, text).map_or_else(|| chat_value(text), Value::from),
         other => other.clone(),
@@ -118,7 +118,13 @@ pub fn canonical_chat(vk: &Vk, chat: &Value) -> Value {
 
 // -- walls
 
-pub fn walls(vk: &Vk, method: &str, owner: &str, post: Option<&str>, body: Value) -> Result<Value, Refusal> {
+pub(super) fn walls(
+    vk: &Vk,
+    method: &str,
+    owner: &str,
+    post: Option<&str>,
+    body: Value,
+) -> Result<Value, Refusal> {
     let owner = percent_decoded(owner);
     let owner_id = chat_number(vk, &owner)
         .ok_or_else(|| Refusal::bad(format!("a wall belongs to an owner id such as -123, not {owner:?}")))?;
@@ -168,7 +174,7 @@ fn at(index: usize, refusal: Refusal) -> Refusal {
 }
 
 /// Checks what the sandbox has to understand of a post; the rest is kept as it is.
-pub fn checked(owner_id: i64, mut post: Map<String, Value>) -> Result<Map<String, Value>, Refusal> {
+pub(super) fn checked(owner_id: i64, mut post: Map<String, Value>) -> Result<Map<String, Value>, Refusal> {
     if let Some(id) = post.remove("post_id") {
         post.entry("id").or_insert(id);
     }
@@ -200,7 +206,7 @@ pub fn checked(owner_id: i64, mut post: Map<String, Value>) -> Result<Map<String
     Ok(post)
 }
 
-pub fn check_media(post: &Map<String, Value>) -> Result<(), Refusal> {
+pub(super) fn check_media(post: &Map<String, Value>) -> Result<(), Refusal> {
     check(post, "photos", "an array of picture names and addresses", |list| {
         list.as_array().is_some_and(|list| list.iter().all(|photo| photo_source_text(photo).is_some()))
     })?;
@@ -209,7 +215,7 @@ pub fn check_media(post: &Map<String, Value>) -> Result<(), Refusal> {
     })
 }
 
-pub fn check(
+pub(super) fn check(
     post: &Map<String, Value>,
     field: &str,
     wanted: &str,
@@ -282,7 +288,13 @@ fn photo_attachment(vk: &Vk, state: &mut State, owner_id: i64, date: i64, text: 
 }
 
 /// Turns `photos` and photo attachments without sizes into whole photos.
-pub fn whole_media(vk: &Vk, state: &mut State, owner_id: i64, date: i64, post: &mut Map<String, Value>) {
+pub(super) fn whole_media(
+    vk: &Vk,
+    state: &mut State,
+    owner_id: i64,
+    date: i64,
+    post: &mut Map<String, Value>,
+) {
     let mut found = Vec::new();
     if let Some(Value::Array(attachments)) = post.remove("attachments") {
         for mut attachment in attachments {
@@ -302,7 +314,7 @@ pub fn whole_media(vk: &Vk, state: &mut State, owner_id: i64, date: i64, post: &
     post.insert("attachments".into(), found.into());
 }
 
-pub fn put_post(vk: &Vk, state: &mut State, owner_id: i64, mut post: Map<String, Value>) -> i64 {
+pub(super) fn put_post(vk: &Vk, state: &mut State, owner_id: i64, mut post: Map<String, Value>) -> i64 {
     let id = post.get("id").and_then(Value::as_i64).unwrap_or_else(|| state.wall(owner_id).next_id());
     let date = post.get("date").and_then(Value::as_i64).unwrap_or_else(|| vk.core.clock.now_s());
     whole_media(vk, state, owner_id, date, &mut post);

@@ -14,7 +14,7 @@ use super::state::State;
 use super::{attachments, people};
 
 /// Peers from here on are chats of several people.
-pub const CHAT_PEER: i64 = 2_000_000_000;
+pub(super) const CHAT_PEER: i64 = 2_000_000_000;
 
 /// Which dialog: of two, in order, or of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -213,7 +213,7 @@ impl Dialog {
 }
 
 /// A message as `own` sees it.
-pub fn object(own: i64, key: Key, said: &Said) -> Value {
+pub(super) fn object(own: i64, key: Key, said: &Said) -> Value {
     let mut object = json!({
         "id": said.id,
         "date": said.date,
@@ -236,7 +236,7 @@ pub fn object(own: i64, key: Key, said: &Said) -> Value {
 }
 
 /// Makes a dialog visible as a chat; `keep` also while it is empty.
-pub fn show_dialog(core: &SharedCore, state: &State, key: Key, keep: bool) {
+pub(super) fn show_dialog(core: &SharedCore, state: &State, key: Key, keep: bool) {
     let (kind, title) = match key {
         Key::Chat(peer) => {
             let chat = core.registry.chat(Name::Vk, &peer.to_string());
@@ -249,7 +249,7 @@ pub fn show_dialog(core: &SharedCore, state: &State, key: Key, keep: bool) {
 }
 
 /// Shows a message, or shows it anew after a change.
-pub fn show(core: &SharedCore, state: &State, key: Key, said: &Said) {
+pub(super) fn show(core: &SharedCore, state: &State, key: Key, said: &Said) {
     show_dialog(core, state, key, false);
     let side = if said.from_id < 0 { Side::Bot } else { Side::User };
     let author = Author::new(&people::owner_name(state, said.from_id), side);
@@ -266,7 +266,7 @@ pub fn show(core: &SharedCore, state: &State, key: Key, said: &Said) {
     core.chats.post(Name::Vk, &key.page(), message);
 }
 
-pub fn hide(core: &SharedCore, key: Key, id: i64) {
+pub(super) fn hide(core: &SharedCore, key: Key, id: i64) {
     core.chats.remove(Name::Vk, &key.page(), &MessageId::Number(id));
 }
 

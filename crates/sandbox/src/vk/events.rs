@@ -13,7 +13,7 @@ use super::dialogs::{self, Key};
 use super::state::State;
 
 /// Every event type; a subscription switches each on or off.
-pub const TYPES: &[&str] = &[
+pub(super) const TYPES: &[&str] = &[
     "message_new",
     "message_reply",
     "message_allow",
@@ -134,7 +134,7 @@ impl Event {
 }
 
 /// Sends an event to everybody who listens to the community, and gives its id back.
-pub fn emit(core: &SharedCore, state: &mut State, group: i64, kind: &str, object: Value) -> String {
+pub(super) fn emit(core: &SharedCore, state: &mut State, group: i64, kind: &str, object: Value) -> String {
     let number = state.next_number();
     let name = format!("event {group} {number} {}", core.clock.now_ms());
     let mut event_id = crate::media::sha256_hex(name.as_bytes());
@@ -143,7 +143,7 @@ pub fn emit(core: &SharedCore, state: &mut State, group: i64, kind: &str, object
 }
 
 /// The same with an id that was chosen elsewhere.
-pub fn emit_as(
+pub(super) fn emit_as(
     core: &SharedCore,
     state: &mut State,
     group: i64,
@@ -178,13 +178,13 @@ fn strike(core: &SharedCore, group: i64, kind: &str, object: &Value) -> Option<K
 
 /// What happened to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub(super) enum Said {
     New,
     Edited,
 }
 
 /// Tells the communities that take part in a dialog about a message in it.
-pub fn message(core: &SharedCore, state: &mut State, key: Key, said: &dialogs::Said, what: Said) {
+pub(super) fn message(core: &SharedCore, state: &mut State, key: Key, said: &dialogs::Said, what: Said) {
     let mut groups: Vec<i64> = match key {
         Key::Pair(a, b) => [a, b].into_iter().filter(|id| *id < 0).map(|id| -id).collect(),
         Key::Chat(_) => {
@@ -208,7 +208,7 @@ pub fn message(core: &SharedCore, state: &mut State, key: Key, said: &dialogs::S
 }
 
 /// The object of `message_new`.
-pub fn wrapped(message: &Value) -> Value {
+pub(super) fn wrapped(message: &Value) -> Value {
     json!({
         "message": message,
         "client_info": {

@@ -20,7 +20,7 @@ const STEPS_MAX: usize = 1000;
 const ANSWER_BYTES_MAX: usize = 5 << 20;
 
 /// Runs the script. The answer is the whole body, with `execute_errors` beside `response`.
-pub fn run(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn run(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let code = ctx.args.required_text("code")?;
     let program = script::compile(code).map_err(|why| ApiError::new(12, why))?;
     let mut machine = Machine {

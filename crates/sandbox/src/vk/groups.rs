@@ -9,7 +9,7 @@ use super::events::{Settings, TYPES};
 use super::tokens::{Kind, RIGHTS};
 use super::{Ctx, Done, longpoll, people};
 
-pub fn by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let mut asked = ctx.args.list("group_ids");
     if asked.is_empty() {
         asked = ctx.args.list("group_id");
@@ -45,7 +45,7 @@ fn named(ctx: &Ctx<'_>, name: &str) -> Option<i64> {
 }
 
 /// The communities a person manages.
-pub fn own(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn own(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let mut ids: Vec<i64> = ctx.state.groups.keys().copied().filter(|id| ctx.caller.manages(*id)).collect();
     ids.sort_unstable();
     let count = ids.len();
@@ -57,7 +57,7 @@ pub fn own(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "count": count, "items": ids })))
 }
 
-pub fn is_member(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn is_member(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let name = ctx.args.required_text("group_id")?;
     let id = named(ctx, name).ok_or_else(|| ApiError::plain(125))?;
     let users = ctx.args.integers("user_ids")?;
@@ -69,7 +69,7 @@ pub fn is_member(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(i64::from(user != 0 && id != 0)))
 }
 
-pub fn members(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn members(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let name = ctx.args.required_text("group_id")?;
     let id = named(ctx, name).ok_or_else(|| ApiError::plain(125))?;
     let offset = ctx.args.bounded("offset", 0, 0, i64::MAX)? as usize;
@@ -86,12 +86,12 @@ pub fn members(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "count": total, "items": items })))
 }
 
-pub fn online_status(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn online_status(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     managed(ctx)?;
     Ok(Done::new(json!({ "status": "online" })))
 }
 
-pub fn token_permissions(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn token_permissions(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = RIGHTS.iter().filter(|(name, _)| *name != "groups" && ctx.caller.has_right(name));
     let list: Vec<Value> = own.clone().map(|(name, bit)| json!({ "name": name, "setting": bit })).collect();
     let mask = own.fold(0, |mask, (_, bit)| mask | bit);
@@ -113,7 +113,7 @@ fn managed(ctx: &mut Ctx<'_>) -> Result<i64, ApiError> {
 
 // -- long poll
 
-pub fn longpoll_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn longpoll_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let group = ctx.state.group(id);
     if !group.settings.enabled {
@@ -125,7 +125,7 @@ pub fn longpoll_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "key": key, "server": longpoll::server(ctx.core, id), "ts": ts })))
 }
 
-pub fn longpoll_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn longpoll_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let settings = &ctx.state.group(id).settings;
     Ok(Done::new(json!({
@@ -135,7 +135,7 @@ pub fn longpoll_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     })))
 }
 
-pub fn set_longpoll_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn set_longpoll_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let mut settings = ctx.state.group(id).settings.clone();
     change(ctx, &mut settings)?;
@@ -167,13 +167,13 @@ fn change(ctx: &Ctx<'_>, settings: &mut Settings) -> Result<(), ApiError> {
 
 // -- callback servers
 
-pub fn confirmation_code(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn confirmation_code(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let code = ctx.state.group(id).servers.code(ctx.core, id);
     Ok(Done::new(json!({ "code": code })))
 }
 
-pub fn add_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn add_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let facade = facade(ctx)?;
     ctx.state.group(id).servers.sweep();
@@ -213,7 +213,7 @@ fn server(ctx: &mut Ctx<'_>, group: i64) -> Result<std::sync::Arc<Server>, ApiEr
     found.ok_or_else(|| ApiError::parameter("server_id is invalid"))
 }
 
-pub fn edit_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn edit_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let server = server(ctx, id)?;
     let facade = facade(ctx)?;
@@ -225,14 +225,14 @@ pub fn edit_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(1))
 }
 
-pub fn delete_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn delete_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let server = server(ctx, id)?;
     ctx.state.group(id).servers.remove(server.id);
     Ok(Done::new(1))
 }
 
-pub fn servers(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn servers(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let wanted = ctx.args.integers("server_ids")?;
     ctx.state.group(id).servers.sweep();
@@ -248,7 +248,7 @@ pub fn servers(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "count": items.len(), "items": items })))
 }
 
-pub fn callback_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn callback_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let server = server(ctx, id)?;
     let face = server.face();
@@ -256,7 +256,7 @@ pub fn callback_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "api_version": settings.api_version, "events": settings.flags() })))
 }
 
-pub fn set_callback_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn set_callback_settings(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let id = managed(ctx)?;
     let server = server(ctx, id)?;
     let mut settings = server.face().settings.clone();

@@ -7,7 +7,7 @@ use super::errors::ApiError;
 use super::messages::{one_peer, speaker};
 use super::{Ctx, Done, events, people};
 
-pub fn history(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn history(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let peer = one_peer(ctx)?.ok_or_else(|| ApiError::parameter("peer_id is undefined"))?;
     let offset = ctx.args.bounded("offset", 0, -200, i64::MAX)?.max(0) as usize;
@@ -91,7 +91,7 @@ fn conversation(ctx: &Ctx<'_>, own: i64, key: Key) -> Value {
     object
 }
 
-pub fn conversations(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn conversations(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let offset = ctx.args.bounded("offset", 0, 0, i64::MAX)? as usize;
     let count = ctx.args.bounded("count", 20, 0, 200)? as usize;
@@ -131,7 +131,7 @@ fn with_last(ctx: &Ctx<'_>, own: i64, key: Key) -> Value {
     json!({ "conversation": conversation(ctx, own, key), "last_message": last.map(|said| dialogs::object(own, key, said)) })
 }
 
-pub fn conversations_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn conversations_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     ctx.args.required_text("peer_ids")?;
     let peers = ctx.args.integers("peer_ids")?;
@@ -147,7 +147,7 @@ pub fn conversations_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(response))
 }
 
-pub fn by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     if ctx.args.text("cmids").is_some() {
         return at_places(ctx, own, "cmids");
@@ -159,7 +159,7 @@ pub fn by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     listed(ctx, items)
 }
 
-pub fn by_conversation_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn by_conversation_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     ctx.args.required_text("conversation_message_ids")?;
     at_places(ctx, own, "conversation_message_ids")
@@ -181,7 +181,7 @@ fn listed(ctx: &Ctx<'_>, items: Vec<Value>) -> Result<Done, ApiError> {
     Ok(Done::new(response))
 }
 
-pub fn members(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn members(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let peer = ctx.args.required_integer("peer_id")?;
     let dialog = ctx.state.dialogs.by_key.get(&Key::new(own, peer));
@@ -200,7 +200,7 @@ pub fn members(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "count": items.len(), "items": items, "profiles": profiles, "groups": groups })))
 }
 
-pub fn mark_as_read(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn mark_as_read(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let by_message = ctx
         .args
@@ -236,7 +236,7 @@ pub fn mark_as_read(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(1))
 }
 
-pub fn is_allowed(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn is_allowed(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let group = ctx.args.required_integer("group_id")?;
     let user = ctx.args.required_integer("user_id")?;
     let denied =

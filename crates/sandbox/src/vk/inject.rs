@@ -21,7 +21,7 @@ const SHORT_FIELDS: &[&str] = &["chat", "from", "text", "payload", "photos", "re
 /// Fields of a whole event.
 const EVENT_FIELDS: &[&str] = &["type", "object", "group_id", "event_id", "v", "secret"];
 
-pub fn inject(vk: &Vk, update: Map<String, Value>, account: Option<&str>) -> Result<Value, Refusal> {
+pub(super) fn inject(vk: &Vk, update: Map<String, Value>, account: Option<&str>) -> Result<Value, Refusal> {
     if update.contains_key("type") {
         known_fields(&update, EVENT_FIELDS)?;
         return inject_event(vk, update, account);

@@ -8,7 +8,7 @@ const LABEL_CHARS_MAX: usize = 40;
 const PAYLOAD_CHARS_MAX: usize = 255;
 
 /// Reads the `keyboard` parameter into the object that comes back with the message.
-pub fn parse(keyboard: Option<Value>, author_id: i64) -> Result<Value, ApiError> {
+pub(super) fn parse(keyboard: Option<Value>, author_id: i64) -> Result<Value, ApiError> {
     let keyboard = keyboard.filter(Value::is_object).ok_or_else(|| wrong("keyboard is not a JSON object"))?;
     let inline = flag(&keyboard, "inline")?;
     let one_time = flag(&keyboard, "one_time")?;

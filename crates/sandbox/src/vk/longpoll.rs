@@ -70,12 +70,12 @@ impl LongPoll {
 }
 
 /// The address that `groups.getLongPollServer` gives out.
-pub fn server(core: &SharedCore, group: i64) -> String {
+pub(super) fn server(core: &SharedCore, group: i64) -> String {
     format!("{}/vk/lp/wh{group}", core.origin)
 }
 
 /// The community of such an address.
-pub fn group_of(segment: &str) -> Option<i64> {
+pub(super) fn group_of(segment: &str) -> Option<i64> {
     segment.strip_prefix("wh").and_then(number).filter(|group| *group > 0)
 }
 
@@ -103,7 +103,7 @@ impl Poll {
 }
 
 /// Answers with what is new, or waits for it.
-pub async fn check(core: &SharedCore, state: &Mutex<State>, poll: &Poll) -> Reply {
+pub(super) async fn check(core: &SharedCore, state: &Mutex<State>, poll: &Poll) -> Reply {
     if poll.act != "a_check" {
         return failed(&json!({ "failed": 2 }));
     }

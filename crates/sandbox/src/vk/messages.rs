@@ -22,7 +22,7 @@ const DAY_S: i64 = 86_400;
 /// How long a press waits for its answer.
 const PRESS_MS: i64 = 60_000;
 
-pub fn send(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn send(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let (peers, several) = peers(ctx)?;
     let random_id = ctx.args.integer("random_id")?;
@@ -61,7 +61,7 @@ pub fn send(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 }
 
 /// Who speaks: the person, or the community, or the one that `group_id` names.
-pub fn speaker(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
+pub(super) fn speaker(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
     match ctx.args.integer("group_id")?.filter(|group| *group != 0 && ctx.caller.kind != Kind::Community) {
         Some(group) => {
             ctx.caller.require_manager(group.abs())?;
@@ -95,7 +95,7 @@ fn peers(ctx: &Ctx<'_>) -> Result<(Vec<i64>, bool), ApiError> {
 }
 
 /// `peer_id`, `user_id` or `chat_id`.
-pub fn one_peer(ctx: &Ctx<'_>) -> Result<Option<i64>, ApiError> {
+pub(super) fn one_peer(ctx: &Ctx<'_>) -> Result<Option<i64>, ApiError> {
     if let Some(chat) = ctx.args.integer("chat_id")?.filter(|chat| *chat != 0) {
         return Ok(Some(CHAT_PEER + chat));
     }
@@ -291,7 +291,7 @@ fn named(ctx: &Ctx<'_>, own: i64) -> Result<(Key, Said), ApiError> {
     Ok((key, found.ok_or_else(|| ApiError::parameter("message_id is invalid"))?.clone()))
 }
 
-pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let (key, mut said) = named(ctx, own)?;
     if said.from_id != own {
@@ -322,7 +322,7 @@ pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::visible(1, said.id, media))
 }
 
-pub fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let for_all = ctx.args.flag("delete_for_all");
     let mut found = Vec::new();
@@ -385,7 +385,7 @@ fn deleted_one(ctx: &mut Ctx<'_>, own: i64, for_all: bool, id: i64, place: Optio
     json!({ "peer_id": peer_id, "message_id": said.id, "conversation_message_id": said.cmid, "response": 1 })
 }
 
-pub fn pin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn pin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let (key, said) = named(ctx, own)?;
     set_pinned(ctx, key, Some(said.cmid));
@@ -395,7 +395,7 @@ pub fn pin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::visible(object, said.id, Vec::new()))
 }
 
-pub fn unpin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn unpin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let own = speaker(ctx)?;
     let peer = ctx.args.required_integer("peer_id")?;
     set_pinned(ctx, Key::new(own, peer), None);
@@ -412,7 +412,7 @@ fn set_pinned(ctx: &mut Ctx<'_>, key: Key, cmid: Option<i64>) {
 }
 
 /// Answers the press of a callback button, once and within a minute.
-pub fn answer_event(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn answer_event(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let event_id = ctx.args.required_text("event_id")?.to_owned();
     let user_id = ctx.args.required_integer("user_id")?;
     let peer_id = ctx.args.required_integer("peer_id")?;

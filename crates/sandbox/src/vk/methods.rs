@@ -9,7 +9,7 @@ use super::{Ctx, Done, comments, execute, groups, history, messages, people, pub
 
 /// One method.
 #[derive(Debug)]
-pub struct Entry {
+pub(super) struct Entry {
     pub name: &'static str,
     /// `u` user, `g` community, `s` service.
     tokens: &'static str,
@@ -111,12 +111,12 @@ const METHODS: &[Entry] = &[
     entry("wall.unpin", "u", "wall", publish::unpin),
 ];
 
-pub fn find(name: &str) -> Option<&'static Entry> {
+pub(super) fn find(name: &str) -> Option<&'static Entry> {
     METHODS.iter().find(|entry| entry.name == name)
 }
 
 /// May this kind of token call it, and has it the right?
-pub fn admit(entry: &Entry, caller: &Caller) -> Result<(), ApiError> {
+pub(super) fn admit(entry: &Entry, caller: &Caller) -> Result<(), ApiError> {
     let letter = match caller.kind {
         Kind::User => 'u',
         Kind::Community => 'g',
@@ -139,7 +139,7 @@ pub fn admit(entry: &Entry, caller: &Caller) -> Result<(), ApiError> {
 const DAY_MS: i64 = 86_400_000;
 
 /// Calls per second of the token, and the daily quotas that some methods have.
-pub fn throttle(core: &Core, entry: &Entry, caller: &Caller, now_ms: i64) -> Result<(), ApiError> {
+pub(super) fn throttle(core: &Core, entry: &Entry, caller: &Caller, now_ms: i64) -> Result<(), ApiError> {
     core.limits.take(&[caller.window()], now_ms).map_err(|_| ApiError::plain(6))?;
     let most = match entry.name {
         "wall.get" => 5000,

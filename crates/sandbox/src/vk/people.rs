@@ -42,7 +42,7 @@ fn invented(id: i64) -> (&'static str, String, u8) {
 }
 
 /// The name readers see, for people and communities.
-pub fn owner_name(state: &State, id: i64) -> String {
+pub(super) fn owner_name(state: &State, id: i64) -> String {
     if id < 0 {
         return group_name(state, -id);
     }
@@ -55,14 +55,14 @@ pub fn owner_name(state: &State, id: i64) -> String {
     }
 }
 
-pub fn group_name(state: &State, id: i64) -> String {
+pub(super) fn group_name(state: &State, id: i64) -> String {
     match state.groups.get(&id).filter(|group| !group.name.is_empty()) {
         Some(group) => group.name.clone(),
         None => format!("Сообщество {id}"),
     }
 }
 
-pub fn screen_name(state: &State, owner_id: i64) -> String {
+pub(super) fn screen_name(state: &State, owner_id: i64) -> String {
     let own = match owner_id {
         id if id < 0 => state.groups.get(&-id).map(|group| &group.screen_name),
         id => state.people.get(&id).map(|person| &person.screen_name),
@@ -75,7 +75,11 @@ pub fn screen_name(state: &State, owner_id: i64) -> String {
 }
 
 /// Makes an account's person and community known, and its callback server, if it names one.
-pub fn introduce(core: &SharedCore, shared: &Mutex<State>, mut account: Account) -> Result<Account, Refusal> {
+pub(super) fn introduce(
+    core: &SharedCore,
+    shared: &Mutex<State>,
+    mut account: Account,
+) -> Result<Account, Refusal> {
     let id: i64 = account.id.parse().unwrap_or_default();
     let mut state = locked(shared);
     let screen_name = account.username.to_lowercase();
@@ -114,13 +118,13 @@ pub fn introduce(core: &SharedCore, shared: &Mutex<State>, mut account: Account)
 }
 
 /// May be written to: somebody who was registered or has written first. With `--any-token` that is everybody.
-pub fn is_acquainted(core: &SharedCore, state: &State, id: i64) -> bool {
+pub(super) fn is_acquainted(core: &SharedCore, state: &State, id: i64) -> bool {
     core.registry.any_token() || state.people.contains_key(&id)
 }
 
 /// The owner behind a screen name or an address: negative for communities.
 /// Every number is somebody; a name has to be registered.
-pub fn resolve(state: &State, name: &str) -> Option<i64> {
+pub(super) fn resolve(state: &State, name: &str) -> Option<i64> {
     let name = name.trim().trim_start_matches("https://").trim_start_matches("http://");
     let name = name.trim_start_matches("vk.com/").trim_start_matches("vk.ru/").trim_start_matches('@');
     let name = name.to_lowercase();
@@ -137,7 +141,7 @@ pub fn resolve(state: &State, name: &str) -> Option<i64> {
 }
 
 /// A person as `users.get` shows one.
-pub fn user_object(state: &State, id: i64, fields: &[&str]) -> Value {
+pub(super) fn user_object(state: &State, id: i64, fields: &[&str]) -> Value {
     let person = state.people.get(&id).cloned().unwrap_or_default();
     let (first, last, sex) = invented(id);
     let (first, last) = match person.name.split_once(' ') {
@@ -176,7 +180,7 @@ pub fn user_object(state: &State, id: i64, fields: &[&str]) -> Value {
 }
 
 /// A community as `groups.getById` shows one.
-pub fn group_object(ctx: &Ctx<'_>, id: i64, fields: &[&str]) -> Value {
+pub(super) fn group_object(ctx: &Ctx<'_>, id: i64, fields: &[&str]) -> Value {
     let access = ctx.state.groups.get(&id).map(|group| group.access).unwrap_or_default();
     let mut object = json!({
         "id": id,
@@ -216,7 +220,7 @@ pub fn group_object(ctx: &Ctx<'_>, id: i64, fields: &[&str]) -> Value {
 }
 
 /// The `profiles` and `groups` of an extended answer.
-pub fn extended(ctx: &Ctx<'_>, ids: impl IntoIterator<Item = i64>, fields: &[&str]) -> (Value, Value) {
+pub(super) fn extended(ctx: &Ctx<'_>, ids: impl IntoIterator<Item = i64>, fields: &[&str]) -> (Value, Value) {
     let ids: std::collections::BTreeSet<i64> = ids.into_iter().filter(|id| *id != 0).collect();
     let profiles: Vec<Value> =
         ids.iter().filter(|id| **id > 0).map(|id| user_object(ctx.state, *id, fields)).collect();
@@ -227,7 +231,7 @@ pub fn extended(ctx: &Ctx<'_>, ids: impl IntoIterator<Item = i64>, fields: &[&st
 
 // -- methods
 
-pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let asked = ctx.args.list("user_ids");
     if asked.len() > 1000 {
         return Err(ApiError::parameter("user_ids should contain at most 1000 ids"));
@@ -248,13 +252,13 @@ pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(found))
 }
 
-pub fn profile(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn profile(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let mut object = user_object(ctx.state, ctx.caller.user, &["screen_name", "sex", "status"]);
     object["home_town"] = "".into();
     Ok(Done::new(object))
 }
 
-pub fn resolve_screen_name(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn resolve_screen_name(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let name = ctx.args.required_text("screen_name")?;
     Ok(Done::new(match resolve(ctx.state, name) {
         Some(owner) if owner < 0 => json!({ "type": "group", "object_id": -owner, "group_id": -owner }),
@@ -264,11 +268,11 @@ pub fn resolve_screen_name(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     }))
 }
 
-pub fn server_time(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn server_time(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(ctx.now_s()))
 }
 
-pub fn short_link(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn short_link(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let url = ctx.args.required_text("url")?;
     let key = format!("{:06x}", ctx.core.number_of(url) & 0xff_ffff);
     Ok(Done::new(
@@ -276,18 +280,18 @@ pub fn short_link(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     ))
 }
 
-pub fn check_link(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn check_link(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let url = ctx.args.required_text("url")?;
     Ok(Done::new(json!({ "status": "not_banned", "link": url })))
 }
 
 /// Methods that only say yes.
-pub fn one(_ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn one(_ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(1))
 }
 
 /// Somebody spoke: from now on the person exists.
-pub fn meet(state: &mut State, id: i64) {
+pub(super) fn meet(state: &mut State, id: i64) {
     if id > 0 {
         state.people.entry(id).or_default();
     }

@@ -170,19 +170,19 @@ fn rounded(side: f64) -> u32 {
 }
 
 /// The largest size of a photo object, by area, as careful clients choose it.
-pub fn largest(photo: &Value) -> Option<&Value> {
+pub(super) fn largest(photo: &Value) -> Option<&Value> {
     let area = |size: &Value| size["width"].as_u64().unwrap_or(0) * size["height"].as_u64().unwrap_or(0);
     photo["sizes"].as_array()?.iter().max_by_key(|size| area(size))
 }
 
 /// The source behind one of our own addresses.
-pub fn source_of(url: &str) -> Option<Source> {
+pub(super) fn source_of(url: &str) -> Option<Source> {
     let (_, rest) = url.split_once("/vk/cdn/impg/")?;
     Source::parse(rest.split('/').next()?)
 }
 
 /// Serves `GET /cdn/impg/{reference}/{name}.jpg?size=…&sign=…`.
-pub async fn serve(core: &SharedCore, head: &Head, reference: &str) -> Response {
+pub(super) async fn serve(core: &SharedCore, head: &Head, reference: &str) -> Response {
     let size = head.query_value("size").unwrap_or_default();
     if head.query_value("sign").as_deref() != Some(&sign(core, reference, &size)) {
         return Response::text(403, "Forbidden");

@@ -10,13 +10,13 @@ use super::state::{Comment, Post, State, Status, Wall};
 use super::{attachments, people};
 
 /// Under which id the page shows a wall. The walls of people stand apart from the dialogs with them.
-pub fn wall_key(owner_id: i64) -> String {
+pub(super) fn wall_key(owner_id: i64) -> String {
     if owner_id < 0 { owner_id.to_string() } else { format!("wall{owner_id}") }
 }
 
 /// What goes into a new post.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub(super) struct Draft {
     pub owner_id: i64,
     pub from_id: i64,
     pub text: String,
@@ -26,7 +26,7 @@ pub struct Draft {
 }
 
 /// A post as the API serves it.
-pub fn object(core: &SharedCore, id: i64, date: i64, draft: Draft) -> Map<String, Value> {
+pub(super) fn object(core: &SharedCore, id: i64, date: i64, draft: Draft) -> Map<String, Value> {
     let hash = format!("{:016x}", core.number_of(&format!("{}_{id}", draft.owner_id)));
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
@@ -53,7 +53,7 @@ pub fn object(core: &SharedCore, id: i64, date: i64, draft: Draft) -> Map<String
 }
 
 /// The post with what depends on the rest of its wall.
-pub fn served(wall: &Wall, post: &Post) -> Value {
+pub(super) fn served(wall: &Wall, post: &Post) -> Value {
     let mut object = post.object.open();
     if wall.pinned == Some(post.id) {
         object.insert("is_pinned".into(), 1.into());
@@ -68,7 +68,7 @@ pub fn served(wall: &Wall, post: &Post) -> Value {
 }
 
 /// Makes the wall visible as a chat; `keep` also while it is empty.
-pub fn show_wall(core: &SharedCore, state: &State, owner_id: i64, keep: bool) {
+pub(super) fn show_wall(core: &SharedCore, state: &State, owner_id: i64, keep: bool) {
     let title = people::owner_name(state, owner_id);
     let title = if owner_id < 0 { title } else { format!("Стена: {title}") };
     let screen_name = people::screen_name(state, owner_id);
@@ -77,7 +77,7 @@ pub fn show_wall(core: &SharedCore, state: &State, owner_id: i64, keep: bool) {
 }
 
 /// Shows a published post, or shows it anew after a change.
-pub fn show(core: &SharedCore, state: &State, owner_id: i64, post_id: i64) {
+pub(super) fn show(core: &SharedCore, state: &State, owner_id: i64, post_id: i64) {
     let Some(wall) = state.walls.get(&owner_id) else { return };
     let Some(post) = wall.posts.get(&post_id).filter(|post| post.status == Status::Published) else { return };
     show_wall(core, state, owner_id, false);
@@ -124,7 +124,7 @@ fn note(object: &Map<String, Value>) -> Option<String> {
 }
 
 /// Shows a comment under its post.
-pub fn show_comment(core: &SharedCore, state: &State, owner_id: i64, comment: &Comment) {
+pub(super) fn show_comment(core: &SharedCore, state: &State, owner_id: i64, comment: &Comment) {
     let object = &comment.object.open();
     let at = object.get("date").and_then(Value::as_i64).unwrap_or_default().saturating_mul(1000);
     let text = object.get("text").and_then(Value::as_str).unwrap_or_default();
@@ -137,7 +137,7 @@ pub fn show_comment(core: &SharedCore, state: &State, owner_id: i64, comment: &C
     core.chats.post(Name::Vk, &wall_key(owner_id), message);
 }
 
-pub fn hide(core: &SharedCore, owner_id: i64, id: i64) {
+pub(super) fn hide(core: &SharedCore, owner_id: i64, id: i64) {
     core.chats.remove(Name::Vk, &wall_key(owner_id), &MessageId::Number(id));
 }
 

@@ -14,7 +14,7 @@ use crate::core::SharedCore;
 /// Characters of a post; no official figure is known, this is what most clients believe.
 const TEXT_CHARS_MAX: usize = 16_384;
 
-pub fn post(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn post(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = target_wall(ctx)?;
     writable(ctx, owner_id)?;
     let who = format!("{}/{}", ctx.caller.user, ctx.caller.group);
@@ -64,7 +64,7 @@ fn suggests(ctx: &Ctx<'_>, owner_id: i64) -> bool {
 }
 
 /// Puts a new post on a wall and tells everybody who listens.
-pub fn put(core: &SharedCore, state: &mut State, id: i64, date: i64, status: Status, draft: Draft) {
+pub(super) fn put(core: &SharedCore, state: &mut State, id: i64, date: i64, status: Status, draft: Draft) {
     let owner_id = draft.owner_id;
     let mut object = posts::object(core, id, date, draft);
     match status {
@@ -77,7 +77,7 @@ pub fn put(core: &SharedCore, state: &mut State, id: i64, date: i64, status: Sta
 }
 
 /// Shows a new post and sends its event.
-pub fn announce(core: &SharedCore, state: &mut State, owner_id: i64, id: i64) {
+pub(super) fn announce(core: &SharedCore, state: &mut State, owner_id: i64, id: i64) {
     posts::show(core, state, owner_id, id);
     let Some(post) = state.walls.get(&owner_id).and_then(|wall| wall.posts.get(&id)) else { return };
     if owner_id < 0 {
@@ -205,7 +205,7 @@ fn schedule(ctx: &Ctx<'_>, date: i64) {
 }
 
 /// Publishes every postponed post whose time has come, under a new id.
-pub fn publish_due(core: &SharedCore, state: &mut State, now_s: i64) {
+pub(super) fn publish_due(core: &SharedCore, state: &mut State, now_s: i64) {
     while let Some((date, owner_id, id)) =
         state.scheduled.first().copied().filter(|(date, _, _)| *date <= now_s)
     {
@@ -251,7 +251,7 @@ fn publish_waiting(ctx: &mut Ctx<'_>, owner_id: i64, id: i64) -> Result<Done, Ap
     Ok(Done::visible(json!({ "post_id": id }), id, Vec::new()))
 }
 
-pub fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn edit(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = wall::owner(ctx)?;
     let id = ctx.args.required_integer("post_id")?;
     let old = changeable(ctx, owner_id, id)?;
@@ -296,7 +296,7 @@ fn changeable(ctx: &Ctx<'_>, owner_id: i64, id: i64) -> Result<Post, ApiError> {
     Err(ApiError::plain(210))
 }
 
-pub fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = wall::owner(ctx)?;
     let id = ctx.args.required_integer("post_id")?;
     changeable(ctx, owner_id, id)?;
@@ -305,7 +305,7 @@ pub fn delete(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 }
 
 /// Takes a post and its comments off the wall.
-pub fn remove(core: &SharedCore, state: &mut State, owner_id: i64, id: i64) {
+pub(super) fn remove(core: &SharedCore, state: &mut State, owner_id: i64, id: i64) {
     let wall = state.wall(owner_id);
     let comments: Vec<i64> = wall.comments_of(id).map(|comment| comment.id).collect();
     let Some(post) = wall.take_post(id) else { return };
@@ -320,7 +320,7 @@ pub fn remove(core: &SharedCore, state: &mut State, owner_id: i64, id: i64) {
     }
 }
 
-pub fn restore(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn restore(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = wall::owner(ctx)?;
     let id = ctx.args.required_integer("post_id")?;
     if owner_id < 0 {
@@ -332,7 +332,7 @@ pub fn restore(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::visible(1, id, Vec::new()))
 }
 
-pub fn pin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn pin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let (owner_id, id) = pinnable(ctx)?;
     let before = ctx.state.wall(owner_id).pinned.replace(id);
     for id in before.into_iter().chain([id]) {
@@ -341,7 +341,7 @@ pub fn pin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::visible(1, id, Vec::new()))
 }
 
-pub fn unpin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn unpin(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let (owner_id, id) = pinnable(ctx)?;
     let wall = ctx.state.wall(owner_id);
     if wall.pinned == Some(id) {
@@ -361,7 +361,7 @@ fn pinnable(ctx: &Ctx<'_>) -> Result<(i64, i64), ApiError> {
     Ok((owner_id, id))
 }
 
-pub fn repost(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn repost(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let object = ctx.args.required_text("object")?;
     let name = attachments::parse(object).filter(|name| name.kind == "wall");
     let name = name.ok_or_else(|| ApiError::parameter("object is invalid"))?;
@@ -415,7 +415,7 @@ fn count_repost(ctx: &mut Ctx<'_>, owner_id: i64, id: i64) -> i64 {
     count
 }
 
-pub fn check_copyright(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn check_copyright(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let link = ctx.args.required_text("link")?;
     if link.starts_with("http://") || link.starts_with("https://") {
         return Ok(Done::new(1));

@@ -3,7 +3,7 @@
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Statement {
+pub(super) enum Statement {
     Let(Vec<(String, Option<Expression>)>),
     Assign(Expression, Expression),
     If(Expression, Box<Statement>, Option<Box<Statement>>),
@@ -17,7 +17,7 @@ pub enum Statement {
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Expression {
+pub(super) enum Expression {
     Null,
     Bool(bool),
     Integer(i64),
@@ -42,7 +42,7 @@ pub enum Expression {
 const DEPTH_MAX: usize = 64;
 
 /// Compiles a script; the error says what was in the way.
-pub fn compile(code: &str) -> Result<Vec<Statement>, String> {
+pub(super) fn compile(code: &str) -> Result<Vec<Statement>, String> {
     let tokens = tokens(code)?;
     let mut parser = Parser { tokens, at: 0, depth: 0 };
     let mut program = Vec::new();

@@ -77,7 +77,7 @@ pub enum Access {
 }
 
 /// The words for `access` in `POST /_/chats`.
-pub const ACCESS: &[(&str, Access)] = &[
+pub(super) const ACCESS: &[(&str, Access)] = &[
     ("open", Access::Open),
     ("members", Access::Members),
     ("blocked", Access::Blocked),
@@ -287,7 +287,7 @@ impl Wall {
 }
 
 /// A guid is remembered for one hour.
-pub const GUID_MS: i64 = 3_600_000;
+pub(super) const GUID_MS: i64 = 3_600_000;
 /// At this many guids of one wall the outdated ones are swept.
 const GUIDS_SWEPT: usize = 20_000;
 

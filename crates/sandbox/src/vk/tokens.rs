@@ -26,7 +26,7 @@ const KINDS: &[(&str, Kind)] =
     &[("user", Kind::User), ("community", Kind::Community), ("service", Kind::Service), ("full", Kind::Full)];
 
 /// Rights of a token, with their bits in `groups.getTokenPermissions`.
-pub const RIGHTS: &[(&str, i64)] = &[
+pub(super) const RIGHTS: &[(&str, i64)] = &[
     ("stories", 1),
     ("photos", 4),
     ("video", 16),
@@ -39,7 +39,7 @@ pub const RIGHTS: &[(&str, i64)] = &[
 ];
 
 /// What `POST /_/accounts` understands beyond the common fields.
-pub const ACCOUNT_FIELDS: &[&str] =
+pub(super) const ACCOUNT_FIELDS: &[&str] =
     &["rights", "groups", "rate", "callback_url", "callback_secret", "callback_code"];
 
 /// Marks an account whose community is not known yet.
@@ -119,7 +119,7 @@ impl Caller {
 }
 
 /// Checks a registration and fills in what it leaves out.
-pub fn complete(core: &Core, mut account: Account) -> Result<Account, Refusal> {
+pub(super) fn complete(core: &Core, mut account: Account) -> Result<Account, Refusal> {
     account.kind = match account.kind.as_str() {
         "" => "full",
         "group" => "community",

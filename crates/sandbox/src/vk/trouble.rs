@@ -11,7 +11,7 @@ use crate::reply::Response;
 use super::errors::ApiError;
 
 /// The answer of a fault that is an answer.
-pub fn answer(core: &SharedCore, fault: &Fault, target: &Target) -> Option<Response> {
+pub(super) fn answer(core: &SharedCore, fault: &Fault, target: &Target) -> Option<Response> {
     let error = match fault.kind {
         Kind::Status(502) => return Some(html(502, "502 Bad Gateway")),
         Kind::Status(503) => return Some(unavailable(fault)),

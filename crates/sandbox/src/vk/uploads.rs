@@ -120,7 +120,7 @@ fn group(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
     Ok(group)
 }
 
-pub fn wall_photo_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn wall_photo_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let group = group(ctx)?;
     let session = session(ctx, "wall_photo", group);
     let upload_url = open(ctx, session);
@@ -132,14 +132,14 @@ pub fn wall_photo_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(answer))
 }
 
-pub fn message_photo_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn message_photo_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let session = session(ctx, "message_photo", ctx.caller.group);
     let upload_url = open(ctx, session);
     Ok(Done::new(json!({ "album_id": -64, "upload_url": upload_url, "user_id": ctx.caller.user,
         "group_id": ctx.caller.group, "fallback_upload_url": upload_url })))
 }
 
-pub fn album_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn album_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let group = group(ctx)?;
     let album_id = ctx.args.integer("album_id")?.unwrap_or(0);
     let session = session(ctx, "album_photo", group);
@@ -147,7 +147,7 @@ pub fn album_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "album_id": album_id, "upload_url": upload_url, "user_id": ctx.caller.user })))
 }
 
-pub fn doc_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn doc_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let mut session = session(ctx, "doc", group(ctx)?.max(ctx.caller.group));
     session.doc_kind = match ctx.args.text("type") {
         None | Some("doc") => "doc",
@@ -159,7 +159,7 @@ pub fn doc_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(json!({ "upload_url": upload_url })))
 }
 
-pub fn video_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn video_server(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let group = group(ctx)?;
     let owner_id = if group > 0 { -group } else { ctx.caller.user };
     let id = 456_239_000 + ctx.state.next_number();
@@ -185,7 +185,7 @@ fn access_key(core: &SharedCore, id: i64) -> String {
 // -- step two: the bytes
 
 /// Takes the files of a request to the upload host.
-pub fn receive(core: &SharedCore, state: &Mutex<State>, upload: &Upload) -> Reply {
+pub(super) fn receive(core: &SharedCore, state: &Mutex<State>, upload: &Upload) -> Reply {
     let session = locked(state).uploads.sessions.get(&upload.sid).cloned();
     let Some(session) = session.filter(|session| session.kind == upload.kind) else {
         return Reply::refused(Response::json(
@@ -325,7 +325,7 @@ fn hash(core: &SharedCore, list: &str) -> String {
 }
 
 /// Serves the bytes of a document.
-pub fn download(core: &SharedCore, sha256: &str) -> Reply {
+pub(super) fn download(core: &SharedCore, sha256: &str) -> Reply {
     match core.media.get(sha256) {
         Some(Stored { mime, bytes, .. }) => Reply::done(Response::file(mime, Bytes::clone(&bytes))),
         None => Reply::refused(Response::text(404, "Not Found")),
@@ -334,7 +334,7 @@ pub fn download(core: &SharedCore, sha256: &str) -> Reply {
 
 // -- step three: saving
 
-pub fn save_wall_photo(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn save_wall_photo(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let group = ctx.args.integer("group_id")?.unwrap_or(0);
     let received = uploaded(ctx, "photo", "wall_photo")?;
     // Both steps must speak of the same community.
@@ -344,13 +344,13 @@ pub fn save_wall_photo(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     saved(ctx, &received, ctx.caller.user, Purpose::Wall)
 }
 
-pub fn save_message_photo(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn save_message_photo(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let received = uploaded(ctx, "photo", "message_photo")?;
     let owner_id = if ctx.caller.group > 0 { -ctx.caller.group } else { ctx.caller.user };
     saved(ctx, &received, owner_id, Purpose::Message)
 }
 
-pub fn save_album_photo(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn save_album_photo(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let received = uploaded(ctx, "photos_list", "album_photo")?;
     let owner_id = received.first().map_or(0, |received| received.session.owner());
     saved(ctx, &received, owner_id, Purpose::Wall)
@@ -405,7 +405,7 @@ fn saved(
     Ok(done)
 }
 
-pub fn save_doc(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn save_doc(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let token = ctx.args.required_text("file")?;
     let received = ctx.state.uploads.received.get(token).filter(|received| received.session.kind == "doc");
     let received = received.cloned().ok_or_else(|| ApiError::parameter("file is invalid"))?;
@@ -443,7 +443,7 @@ pub fn save_doc(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
 
 // -- looking at what was saved
 
-pub fn photos_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn photos_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     ctx.args.required_text("photos")?;
     let found = ctx.args.list("photos").into_iter().filter_map(|name| {
         let full = format!("photo{name}");
@@ -453,7 +453,7 @@ pub fn photos_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(found.collect::<Vec<Value>>()))
 }
 
-pub fn docs_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn docs_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     ctx.args.required_text("docs")?;
     let found = ctx.args.list("docs").into_iter().filter_map(|name| {
         let full = format!("doc{name}");
@@ -463,7 +463,7 @@ pub fn docs_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     Ok(Done::new(found.collect::<Vec<Value>>()))
 }
 
-pub fn videos(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn videos(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let found = ctx.args.list("videos").into_iter().filter_map(|name| {
         let full = format!("video{name}");
         let name = attachments::parse(&full)?;

@@ -9,7 +9,7 @@ use super::errors::ApiError;
 use super::state::{Access, Status, Wall};
 use super::{Ctx, Done, people, posts};
 
-pub fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn get(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = owner(ctx)?;
     readable(ctx, owner_id)?;
     let offset = ctx.args.bounded("offset", 0, 0, i64::MAX)? as usize;
@@ -59,12 +59,12 @@ fn listed(ctx: &Ctx<'_>, owner_id: i64, filter: &str) -> Result<Vec<i64>, ApiErr
 }
 
 /// Published posts: the pinned one, then by date from the newest.
-pub fn published(wall: &Wall) -> impl Iterator<Item = i64> {
+pub(super) fn published(wall: &Wall) -> impl Iterator<Item = i64> {
     let rest = wall.order.iter().rev().map(|(_, id)| *id).filter(|id| wall.pinned != Some(*id));
     wall.pinned.into_iter().chain(rest)
 }
 
-pub fn get_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn get_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     ctx.args.required_text("posts")?;
     let asked = ctx.args.list("posts");
     if asked.len() > 100 {
@@ -86,7 +86,7 @@ pub fn get_by_id(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     answer(ctx, None, items)
 }
 
-pub fn search(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn search(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     let owner_id = owner(ctx)?;
     readable(ctx, owner_id)?;
     let query = ctx.args.text("query").unwrap_or_default().to_lowercase();
@@ -138,7 +138,7 @@ fn mentioned(post: &Value) -> Vec<i64> {
 }
 
 /// The wall a call is about: `owner_id`, `domain`, or the caller's own.
-pub fn owner(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
+pub(super) fn owner(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
     if let Some(owner_id) = ctx.args.integer("owner_id")?.filter(|id| *id != 0) {
         return Ok(owner_id);
     }
@@ -153,7 +153,7 @@ pub fn owner(ctx: &Ctx<'_>) -> Result<i64, ApiError> {
 }
 
 /// May the caller look at this wall?
-pub fn readable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
+pub(super) fn readable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
     if owner_id > 0 {
         return match ctx.state.people.get(&owner_id).map(|person| person.access) {
             Some(Access::Deleted | Access::Blocked) => Err(ApiError::plain(18)),
@@ -175,11 +175,11 @@ pub fn readable(ctx: &Ctx<'_>, owner_id: i64) -> Result<(), ApiError> {
 
 // -- likes
 
-pub fn like(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn like(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     change_likes(ctx, 1)
 }
 
-pub fn unlike(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
+pub(super) fn unlike(ctx: &mut Ctx<'_>) -> Result<Done, ApiError> {
     change_likes(ctx, 0)
 }
 

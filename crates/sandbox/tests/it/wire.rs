@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// The peer closed in order.
     Closed,
     /// The peer reset the connection.
@@ -21,23 +21,23 @@ pub enum End {
 /// Long enough for any machine; only a defect waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub async fn started(options: Options) -> Sandbox {
+pub(crate) async fn started(options: Options) -> Sandbox {
     Sandbox::start(options).await.expect("the sandbox starts")
 }
 
-pub async fn any_token() -> Sandbox {
+pub(crate) async fn any_token() -> Sandbox {
     started(Options { any_token: true, ..Options::default() }).await
 }
 
 /// Sends raw bytes and reads until the end of the connection.
-pub async fn raw(sandbox: &Sandbox, request: &[u8]) -> (Vec<u8>, End) {
+pub(crate) async fn raw(sandbox: &Sandbox, request: &[u8]) -> (Vec<u8>, End) {
     let mut socket = TcpStream::connect(sandbox.address()).await.expect("connects");
     // The peer may reset while we still write: that is then seen by reading.
     drop(socket.write_all(request).await);
     read_to_end(&mut socket).await
 }
 
-pub async fn read_to_end(socket: &mut TcpStream) -> (Vec<u8>, End) {
+pub(crate) async fn read_to_end(socket: &mut TcpStream) -> (Vec<u8>, End) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -51,7 +51,7 @@ pub async fn read_to_end(socket: &mut TcpStream) -> (Vec<u8>, End) {
 }
 
 /// A JSON request that asks for the connection to be closed after it.
-pub fn request(method: &str, path: &str, body: &Value) -> Vec<u8> {
+pub(crate) fn request(method: &str, path: &str, body: &Value) -> Vec<u8> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let length = body.len();
     format!(
@@ -62,21 +62,21 @@ pub fn request(method: &str, path: &str, body: &Value) -> Vec<u8> {
 }
 
 /// Status, head and body of an answer.
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
             panic!("{error} in {:?}", String::from_utf8_lossy(&self.body));
         })
     }
 }
 
-pub fn parsed(bytes: &[u8]) -> Answer {
+pub(crate) fn parsed(bytes: &[u8]) -> Answer {
     let split = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
     let head = String::from_utf8_lossy(&bytes[..split]).to_lowercase();
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
@@ -84,17 +84,17 @@ pub fn parsed(bytes: &[u8]) -> Answer {
 }
 
 /// One whole call on its own connection.
-pub async fn call(sandbox: &Sandbox, method: &str, path: &str, body: &Value) -> Answer {
+pub(crate) async fn call(sandbox: &Sandbox, method: &str, path: &str, body: &Value) -> Answer {
     let (bytes, _) = raw(sandbox, &request(method, path, body)).await;
     parsed(&bytes)
 }
 
 /// Takes one call that the sandbox makes to a bot's server, and answers it with a status line and nothing else.
-pub async fn hook_call(bot: &tokio::net::TcpListener, answer: &str) -> Answer {
+pub(crate) async fn hook_call(bot: &tokio::net::TcpListener, answer: &str) -> Answer {
     hook_call_with_body(bot, answer, "").await
 }
 
-pub async fn hook_call_with_body(bot: &tokio::net::TcpListener, answer: &str, body: &str) -> Answer {
+pub(crate) async fn hook_call_with_body(bot: &tokio::net::TcpListener, answer: &str, body: &str) -> Answer {
     let (mut socket, _) = timeout(PATIENCE, bot.accept()).await.expect("a call comes").expect("accepts");
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];

@@ -25,7 +25,7 @@ contract! {
 
 impl World {
     /// A whole lap of retention, in steps of this many rows.
-    pub async fn clear_by(&self, whose: Whose, limit: usize) -> Removed {
+    pub(crate) async fn clear_by(&self, whose: Whose, limit: usize) -> Removed {
         let (mut removed, mut walk) = (Removed::default(), Walk::START);
         while !walk.is_over() {
             let (step, next) = self.store.retain(whose, KEEP, limit, walk).await.unwrap();
@@ -35,7 +35,7 @@ impl World {
         removed
     }
 
-    pub async fn clear(&self, whose: Whose) -> Removed {
+    pub(crate) async fn clear(&self, whose: Whose) -> Removed {
         self.clear_by(whose, 100).await
     }
 }

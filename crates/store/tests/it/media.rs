@@ -20,7 +20,7 @@ contract! {
     what_a_door_turns_away_leaves_an_event,
 }
 
-pub fn media(byte: u8) -> NewMedia {
+pub(crate) fn media(byte: u8) -> NewMedia {
     NewMedia {
         sha256: format!("{byte:02x}").repeat(32),
         mime: "image/jpeg".into(),

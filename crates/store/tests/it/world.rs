@@ -11,7 +11,7 @@ use store::*;
 use tokio_postgres::NoTls;
 
 /// 2026-11-15 12:00:00 UTC.
-pub const START: Timestamp = Timestamp(1_794_744_000_000_000);
+pub(crate) const START: Timestamp = Timestamp(1_794_744_000_000_000);
 
 /// Declares the same test for both databases.
 macro_rules! contract {
@@ -38,7 +38,7 @@ macro_rules! contract {
 pub(crate) use contract;
 
 #[derive(Debug, Clone)]
-pub struct World {
+pub(crate) struct World {
     pub store: Store,
     pub ws: WorkspaceId,
     clock: WorldClock,
@@ -52,14 +52,14 @@ enum WorldClock {
 
 /// A database of our own on the test server.
 #[derive(Debug)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     server: String,
     pub name: String,
     client: tokio_postgres::Client,
 }
 
 impl World {
-    pub async fn sqlite() -> World {
+    pub(crate) async fn sqlite() -> World {
         let clock = Clock::hand(START);
         let address = Address::parse("sqlite::memory:").unwrap();
         let store = Store::open(&address, Keyring::ephemeral([7; 32]), clock.clone()).await.unwrap();
@@ -68,7 +68,7 @@ impl World {
 
     /// In a file, made anew.
     #[allow(dead_code, reason = "tests/postgres has no files")]
-    pub async fn sqlite_at(path: &std::path::Path) -> World {
+    pub(crate) async fn sqlite_at(path: &std::path::Path) -> World {
         let clock = Clock::hand(START);
         let address = Address::parse(&format!("sqlite:{}", path.display())).unwrap();
         Store::migrate(&address).await.unwrap();
@@ -76,7 +76,7 @@ impl World {
         World::in_store(store, WorldClock::Hand(clock)).await
     }
 
-    pub async fn postgres() -> World {
+    pub(crate) async fn postgres() -> World {
         let scratch = Scratch::create().await;
         let address = Address::parse(&scratch.url()).unwrap();
         let store = Store::open(&address, Keyring::ephemeral([7; 32]), Clock::system()).await.unwrap();
@@ -89,21 +89,21 @@ impl World {
     }
 
     /// The same database through the eyes of another workspace.
-    pub async fn another_workspace(&self, name: &str) -> World {
+    pub(crate) async fn another_workspace(&self, name: &str) -> World {
         let ws = self.store.create_workspace(name).await.unwrap();
         World { ws, ..self.clone() }
     }
 
     /// Where the database of a world on PostgreSQL is, for those who look at it from the side.
     #[allow(dead_code, reason = "tests/postgres needs it")]
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match &self.clock {
             WorldClock::Hand(_) => panic!("a database in memory has no address"),
             WorldClock::Database(scratch) => scratch.url(),
         }
     }
 
-    pub async fn drop_database(self) {
+    pub(crate) async fn drop_database(self) {
         let World { store, clock, .. } = self;
         drop(store);
         if let WorldClock::Database(scratch) = clock {
@@ -111,12 +111,12 @@ impl World {
         }
     }
 
-    pub async fn now(&self) -> Timestamp {
+    pub(crate) async fn now(&self) -> Timestamp {
         self.store.now().await.unwrap()
     }
 
     /// Moves the clock, forwards or back.
-    pub async fn advance(&self, span: Span) {
+    pub(crate) async fn advance(&self, span: Span) {
         match &self.clock {
             WorldClock::Hand(clock) => clock.advance(span),
             WorldClock::Database(scratch) => {
@@ -126,34 +126,34 @@ impl World {
         }
     }
 
-    pub async fn seconds(&self, n: i64) {
+    pub(crate) async fn seconds(&self, n: i64) {
         self.advance(Span::from_secs(n)).await;
     }
 
     /// Everything agrees with everything.
-    pub async fn check(&self) {
+    pub(crate) async fn check(&self) {
         for workspace in self.store.workspaces().await.unwrap() {
             let wrong = self.store.audit(workspace.workspace_id).await.unwrap();
             assert!(wrong.is_empty(), "audit of {}: {wrong:#?}", workspace.name);
         }
     }
 
-    pub async fn account(&self) -> AccountId {
+    pub(crate) async fn account(&self) -> AccountId {
         self.account_with(AccountSettings::default()).await
     }
 
-    pub async fn account_with(&self, settings: AccountSettings) -> AccountId {
+    pub(crate) async fn account_with(&self, settings: AccountSettings) -> AccountId {
         let n = self.store.accounts(self.ws).await.unwrap().len();
         let token = SecretString::from(format!("{}:{n}:токен", self.ws));
         let new = NewAccount { platform: "telegram".into(), name: format!("бот {n}"), token, settings };
         self.store.create_account(self.ws, new).await.unwrap()
     }
 
-    pub async fn channel(&self, account_id: AccountId) -> ChannelId {
+    pub(crate) async fn channel(&self, account_id: AccountId) -> ChannelId {
         self.channel_with(account_id, ChannelSettings::default()).await
     }
 
-    pub async fn channel_with(&self, account_id: AccountId, settings: ChannelSettings) -> ChannelId {
+    pub(crate) async fn channel_with(&self, account_id: AccountId, settings: ChannelSettings) -> ChannelId {
         let n = self.store.channels(self.ws).await.unwrap().len();
         let new =
             NewChannel { account_id, name: format!("канал {n}"), target: format!("-100{n}"), settings };
@@ -161,7 +161,7 @@ impl World {
     }
 
     /// One account with `n` channels of its own.
-    pub async fn channels(&self, n: usize) -> Vec<ChannelId> {
+    pub(crate) async fn channels(&self, n: usize) -> Vec<ChannelId> {
         let account = self.account().await;
         let mut channels = Vec::new();
         for _ in 0..n {
@@ -170,56 +170,56 @@ impl World {
         channels
     }
 
-    pub async fn post(&self, text: &str, channels: &[ChannelId]) -> Enqueued {
+    pub(crate) async fn post(&self, text: &str, channels: &[ChannelId]) -> Enqueued {
         self.enqueue(vec![message(text, channels)]).await.remove(0)
     }
 
-    pub async fn enqueue(&self, batch: Vec<NewMessage>) -> Vec<Enqueued> {
+    pub(crate) async fn enqueue(&self, batch: Vec<NewMessage>) -> Vec<Enqueued> {
         self.store.enqueue(self.ws, batch).await.unwrap()
     }
 
-    pub async fn claim(&self, limit: usize) -> Vec<Claim> {
+    pub(crate) async fn claim(&self, limit: usize) -> Vec<Claim> {
         self.claim_ahead(limit, Span::ZERO).await.claims
     }
 
-    pub async fn claim_ahead(&self, limit: usize, ahead: Span) -> Claimed {
+    pub(crate) async fn claim_ahead(&self, limit: usize, ahead: Span) -> Claimed {
         self.store.claim(request(Whose::Workspace(self.ws), limit, ahead)).await.unwrap()
     }
 
-    pub async fn claim_one(&self) -> Claim {
+    pub(crate) async fn claim_one(&self) -> Claim {
         let mut claims = self.claim(1).await;
         assert_eq!(claims.len(), 1, "nothing to claim");
         claims.remove(0)
     }
 
-    pub async fn finish(&self, claim: &Claim, ending: FinishKind) -> Finished {
+    pub(crate) async fn finish(&self, claim: &Claim, ending: FinishKind) -> Finished {
         self.store.commit(vec![finish(claim, ending)]).await.unwrap().remove(0)
     }
 
-    pub async fn sent(&self, claim: &Claim) -> Finished {
+    pub(crate) async fn sent(&self, claim: &Claim) -> Finished {
         self.finish(claim, sent(claim)).await
     }
 
-    pub async fn fail(&self, claim: &Claim, failure: Failure) -> Finished {
+    pub(crate) async fn fail(&self, claim: &Claim, failure: Failure) -> Finished {
         self.finish(claim, FinishKind::Outcome(Outcome::Failed(failure))).await
     }
 
-    pub async fn delivery(&self, id: DeliveryId) -> Delivery {
+    pub(crate) async fn delivery(&self, id: DeliveryId) -> Delivery {
         self.store.delivery(self.ws, id).await.unwrap()
     }
 
-    pub async fn status(&self, id: DeliveryId) -> Status {
+    pub(crate) async fn status(&self, id: DeliveryId) -> Status {
         self.delivery(id).await.status
     }
 
-    pub async fn event_names(&self) -> Vec<String> {
+    pub(crate) async fn event_names(&self) -> Vec<String> {
         let events = self.store.events(self.ws, 0, 10_000).await.unwrap();
         events.into_iter().map(|event| event.name).filter(|name| name != "config_changed").collect()
     }
 }
 
 /// The claimer of one world is nobody to another: worlds share the database.
-pub fn request(whose: Whose, limit: usize, ahead: Span) -> ClaimRequest {
+pub(crate) fn request(whose: Whose, limit: usize, ahead: Span) -> ClaimRequest {
     let run_id = match whose {
         Whose::Workspace(id) => format!("run-{id}"),
         Whose::Everyone => "run-of-all".into(),
@@ -227,7 +227,7 @@ pub fn request(whose: Whose, limit: usize, ahead: Span) -> ClaimRequest {
     ClaimRequest { whose, run_id, limit, ahead, lease: Span::from_secs(60) }
 }
 
-pub fn message(text: &str, channels: &[ChannelId]) -> NewMessage {
+pub(crate) fn message(text: &str, channels: &[ChannelId]) -> NewMessage {
     NewMessage {
         source: "test".into(),
         origin_id: text.into(),
@@ -249,27 +249,27 @@ pub fn message(text: &str, channels: &[ChannelId]) -> NewMessage {
     }
 }
 
-pub fn finish(claim: &Claim, ending: FinishKind) -> Finish {
+pub(crate) fn finish(claim: &Claim, ending: FinishKind) -> Finish {
     Finish { claim: claim.reference(), ending, chance: Chance::NONE }
 }
 
-pub fn sent(claim: &Claim) -> FinishKind {
+pub(crate) fn sent(claim: &Claim) -> FinishKind {
     let provider_message_id = Some(format!("m{}", claim.delivery_id));
     FinishKind::Outcome(Outcome::Sent(Sent { provider_message_id, raw: Value::Null }))
 }
 
-pub fn transient(scope: Scope) -> Failure {
+pub(crate) fn transient(scope: Scope) -> Failure {
     Failure::new(Category::Transient, scope, "503", "сервер занят")
 }
 
-pub fn permanent(scope: Scope) -> Failure {
+pub(crate) fn permanent(scope: Scope) -> Failure {
     Failure::new(Category::Permanent, scope, "403", "бот удалён из канала")
 }
 
 impl Scratch {
     /// A fresh database with the schema in it. The server comes from the environment; without one the test fails,
     /// because a skipped test proves nothing.
-    pub async fn create() -> Scratch {
+    pub(crate) async fn create() -> Scratch {
         let server = std::env::var("RUPOR_TEST_POSTGRES").expect(
             "RUPOR_TEST_POSTGRES is not set: run `./test`, which starts a PostgreSQL of its own, \
              or set it to postgres://SUPERUSER@HOST/postgres",
@@ -277,7 +277,7 @@ impl Scratch {
         Scratch::create_on(&server).await
     }
 
-    pub async fn create_on(server: &str) -> Scratch {
+    pub(crate) async fn create_on(server: &str) -> Scratch {
         let server = server.to_owned();
         let admin = connect(&server).await;
         let template = template(&admin, &server).await;
@@ -293,12 +293,12 @@ impl Scratch {
         Scratch { server, name, client }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         with_database(&self.server, &self.name)
     }
 
     /// What the server says about its own settings.
-    pub async fn settings<const N: usize>(&self, names: [&str; N]) -> Vec<String> {
+    pub(crate) async fn settings<const N: usize>(&self, names: [&str; N]) -> Vec<String> {
         let mut values = Vec::new();
         for name in names {
             let row = self.client.query_one("SELECT current_setting($1)", &[&name]).await.unwrap();
@@ -307,11 +307,11 @@ impl Scratch {
         values
     }
 
-    pub async fn drop_database(&self) {
+    pub(crate) async fn drop_database(&self) {
         Scratch::drop_by_name(&self.server, &self.name).await;
     }
 
-    pub async fn drop_by_name(server: &str, name: &str) {
+    pub(crate) async fn drop_by_name(server: &str, name: &str) {
         let admin = connect(server).await;
         admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.unwrap();
     }
@@ -347,7 +347,7 @@ GRANT SELECT ON test_clock TO PUBLIC;
 CREATE OR REPLACE FUNCTION rupor_now() RETURNS timestamptz
 LANGUAGE sql VOLATILE AS 'SELECT at FROM test_clock'";
 
-pub async fn connect(url: &str) -> tokio_postgres::Client {
+pub(crate) async fn connect(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap_or_else(|error| {
         panic!("the test server of RUPOR_TEST_POSTGRES cannot be reached: {error}");
     });
@@ -356,7 +356,7 @@ pub async fn connect(url: &str) -> tokio_postgres::Client {
 }
 
 /// The same server, another database.
-pub fn with_database(server: &str, name: &str) -> String {
+pub(crate) fn with_database(server: &str, name: &str) -> String {
     let mut url = url::Url::parse(server).expect("RUPOR_TEST_POSTGRES is a URL");
     url.set_path(name);
     url.to_string()

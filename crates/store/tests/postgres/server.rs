@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A server that is thrown away with the test.
-pub struct Server {
+pub(crate) struct Server {
     pub folder: tempfile::TempDir,
     pub port: u16,
 }
 
 /// A process that ends with the test.
-pub struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -51,12 +51,12 @@ fn done(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&said));
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A folder that the owner of servers may use.
-pub fn owned_folder() -> tempfile::TempDir {
+pub(crate) fn owned_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     if is_root() {
         done(Command::new("chown").arg("postgres").arg(folder.path()));
@@ -66,7 +66,7 @@ pub fn owned_folder() -> tempfile::TempDir {
 
 impl Server {
     /// `prepare` may put files into the folder of the data before the server starts.
-    pub fn start(options: &str, prepare: impl FnOnce(&Path)) -> Server {
+    pub(crate) fn start(options: &str, prepare: impl FnOnce(&Path)) -> Server {
         let folder = owned_folder();
         let data = folder.path().join("data");
         done(as_owner(&program("initdb")).arg("-D").arg(&data).args([
@@ -102,7 +102,7 @@ impl Server {
         Server { folder, port }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 }
@@ -116,7 +116,7 @@ impl Drop for Server {
 }
 
 /// PgBouncer in front of a server; returns when it listens.
-pub async fn bouncer(folder: &Path, server_port: u16, mode: &str) -> (Process, u16) {
+pub(crate) async fn bouncer(folder: &Path, server_port: u16, mode: &str) -> (Process, u16) {
     let port = free_port();
     let file = folder.join(format!("{mode}.ini"));
     let text = format!(

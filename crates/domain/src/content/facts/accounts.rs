@@ -6,7 +6,7 @@ use crate::content::{Fact, VkAccount};
 /// Accounts kept per post; a list of followers is not evidence of anything.
 const ACCOUNTS_MAX: usize = 32;
 
-pub fn accounts(reading: &Reading<'_>) -> Vec<Fact<VkAccount>> {
+pub(super) fn accounts(reading: &Reading<'_>) -> Vec<Fact<VkAccount>> {
     let mut found: Vec<Fact<VkAccount>> = Vec::new();
     for (account, text, start, end) in reading.accounts.iter().take(ACCOUNTS_MAX) {
         if found.iter().any(|fact| fact.value == *account) {

@@ -61,7 +61,7 @@ struct Mention {
     weight: f32,
 }
 
-pub fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
+pub(super) fn subject(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Subject {
     let mut mentions = mentions(reading, kind, event);
     if mentions.iter().all(|mention| mention.weight < USUAL_NAME)
         && !matches!(kind, Kind::News | Kind::Other | Kind::Ad)

@@ -29,14 +29,14 @@ const MENTIONS_MAX: usize = 100;
 
 /// A mention of a town in the tokens `first..=last`.
 #[derive(Debug, Clone, Copy)]
-pub struct Mention {
+pub(super) struct Mention {
     pub city: u16,
     pub first: usize,
     pub last: usize,
     pub score: i32,
 }
 
-pub fn mentions(reading: &Reading<'_>, home: Option<&str>) -> Vec<Mention> {
+pub(super) fn mentions(reading: &Reading<'_>, home: Option<&str>) -> Vec<Mention> {
     let mut found = Vec::new();
     let mut left = MENTIONS_MAX;
     for (index, token) in reading.tokens.iter().enumerate() {
@@ -207,7 +207,7 @@ fn only_from<'m>(reading: &Reading<'_>, mentions: &'m [Mention]) -> Option<(i32,
     (from == Some("из") && same).then_some((ENOUGH, mention))
 }
 
-pub fn city(reading: &Reading<'_>, mentions: &[Mention]) -> Option<Fact<String>> {
+pub(super) fn city(reading: &Reading<'_>, mentions: &[Mention]) -> Option<Fact<String>> {
     let name = |mention: &Mention| lexicon().cities[usize::from(mention.city)].name;
     let mut best: Option<(i32, &Mention)> = None;
     for mention in mentions {

@@ -11,7 +11,7 @@ use crate::content::{Evidence, Fact, Kind};
 
 /// What a pattern speaks for. Most name a kind; the rest are circumstances that decisions look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub(super) enum Sign {
     Is(Kind),
     /// Somebody has the animal.
     Held,
@@ -49,7 +49,7 @@ impl Sign {
 }
 
 /// The table of the family: one line a rule.
-pub const TABLE: &str = include_str!("rules/kind.rules");
+pub(super) const TABLE: &str = include_str!("rules/kind.rules");
 
 static RULES: LazyLock<Vec<Rule<Sign>>> = LazyLock::new(|| pattern::rules(TABLE, Sign::parse));
 static MATCHER: LazyLock<Matcher> = LazyLock::new(|| Matcher::new(lexicon(), &RULES));
@@ -73,7 +73,7 @@ const LINK_WORDS_MAX: usize = 3;
 
 /// The kind and the rule hits behind it, which other families use to find the event.
 #[derive(Debug)]
-pub struct KindReading {
+pub(super) struct KindReading {
     pub kind: Fact<Kind>,
     /// Sentences in which the event itself is told.
     pub event: Vec<u32>,
@@ -173,7 +173,7 @@ impl ByRules {
     }
 }
 
-pub fn by_rules(reading: &Reading<'_>, numbers: &Numbers) -> ByRules {
+pub(super) fn by_rules(reading: &Reading<'_>, numbers: &Numbers) -> ByRules {
     let own_words = words(reading, |text| text == 0);
     let all_words = words(reading, |_| true);
     let linked = reading.tokens.iter().any(|token| token.kind == TokenKind::Link || token.mention);
@@ -200,7 +200,7 @@ pub fn by_rules(reading: &Reading<'_>, numbers: &Numbers) -> ByRules {
 }
 
 /// The kind with the words behind it.
-pub fn with_evidence(reading: &Reading<'_>, rules: &ByRules, kind: Kind) -> KindReading {
+pub(super) fn with_evidence(reading: &Reading<'_>, rules: &ByRules, kind: Kind) -> KindReading {
     let evidence = evidence(reading, &rules.hits, kind, !rules.asked_all);
     KindReading { kind: Fact { value: kind, evidence }, event: events(reading, &rules.hits, kind) }
 }

@@ -29,7 +29,7 @@ struct Item {
     worded: bool,
 }
 
-pub fn numbers(reading: &Reading<'_>) -> Numbers {
+pub(super) fn numbers(reading: &Reading<'_>) -> Numbers {
     let mut numbers = Numbers::default();
     let mut found: Vec<(String, usize, usize)> = Vec::new();
     let mut run: Vec<Item> = Vec::new();

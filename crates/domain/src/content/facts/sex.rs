@@ -117,7 +117,7 @@ pub struct NameGender {
     pub known: bool,
 }
 
-pub fn votes(
+pub(super) fn votes(
     reading: &Reading<'_>,
     kind: Kind,
     animal: Animal,

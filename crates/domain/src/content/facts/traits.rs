@@ -8,7 +8,7 @@ use crate::content::tokens::{Gap, Reading};
 use crate::content::{Age, Animal, Colour, Fact, Flag, Kind};
 
 /// The table of the flags.
-pub const TABLE: &str = include_str!("rules/flags.rules");
+pub(super) const TABLE: &str = include_str!("rules/flags.rules");
 
 static RULES: LazyLock<Vec<Rule<Flag>>> = LazyLock::new(|| pattern::rules(TABLE, flag));
 static MATCHER: LazyLock<Matcher> = LazyLock::new(|| Matcher::new(lexicon(), &RULES));
@@ -27,7 +27,7 @@ fn flag(name: &str) -> Option<Flag> {
     })
 }
 
-pub fn flags(reading: &Reading<'_>, animal: Animal) -> Vec<Fact<Flag>> {
+pub(super) fn flags(reading: &Reading<'_>, animal: Animal) -> Vec<Fact<Flag>> {
     let mut flags: Vec<Fact<Flag>> = Vec::new();
     for hit in MATCHER.hits(reading) {
         let rule = &RULES[hit.rule];
@@ -44,7 +44,11 @@ pub fn flags(reading: &Reading<'_>, animal: Animal) -> Vec<Fact<Flag>> {
 }
 
 /// The breed noun, with the adjective that narrows it (`немецкая овчарка`).
-pub fn breed(reading: &Reading<'_>, noun: Option<(usize, Species)>, animal: Animal) -> Option<Fact<String>> {
+pub(super) fn breed(
+    reading: &Reading<'_>,
+    noun: Option<(usize, Species)>,
+    animal: Animal,
+) -> Option<Fact<String>> {
     let named = |index: usize| {
         let species = reading.tokens[index].entry()?.species?;
         let breed = species.breed?;
@@ -89,7 +93,7 @@ fn narrowing(word: &str) -> Option<&'static str> {
 }
 
 /// `2 года`, `8 месяцев`, `2,5 года`, `полтора года`.
-pub fn age(reading: &Reading<'_>) -> Option<Fact<Age>> {
+pub(super) fn age(reading: &Reading<'_>) -> Option<Fact<Age>> {
     for (index, token) in reading.tokens.iter().enumerate() {
         if token.tag || token.mention {
             continue;
@@ -133,7 +137,7 @@ pub fn age(reading: &Reading<'_>) -> Option<Fact<Age>> {
 /// Colours kept: more than these describe nothing.
 const COLOURS_MAX: usize = 6;
 
-pub fn colours(reading: &Reading<'_>, kind: Kind) -> Vec<Fact<Colour>> {
+pub(super) fn colours(reading: &Reading<'_>, kind: Kind) -> Vec<Fact<Colour>> {
     let mut colours: Vec<Fact<Colour>> = Vec::new();
     if matches!(kind, Kind::Ad | Kind::News | Kind::Other | Kind::Link | Kind::Empty) {
         return colours;
@@ -173,7 +177,7 @@ pub fn colours(reading: &Reading<'_>, kind: Kind) -> Vec<Fact<Colour>> {
 }
 
 /// `вознаграждение 15 тыс`, `кто вернёт — 20 000 р`.
-pub fn reward(reading: &Reading<'_>) -> Option<Fact<Option<u64>>> {
+pub(super) fn reward(reading: &Reading<'_>) -> Option<Fact<Option<u64>>> {
     let group = lexicon().group("reward")?;
     let index = reading.tokens.iter().position(|token| token.is(group) && !token.tag)?;
     let sentence = reading.tokens[index].sentence;

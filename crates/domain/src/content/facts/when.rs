@@ -14,7 +14,7 @@ const FUTURE_DAYS_MAX: i32 = 1;
 const PAST_DAYS_MAX: i32 = 400;
 
 /// The calendar day of a Unix time on a clock so many minutes ahead of UTC.
-pub fn local_date(unix_seconds: i64, utc_offset_minutes: i32) -> Option<Date> {
+pub(super) fn local_date(unix_seconds: i64, utc_offset_minutes: i32) -> Option<Date> {
     let stamp = Timestamp::from_second(unix_seconds).ok()?;
     let offset = tz::Offset::from_seconds(utc_offset_minutes.checked_mul(60)?).ok()?;
     Some(offset.to_datetime(stamp).date())
@@ -68,7 +68,12 @@ fn is(token: &Token, group: Option<Group>) -> bool {
 }
 
 /// `dates` holds the day of every text of the reading.
-pub fn when(reading: &Reading<'_>, kind: Kind, event: &[u32], dates: &[Option<Date>]) -> Option<Fact<Date>> {
+pub(super) fn when(
+    reading: &Reading<'_>,
+    kind: Kind,
+    event: &[u32],
+    dates: &[Option<Date>],
+) -> Option<Fact<Date>> {
     if !matches!(kind, Kind::Lost | Kind::Found | Kind::Sighting) {
         return None;
     }

@@ -30,7 +30,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] =
     ["понедельник", "вторник", "среда", "четверг", "пятница", "суббота", "воскресенье"];
 
-pub fn load() -> Lexicon {
+pub(super) fn load() -> Lexicon {
     let mut builder = Builder::default();
     builder.words();
     builder.numbers();

@@ -2,7 +2,7 @@
 //! Only words that decide a fact are looked for this way; names and places never are.
 
 /// What a word sounds like: unstressed vowels, voiced endings, soft signs and doubled letters made equal.
-pub fn sound(word: &str) -> String {
+pub(super) fn sound(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut before = ' ';
     let mut letters = word.chars().peekable();
@@ -43,7 +43,7 @@ pub fn sound(word: &str) -> String {
 }
 
 /// Slips of one finger: a letter missed, or two swapped.
-pub fn slips(word: &str) -> Vec<String> {
+pub(super) fn slips(word: &str) -> Vec<String> {
     let letters: Vec<char> = word.chars().collect();
     let mut out = Vec::with_capacity(letters.len() * 2);
     for skip in 1..letters.len() {

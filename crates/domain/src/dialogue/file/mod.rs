@@ -22,8 +22,8 @@ use super::words::Vocabulary;
 use tree::{Faults, Table, Value};
 
 /// Bytes of a rules file, and how many of a thing it may hold.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
-pub const THINGS_MAX: usize = 2_000;
+pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
+pub(super) const THINGS_MAX: usize = 2_000;
 
 const KEYS: &[&str] = &[
     "engine",

@@ -5,7 +5,7 @@ use domain::limits::LOST_CLAIMS_MAX;
 use super::{Harm, Judge};
 use crate::sim::log::{AttemptLog, DeliveryLog};
 
-pub fn check(judge: &mut Judge<'_>) {
+pub(super) fn check(judge: &mut Judge<'_>) {
     for row in judge.deliveries() {
         one_at_a_time(judge, row);
         behind_the_fence(judge, row);

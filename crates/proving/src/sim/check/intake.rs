@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Harm, Judge};
 use crate::sim::log::{DeliveryLog, Heard, Post, Verb};
 
-pub fn check(judge: &mut Judge<'_>) {
+pub(super) fn check(judge: &mut Judge<'_>) {
     accepted_is_there(judge);
     nothing_else_is_there(judge);
     said_once(judge);

@@ -17,7 +17,7 @@ use super::options::Options;
 
 /// Something that must never be seen.
 #[derive(Debug, Clone)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// `V1` to `V22`.
     pub invariant: &'static str,
     pub harm: Harm,
@@ -27,7 +27,7 @@ pub struct Violation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Harm {
+pub(crate) enum Harm {
     /// Accepted, and not there or never ended.
     Lost,
     /// There, and nobody asked for it; or in a way nobody allowed.
@@ -38,7 +38,7 @@ pub enum Harm {
 
 /// What a run did, in numbers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     pub messages: u64,
     pub deliveries: u64,
     pub sent: u64,
@@ -52,7 +52,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn add(&mut self, other: &Tally) {
+    pub(crate) fn add(&mut self, other: &Tally) {
         self.messages += other.messages;
         self.deliveries += other.deliveries;
         self.sent += other.sent;
@@ -63,7 +63,7 @@ impl Tally {
     }
 }
 
-pub fn check(
+pub(super) fn check(
     logs: &Logs,
     options: &Options,
     sometimes: &mut dyn FnMut(&'static str),

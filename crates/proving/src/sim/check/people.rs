@@ -3,7 +3,7 @@
 use super::{Harm, Judge};
 use crate::sim::log::{Answer, AttemptLog, DeliveryLog, Heard, Request, SendLog, Verb, Whole};
 
-pub fn check(judge: &mut Judge<'_>) {
+pub(super) fn check(judge: &mut Judge<'_>) {
     everybody_is_served(judge);
     gone_is_left_alone(judge);
     a_chat_that_flooded_is_left_alone(judge);
@@ -181,7 +181,7 @@ fn second_flood(judge: &Judge<'_>, row: &DeliveryLog, at: i64) -> bool {
 }
 
 /// What must happen to people now and then.
-pub fn happened(judge: &Judge<'_>, sometimes: &mut dyn FnMut(&'static str)) {
+pub(super) fn happened(judge: &Judge<'_>, sometimes: &mut dyn FnMut(&'static str)) {
     for row in judge.deliveries().filter(|row| row.person != 0) {
         let dialogue = judge.logs.world.dialogues.contains_key(&row.lane);
         match (row.status.as_str(), dialogue) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Harm, Judge};
 use crate::sim::log::{Act, AttemptLog, DeliveryLog, Micros, Post, SendLog};
 
-pub fn check(judge: &mut Judge<'_>) {
+pub(super) fn check(judge: &mut Judge<'_>) {
     let seen = Seen::of(judge);
     for row in judge.deliveries() {
         in_its_place(judge, row);
@@ -190,7 +190,7 @@ fn is_unknown(attempt: &AttemptLog) -> bool {
 }
 
 /// What must happen to posts now and then.
-pub fn happened(judge: &Judge<'_>, sometimes: &mut dyn FnMut(&'static str)) {
+pub(super) fn happened(judge: &Judge<'_>, sometimes: &mut dyn FnMut(&'static str)) {
     for row in judge.deliveries() {
         let sent = row.status == "sent";
         match row.action {

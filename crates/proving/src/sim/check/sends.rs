@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Harm, Judge};
 use crate::sim::log::{DeliveryLog, Post, SendLog};
 
-pub fn check(judge: &mut Judge<'_>) {
+pub(super) fn check(judge: &mut Judge<'_>) {
     let strangers: Vec<i64> =
         judge.sends.keys().filter(|id| !judge.logs.ledger.deliveries.contains_key(id)).copied().collect();
     for id in strangers {

@@ -17,7 +17,7 @@ const SLOT_LATE_US: i64 = 120_000;
 /// How long the kill switch may take (reliability S35).
 const KILL_US: i64 = 5_000_000;
 
-pub fn check(judge: &mut Judge<'_>) {
+pub(super) fn check(judge: &mut Judge<'_>) {
     for row in judge.deliveries() {
         waits(judge, row);
         leases_end_for_a_cause(judge, row);

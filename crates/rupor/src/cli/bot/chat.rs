@@ -14,13 +14,13 @@ use crate::bot;
 /// Write as a person would; `[title]` presses a button, `@ +31m` lets time pass, `operator> text` answers as a human,
 /// `! photo` sends a picture. End with Ctrl-D. Needs no database and sends nothing.
 #[derive(Debug, Args)]
-pub struct Chat {
+pub(super) struct Chat {
     /// The rules file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
-pub fn run(args: &Chat) -> anyhow::Result<()> {
+pub(super) fn run(args: &Chat) -> anyhow::Result<()> {
     let rules = bot::sound(&args.file)?;
     let mut stage = Stage::new(&rules);
     say("Write to the bot; begin with /start. Ctrl-D ends.")?;

@@ -20,7 +20,7 @@ use crate::bot;
 /// Every candidate with what decides: tier, priority, form (text before regex before words), distinct words, slips,
 /// line. Needs no database.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub(super) struct Explain {
     /// The rules file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -35,7 +35,7 @@ pub struct Explain {
     json: bool,
 }
 
-pub fn run(args: &Explain) -> anyhow::Result<()> {
+pub(super) fn run(args: &Explain) -> anyhow::Result<()> {
     let rules = bot::sound(&args.file)?;
     let name = args.state.clone().unwrap_or_else(|| rules.start.clone());
     if !rules.states.contains_key(&name) {

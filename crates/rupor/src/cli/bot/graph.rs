@@ -12,7 +12,7 @@ use crate::bot;
 ///
 /// Prints text that Mermaid (also in many editors and on code hosts) or Graphviz draws. Needs no database.
 #[derive(Debug, Args)]
-pub struct Graph {
+pub(super) struct Graph {
     /// The rules file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -24,7 +24,7 @@ pub struct Graph {
     dot: bool,
 }
 
-pub fn run(args: &Graph) -> anyhow::Result<()> {
+pub(super) fn run(args: &Graph) -> anyhow::Result<()> {
     let (rules, faults) = bot::check(&bot::source(&args.file)?);
     let Some(rules) = rules else {
         let lines: Vec<String> = faults.iter().map(|fault| bot::at(&args.file, fault)).collect();

@@ -15,7 +15,7 @@ use crate::operate::bots::{BotOrder, find_bot};
 use crate::operate::verb::find_workspace;
 
 #[derive(Debug, Args)]
-pub struct Hooks {
+pub(super) struct Hooks {
     #[command(subcommand)]
     verb: HooksVerb,
 }

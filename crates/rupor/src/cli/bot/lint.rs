@@ -14,7 +14,7 @@ use crate::bot;
 /// Finds what cannot be read, states nobody reaches or leaves, rules that never answer or answer by luck, examples that
 /// fail, a form without a way out, keyboards that a platform refuses. Needs no database. Warnings do not fail.
 #[derive(Debug, Args)]
-pub struct Lint {
+pub(super) struct Lint {
     /// The rules file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -23,7 +23,7 @@ pub struct Lint {
     json: bool,
 }
 
-pub fn run(args: &Lint) -> anyhow::Result<()> {
+pub(super) fn run(args: &Lint) -> anyhow::Result<()> {
     let (rules, faults) = bot::check(&bot::source(&args.file)?);
     if args.json {
         let weight = |is_error| if is_error { "error" } else { "warning" };

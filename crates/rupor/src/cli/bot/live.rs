@@ -18,7 +18,7 @@ use crate::operate::verb::find_workspace;
 use crate::operate::words::how_long;
 
 #[derive(Debug, Subcommand)]
-pub enum Live {
+pub(super) enum Live {
     /// How the bots do: what waits, who waits for a human, what was not understood
     Status(OperatorArgs),
     /// The versions of a bot's rules
@@ -34,7 +34,7 @@ pub enum Live {
 }
 
 #[derive(Debug, Args)]
-pub struct Named {
+pub(super) struct Named {
     /// Name of the bot
     bot: String,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct Named {
 }
 
 #[derive(Debug, Args)]
-pub struct Activate {
+pub(super) struct Activate {
     /// Name of the bot
     bot: String,
     /// One of those that `rupor bot versions` lists
@@ -52,7 +52,7 @@ pub struct Activate {
 }
 
 #[derive(Debug, Args)]
-pub struct Forget {
+pub(super) struct Forget {
     /// Name of the bot
     bot: String,
     /// The platform's id of the person
@@ -65,7 +65,7 @@ pub struct Forget {
 }
 
 #[derive(Debug, Args)]
-pub struct Replay {
+pub(super) struct Replay {
     /// Name of the bot
     bot: String,
     /// The rules to compare with those that answer now
@@ -88,7 +88,7 @@ const LATELY: Span = Span::from_hours(24);
 /// Lines of the log that one question brings.
 const PAGE: usize = 1_000;
 
-pub fn run(args: &Live) -> anyhow::Result<()> {
+pub(super) fn run(args: &Live) -> anyhow::Result<()> {
     block_on(async {
         match args {
             Live::Status(operator) => status(operator).await,

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 
 /// Check, try and run the bot's rules
 #[derive(Debug, Args)]
-pub struct BotArgs {
+pub(super) struct BotArgs {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -28,7 +28,7 @@ enum Verb {
     Live(live::Live),
 }
 
-pub fn run(args: &BotArgs) -> anyhow::Result<()> {
+pub(super) fn run(args: &BotArgs) -> anyhow::Result<()> {
     match &args.verb {
         Verb::Lint(args) => lint::run(args),
         Verb::Test(args) => test::run(args),

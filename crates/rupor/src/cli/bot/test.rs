@@ -16,7 +16,7 @@ use crate::bot::{self, Rehearsal};
 /// `@ +31m` time passes, `= state menu; rule cancel` what must hold, `operator> text` people answer, `! blocked`,
 /// `! duplicate`, `! photo` other things happen, `# …` a remark. Needs no database.
 #[derive(Debug, Args)]
-pub struct Test {
+pub(super) struct Test {
     /// The rules file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -34,7 +34,7 @@ pub struct Test {
     json: bool,
 }
 
-pub fn run(args: &Test) -> anyhow::Result<()> {
+pub(super) fn run(args: &Test) -> anyhow::Result<()> {
     let (rules, faults) = bot::check(&bot::source(&args.file)?);
     let Some(rules) = rules else {
         let lines: Vec<String> = faults.iter().map(|fault| bot::at(&args.file, fault)).collect();

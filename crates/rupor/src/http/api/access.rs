@@ -10,14 +10,14 @@ use crate::http::{Client, Site};
 
 /// Somebody with a token, and the workspace that it belongs to.
 #[derive(Debug)]
-pub struct Caller {
+pub(super) struct Caller {
     pub ws: WorkspaceId,
     pub workspace: String,
     pub token: ApiToken,
 }
 
 /// Lets in who has a token with this scope; a wrong token and a revoked one sound alike.
-pub async fn admit(
+pub(super) async fn admit(
     site: &Site,
     client: Client,
     headers: &HeaderMap,

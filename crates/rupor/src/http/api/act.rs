@@ -54,7 +54,7 @@ async fn done(store: &Store, verb: Verb) -> Result<Json<Value>, ApiError> {
     })
 }
 
-pub async fn on_channel(
+pub(super) async fn on_channel(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -86,7 +86,7 @@ pub async fn on_channel(
     done(&hand(&site, &caller, order.reason), verb).await
 }
 
-pub async fn on_delivery(
+pub(super) async fn on_delivery(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,

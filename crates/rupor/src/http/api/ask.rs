@@ -19,7 +19,7 @@ const DELIVERIES_MAX: usize = 1_000;
 type Answer = Result<Json<Value>, ApiError>;
 
 /// An error of the store as a caller hears it: what is not there is 404, and so is what belongs to somebody else.
-pub fn told(error: StoreError) -> ApiError {
+pub(super) fn told(error: StoreError) -> ApiError {
     match error {
         StoreError::NotFound { .. } => ApiError::absent(error.to_string()),
         StoreError::Invalid { .. } => ApiError::invalid("invalid", error.to_string()),
@@ -27,11 +27,11 @@ pub fn told(error: StoreError) -> ApiError {
     }
 }
 
-pub fn number(text: &str, name: &str) -> Result<i64, ApiError> {
+pub(super) fn number(text: &str, name: &str) -> Result<i64, ApiError> {
     text.parse().ok().filter(|id| *id > 0).ok_or_else(|| ApiError::field(name, "must be the number of one"))
 }
 
-pub async fn message(
+pub(super) async fn message(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -43,7 +43,7 @@ pub async fn message(
 }
 
 /// A message with its deliveries.
-pub async fn whole(site: &Site, caller: &Caller, id: MessageId) -> Result<Value, ApiError> {
+pub(super) async fn whole(site: &Site, caller: &Caller, id: MessageId) -> Result<Value, ApiError> {
     let store = &site.node.store;
     let message = store.message(caller.ws, id).await.map_err(told)?;
     let rows = store.deliveries_of(caller.ws, vec![id], DELIVERIES_MAX).await.map_err(told)?;
@@ -77,7 +77,7 @@ fn status(rows: &[Delivery]) -> &'static str {
 }
 
 /// A delivery as programs see it.
-pub fn shown(row: &Delivery, channels: &[Channel]) -> Value {
+pub(super) fn shown(row: &Delivery, channels: &[Channel]) -> Value {
     let channel = channels.iter().find(|channel| Some(channel.channel_id) == row.destination.channel());
     let url = channel.zip(row.provider_message_id.as_deref());
     let url = url.and_then(|(channel, id)| engine::addresses::link(channel, id));
@@ -98,11 +98,11 @@ pub fn shown(row: &Delivery, channels: &[Channel]) -> Value {
     })
 }
 
-pub fn stamp(at: domain::time::Timestamp) -> Option<String> {
+pub(super) fn stamp(at: domain::time::Timestamp) -> Option<String> {
     jiff::Timestamp::from_microsecond(at.0).ok().map(|at| at.to_string())
 }
 
-pub async fn deliveries(
+pub(super) async fn deliveries(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -113,7 +113,7 @@ pub async fn deliveries(
     list_deliveries(&site, &caller, &asked, None).await
 }
 
-pub async fn deliveries_of(
+pub(super) async fn deliveries_of(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -152,14 +152,14 @@ async fn list_deliveries(site: &Site, caller: &Caller, asked: &Asked, of: Option
 }
 
 /// A channel by its name; the refusal lists the known ones.
-pub fn channel_named<'a>(channels: &'a [Channel], name: &str) -> Result<&'a Channel, ApiError> {
+pub(super) fn channel_named<'a>(channels: &'a [Channel], name: &str) -> Result<&'a Channel, ApiError> {
     channels.iter().find(|channel| channel.name == name).ok_or_else(|| {
         let known: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
         ApiError::field("channel", format!("is not known; known are {}", known.join(", ")))
     })
 }
 
-pub async fn events(
+pub(super) async fn events(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -172,14 +172,14 @@ pub async fn events(
     Ok(Json(asked.answer(rows.iter().map(|row| json!(row)).collect(), last)))
 }
 
-pub async fn channels(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
+pub(super) async fn channels(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
     let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let facts = crate::operate::facts::gather(&site.node.store, &caller.workspace, Some(true)).await;
     let facts = facts.map_err(|error| ApiError::inside(&error))?;
     Ok(Json(json!({"items": crate::operate::status::status(&facts).channels})))
 }
 
-pub async fn case(
+pub(super) async fn case(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -190,7 +190,7 @@ pub async fn case(
     Ok(Json(json!(site.node.store.case(caller.ws, id).await.map_err(told)?)))
 }
 
-pub async fn runs(
+pub(super) async fn runs(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -202,12 +202,12 @@ pub async fn runs(
     Ok(Json(json!({"items": rows, "next_cursor": null})))
 }
 
-pub async fn snapshot(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
+pub(super) async fn snapshot(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
     let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     Ok(Json(json!(site.node.store.snapshot(caller.ws).await.map_err(told)?)))
 }
 
-pub async fn alerts(
+pub(super) async fn alerts(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 #[derive(Debug)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -18,61 +18,61 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
         let message = message.into();
         ApiError { status, code, message, retry_after_s: None, allow: None, ask: None, field: None }
     }
 
-    pub fn unauthorized(message: &str) -> ApiError {
+    pub(crate) fn unauthorized(message: &str) -> ApiError {
         let error = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
         ApiError { ask: Some("Bearer realm=\"rupor\""), ..error }
     }
 
     /// With the words on which a browser asks its user.
-    pub fn asking_browsers(self) -> ApiError {
+    pub(crate) fn asking_browsers(self) -> ApiError {
         ApiError { ask: Some("Basic realm=\"rupor\", charset=\"UTF-8\""), ..self }
     }
 
     /// Without a token only this machine may look, and somebody passed this request on.
-    pub fn token_needed() -> ApiError {
+    pub(crate) fn token_needed() -> ApiError {
         let message = "this request came through a proxy or from another machine, and the node has no token; \
                        start it with RUPOR_HTTP_TOKEN (`openssl rand -hex 32`)";
         ApiError::new(StatusCode::FORBIDDEN, "token_needed", message)
     }
 
-    pub fn from_elsewhere() -> ApiError {
+    pub(crate) fn from_elsewhere() -> ApiError {
         let message = "a page of another site asked; open the board in a tab of its own";
         ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", message)
     }
 
-    pub fn takes_too_long() -> ApiError {
+    pub(crate) fn takes_too_long() -> ApiError {
         let message = "this takes too long; nothing was acknowledged, the same call may be made again";
         let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "takes_too_long", message);
         ApiError { retry_after_s: Some(5), ..error }
     }
 
-    pub fn not_found() -> ApiError {
+    pub(crate) fn not_found() -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; see /v1/openapi.json")
     }
 
-    pub fn foreign_host() -> ApiError {
+    pub(crate) fn foreign_host() -> ApiError {
         let message =
             "this node answers to localhost only; a proxy in front names its host in RUPOR_HTTP_HOSTS";
         ApiError::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message)
     }
 
-    pub fn method(allowed: &'static str) -> ApiError {
+    pub(crate) fn method(allowed: &'static str) -> ApiError {
         let message = format!("only {allowed} is answered here");
         let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
         ApiError { allow: Some(allowed), ..error }
     }
 
-    pub fn malformed(message: impl Into<String>) -> ApiError {
+    pub(crate) fn malformed(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "malformed", message)
     }
 
     /// One field is wrong; nothing was done.
-    pub fn field(name: &str, message: impl Into<String>) -> ApiError {
+    pub(crate) fn field(name: &str, message: impl Into<String>) -> ApiError {
         let name: String = name.chars().take(50).collect();
         let message = format!("{name}: {}", message.into());
         let error = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_field", message);
@@ -80,43 +80,43 @@ impl ApiError {
     }
 
     /// What was asked for is not here.
-    pub fn absent(message: impl Into<String>) -> ApiError {
+    pub(crate) fn absent(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
     /// Well formed, and still not to be done.
-    pub fn invalid(code: &'static str, message: impl Into<String>) -> ApiError {
+    pub(crate) fn invalid(code: &'static str, message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
-    pub fn media_type(message: &str) -> ApiError {
+    pub(crate) fn media_type(message: &str) -> ApiError {
         ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
     }
 
-    pub fn too_large(bytes_max: usize) -> ApiError {
+    pub(crate) fn too_large(bytes_max: usize) -> ApiError {
         let message = format!("more than {bytes_max} bytes; split the batch");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     }
 
-    pub fn too_often(wait_s: u64) -> ApiError {
+    pub(crate) fn too_often(wait_s: u64) -> ApiError {
         let message = format!("too many calls; come back in {wait_s} s");
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
         ApiError { retry_after_s: Some(wait_s), ..error }
     }
 
     /// Too much waits already; nothing was taken.
-    pub fn full(wait_s: u64) -> ApiError {
+    pub(crate) fn full(wait_s: u64) -> ApiError {
         let message = "too many messages wait to be answered; nothing was taken, send it again later";
         let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "full", message);
         ApiError { retry_after_s: Some(wait_s), ..error }
     }
 
-    pub fn too_slow() -> ApiError {
+    pub(crate) fn too_slow() -> ApiError {
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not come in time")
     }
 
     /// Nothing was acknowledged; the same call may be made again.
-    pub fn inside(error: &anyhow::Error) -> ApiError {
+    pub(crate) fn inside(error: &anyhow::Error) -> ApiError {
         let id = uuid::Uuid::new_v4().simple().to_string();
         tracing::error!(request = id, error = format!("{error:#}"), "a post could not be taken in");
         let message = format!("nothing was taken in; try again later (request {id})");

@@ -48,7 +48,7 @@ const FETCHING_MAX: usize = 16;
 
 /// What taking posts in needs between two calls.
 #[derive(Debug)]
-pub struct PushIntake {
+pub(crate) struct PushIntake {
     store: Store,
     network: Arc<Network>,
     pace: Pace,
@@ -56,7 +56,7 @@ pub struct PushIntake {
 }
 
 impl PushIntake {
-    pub fn new(store: Store) -> PushIntake {
+    pub(crate) fn new(store: Store) -> PushIntake {
         let network = Network::default();
         ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
         let fetching = Arc::new(Semaphore::new(FETCHING_MAX));
@@ -64,7 +64,7 @@ impl PushIntake {
     }
 }
 
-pub async fn ingest(
+pub(super) async fn ingest(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -99,7 +99,7 @@ impl PushIntake {
     }
 
     /// `kept`: photos that came along as bytes, for the first of them.
-    pub async fn take_in(
+    pub(crate) async fn take_in(
         &self,
         endpoint: &Endpoint,
         key: Option<&str>,
@@ -210,7 +210,7 @@ impl PushIntake {
 }
 
 /// The posts of a call as a source gives them; a channel that is not known is refused with the known ones.
-pub fn raw_posts(
+pub(super) fn raw_posts(
     channels: &[Channel],
     source: &str,
     base: &str,
@@ -249,7 +249,7 @@ fn raw(source: &str, origin_id: String, post: Post, channels: Option<Vec<Channel
     }
 }
 
-pub fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim().to_lowercase());
     if text(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(ApiError::media_type("compressed bodies are not read; send it plain"));
@@ -261,7 +261,7 @@ pub fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-pub fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };
@@ -280,7 +280,7 @@ fn body_max(endpoint: &Endpoint) -> usize {
 }
 
 /// Counted while it arrives: a length that is claimed proves nothing.
-pub async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
+pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
     let read = async {
         let (mut bytes, mut chunks) = (Vec::new(), body.into_data_stream());
         while let Some(chunk) = chunks.next().await {

@@ -23,7 +23,7 @@ use engine::ingest::{PICTURES_MAX, Preset, PublishRules, SourceSettings, keep_by
 /// Bytes of one call: ten photos of the usual size.
 const BODY_MAX: usize = 16 << 20;
 
-pub async fn create(
+pub(super) async fn create(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,

@@ -24,25 +24,25 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 
-pub use error::ApiError;
-pub use ingest::{PushIntake, read_body};
+pub(crate) use error::ApiError;
+pub(crate) use ingest::{PushIntake, read_body};
 #[cfg(test)]
-pub use read::posts;
+pub(crate) use read::posts;
 
 use crate::http::Site;
 
 const OPENAPI: &str = include_str!("openapi.json");
 
-pub fn ingest() -> MethodRouter<Site> {
+pub(crate) fn ingest() -> MethodRouter<Site> {
     post(ingest::ingest).fallback(async || ApiError::method("POST"))
 }
 
-pub fn messages() -> MethodRouter<Site> {
+pub(crate) fn messages() -> MethodRouter<Site> {
     post(messages::create).fallback(async || ApiError::method("POST"))
 }
 
 /// What can be read: the path and who answers. Every one needs a token with the scope `read`.
-pub fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
+pub(crate) fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
     let only_get = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET"));
     vec![
         ("/v1/messages/{id}", only_get(get(ask::message))),
@@ -58,7 +58,7 @@ pub fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
 }
 
 /// What can be done, with the scope `operate`.
-pub fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
+pub(crate) fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
     let only_post = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("POST"));
     vec![
         ("/v1/channels/{channel}/{verb}", only_post(post(act::on_channel))),
@@ -66,13 +66,13 @@ pub fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
     ]
 }
 
-pub fn openapi() -> MethodRouter<Site> {
+pub(crate) fn openapi() -> MethodRouter<Site> {
     get(async || -> Response { ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response() })
         .fallback(async || ApiError::method("GET"))
 }
 
 /// The token of `Authorization: Bearer …`.
-pub fn bearer(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();

@@ -8,13 +8,13 @@ use domain::ids::EndpointId;
 
 /// When the next call of each endpoint would be due if they came evenly. As long as the list of endpoints that exist.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub(super) struct Pace {
     next: Mutex<HashMap<EndpointId, Instant>>,
 }
 
 impl Pace {
     /// Takes one call of `rate` a second, a second's worth at once; otherwise how long to wait.
-    pub fn take(&self, endpoint: EndpointId, rate: f64, now: Instant) -> Result<(), Duration> {
+    pub(super) fn take(&self, endpoint: EndpointId, rate: f64, now: Instant) -> Result<(), Duration> {
         let interval = Duration::from_secs_f64(1.0 / rate);
         let burst = Duration::from_secs_f64((rate.floor() - 1.0).max(0.0) / rate);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);

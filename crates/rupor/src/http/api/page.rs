@@ -13,7 +13,7 @@ const LIMIT_MAX: usize = 500;
 
 /// What stands after the question mark, read strictly.
 #[derive(Debug)]
-pub struct Asked {
+pub(super) struct Asked {
     fields: BTreeMap<String, String>,
     pub limit: usize,
     pub after: i64,
@@ -23,7 +23,7 @@ pub struct Asked {
 
 impl Asked {
     /// `known`: the fields of this listing beside `limit` and `cursor`.
-    pub fn read(
+    pub(super) fn read(
         query: Option<&str>,
         listing: &'static str,
         ws: WorkspaceId,
@@ -58,12 +58,12 @@ impl Asked {
         Ok(Asked { fields, limit, after, listing, ws })
     }
 
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.fields.get(name).map(String::as_str)
     }
 
     /// A page as it is answered; `last` is the id of its last row.
-    pub fn answer(&self, rows: Vec<Value>, last: Option<i64>) -> Value {
+    pub(super) fn answer(&self, rows: Vec<Value>, last: Option<i64>) -> Value {
         let more = rows.len() == self.limit;
         let next = last.filter(|_| more).map(|last| cursor(self.listing, self.ws, last));
         json!({"items": rows, "next_cursor": next})

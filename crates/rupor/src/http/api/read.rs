@@ -10,7 +10,7 @@ use super::{ApiError, strict};
 use engine::ingest::{PICTURES_MAX, TEXT_MAX};
 
 /// Posts of one call.
-pub const POSTS_MAX: usize = 100;
+pub(super) const POSTS_MAX: usize = 100;
 /// Characters of an id that the caller gives.
 const ID_MAX: usize = 200;
 /// A clock may be wrong by this much.
@@ -18,7 +18,7 @@ const AHEAD_MAX_S: i64 = 86_400;
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Post {
+pub(crate) struct Post {
     pub text: String,
     pub title: Option<String>,
     /// Addresses of pictures.
@@ -42,7 +42,7 @@ struct Batch {
 }
 
 /// One post, or `{"posts": […]}`.
-pub fn posts(body: &[u8], now_s: i64) -> Result<Vec<Post>, ApiError> {
+pub(crate) fn posts(body: &[u8], now_s: i64) -> Result<Vec<Post>, ApiError> {
     // Nesting is bounded by the parser itself.
     let value =
         strict::value(body).map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Value};
 
 /// Reads one value; nesting is bounded by the parser itself.
-pub fn value(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+pub(super) fn value(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0)
 }
 

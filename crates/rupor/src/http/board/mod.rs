@@ -41,7 +41,7 @@ const BEAT: Duration = Duration::from_secs(10);
 const PAGE: &str = include_str!("index.html");
 
 #[derive(Debug)]
-pub struct Board {
+pub(crate) struct Board {
     store: Store,
     /// The last state of each workspace that somebody looks at.
     states: Mutex<HashMap<String, (Instant, Arc<str>)>>,
@@ -60,7 +60,7 @@ struct Seen {
 }
 
 impl Board {
-    pub fn new(store: Store) -> Board {
+    pub(crate) fn new(store: Store) -> Board {
         Board { store, states: Mutex::default(), seats: Arc::default() }
     }
 
@@ -109,12 +109,12 @@ impl Board {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     workspace: Option<String>,
 }
 
 /// The page. Its own script and style are named by a number that is new each time; nothing else runs.
-pub async fn page() -> Response {
+pub(crate) async fn page() -> Response {
     let nonce = uuid::Uuid::new_v4().simple().to_string();
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
@@ -127,14 +127,17 @@ pub async fn page() -> Response {
     answer
 }
 
-pub async fn state(State(site): State<Site>, Query(wanted): Query<Wanted>) -> Result<Response, ApiError> {
+pub(crate) async fn state(
+    State(site): State<Site>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, ApiError> {
     let state = site.board.state(wanted.workspace.as_deref()).await.map_err(|error| unreadable(&error))?;
     let state = state.ok_or_else(ApiError::not_found)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], state.to_string()).into_response())
 }
 
 /// The state now, and again whenever it changed.
-pub async fn events(
+pub(crate) async fn events(
     State(site): State<Site>,
     client: Client,
     Query(wanted): Query<Wanted>,

@@ -13,7 +13,7 @@ const VIEWER_MAX: usize = 8;
 const ALL_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub struct Seats {
+pub(super) struct Seats {
     book: Mutex<Book>,
 }
 
@@ -33,14 +33,14 @@ struct Taken {
 
 /// One open page; given back when it is dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub(super) struct Seat {
     seats: Arc<Seats>,
     number: u64,
     left: Arc<Notify>,
 }
 
 impl Seats {
-    pub fn take(self: &Arc<Self>, viewer: IpAddr) -> Option<Seat> {
+    pub(super) fn take(self: &Arc<Self>, viewer: IpAddr) -> Option<Seat> {
         let book = &mut *self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for taken in &book.taken {
@@ -67,7 +67,7 @@ impl Seats {
 
 impl Seat {
     /// Notified when the seat went to somebody else.
-    pub fn left(&self) -> Arc<Notify> {
+    pub(super) fn left(&self) -> Arc<Notify> {
         Arc::clone(&self.left)
     }
 }

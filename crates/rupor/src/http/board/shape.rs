@@ -15,7 +15,7 @@ use crate::operate::words::{cause, quoted};
 /// Characters of a post on the page.
 const TEXT_MAX: usize = 400;
 
-pub fn state(seen: &Seen) -> Value {
+pub(super) fn state(seen: &Seen) -> Value {
     let status = status(&seen.facts);
     let mut trouble: Vec<Value> = status.trouble.iter().map(explained).collect();
     trouble.extend(seen.sources.iter().filter_map(|source| source_trouble(seen, source)));
@@ -52,12 +52,12 @@ pub fn state(seen: &Seen) -> Value {
 }
 
 /// A database without a workspace.
-pub fn nothing() -> Value {
+pub(super) fn nothing() -> Value {
     json!({"at": 0, "workspace": null, "workspaces": [], "trouble": [], "channels": [], "people": null, "sources": [], "posts": []})
 }
 
 /// Whether two states differ only in what the clock changes by itself: the time, and how long things still take.
-pub fn is_same(last: Option<&str>, state: &str) -> bool {
+pub(super) fn is_same(last: Option<&str>, state: &str) -> bool {
     let without_time = |text: &str| -> Option<Value> {
         let mut value: Value = serde_json::from_str(text).ok()?;
         value.as_object_mut()?.remove("at");
@@ -228,7 +228,7 @@ fn last_two(phone: &str) -> String {
 }
 
 /// Digits of anything that may be a phone number, all but the last two, become dots.
-pub fn masked(text: &str) -> String {
+pub(super) fn masked(text: &str) -> String {
     const DIGITS_MIN: usize = 7;
     // Dates have full stops and eight digits.
     const DIGITS_MIN_DOTTED: usize = 10;

@@ -4,7 +4,7 @@ use platforms::facts::Remedy;
 
 /// A code in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
+pub(crate) struct Cause {
     pub sentence: String,
     /// What helps, before any command; may be empty.
     pub remedy: String,
@@ -93,7 +93,7 @@ const CAUSES: &[(&[&str], &str, &str)] = &[
 ];
 
 /// What a code means; the platform's own words count where we have none.
-pub fn cause(code: &str, message: &str) -> Cause {
+pub(crate) fn cause(code: &str, message: &str) -> Cause {
     let shared = CAUSES.iter().find(|(codes, _, _)| codes.contains(&code));
     let own = || platforms::facts::cause(code).map(|cause| (cause.sentence, words_of(cause.remedy)));
     let found = shared.map(|(_, words, remedy)| (*words, *remedy)).or_else(own);

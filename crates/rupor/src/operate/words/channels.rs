@@ -7,7 +7,7 @@ use store::{Channel, ChannelFailures, DisabledBy};
 use super::{Explanation, cause, command, counted, how_long, is_long, moment, plain, quoted};
 use crate::operate::facts::Facts;
 
-pub fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
+pub(crate) fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
     let code = channel.paused_why.clone().unwrap_or_default();
     let found = cause(&code, "");
     let resume = command(facts, &format!("rupor channel resume {}", quoted(&channel.name)));
@@ -104,7 +104,11 @@ pub(super) fn quiet(facts: &Facts, channel: &Channel) -> Option<Explanation> {
 }
 
 /// Deliveries of a day that ended without being sent, and that nobody has queued again.
-pub fn channel_failures(facts: &Facts, channel: &Channel, failures: &ChannelFailures) -> Option<Explanation> {
+pub(crate) fn channel_failures(
+    facts: &Facts,
+    channel: &Channel,
+    failures: &ChannelFailures,
+) -> Option<Explanation> {
     if failures.failed == 0 {
         return None;
     }

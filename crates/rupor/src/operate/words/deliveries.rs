@@ -13,7 +13,7 @@ use super::{
 use crate::operate::facts::{DeliveryFacts, Facts, Person};
 
 /// Why a delivery is where it is.
-pub fn delivery(facts: &Facts, about: &DeliveryFacts) -> Explanation {
+pub(crate) fn delivery(facts: &Facts, about: &DeliveryFacts) -> Explanation {
     let delivery = &about.delivery;
     match delivery.status {
         Status::Queued | Status::Retry => waiting(facts, about),

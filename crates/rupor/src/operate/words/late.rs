@@ -7,7 +7,7 @@ use super::{Explanation, cause, command, counted, how_long, moment, quoted};
 use crate::operate::facts::Facts;
 
 /// The pause after failures is over, and nothing has gone well since.
-pub fn channel_doubtful(facts: &Facts, channel: &Channel) -> Explanation {
+pub(crate) fn channel_doubtful(facts: &Facts, channel: &Channel) -> Explanation {
     let found = cause(channel.paused_why.as_deref().unwrap_or_default(), "");
     let resume = command(facts, &format!("rupor channel resume {} --with-failed", quoted(&channel.name)));
     Explanation {
@@ -21,7 +21,7 @@ pub fn channel_doubtful(facts: &Facts, channel: &Channel) -> Explanation {
 }
 
 /// Many attempts fail and are made again.
-pub fn failing_often(facts: &Facts, channel: &Channel, failures: &ChannelFailures) -> Explanation {
+pub(crate) fn failing_often(facts: &Facts, channel: &Channel, failures: &ChannelFailures) -> Explanation {
     let list =
         command(facts, &format!("rupor delivery list --status retry --channel {}", quoted(&channel.name)));
     Explanation {
@@ -39,7 +39,7 @@ pub fn failing_often(facts: &Facts, channel: &Channel, failures: &ChannelFailure
 }
 
 /// Nobody takes what is due.
-pub fn stuck(facts: &Facts, channel: &Channel, due: Timestamp) -> Explanation {
+pub(crate) fn stuck(facts: &Facts, channel: &Channel, due: Timestamp) -> Explanation {
     let waiting = facts.waiting(channel);
     Explanation {
         headline: format!("channel {}: posts are due and nobody takes them", channel.name),
@@ -59,7 +59,7 @@ pub fn stuck(facts: &Facts, channel: &Channel, due: Timestamp) -> Explanation {
 }
 
 /// More comes than the channel may say.
-pub fn lagging(facts: &Facts, channel: &Channel, lane: &LaneSnapshot, due: Timestamp) -> Explanation {
+pub(crate) fn lagging(facts: &Facts, channel: &Channel, lane: &LaneSnapshot, due: Timestamp) -> Explanation {
     let takes = match lane.eta_ms {
         Some(ms) => {
             format!("the queue empties by itself in about {}", how_long(Span::from_millis(ms)))
@@ -84,7 +84,7 @@ pub fn lagging(facts: &Facts, channel: &Channel, lane: &LaneSnapshot, due: Times
 }
 
 /// Claims that nobody came back for.
-pub fn lost_leases(facts: &Facts, n: i64) -> Explanation {
+pub(crate) fn lost_leases(facts: &Facts, n: i64) -> Explanation {
     Explanation {
         headline: format!(
             "{} within 10 minutes by whoever held them",

@@ -10,7 +10,7 @@ use crate::operate::facts::{Facts, HELD_POSTS_MAX};
 const LONG_WAIT: Span = Span::from_secs(3_600 - 60);
 
 /// An open channel whose first post was put off for long.
-pub fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
+pub(crate) fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
     let lane = facts.lane_of(channel).filter(|lane| lane.counts.retry > 0)?;
     let until = lane.next_at.filter(|at| is_long(facts, *at))?;
     if facts.account_of(channel).is_some_and(|account| account.paused || account.cooldown_until > facts.now)
@@ -30,12 +30,12 @@ pub fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
 }
 
 /// A wait that nobody should have to find out about by waiting.
-pub fn is_long(facts: &Facts, until: Timestamp) -> bool {
+pub(crate) fn is_long(facts: &Facts, until: Timestamp) -> bool {
     until - facts.now > LONG_WAIT
 }
 
 /// Posts that wait for a person, all in one: each is decided by its own.
-pub fn held_posts(facts: &Facts) -> Option<Explanation> {
+pub(crate) fn held_posts(facts: &Facts) -> Option<Explanation> {
     let first = facts.held_posts.first()?;
     let mut messages: Vec<_> = facts.held_posts.iter().map(|post| post.message_id).collect();
     messages.dedup();

@@ -10,7 +10,7 @@ struct Open {
 }
 
 /// Reads HTML.
-pub fn read(source: &str) -> Styled {
+pub(super) fn read(source: &str) -> Styled {
     let mut reader = Reader { text: String::new(), unit: 0, open: Vec::new(), marks: Vec::new() };
     let mut rest = source;
     while let Some(c) = rest.chars().next() {

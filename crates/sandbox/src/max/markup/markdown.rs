@@ -4,7 +4,7 @@
 use super::{Look, Mark, Styled, units};
 
 /// Reads Markdown.
-pub fn read(source: &str) -> Styled {
+pub(super) fn read(source: &str) -> Styled {
     let mut styled = Styled::default();
     let mut unit = 0;
     for (i, block) in blocks(source).iter().enumerate() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// What a stretch of text looks like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(super) enum Look {
     Strong,
     Emphasized,
     Strikethrough,
@@ -27,7 +27,7 @@ pub enum Look {
 
 /// One formatted stretch; offsets count UTF-16 units.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub(super) struct Mark {
     pub look: Look,
     pub from: usize,
     pub length: usize,
@@ -35,21 +35,21 @@ pub struct Mark {
 
 /// A text and its formatting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Styled {
+pub(super) struct Styled {
     pub text: String,
     pub marks: Vec<Mark>,
 }
 
 /// How a text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(super) enum Format {
     Plain,
     Markdown,
     Html,
 }
 
 /// Whom the text can mention.
-pub trait Names {
+pub(super) trait Names {
     /// The full name of a known user.
     fn name_of(&self, id: i64) -> Option<String>;
     /// The number behind a name after an at sign.
@@ -57,7 +57,7 @@ pub trait Names {
 }
 
 /// Reads a text as its format says and finds the mentions in it.
-pub fn read(text: &str, format: Format, names: &dyn Names) -> Styled {
+pub(super) fn read(text: &str, format: Format, names: &dyn Names) -> Styled {
     let styled = match format {
         Format::Plain => Styled { text: text.to_owned(), marks: Vec::new() },
         Format::Markdown => markdown::read(text),
@@ -74,12 +74,12 @@ pub fn read(text: &str, format: Format, names: &dyn Names) -> Styled {
 
 impl Styled {
     /// `markup[]` of a message.
-    pub fn json(&self) -> Vec<Value> {
+    pub(super) fn json(&self) -> Vec<Value> {
         self.marks.iter().map(Mark::json).collect()
     }
 
     /// The first address in it, for the preview.
-    pub fn first_address(&self) -> Option<String> {
+    pub(super) fn first_address(&self) -> Option<String> {
         let marked = self.marks.iter().filter_map(|mark| match &mark.look {
             Look::Link(url) if is_web(url) => Some((mark.from, url.clone())),
             _ => None,
@@ -109,7 +109,7 @@ impl Mark {
 }
 
 impl Look {
-    pub fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Look::Strong => "strong",
             Look::Emphasized => "emphasized",
@@ -134,7 +134,7 @@ impl Look {
 }
 
 /// Length as browsers, Java and MAX count it.
-pub fn units(text: &str) -> usize {
+pub(super) fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 

@@ -28,7 +28,7 @@ const CONTACTS_MAX: usize = 16;
 const SURE_CITY: i32 = 6;
 
 #[derive(Debug, Default)]
-pub struct Named {
+pub(super) struct Named {
     pub pets: Vec<Fact<String>>,
     pub contacts: Vec<Fact<String>>,
     pub genders: Vec<NameGender>,
@@ -65,7 +65,7 @@ struct Groups {
     verbs: [Option<Group>; 9],
 }
 
-pub fn names(
+pub(super) fn names(
     reading: &Reading<'_>,
     kind: Kind,
     noun: Option<(usize, Species)>,

@@ -42,7 +42,7 @@ const OTHERS_MAX: usize = 6;
 const CANDIDATES_MAX: usize = 100;
 
 #[derive(Debug, Default)]
-pub struct Places {
+pub(super) struct Places {
     pub best: Option<Fact<String>>,
     pub others: Vec<Fact<String>>,
 }
@@ -79,7 +79,7 @@ struct Finder<'r, 'a> {
     shouted: Vec<bool>,
 }
 
-pub fn places(
+pub(super) fn places(
     reading: &Reading<'_>,
     kind: Kind,
     event: &[u32],
