@@ -1098,6 +1098,96 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.begin_ingest(secret_hash text, key text, body_hash text, OUT state text, OUT status integer, OUT workspace_id bigint, OUT endpoint_id bigint, OUT source text, OUT base text, OUT run_id bigint, OUT answer jsonb)
+ RETURNS record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    door   workspace_endpoints;
+    before ingress_receipts;
+BEGIN
+    SELECT e.* INTO door FROM endpoint_by_secret(begin_ingest.secret_hash) AS e WHERE e.kind = 'push';
+    IF door.endpoint_id IS NULL OR rupor_workspace() <> door.workspace_id THEN
+        state := 'refused';
+        status := 401;
+        answer := '{"error": {"code": "unauthorized", "message": "give the secret of an endpoint as Authorization: Bearer …"}}';
+        RETURN;
+    END IF;
+    PERFORM rupor_guard(door.workspace_id);
+    state := 'new';
+    status := 202;
+    workspace_id := door.workspace_id;
+    endpoint_id := door.endpoint_id;
+    source := 'push:' || door.name;
+    base := coalesce(left(encode(sha256(convert_to(begin_ingest.key, 'UTF8')), 'hex'), 16) || '-' || left(begin_ingest.body_hash, 16),
+                     replace(gen_random_uuid()::text, '-', ''));
+    IF begin_ingest.key IS NOT NULL THEN
+        INSERT INTO ingress_receipts (workspace_id, endpoint_id, key, request_hash, response, received_at)
+        VALUES (door.workspace_id, door.endpoint_id, begin_ingest.key, begin_ingest.body_hash, '{}', rupor_now())
+        ON CONFLICT DO NOTHING;
+        SELECT r.* INTO before
+          FROM ingress_receipts AS r
+         WHERE r.workspace_id = door.workspace_id AND r.endpoint_id = door.endpoint_id AND r.key = begin_ingest.key;
+        IF before.request_hash <> begin_ingest.body_hash THEN
+            state := 'conflict';
+            status := 422;
+            answer := '{"error": {"code": "idempotency_conflict", "message": "this Idempotency-Key was used for another body; draw a new key for each new call"}}';
+            INSERT INTO events (workspace_id, at, name, detail)
+            VALUES (door.workspace_id, rupor_now(), 'ingress_rejected',
+                    jsonb_build_object('endpoint', door.endpoint_id, 'why', 'the idempotency key was used for another body'));
+            RETURN;
+        ELSIF before.response ? 'accepted' THEN
+            state := 'repeat';
+            answer := before.response;
+            RETURN;
+        END IF;
+    END IF;
+    INSERT INTO ingest_runs (workspace_id, source, started_at)
+    VALUES (door.workspace_id, begin_ingest.source, rupor_now())
+    RETURNING ingest_runs.run_id INTO begin_ingest.run_id;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.begin_send(workspace_id bigint, delivery_id bigint, claim_token uuid, OUT begun boolean, OUT claim claimed_delivery)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at   timestamptz := rupor_now();
+    held inflight;
+BEGIN
+    PERFORM rupor_guard(begin_send.workspace_id);
+    SELECT i.* INTO held
+      FROM deliveries AS d
+      JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
+     WHERE d.delivery_id = begin_send.delivery_id AND d.workspace_id = begin_send.workspace_id
+       AND i.claim_token = begin_send.claim_token AND i.lease_until > at
+       FOR NO KEY UPDATE OF i;
+    IF held.delivery_id IS NULL THEN
+        RETURN;
+    END IF;
+    UPDATE inflight AS i
+       SET requested_at = at
+     WHERE i.account_id = held.account_id AND i.lane_id = held.lane_id AND i.delivery_id = held.delivery_id
+       AND i.requested_at IS NULL;
+    begun := FOUND;
+    SELECT d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id, d.revision,
+           d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt, d.charged, d.flood_waits,
+           d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since, held.slot_at, held.lease_until, d.parts,
+           d.idempotency_key
+      INTO claim
+      FROM deliveries AS d
+     WHERE d.delivery_id = held.delivery_id;
+    RETURN NEXT;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.bot_claim_turns("limit" integer, lease_us bigint, events_max integer, OUT workspace_id bigint, OUT account_id bigint, OUT recipient_id bigint, OUT bot_id bigint, OUT operators_id bigint, OUT rules_version integer, OUT platform text, OUT user_id text, OUT attributes jsonb, OUT token uuid, OUT version integer, OUT mode text, OUT state jsonb, OUT timer_at timestamp with time zone, OUT events jsonb)
  RETURNS SETOF record
  LANGUAGE plpgsql
@@ -1236,6 +1326,14 @@ BEGIN
     UPDATE campaign_recipients AS m SET user_id = concat('forgotten:', who) WHERE m.recipient_id = who;
     RETURN true;
 END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.bot_hear(workspace_id bigint, account_id bigint, updates jsonb)
+ RETURNS integer
+ LANGUAGE sql
+AS $function$
+    SELECT bot_receive(workspace_id, account_id, updates, NULL, NULL, rupor_rule_bot_waiting_max())
+$function$
 ;
 
 CREATE OR REPLACE FUNCTION public.bot_hook(key text)
@@ -1456,6 +1554,15 @@ BEGIN
       FROM (SELECT x.verdict, x.at FROM bot_logs AS x WHERE x.workspace_id = ws ORDER BY x.log_id DESC LIMIT counted_max) AS l
      WHERE l.at > rupor_now() - since;
 END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.bot_tick("limit" integer DEFAULT 20, OUT workspace_id bigint, OUT turn jsonb)
+ RETURNS SETOF record
+ LANGUAGE sql
+AS $function$
+    SELECT t.workspace_id, to_jsonb(t) || jsonb_build_object('timer_at', rupor_micros(t.timer_at))
+      FROM bot_claim_turns("limit", rupor_rule_lease_us(), rupor_rule_bot_events_max()::integer) AS t
+$function$
 ;
 
 CREATE OR REPLACE FUNCTION public.campaign_counts(workspace_id bigint, campaign_id bigint, OUT total bigint, OUT waiting bigint, OUT queued bigint, OUT retry bigint, OUT in_flight bigint, OUT sent bigint, OUT failed bigint, OUT dead bigint, OUT excluded bigint)
@@ -1946,6 +2053,22 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.dispatcher_tick(run_id text, "limit" integer DEFAULT 20, OUT workspace_id bigint, OUT delivery_id bigint, OUT claim_token uuid)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('rupor dispatcher tick', 0)) THEN
+        RETURN;
+    END IF;
+    PERFORM recover_leases(NULL);
+    RETURN QUERY
+    SELECT c.workspace_id, c.delivery_id, c.claim_token
+      FROM claim_deliveries(NULL, dispatcher_tick.run_id, "limit", 0, true) AS c;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.edit_campaign(workspace_id bigint, campaign_id bigint, version bigint, variant integer, message_id bigint)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -2288,6 +2411,43 @@ BEGIN
         VALUES (ws, today, 'enqueued', lane.account_id,
                 jsonb_build_object('deliveries', queued, 'lane', lane.lane_id, 'campaign', k.campaign_id));
     END IF;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.finish_ingest(workspace_id bigint, endpoint_id bigint, run_id bigint, key text, items jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws     CONSTANT bigint := finish_ingest.workspace_id;
+    made   jsonb;
+    answer jsonb;
+BEGIN
+    PERFORM rupor_guard(ws);
+    PERFORM FROM ingest_runs AS r WHERE r.workspace_id = ws AND r.run_id = finish_ingest.run_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'run % is not known in this workspace', finish_ingest.run_id
+            USING ERRCODE = 'RU001', DETAIL = 'run', HINT = finish_ingest.run_id::text;
+    END IF;
+    made := enqueue_messages_and_deliveries(ws, items);
+    SELECT jsonb_build_object('accepted', coalesce(jsonb_agg(jsonb_build_object(
+               'message_id', m.value -> 'message_id', 'origin_id', items -> (m.ord - 1)::integer -> 'origin_id') ORDER BY m.ord), '[]'))
+      INTO answer
+      FROM jsonb_array_elements(made) WITH ORDINALITY AS m (value, ord);
+    UPDATE ingest_runs AS r
+       SET finished_at = rupor_now(), seen = c.seen, stored = c.stored, skipped = c.skipped, enqueued = c.enqueued
+      FROM (SELECT count(*) AS seen, count(*) FILTER (WHERE (m.value ->> 'created')::boolean) AS stored,
+                   count(*) FILTER (WHERE (m.value ->> 'created')::boolean AND items -> (m.ord - 1)::integer ->> 'skipped' IS NOT NULL) AS skipped,
+                   coalesce(sum((SELECT count(*) FROM jsonb_array_elements(m.value -> 'deliveries') AS d WHERE d ->> 'status' = 'queued')), 0) AS enqueued
+              FROM jsonb_array_elements(made) WITH ORDINALITY AS m (value, ord)) AS c
+     WHERE r.workspace_id = ws AND r.run_id = finish_ingest.run_id AND r.finished_at IS NULL;
+    UPDATE ingress_receipts AS r
+       SET response = answer
+     WHERE r.workspace_id = ws AND r.endpoint_id = finish_ingest.endpoint_id AND r.key = finish_ingest.key;
+    RETURN answer;
 END $function$
 ;
 
@@ -2986,6 +3146,94 @@ BEGIN
            frozen_at = CASE WHEN r.n < step THEN rupor_now() END
      WHERE x.campaign_id = id;
     RETURN r.n < step;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.raise_alerts(workspace_id bigint, OUT alert_id bigint, OUT state text, OUT kind text, OUT severity text, OUT headline text, OUT next text)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws       CONSTANT bigint := raise_alerts.workspace_id;
+    today    timestamptz := rupor_now();
+    seen     jsonb := monitor_snapshot(ws);
+    troubles jsonb;
+BEGIN
+    SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles
+      FROM (SELECT concat('account:', a.account_id, ':account_paused') AS about, 'account_paused' AS kind, 'act' AS severity,
+                   format('account %s cannot send: %s', a.name, coalesce(a.paused_why, 'it is paused')) AS headline,
+                   format('give it a working token with `rupor apply`, then `rupor account resume %s`', a.name) AS next
+              FROM accounts AS a WHERE a.workspace_id = ws AND a.paused AND a.tier <> 'alerts'
+            UNION ALL
+            SELECT concat('channel:', c.channel_id, ':channel_shut'), 'channel_shut', 'act',
+                   format('channel %s was shut after three failures in a row: %s', c.name, coalesce(c.paused_why, 'no reason was kept')),
+                   format('mend it there, then `rupor channel resume %s`', c.name)
+              FROM channels AS c WHERE c.workspace_id = ws AND c.removed_at IS NULL AND c.disabled_by = 'auto'
+            UNION ALL
+            SELECT concat('channel:', c.channel_id, ':channel_failing'), 'channel_failing', 'act',
+                   format('channel %s refuses posts: %s', c.name, coalesce(c.paused_why, 'no reason was kept')),
+                   format('look with `rupor channel list`; after mending `rupor channel resume %s`', c.name)
+              FROM channels AS c
+             WHERE c.workspace_id = ws AND c.removed_at IS NULL AND c.enabled AND c.error_streak > 0 AND c.paused_until > today
+            UNION ALL
+            SELECT concat('channel:', c.channel_id, ':dead_letters'), 'dead_letters', 'act',
+                   format('%s posts of channel %s ended unsent within a day, the last with %s', f.failed, c.name, f.last_code),
+                   'look with `rupor delivery list --status dead,failed_permanent`; `rupor delivery requeue ID` sends one again'
+              FROM jsonb_to_recordset(seen -> 'failures') AS f (channel_id bigint, failed bigint, last_code text)
+              JOIN channels AS c ON c.workspace_id = ws AND c.channel_id = f.channel_id
+             WHERE f.failed > 0
+            UNION ALL
+            SELECT concat('source:', s.source_id, ':source_failing'), 'source_failing', 'heals',
+                   format('source %s cannot be read: %s', s.name, coalesce(c.last_error, 'no reason was kept')),
+                   'it is tried again by itself; `rupor source list` shows it'
+              FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
+             WHERE s.workspace_id = ws AND s.enabled AND c.failing_since IS NOT NULL
+            UNION ALL
+            -- Two leases are ordinary: somebody may have died with the claim.
+            SELECT 'stuck', 'stuck', 'act', 'posts are due and nobody takes them', 'see whether a dispatcher runs: a Rupor node or workflow 02'
+             WHERE EXISTS (SELECT FROM account_heads AS h
+                            WHERE h.workspace_id = ws AND h.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds')
+            UNION ALL
+            SELECT 'leases_missed', 'leases_missed', 'heals',
+                   format('%s claims within ten minutes were lost by whoever held them', seen ->> 'lost_leases_10min'),
+                   'whoever sends is killed or loses its way to the database'
+             WHERE (seen ->> 'lost_leases_10min')::bigint >= 3) AS t;
+    RETURN QUERY SELECT t.* FROM rupor_tell(ws, 'monitor', troubles) AS t;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.raise_bot_alerts(workspace_id bigint, OUT alert_id bigint, OUT state text, OUT kind text, OUT severity text, OUT headline text, OUT next text)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws       CONSTANT bigint := raise_bot_alerts.workspace_id;
+    seen     record;
+    troubles jsonb;
+BEGIN
+    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '10 minutes', 10000) AS s;
+    SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles
+      FROM (SELECT 'bot_waits' AS about, 'bot_waits' AS kind, 'act' AS severity,
+                   format('%s messages to the bot wait for more than a minute', seen.waiting) AS headline,
+                   'see whether anybody takes turns: a Rupor node or workflow 12' AS next
+             WHERE seen.oldest < rupor_now() - interval '1 minute'
+            UNION ALL
+            SELECT 'bot_errors', 'bot_errors', 'act', format('the rules of a bot broke %s times within ten minutes', seen.errors),
+                   '`rupor bot status` shows where; `rupor bot activate NAME VERSION` goes back'
+             WHERE seen.errors > 0
+            UNION ALL
+            SELECT 'bot_lost', 'bot_lost', 'heals',
+                   format('the bot did not understand %s of %s messages within ten minutes', seen.fallbacks, seen.turns),
+                   '`rupor bot status` shows what was asked; add a rule for it'
+             WHERE seen.turns >= 20 AND 2 * seen.fallbacks > seen.turns
+            UNION ALL
+            SELECT concat('account:', b.account_id, ':bot_deaf'), 'bot_deaf', 'act',
+                   format('account %s does not hear: %s', a.name, b.problem), '`rupor bot hooks show NAME` shows what the platform says'
+              FROM bot_accounts AS b JOIN accounts AS a ON a.account_id = b.account_id
+             WHERE b.workspace_id = ws AND b.bot_id IS NOT NULL AND b.problem IS NOT NULL) AS t;
+    RETURN QUERY SELECT t.* FROM rupor_tell(ws, 'bot-monitor', troubles) AS t;
 END $function$
 ;
 
@@ -5970,6 +6218,40 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_tell(ws bigint, family text, troubles jsonb, OUT alert_id bigint, OUT state text, OUT kind text, OUT severity text, OUT headline text, OUT next text)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at timestamptz := rupor_now();
+BEGIN
+    PERFORM pg_advisory_xact_lock(7077, (ws % 2147483647)::integer);
+    UPDATE alerts AS a
+       SET seen_at = at, severity = t.severity,
+           words = jsonb_build_object('headline', t.headline, 'cause', '', 'next', t.next, 'help', '')
+      FROM jsonb_to_recordset(troubles) AS t (about text, severity text, headline text, next text)
+     WHERE a.workspace_id = ws AND a.key = t.about || '@' || family AND a.ended_at IS NULL;
+    RETURN QUERY
+    WITH ended AS (
+        UPDATE alerts AS a
+           SET ended_at = at, cleared_at = at
+         WHERE a.workspace_id = ws AND a.ended_at IS NULL AND split_part(a.key, '@', 2) = family
+           AND NOT EXISTS (SELECT FROM jsonb_array_elements(troubles) AS t WHERE t ->> 'about' || '@' || family = a.key)
+        RETURNING a.alert_id, 'ended'::text AS state, a.kind, a.severity, a.words ->> 'headline' AS headline, ''::text AS next
+    ), opened AS (
+        INSERT INTO alerts AS a (workspace_id, key, kind, severity, words, opened_at, seen_at, told_at, n_told)
+        SELECT ws, t.about || '@' || family, t.kind, t.severity,
+               jsonb_build_object('headline', t.headline, 'cause', '', 'next', t.next, 'help', ''), at, at, at, 1
+          FROM jsonb_to_recordset(troubles) AS t (about text, kind text, severity text, headline text, next text)
+         ORDER BY t.about
+        ON CONFLICT DO NOTHING
+        RETURNING a.alert_id, 'raised'::text, a.kind, a.severity, a.words ->> 'headline', a.words ->> 'next'
+    )
+    SELECT e.* FROM ended AS e UNION ALL SELECT o.* FROM opened AS o;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_tell_campaign(k campaigns, detail jsonb)
  RETURNS void
  LANGUAGE plpgsql
@@ -6547,15 +6829,21 @@ GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint,timestamp with
 
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION begin_ingest(text,text,text) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION bot_commit_turns(bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_forget(bigint,bigint,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION bot_hear(bigint,bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_hook(text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_receive(bigint,bigint,jsonb,text,text,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_snapshot(bigint,interval,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION bot_tick(integer) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION campaign_counts(bigint,bigint) TO rupor_app;
 
@@ -6571,6 +6859,8 @@ GRANT EXECUTE ON FUNCTION commit_outcomes(jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION deliver_message(bigint,bigint,jsonb) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION dispatcher_tick(text,integer) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION edit_campaign(bigint,bigint,bigint,integer,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION end_retries(bigint,bigint,bigint) TO rupor_app;
@@ -6584,6 +6874,8 @@ GRANT EXECUTE ON FUNCTION enqueue_messages_and_deliveries(bigint,jsonb) TO rupor
 GRANT EXECUTE ON FUNCTION fail_permanent(bigint,bigint,uuid,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION feed_campaign(bigint,bigint,boolean,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION finish_ingest(bigint,bigint,bigint,text,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION follow_up(bigint,jsonb) TO rupor_app;
 
@@ -6614,6 +6906,10 @@ GRANT EXECUTE ON FUNCTION people_of_accounts(bigint,bigint) TO rupor_app;
 GRANT EXECUTE ON FUNCTION post_gone(bigint,text,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION prepare_wave(bigint,bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION raise_alerts(bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION raise_bot_alerts(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION recall_campaign(bigint,bigint,bigint,bigint) TO rupor_app;
 
@@ -6775,6 +7071,10 @@ GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_bot_events_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_bot_waiting_max() TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_max_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_us() TO rupor_app;
@@ -6834,6 +7134,8 @@ GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_take_keys(bigint,timestamp with time zone,bigint[],bigint[],integer[],bigint[],text[],boolean[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_tell(bigint,text,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_tell_campaign(campaigns,jsonb) TO rupor_app;
 
@@ -6965,7 +7267,13 @@ GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint,timestamp with
 
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION begin_send(bigint,bigint,uuid) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION bot_claim_turns(integer,bigint,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION bot_commit_turns(bigint,jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION bot_hear(bigint,bigint,jsonb) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_hook(text) TO rupor_dispatcher;
 
@@ -6974,6 +7282,8 @@ GRANT EXECUTE ON FUNCTION bot_lease_accounts(text,bigint,integer) TO rupor_dispa
 GRANT EXECUTE ON FUNCTION bot_next_turn() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_retain(interval,interval,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION bot_tick(integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION campaign_counts(bigint,bigint) TO rupor_dispatcher;
 
@@ -6986,6 +7296,8 @@ GRANT EXECUTE ON FUNCTION collect_media(interval,integer) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION commit_outcomes(bigint[],bigint[],uuid[],text[],timestamp with time zone[],jsonb[],bigint[],bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION commit_outcomes(jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION dispatcher_tick(text,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION endpoint_by_secret(text) TO rupor_dispatcher;
 
@@ -7000,6 +7312,10 @@ GRANT EXECUTE ON FUNCTION mark_sent(bigint,bigint,uuid,text,timestamp with time 
 GRANT EXECUTE ON FUNCTION monitor_snapshot(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION next_claim_at(bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION raise_alerts(bigint) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION raise_bot_alerts(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION record_part(bigint,bigint,uuid,integer,text) TO rupor_dispatcher;
 
@@ -7151,6 +7467,10 @@ GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_dispatc
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_bot_events_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_bot_waiting_max() TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_max_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_channel_pause_us() TO rupor_dispatcher;
@@ -7210,6 +7530,8 @@ GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_take_keys(bigint,timestamp with time zone,bigint[],bigint[],integer[],bigint[],text[],boolean[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_tell(bigint,text,jsonb) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_tell_campaign(campaigns,jsonb) TO rupor_dispatcher;
 

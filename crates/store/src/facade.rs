@@ -313,6 +313,22 @@ impl Store {
         each!(self, db => db.commit(batch))
     }
 
+    /// Takes over the sending of a claim that another orchestrator made, once.
+    pub async fn begin_send(
+        &self,
+        workspace: WorkspaceId,
+        delivery: DeliveryId,
+        token: domain::ids::ClaimToken,
+    ) -> Result<Begun> {
+        match self {
+            Store::Postgres(db) => db.begin_send(workspace, delivery, token).await,
+            Store::Sqlite(_) => Err(StoreError::invalid(
+                "adapter",
+                "only PostgreSQL lets others claim; in a SQLite file its own node sends",
+            )),
+        }
+    }
+
     /// `false` for a claim that is not ours any more.
     pub async fn record_parts(&self, batch: Vec<(ClaimRef, PartProgress)>) -> Result<Vec<bool>> {
         each!(self, db => db.record_parts(batch))

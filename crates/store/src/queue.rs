@@ -148,6 +148,17 @@ pub struct Claimed {
     pub next_at: Option<Timestamp>,
 }
 
+/// What became of a claim that somebody else made and hands over to be sent.
+#[derive(Debug)]
+pub enum Begun {
+    /// It may be sent now, by whoever holds this.
+    Now(Box<Claim>),
+    /// Somebody has begun it before: nobody knows whether it was said.
+    Before,
+    /// It is not the caller's any more.
+    Lost,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     pub delivery_id: DeliveryId,

@@ -133,3 +133,9 @@ GRANT EXECUTE ON FUNCTION
     bot_claim_turns(integer, bigint, integer), bot_next_turn(), bot_lease_accounts(text, bigint, integer), bot_hook(text),
     bot_retain(interval, interval, integer)
     TO rupor_dispatcher;
+
+-- -- whole steps for another orchestrator. Those that act with the rights of their caller need no line here, but of what
+-- -- they call the dispatcher commits the turns that it claims for everybody: a turn is ended by its token alone.
+
+GRANT EXECUTE ON FUNCTION begin_ingest(text, text, text), finish_ingest(bigint, bigint, bigint, text, jsonb) TO rupor_app;
+GRANT EXECUTE ON FUNCTION begin_send(bigint, bigint, uuid), bot_commit_turns(bigint, jsonb) TO rupor_dispatcher;

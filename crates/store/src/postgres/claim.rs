@@ -1,11 +1,12 @@
 //! Claim: one call of `claim_deliveries`, and when it is worth calling again.
 
+use domain::ids::{ClaimToken, DeliveryId, WorkspaceId};
 use tokio_postgres::Row;
 
 use super::rows::{self, Time};
 use super::{Again, As, Postgres, Query};
 use crate::error::{Result, StoreError};
-use crate::queue::{Claim, ClaimRequest, Claimed, Whose};
+use crate::queue::{Begun, Claim, ClaimRequest, Claimed, Whose};
 
 /// We say when a request leaves (`marks`), so a claim that dies before is merely lost.
 const CLAIM: &str =
@@ -15,9 +16,15 @@ const NEXT_AT: &str =
     "SELECT n.at, n.at <= rupor_now() + $2 * interval '1 millisecond' FROM next_claim_at($1) AS n (at)";
 /// A claim that the server forgets in a crash was never marked, so nothing left under it: it need not wait for the disk.
 const NOT_AT_ONCE: &str = "SELECT set_config('synchronous_commit', 'off', true)";
+/// For a claim that somebody else made.
+const BEGIN_SEND: &str = concat!(
+    "SELECT ",
+    rows::claim_columns!(),
+    ", begun FROM (SELECT (b.claim).*, b.begun FROM begin_send($1, $2, $3) AS b) AS c"
+);
 const AWAIT: &str = "SELECT await_due_account($1, $2)";
 
-pub(super) const STATEMENTS: &[&str] = &[CLAIM, NEXT_AT, NOT_AT_ONCE, AWAIT];
+pub(super) const STATEMENTS: &[&str] = &[CLAIM, NEXT_AT, NOT_AT_ONCE, BEGIN_SEND, AWAIT];
 
 impl Postgres {
     /// An unanswered COMMIT is reported: what it may have claimed comes back when its lease ends.
@@ -42,6 +49,25 @@ impl Postgres {
         // after another, it would never find it free: it stands in line like everybody else.
         let wait = Query { sql: AWAIT, params: &[&workspace, &ahead_ms] };
         Ok(claimed(&self.run(who, Again::Never, &[wait, not_at_once, claim, next_at]).await?)?.0)
+    }
+}
+
+/// Not done again: after an unanswered COMMIT nobody knows whether it was begun.
+impl Postgres {
+    pub async fn begin_send(
+        &self,
+        workspace: WorkspaceId,
+        delivery: DeliveryId,
+        token: ClaimToken,
+    ) -> Result<Begun> {
+        let row = self
+            .first(As::Dispatcher, Again::Never, BEGIN_SEND, &[&workspace.0, &delivery.0, &token.0])
+            .await?;
+        match row {
+            None => Ok(Begun::Lost),
+            Some(row) if row.get(23) => Ok(Begun::Now(Box::new(rows::claim(&row)?))),
+            Some(_) => Ok(Begun::Before),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use tokio_postgres::{Client, GenericClient};
 
 use super::trouble::{Trouble, error_text};
 use crate::address::PostgresUrl;
+use crate::bot::{BOT_EVENTS_MAX, BOT_WAITING_MAX};
 use crate::error::{Result, SchemaError, StoreError};
 use crate::migrations::checksum;
 
@@ -48,6 +49,7 @@ const FILES: &[&str] = files![
     "media",
     "bot",
     "watch",
+    "orchestrate",
 ];
 
 const CREATE_TABLE: &str = "
@@ -131,6 +133,8 @@ fn rules() -> String {
         BACKOFF_BASE,
         BACKOFF_JITTER_PER_MILLE,
         BACKOFF_MAX,
+        BOT_EVENTS_MAX,
+        BOT_WAITING_MAX,
         CHANNEL_PAUSE,
         CHANNEL_PAUSE_MAX,
         CHANNEL_STREAK_MAX,

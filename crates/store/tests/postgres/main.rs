@@ -14,6 +14,7 @@ mod world;
 
 mod keys;
 mod migrations;
+mod orchestrate;
 mod plans;
 mod psql;
 mod roles;
