@@ -2570,6 +2570,18 @@ BEGIN
          LIMIT 1 OFFSET step - 1;
         done := up_p IS NULL;
     END IF;
+    -- The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on
+    -- to the last person.
+    IF up_p IS NULL THEN
+        SELECT r.platform, r.user_id INTO up_p, up_u
+          FROM recipients AS r
+         WHERE r.workspace_id = ws
+         ORDER BY r.platform DESC, r.user_id DESC
+         LIMIT 1;
+        IF up_p IS NULL OR (up_p, up_u) < (after_platform, after_user) THEN
+            up_p := after_platform; up_u := after_user;
+        END IF;
+    END IF;
     SELECT array_agg(s.passed ORDER BY s.variant), max(s.passed) INTO weights, total
       FROM (SELECT v.variant, sum(v.weight) OVER (ORDER BY v.variant) AS passed
               FROM campaign_variants AS v WHERE v.campaign_id = id) AS s;
@@ -2582,7 +2594,11 @@ BEGIN
                      WHERE rupor_lot(k.seed, 'variant', p.user_id) * total < w.passed * 10000), 0) END AS variant
           FROM (SELECT r.recipient_id, r.account_id, r.platform, r.user_id,
                        CASE WHEN by_zone THEN coalesce(r.time_zone, '') ELSE '' END AS zone, w.ord,
-                       coalesce(rupor_unheard(r),
+                       coalesce(CASE WHEN r.status = 'gone' THEN 'gone' WHEN r.status <> 'active' THEN 'stopped'
+                                     WHEN EXISTS (SELECT FROM suppressions AS s
+                                                   WHERE s.workspace_id = ws AND s.platform = r.platform
+                                                     AND s.user_id = r.user_id AND s.account_id IN (0, r.account_id))
+                                     THEN 'suppressed' END,
                                 CASE WHEN r.recipient_id = ANY (missing) THEN 'missing_attribute'
                                      WHEN k.min_gap_us > 0 AND r.contacted_at > today - rupor_span(k.min_gap_us)
                                      THEN 'too_soon' END) AS reason
@@ -2590,7 +2606,7 @@ BEGIN
                   JOIN jsonb_array_elements_text(k.accounts) WITH ORDINALITY AS w (account_id, ord)
                     ON w.account_id::bigint = r.account_id
                  WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
-                   AND (up_p IS NULL OR (r.platform, r.user_id) <= (up_p, up_u))
+                   AND (r.platform, r.user_id) <= (up_p, up_u)
                    AND r.status <> 'known' AND r.recipient_id <> ALL (left_out)
                    AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
                                                      WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))) AS p
@@ -3833,7 +3849,7 @@ BEGIN
        SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id,
            outcome = CASE WHEN d.status = 'sent' THEN 'sent' WHEN d.reason = 'recipient_gone' THEN 'gone'
                           WHEN d.status = 'failed_permanent' THEN 'failed'
-                          WHEN d.reason IN ('cancelled', 'stopped') THEN 'cancelled' ELSE 'dead' END,
+                          WHEN d.reason = 'cancelled' THEN 'cancelled' ELSE 'dead' END,
            code = CASE WHEN d.status = 'sent' THEN NULL WHEN d.status = 'dead' THEN d.reason
                        ELSE coalesce(d.last_error ->> 'code', d.reason) END
       FROM public.deliveries AS d

@@ -37,6 +37,19 @@ impl Window {
         TimeZone::get(name).is_ok()
     }
 
+    /// When it opens or closes next where this zone counts.
+    pub fn next_change(&self, zone: &str, now: Timestamp) -> Option<Timestamp> {
+        let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+        let today = jiff::Timestamp::from_microsecond(now.0).ok()?.to_zoned(zone.clone()).date();
+        // An hour that a change of the clock leaves out on one day is there on the next.
+        let days =
+            [Some(today), today.tomorrow().ok(), today.tomorrow().ok().and_then(|day| day.tomorrow().ok())];
+        let at = |day: jiff::civil::Date, time: Time| day.to_datetime(time).to_zoned(zone.clone()).ok();
+        let changes = days.into_iter().flatten().flat_map(|day| [at(day, self.from), at(day, self.until)]);
+        let changes = changes.flatten().map(|at| Timestamp(at.timestamp().as_microsecond()));
+        changes.filter(|at| *at > now).min()
+    }
+
     /// Whether it is open now where this zone counts; an unknown zone counts as UTC.
     pub fn is_open(&self, zone: &str, now: Timestamp) -> bool {
         let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);

@@ -31,6 +31,7 @@ pub mod time;
 pub mod audience;
 pub mod campaign;
 pub mod chat;
+pub mod forecast;
 pub mod message;
 
 pub mod delivery;

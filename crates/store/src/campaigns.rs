@@ -445,7 +445,7 @@ fn check_name(what: &'static str, name: &str) -> Result<()> {
 }
 
 /// How a member stands, from its own row and its newest delivery.
-pub(crate) fn told_state(
+pub(crate) fn state_of(
     state: &str,
     reason: Option<String>,
     delivery: Option<(String, Option<String>, Option<String>)>,
@@ -463,7 +463,6 @@ pub(crate) fn told_state(
                 ("failed_permanent", Some("recipient_gone")) => ("gone".into(), code),
                 ("failed_permanent", _) => ("failed".into(), code),
                 ("dead", Some("cancelled")) => ("cancelled".into(), Some("cancelled".into())),
-                ("dead", Some("stopped")) => ("excluded".into(), Some("stopped".into())),
                 ("dead", why) => ("dead".into(), why.map(str::to_owned).or(code)),
                 (status, _) => (status.to_owned(), code),
             }

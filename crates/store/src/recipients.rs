@@ -234,6 +234,16 @@ impl Store {
         each!(self, db => db.recipient(workspace, id))
     }
 
+    /// Somebody by the id that their platform gave them.
+    pub async fn find_recipient(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        user_id: &str,
+    ) -> Result<Option<Recipient>> {
+        each!(self, db => db.find_recipient(workspace, account, user_id))
+    }
+
     /// The people of an account in order of id; continue after the last one.
     pub async fn recipients(
         &self,

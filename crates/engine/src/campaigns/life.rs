@@ -16,9 +16,10 @@ use store::{
     Variant, Whose,
 };
 
+use super::forecast::{self, Forecast};
 use super::people::{Judge, Preview};
 use super::policy::Policy;
-use super::step::{account_rate, find, policy_of};
+use super::step::{find, policy_of};
 use crate::lanes::{self, Queueing};
 
 const STOP_WORDS: &str = "Отписаться";
@@ -46,7 +47,8 @@ pub async fn create(store: &Store, ws: WorkspaceId, draft: Draft) -> anyhow::Res
     }
     let mut variants = Vec::new();
     for (n, (name, weight, message)) in draft.variants.into_iter().enumerate() {
-        let key = format!("{}.{n}", draft.key);
+        // The lots of another campaign may be drawn again; its words are never shared.
+        let key = format!("{}/{}.{n}", draft.key, draft.name);
         let message_id = keep_words(store, ws, &key, message, &draft.policy).await?;
         variants.push(Variant { name, weight, message_id });
     }
@@ -107,20 +109,12 @@ pub async fn by_name(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Resu
     Ok(found.context(problem)?.clone())
 }
 
-/// Who would get it, who not and why, and how long it takes; `None` when nothing paces it.
-pub async fn preview(store: &Store, campaign: &Campaign) -> anyhow::Result<(Preview, Option<f64>)> {
+/// Who would get it, who not and why, and when it is done if it starts now; `None` when nothing paces it.
+pub async fn preview(store: &Store, campaign: &Campaign) -> anyhow::Result<(Preview, Option<Forecast>)> {
     let now = store.now().await?;
     let preview = Judge::of(store, campaign.clone()).await?.preview(store, now).await?;
-    let policy = policy_of(campaign)?;
-    let accounts = store.accounts(campaign.workspace_id).await?;
-    let longest = preview.audience.iter().filter_map(|(id, n)| {
-        let account = accounts.iter().find(|account| account.account_id == *id)?;
-        Some(*n as f64 / account_rate(account)?)
-    });
-    let by_accounts = longest.reduce(f64::max);
-    let by_rate = policy.rate.map(|rate| preview.total() as f64 / rate);
-    let seconds = by_accounts.into_iter().chain(by_rate).reduce(f64::max);
-    Ok((preview, seconds))
+    let forecast = forecast::of_preview(store, campaign, &preview, now).await?;
+    Ok((preview, forecast))
 }
 
 /// Lets it start now, or at its time.
@@ -153,8 +147,8 @@ pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) ->
             );
         }
     }
-    let (preview, _) = preview(store, campaign).await?;
-    if preview.total() == 0 {
+    // The whole list is counted by the freeze; whoever wants to see it first has the preview.
+    if !Judge::of(store, campaign.clone()).await?.anybody(store, now).await? {
         bail!(
             "campaign {} has nobody to write to; import people with `rupor audience import`, and look with `rupor campaign preview`",
             campaign.name
@@ -359,30 +353,4 @@ async fn move_on(store: &Store, campaign: &Campaign, next: CampaignStatus, why: 
         }
     }
     took(false, &campaign)
-}
-
-/// Seconds until it is done at the pace it may go; `None` when it rests or nothing paces it.
-pub async fn eta(store: &Store, campaign: &Campaign, counts: &CampaignCounts) -> anyhow::Result<Option<f64>> {
-    if campaign.status.is_over() {
-        return Ok(Some(0.0));
-    }
-    let moves = campaign.status.is_open() || campaign.status == CampaignStatus::Preparing;
-    if !moves {
-        return Ok(None);
-    }
-    let accounts = store.accounts(campaign.workspace_id).await?;
-    let cohorts = store.campaign_cohorts(campaign.workspace_id, campaign.campaign_id).await?;
-    let mut slowest: Option<f64> = None;
-    for id in &campaign.accounts {
-        let of_account = || cohorts.iter().filter(|cohort| cohort.account_id == *id);
-        let left: i64 = of_account().map(|cohort| cohort.waiting).sum::<i64>()
-            + of_account().next().map_or(0, |cohort| cohort.lane_holds);
-        let account = accounts.iter().find(|account| account.account_id == *id);
-        if let Some(rate) = account.and_then(account_rate) {
-            slowest = Some(slowest.unwrap_or(0.0).max(left as f64 / rate));
-        }
-    }
-    let left = counts.waiting + counts.on_their_way();
-    let by_rate = policy_of(campaign)?.rate.map(|rate| left as f64 / rate);
-    Ok(slowest.into_iter().chain(by_rate).reduce(f64::max).map(f64::round))
 }

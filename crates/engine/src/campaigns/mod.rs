@@ -4,6 +4,7 @@
 //! leaves nothing half done. Requests are none of its business: `dispatch` finds the deliveries like any others.
 //! `life` is what operators do with a campaign; `people` says who gets it.
 
+pub mod forecast;
 pub mod life;
 pub mod people;
 pub mod policy;
@@ -11,6 +12,7 @@ mod step;
 
 use std::time::Duration;
 
+use domain::campaign::CampaignStatus;
 use store::Store;
 use tokio::sync::watch;
 
@@ -19,6 +21,8 @@ pub use step::step;
 /// How often it looks while something runs, and while nothing does.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(1);
+/// Between two looks while a long list is being written down: others get their turn, and nobody waits.
+const AT_ONCE: Duration = Duration::from_millis(5);
 /// How long one campaign may take of a look: the others wait meanwhile.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -32,8 +36,7 @@ pub async fn run(store: Store, mut stop: watch::Receiver<bool>) {
             () = tokio::time::sleep(pause) => {}
         }
         pause = match look(&store, &stop).await {
-            Ok(true) => LOOK_EVERY,
-            Ok(false) => IDLE,
+            Ok(pause) => pause,
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "campaigns could not be looked at");
                 IDLE
@@ -42,15 +45,19 @@ pub async fn run(store: Store, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// One look at all campaigns; whether any of them is under way.
-async fn look(store: &Store, stop: &watch::Receiver<bool>) -> anyhow::Result<bool> {
-    let mut under_way = false;
+/// One look at all campaigns, and how long to wait until the next.
+async fn look(store: &Store, stop: &watch::Receiver<bool>) -> anyhow::Result<Duration> {
+    let mut pause = IDLE;
     for workspace in store.workspaces().await? {
         for campaign in store.campaigns(workspace.workspace_id).await? {
             if campaign.status.is_over() || *stop.borrow() {
                 continue;
             }
-            under_way |= campaign.status != domain::campaign::CampaignStatus::Draft;
+            pause = pause.min(match campaign.status {
+                CampaignStatus::Draft => IDLE,
+                CampaignStatus::Preparing => AT_ONCE,
+                _ => LOOK_EVERY,
+            });
             let (name, id) = (campaign.name.clone(), campaign.campaign_id.0);
             match tokio::time::timeout(DEADLINE, step(store, campaign)).await {
                 Ok(Ok(_)) => {}
@@ -68,5 +75,5 @@ async fn look(store: &Store, stop: &watch::Receiver<bool>) -> anyhow::Result<boo
             }
         }
     }
-    Ok(under_way)
+    Ok(pause)
 }

@@ -22,6 +22,7 @@ pub struct Judge {
     filter: Option<Filter>,
     /// Of every variant that has places to fill in.
     texts: Vec<String>,
+    by_zone: bool,
 }
 
 /// What a dry run says.
@@ -29,6 +30,8 @@ pub struct Judge {
 pub struct Preview {
     /// Who would get it, by account.
     pub audience: BTreeMap<AccountId, i64>,
+    /// The same by account and zone, where their clock matters.
+    pub zones: BTreeMap<(AccountId, String), i64>,
     pub excluded: BTreeMap<String, i64>,
     /// How it reads for the first of them, and for the one with the longest text.
     pub samples: Vec<String>,
@@ -59,7 +62,8 @@ impl Judge {
             let message: Message = serde_json::from_value(payload)?;
             texts.push(message.text);
         }
-        Ok(Judge { campaign, filter, texts })
+        let by_zone = policy_of(&campaign)?.window.is_some();
+        Ok(Judge { campaign, filter, texts, by_zone })
     }
 
     /// Nothing has to be read of anybody to decide.
@@ -84,7 +88,7 @@ impl Judge {
     pub async fn step(&self, store: &Store) -> anyhow::Result<FreezeStep> {
         let after = self.campaign.at.clone();
         let policy = policy_of(&self.campaign)?;
-        let (canary, by_zone) = (policy.first_lots(), policy.window.is_some());
+        let (canary, by_zone) = (policy.first_lots(), self.by_zone);
         if self.is_plain() {
             return Ok(FreezeStep { after, canary, by_zone, ..FreezeStep::default() });
         }
@@ -104,8 +108,22 @@ impl Judge {
         })
     }
 
+    /// Whether anybody would get it: looks no further than the first.
+    pub async fn anybody(&self, store: &Store, now: Timestamp) -> anyhow::Result<bool> {
+        Ok(self.walk(store, now, |preview| preview.total() > 0).await?.total() > 0)
+    }
+
     /// Goes through everybody and changes nothing.
     pub async fn preview(&self, store: &Store, now: Timestamp) -> anyhow::Result<Preview> {
+        self.walk(store, now, |_| false).await
+    }
+
+    async fn walk(
+        &self,
+        store: &Store,
+        now: Timestamp,
+        enough: impl Fn(&Preview) -> bool,
+    ) -> anyhow::Result<Preview> {
         let mut preview = Preview::default();
         let (mut after, mut longest) = (Person::default(), String::new());
         loop {
@@ -120,7 +138,7 @@ impl Judge {
                 rest = &rest[n..];
             }
             match page.upto() {
-                Some(upto) if !page.is_last => after = upto,
+                Some(upto) if !page.is_last && !enough(&preview) => after = upto,
                 _ => break,
             }
         }
@@ -150,6 +168,8 @@ impl Judge {
             return;
         }
         *preview.audience.entry(one.account_id).or_default() += 1;
+        let zone = if self.by_zone { one.time_zone.clone().unwrap_or_default() } else { String::new() };
+        *preview.zones.entry((one.account_id, zone)).or_default() += 1;
         let text = self.texts.first().map_or("", String::as_str);
         let text = personal::fill(text, &one.attributes).unwrap_or_default();
         if text.chars().count() > longest.chars().count() {

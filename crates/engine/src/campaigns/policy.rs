@@ -129,8 +129,19 @@ impl Policy {
 
     /// Whether people of this zone may be written to now.
     pub fn is_open(&self, zone: &str, now: Timestamp) -> bool {
-        let zone = if zone.is_empty() { self.time_zone.as_deref().unwrap_or("UTC") } else { zone };
-        self.window.as_deref().and_then(Window::parse).is_none_or(|window| window.is_open(zone, now))
+        self.window().is_none_or(|window| window.is_open(self.zone(zone), now))
+    }
+
+    pub fn window(&self) -> Option<Window> {
+        self.window.as_deref().and_then(Window::parse)
+    }
+
+    /// By which clock people of this zone are written to.
+    pub fn zone<'a>(&'a self, known: &'a str) -> &'a str {
+        match known.is_empty() {
+            true => self.time_zone.as_deref().unwrap_or("UTC"),
+            false => known,
+        }
     }
 
     /// Lots of those who get it first.

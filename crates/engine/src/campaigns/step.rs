@@ -16,7 +16,7 @@ use crate::addresses;
 /// Steps of a freeze in one look: others wait meanwhile.
 const STEPS_MAX: usize = 40;
 /// The stage of those who get it before the others.
-const FIRST: &str = "first";
+pub(super) const FIRST: &str = "first";
 /// Claims that one look takes up for a campaign that waits for them.
 const RECOVER_MAX: usize = 500;
 

@@ -23,7 +23,12 @@ impl Database {
         Ok(Address::parse(&self.address)?)
     }
 
-    pub(super) fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
+    /// As it was written, password and all: for another process.
+    pub(crate) fn written(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn keyring(&self, address: &Address) -> anyhow::Result<Keyring> {
         Ok(Keyring::at(&self.key_path(address))?)
     }
 

@@ -1,5 +1,6 @@
 //! Figures of this machine, as ratios wherever a ratio is possible.
 
+mod campaign;
 mod cases;
 mod content;
 mod database;
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
+    Campaign(campaign::CampaignBench),
     Content(content::Content),
     Dialogue(dialogue::Dialogue),
     Judgement(judgement::Judgement),
@@ -42,6 +44,7 @@ pub(crate) enum What {
 
 pub(crate) fn run(what: &What) -> anyhow::Result<()> {
     match what {
+        What::Campaign(args) => campaign::run(args),
         What::Content(args) => content::run(args),
         What::Dialogue(args) => dialogue::run(args),
         What::Judgement(args) => judgement::judge(args),

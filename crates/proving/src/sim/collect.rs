@@ -1,15 +1,23 @@
 //! Reads the ledger as it stands in the end into the plain words of `log`.
 
-use domain::ids::{MessageId, WorkspaceId};
+use domain::campaign::CampaignStatus;
+use domain::ids::{LaneId, MessageId, WorkspaceId};
 use serde_json::Value;
-use store::{Delivery, DeliveryFilter};
+use store::{Delivery, DeliveryFilter, Member, Person};
 
-use super::log::{AttemptLog, DeliveryLog, ErrorLog, EventLog, Heard, Logs};
+use super::log::{AttemptLog, CampaignLog, DeliveryLog, ErrorLog, EventLog, Heard, Logs, MemberLog};
+use super::people::MAILINGS;
 use super::world::World;
 
 pub(super) async fn collect(world: &World) -> store::Result<Logs> {
     let mut logs = world.logs().clone();
     for &workspace in &world.workspaces {
+        collect_campaigns(world, workspace, &mut logs).await?;
+        let lanes = world.store.lanes(workspace).await?;
+        let campaign_of = |lane: LaneId| {
+            let lane = lanes.iter().find(|known| known.lane_id == lane);
+            lane.and_then(|lane| lane.campaign_id).filter(|id| *id != MAILINGS).map(|id| id.0)
+        };
         for row in world.store.deliveries(workspace, DeliveryFilter::default(), 100_000).await? {
             let attempts = world.store.attempts(workspace, row.delivery_id).await?;
             let attempts = attempts.into_iter().map(attempt).collect();
@@ -19,10 +27,15 @@ pub(super) async fn collect(world: &World) -> store::Result<Logs> {
                 let payload = world.store.payload(workspace, row.message_id).await?;
                 new.insert(payload["text"].as_str().unwrap_or_default().to_owned());
             }
-            logs.ledger.deliveries.insert(row.delivery_id.0, delivery(row, attempts));
+            let campaign = campaign_of(row.lane_id);
+            let row = DeliveryLog { campaign, ..delivery(row, attempts) };
+            logs.ledger.deliveries.insert(row.id, row);
         }
         for event in world.store.events(workspace, 0, 100_000).await? {
+            let campaign = event.detail["campaign"].as_i64();
+            let status = event.detail["to"].as_str().and_then(CampaignStatus::parse);
             logs.ledger.events.push(EventLog {
+                became: campaign.zip(status),
                 at: event.at.0,
                 name: event.name,
                 delivery: event.delivery_id.map(|id| id.0),
@@ -46,12 +59,36 @@ pub(super) async fn collect(world: &World) -> store::Result<Logs> {
     Ok(logs)
 }
 
+async fn collect_campaigns(world: &World, workspace: WorkspaceId, logs: &mut Logs) -> store::Result<()> {
+    for campaign in world.store.campaigns(workspace).await? {
+        let id = campaign.campaign_id;
+        let members = world.store.campaign_members(workspace, id, Person::default(), 10_000).await?;
+        let member = |member: Member| MemberLog {
+            who: (member.person.platform, member.person.user_id),
+            account: member.account_id.0,
+            state: member.state,
+            variant: member.variant,
+        };
+        let log = CampaignLog {
+            seed: campaign.seed,
+            status: campaign.status,
+            ended_at: campaign.ended_at.map(|at| at.0),
+            window: campaign.settings["window"].as_str().map(str::to_owned),
+            total: world.store.campaign_counts(workspace, id).await?.total,
+            members: members.into_iter().map(member).collect(),
+        };
+        logs.ledger.campaigns.insert(id.0, log);
+    }
+    Ok(())
+}
+
 fn delivery(row: Delivery, attempts: Vec<AttemptLog>) -> DeliveryLog {
     DeliveryLog {
         id: row.delivery_id.0,
         workspace: row.workspace_id.0,
         account: row.account_id.0,
         lane: row.lane_id.0,
+        campaign: None,
         channel: row.destination.channel().map_or(0, |id| id.0),
         person: row.destination.recipient().map_or(0, |id| id.0),
         message: row.message_id.0,
@@ -70,6 +107,7 @@ fn delivery(row: Delivery, attempts: Vec<AttemptLog>) -> DeliveryLog {
         lost_claims: row.counters.lost_claims,
         provider_id: row.provider_message_id,
         parts: row.parts,
+        queued_at: row.queued_at.0,
         ended_at: row.ended_at.map(|at| at.0),
         attempts,
     }

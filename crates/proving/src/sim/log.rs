@@ -50,6 +50,9 @@ pub(crate) struct PersonLog {
     /// Of their platform: nobody sets it person by person.
     pub policy: &'static str,
     pub keyed: bool,
+    pub zone: &'static str,
+    /// The same for all their bots of a platform.
+    pub user: String,
 }
 
 #[derive(Debug, Clone)]
@@ -231,6 +234,14 @@ pub(crate) enum Verb {
     Return(i64),
     HoldAll,
     ReleaseAll,
+    /// Nothing of a campaign was on its way when its pause returned.
+    CampaignRests(i64),
+    ResumeCampaign(i64),
+    /// A new wave, also for those of whom nobody knows whether they got it.
+    RetryCampaign {
+        campaign: i64,
+        unknown: bool,
+    },
 }
 
 /// The ledger as it stands in the end.
@@ -240,8 +251,29 @@ pub(crate) struct LedgerLog {
     pub events: Vec<EventLog>,
     /// The text of every message that has a delivery.
     pub messages: BTreeMap<i64, String>,
-    /// What the store's own audit found wrong.
+    /// What the store's own audit found wrong, in the end and on the way.
     pub audit: Vec<String>,
+    pub campaigns: BTreeMap<i64, CampaignLog>,
+}
+
+/// A campaign as it stands in the end.
+#[derive(Debug, Clone)]
+pub(crate) struct CampaignLog {
+    pub seed: String,
+    pub status: domain::campaign::CampaignStatus,
+    pub ended_at: Option<i64>,
+    pub window: Option<String>,
+    pub total: i64,
+    pub members: Vec<MemberLog>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct MemberLog {
+    /// Platform and user id: one person, whatever bot.
+    pub who: (String, String),
+    pub account: i64,
+    pub state: String,
+    pub variant: i32,
 }
 
 #[derive(Debug, Clone)]
@@ -250,6 +282,8 @@ pub(crate) struct DeliveryLog {
     pub workspace: i64,
     pub account: i64,
     pub lane: i64,
+    /// Of which it is a part.
+    pub campaign: Option<i64>,
     /// 0: it goes to a person.
     pub channel: i64,
     /// 0: it goes to a channel.
@@ -271,6 +305,7 @@ pub(crate) struct DeliveryLog {
     pub lost_claims: i32,
     pub provider_id: Option<String>,
     pub parts: BTreeMap<u32, String>,
+    pub queued_at: i64,
     pub ended_at: Option<i64>,
     pub attempts: Vec<AttemptLog>,
 }
@@ -304,4 +339,6 @@ pub(crate) struct EventLog {
     pub delivery: Option<i64>,
     pub account: Option<i64>,
     pub person: Option<i64>,
+    /// A campaign, and what it became.
+    pub became: Option<(i64, domain::campaign::CampaignStatus)>,
 }

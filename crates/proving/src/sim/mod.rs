@@ -5,6 +5,7 @@
 //! calm, in which everything must come to an end. Afterwards `check` reads three logs and judges. The same seed gives
 //! the same run, to the microsecond. Start reading at `run_seed`; docs/simulation.md says how to use it.
 
+mod campaigns;
 mod check;
 mod client;
 mod collect;
@@ -24,6 +25,7 @@ mod world;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use domain::delivery::Status;
@@ -86,6 +88,7 @@ async fn simulate(
         .collect();
     let client = tokio::spawn(client::post_all(Arc::clone(&world)));
     let mail = tokio::spawn(people::write_all(Arc::clone(&world)));
+    tokio::spawn(campaigns::operate(Arc::clone(&world)));
     tokio::spawn(client::operate(Arc::clone(&world)));
     let hold = tokio::spawn(client::hold(Arc::clone(&world)));
     tokio::spawn(jump(Arc::clone(&world)));
@@ -141,6 +144,9 @@ async fn wait_until_drained(world: &World) -> store::Result<()> {
 
 /// The lanes first, which cost little; dialogues are not among them.
 async fn anything_waits(world: &World) -> store::Result<bool> {
+    if world.campaigns.load(Ordering::Acquire) > 0 {
+        return Ok(true);
+    }
     for workspace in &world.workspaces {
         for lane in world.store.lanes(*workspace).await? {
             if lane.counts.queued + lane.counts.retry + lane.counts.sending > 0 {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::campaigns;
 use super::ledger::SimLedger;
 use super::log::{Micros, RunLog, StopLog};
 use super::platform::SimOutlet;
@@ -119,6 +120,7 @@ pub(super) async fn live(world: Arc<World>, node: usize, mut end: watch::Receive
         world.trace(format_args!("{} starts", run.name));
         let (stop, stopped) = watch::channel(false);
         let mut task = tokio::spawn(dispatch::run(settings(&run), ports(&run, node, life), stopped));
+        let campaigns = tokio::spawn(campaigns::bring_on(Arc::clone(&run)));
         let stop_in = world.options.node.stop_every.map(|every| world.between(every / 2, every * 2));
         let stop_asked = async {
             let calm = world.is_calm();
@@ -139,8 +141,10 @@ pub(super) async fn live(world: Arc<World>, node: usize, mut end: watch::Receive
             () = stop_asked => true,
         };
         if asked {
+            campaigns.abort();
             stop_in_order(&world, &run, &stop, &mut task).await;
         }
+        campaigns.abort();
         tokio::time::sleep(world.between(Duration::from_millis(200), Duration::from_secs(5))).await;
     }
 }

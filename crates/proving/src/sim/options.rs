@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// People on each account, and what is written to them.
     pub people: usize,
     pub mailings: usize,
+    /// Broadcasts with a life of their own, and at most how many of their readers an account has.
+    pub campaigns: usize,
+    pub subscribers: usize,
     /// Length of the first phase.
     pub chaos: Duration,
     pub lease: Duration,
@@ -121,7 +124,13 @@ impl Options {
             platform: draw.platform(chaos),
             client: draw.client(chaos),
             poison,
+            campaigns: 0,
+            subscribers: 0,
         };
+        if draw.one_in(2) {
+            options.campaigns = draw.between(1, 2) as usize;
+            options.subscribers = draw.between(2, 10) as usize;
+        }
         if poison {
             // A lost claim must have one cause only.
             options.ledger = LedgerTrouble { busy: options.ledger.busy, ..LedgerTrouble::default() };

@@ -16,6 +16,9 @@ use super::world::{World, lock};
 /// Mailings are numbered apart from posts.
 const FIRST_NUMBER: usize = 10_000;
 
+/// Mailings have lanes of campaigns, and no campaign.
+pub(crate) const MAILINGS: CampaignId = CampaignId(1_000_000);
+
 /// Somebody on a bot, and the lanes that lead to them.
 #[derive(Debug, Clone)]
 pub(super) struct Person {
@@ -40,7 +43,7 @@ pub(super) async fn furnish(
     };
     let settings = |max_parallel| LaneSettings { max_parallel, rate: None, ambiguity: facts.ambiguity };
     let new = (0..world.options.people).map(|n| person(5_000_000 + 100 * account.0 + n as i64)).collect();
-    let campaign = LaneOf::Campaign(CampaignId(1), account);
+    let campaign = LaneOf::Campaign(MAILINGS, account);
     let campaign = world.store.open_lane(workspace, campaign, settings(3)).await?;
     let mut people = Vec::new();
     for put in world.store.put_recipients(workspace, account, new).await? {
@@ -53,6 +56,8 @@ pub(super) async fn furnish(
             target: address.clone(),
             policy: facts.ambiguity.as_str(),
             keyed: platform == "vk",
+            zone: "",
+            user: address.clone(),
         };
         let mut logs = world.logs();
         logs.world.people.insert(id.0, known);

@@ -435,16 +435,22 @@ impl Outlet for SimOutlet {
             if address.platform.name() == "telegram" || !matches!(act, Act::Say { .. }) {
                 return Reconciled::CannotKnow;
             }
-            let found =
-                world.logs().platform.iter().rev().filter_map(|request| request.send.as_ref()).find_map(
-                    |send| {
-                        let same = send.accepted_at.is_some()
-                            && matches!(send.act, Act::Say { .. })
-                            && (&send.target, &send.text) == (&target, &text);
-                        let free = !send.visible.iter().any(|id| question.taken.contains(id));
-                        (same && free).then(|| send.visible.clone())
-                    },
-                );
+            // A bot reads its own chats: one person has one with each bot.
+            let own = |request: &&super::log::Request| request.account == address.account_id.0;
+            let found = world
+                .logs()
+                .platform
+                .iter()
+                .rev()
+                .filter(own)
+                .filter_map(|request| request.send.as_ref())
+                .find_map(|send| {
+                    let same = send.accepted_at.is_some()
+                        && matches!(send.act, Act::Say { .. })
+                        && (&send.target, &send.text) == (&target, &text);
+                    let free = !send.visible.iter().any(|id| question.taken.contains(id));
+                    (same && free).then(|| send.visible.clone())
+                });
             world.trace(format_args!("{} looks for {}: {found:?}", run.name, question.key));
             match found {
                 Some(ids) => {

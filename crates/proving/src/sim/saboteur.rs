@@ -58,10 +58,22 @@ pub(crate) enum Saboteur {
     ChatPauseForgotten,
     /// Every place of an account may be taken by retries.
     RetryRoomIgnored,
+    /// The cursor of a campaign passes somebody who still waits.
+    CursorWithoutState,
+    /// Who stopped since the freeze is fed all the same.
+    FeedWithoutRecheck,
+    /// A recall takes back what was claimed before.
+    RecallOfClaimed,
+    /// Other words are another delivery, also for who has got the first ones.
+    KeyWithRevision,
+    /// A campaign is finished when nobody waits, whoever is on the way.
+    FinishByWaiting,
+    /// The mark before a send asks neither the lane nor the person.
+    GateNotAsked,
 }
 
 impl Saboteur {
-    pub(crate) const ALL: [Saboteur; 25] = [
+    pub(crate) const ALL: [Saboteur; 31] = [
         Saboteur::OutcomeUnfenced,
         Saboteur::AckBeforeCommit,
         Saboteur::ReleaseCharged,
@@ -87,6 +99,12 @@ impl Saboteur {
         Saboteur::ChatFloodStopsAccount,
         Saboteur::ChatPauseForgotten,
         Saboteur::RetryRoomIgnored,
+        Saboteur::CursorWithoutState,
+        Saboteur::FeedWithoutRecheck,
+        Saboteur::RecallOfClaimed,
+        Saboteur::KeyWithRevision,
+        Saboteur::FinishByWaiting,
+        Saboteur::GateNotAsked,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -116,6 +134,12 @@ impl Saboteur {
             Saboteur::ChatFloodStopsAccount => "chat flood stops the account",
             Saboteur::ChatPauseForgotten => "pause of a chat forgotten",
             Saboteur::RetryRoomIgnored => "retry room ignored",
+            Saboteur::CursorWithoutState => "cursor without state",
+            Saboteur::FeedWithoutRecheck => "feed without recheck",
+            Saboteur::RecallOfClaimed => "recall of a claimed row",
+            Saboteur::KeyWithRevision => "unique key with revision",
+            Saboteur::FinishByWaiting => "finish by waiting = 0",
+            Saboteur::GateNotAsked => "gate not asked",
         }
     }
 
@@ -192,6 +216,16 @@ impl Saboteur {
                 options.mailings = 12;
                 options.platform.refused_connection = 0;
                 options.platform.lost_request = 300_000;
+            }
+            Saboteur::CursorWithoutState
+            | Saboteur::FeedWithoutRecheck
+            | Saboteur::RecallOfClaimed
+            | Saboteur::KeyWithRevision
+            | Saboteur::FinishByWaiting
+            | Saboteur::GateNotAsked => {
+                options.campaigns = 2;
+                options.subscribers = 12;
+                options.platform.lost_request = options.platform.lost_request.max(50_000);
             }
             Saboteur::ReaperUnfenced | Saboteur::MarkSkipped | Saboteur::OrderDropped => {}
         }

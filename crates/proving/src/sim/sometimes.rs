@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// The closed list.
-pub(crate) const ALL: [&str; 60] = [
+pub(crate) const ALL: [&str; 68] = [
     "node: died before a ledger call",
     "node: died after a ledger call, the answer lost",
     "node: died before a request left",
@@ -61,6 +61,14 @@ pub(crate) const ALL: [&str; 60] = [
     "people: nothing was said to who is gone",
     "people: a delivery ended because its person is gone",
     "people: a chat that flooded was written to after its wait",
+    "campaign: finished, everybody accounted for",
+    "campaign: paused with people on the way",
+    "campaign: other words for those who have not got it",
+    "campaign: cancelled on the way",
+    "campaign: taken back when a window closed",
+    "campaign: a later wave reached somebody",
+    "campaign: somebody stopped between two tries",
+    "campaign: somebody on several bots got it from one",
     "post: changed before it was said",
     "post: new words took the place of the old",
     "post: new words for a post of several parts",

@@ -16,6 +16,7 @@ use serde_json::json;
 use store::{Clock, Keyring, NewAccount, NewChannel, Store};
 use tokio::time::Instant;
 
+use super::campaigns::{self, Subscriber};
 use super::log::{AccountLog, ChannelLog, Logs, Micros, RunLog};
 use super::options::{Options, Ppm};
 use super::people::{self, Person};
@@ -33,6 +34,9 @@ pub(super) struct World {
     pub channels: Vec<(WorkspaceId, ChannelId)>,
     pub workspaces: Vec<WorkspaceId>,
     pub people: Vec<Person>,
+    pub subscribers: Vec<Subscriber>,
+    /// Campaigns that are not over.
+    pub campaigns: AtomicUsize,
     /// Posts that still live on at their source, and the workspaces that have had their search.
     pub stories: AtomicUsize,
     pub searched: Mutex<BTreeSet<i64>>,
@@ -85,13 +89,15 @@ impl World {
         let sqlite = store::sqlite::Sqlite::in_memory_inline(keyring, Clock::Other(Arc::new(now)))?;
         let mut world = World {
             chance: Mutex::new(StdRng::seed_from_u64(options.seed)),
-            options,
             saboteur,
             store: Store::Sqlite(sqlite),
             accounts: Vec::new(),
             channels: Vec::new(),
             workspaces: Vec::new(),
             people: Vec::new(),
+            subscribers: Vec::new(),
+            campaigns: AtomicUsize::new(options.campaigns),
+            options,
             stories: AtomicUsize::new(0),
             searched: Mutex::default(),
             blocked: Mutex::default(),
@@ -148,6 +154,8 @@ impl World {
             }
             let people = people::furnish(self, workspace, id, platform).await?;
             self.people.extend(people);
+            let subscribers = campaigns::furnish(self, workspace, id, platform).await?;
+            self.subscribers.extend(subscribers);
         }
         Ok(())
     }

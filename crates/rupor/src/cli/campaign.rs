@@ -16,7 +16,7 @@ use store::{Campaign, Member, Person, Retries};
 
 use super::operator::{Hand, Look, OperatorArgs, block_on, say};
 use crate::operate::Verb;
-use crate::operate::campaigns::{CampaignOrder, Words, told};
+use crate::operate::campaigns::{CampaignOrder, Words, how_it_stands};
 use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
 use crate::operate::words::{how_long, moment, quoted};
@@ -346,7 +346,7 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
     let ws = find_workspace(&look.store, &operator.workspace(&look.store).await?).await?;
     let mut all = Vec::new();
     for campaign in look.store.campaigns(ws).await? {
-        all.push(told(&look.store, &campaign).await?);
+        all.push(how_it_stands(&look.store, &campaign).await?);
     }
     let rows = all
         .iter()
@@ -370,16 +370,23 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
 }
 
 async fn forecast(look: &Look, campaign: &Campaign) -> anyhow::Result<(Value, String)> {
-    let (preview, seconds) = life::preview(&look.store, campaign).await?;
+    let (preview, forecast) = life::preview(&look.store, campaign).await?;
+    let now = look.store.now().await?;
+    let in_seconds = |at: Timestamp| (at - now).millis() as f64 / 1e3;
+    let seconds = forecast.map(|forecast| in_seconds(forecast.expected_at.unwrap_or(forecast.best_at)));
     let value = json!({
         "audience": preview.total(),
         "excluded": preview.excluded,
         "samples": preview.samples,
         "duration_s": seconds,
+        "forecast": forecast,
     });
     let mut text = format!("{} people get it", preview.total());
     if let Some(seconds) = seconds {
         text += &format!(", in about {}", how_long(Span((seconds * 1e6) as i64)));
+    }
+    if let Some(late) = forecast.map(|forecast| forecast.late).filter(|late| *late > 0) {
+        text += &format!("\n  {late} of them would miss the deadline");
     }
     for (reason, n) in &preview.excluded {
         text += &format!("\n  {n} do not: {}", reason.replace('_', " "));
@@ -500,7 +507,7 @@ async fn try_out(test: &Test) -> anyhow::Result<()> {
 async fn show(status: &Status) -> anyhow::Result<()> {
     loop {
         let (look, campaign) = status.named.look().await?;
-        status.named.print(&told(&look.store, &campaign).await?)?;
+        status.named.print(&how_it_stands(&look.store, &campaign).await?)?;
         if !status.watch || campaign.status.is_over() {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use domain::audience::Filter;
 use domain::ids::{AudienceId, RecipientId, WorkspaceId};
 use domain::message::{Button, Message};
 use domain::time::Timestamp;
+use engine::campaigns::forecast;
 use engine::campaigns::life::{self, Draft};
 use engine::campaigns::policy::Policy;
 use engine::campaigns::step;
@@ -14,7 +15,7 @@ use engine::ingest::keep_bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{
-    Audience, Campaign, ImportedPeople, NewRecipient, Person, Retries, Store, Suppression, SuppressionOrigin,
+    Audience, Campaign, ImportedPeople, NewRecipient, Retries, Store, Suppression, SuppressionOrigin,
     SuppressionReason,
 };
 
@@ -158,7 +159,7 @@ pub(crate) async fn perform_on_campaign(
         CampaignOrder::New { accounts, audience, variants, policy, key } => {
             let draft =
                 draft(store, workspace, ws, (name, accounts, audience, variants), *policy, key).await?;
-            return told(store, &life::create(store, ws, draft).await?).await;
+            return how_it_stands(store, &life::create(store, ws, draft).await?).await;
         }
         _ => life::by_name(store, ws, name).await?,
     };
@@ -188,10 +189,10 @@ pub(crate) async fn perform_on_campaign(
             }
         }
     }
-    told(store, &life::by_name(store, ws, name).await?).await
+    how_it_stands(store, &life::by_name(store, ws, name).await?).await
 }
 
-/// People of an account by their ids; somebody new becomes known, and nothing more.
+/// People of an account by their ids.
 async fn find_people(
     store: &Store,
     ws: WorkspaceId,
@@ -200,27 +201,12 @@ async fn find_people(
 ) -> anyhow::Result<Vec<RecipientId>> {
     let mut found = Vec::new();
     for id in ids {
-        let before = Person { platform: account.platform.clone(), user_id: just_before(id) };
-        let page = store.people_in_order(ws, vec![account.account_id], None, before, 2).await?;
-        let one = page.people.iter().find(|(one, _)| one.user_id == *id);
-        let (one, _) =
+        let one = store.find_recipient(ws, account.account_id, id).await?;
+        let one =
             one.with_context(|| format!("{id} is not known on account {}; import them first", account.name))?;
         found.push(one.recipient_id);
     }
     Ok(found)
-}
-
-/// A text right before this one in order; what lies between is nobody's id, for ids are numbers.
-fn just_before(id: &str) -> String {
-    let mut text = id.to_owned();
-    match text.pop() {
-        Some(last) => {
-            text.push(char::from_u32(u32::from(last) - 1).unwrap_or(' '));
-            text.push('~');
-            text
-        }
-        None => text,
-    }
 }
 
 type Written<'a> = (&'a str, Vec<String>, Option<String>, Vec<Words>);
@@ -279,13 +265,21 @@ async fn message(store: &Store, ws: WorkspaceId, words: Words) -> anyhow::Result
 }
 
 /// How a campaign stands, in the shape that programs read.
-pub(crate) async fn told(store: &Store, campaign: &Campaign) -> anyhow::Result<Value> {
+pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow::Result<Value> {
     let counts = store.campaign_counts(campaign.workspace_id, campaign.campaign_id).await?;
     // Nobody waits for a campaign that was ended: they never get it.
     let is_ended = matches!(
         campaign.status,
         domain::campaign::CampaignStatus::Cancelled | domain::campaign::CampaignStatus::Aborted
     );
+    let forecast = forecast::of(store, campaign).await?;
+    let now = store.now().await?;
+    let eta = match campaign.status.is_over() {
+        true => Some(0.0),
+        false => forecast
+            .and_then(|forecast| forecast.expected_at)
+            .map(|at| ((at - now).millis() as f64 / 1e3).round()),
+    };
     let (waiting, never) = if is_ended { (0, counts.waiting) } else { (counts.waiting, 0) };
     Ok(json!({
         "name": campaign.name,
@@ -299,7 +293,8 @@ pub(crate) async fn told(store: &Store, campaign: &Campaign) -> anyhow::Result<V
         "failed": counts.failed,
         "dead": counts.dead + never,
         "excluded": counts.excluded,
-        "eta_seconds": life::eta(store, campaign, &counts).await?,
+        "eta_seconds": eta,
+        "forecast": forecast,
         "excluded_by": store.campaign_exclusions(campaign.workspace_id, campaign.campaign_id).await?,
         "wave": campaign.wave,
         "revision": campaign.revision,

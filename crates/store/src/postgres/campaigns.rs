@@ -283,7 +283,7 @@ fn member(row: &Row) -> Result<Member> {
     let settled: Option<String> = row.get(5);
     let (told, code) = match settled {
         Some(outcome) if state == "settled" => (outcome, row.get(6)),
-        _ => told_state(&state, reason, delivery, campaign),
+        _ => state_of(&state, reason, delivery, campaign),
     };
     let (kept, live): (Option<String>, Option<String>) = (row.get(7), row.get(14));
     Ok(Member {

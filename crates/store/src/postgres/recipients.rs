@@ -45,6 +45,11 @@ const SELECT_ONE: &str = concat!(
     recipient_columns!(),
     " FROM recipients WHERE workspace_id = $1 AND recipient_id = $2"
 );
+const SELECT_BY_USER: &str = concat!(
+    "SELECT ",
+    recipient_columns!(),
+    " FROM recipients WHERE workspace_id = $1 AND account_id = $2 AND user_id = $3"
+);
 const SELECT_SOME: &str = concat!(
     "SELECT ",
     recipient_columns!(),
@@ -72,6 +77,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     ACCOUNT_PLATFORM,
     PUT,
     SELECT_ONE,
+    SELECT_BY_USER,
     SELECT_SOME,
     PEOPLE,
     SET_STATUS,
@@ -119,6 +125,17 @@ impl Postgres {
     pub async fn recipient(&self, workspace: WorkspaceId, id: RecipientId) -> Result<Recipient> {
         let row = self.first(As::App(workspace), Again::Safe, SELECT_ONE, &[&workspace.0, &id.0]).await?;
         recipient(&row.ok_or_else(|| StoreError::not_found("recipient", id))?)
+    }
+
+    pub async fn find_recipient(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        user_id: &str,
+    ) -> Result<Option<Recipient>> {
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &account.0, &user_id];
+        let row = self.first(As::App(workspace), Again::Safe, SELECT_BY_USER, &params).await?;
+        row.as_ref().map(recipient).transpose()
     }
 
     pub async fn recipients(

@@ -66,6 +66,14 @@ SELECT r.platform, r.user_id
  WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?2, ?3)
  ORDER BY r.platform, r.user_id
  LIMIT 1 OFFSET ?4";
+/// The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on to
+/// the last person.
+const LAST: &str = "
+SELECT r.platform, r.user_id
+  FROM recipients AS r
+ WHERE r.workspace_id = ?1
+ ORDER BY r.platform DESC, r.user_id DESC
+ LIMIT 1";
 /// Who is only known did not ask to hear from us, and is nobody's audience.
 const TO_FREEZE: &str = "
 SELECT r.recipient_id, r.account_id, r.platform, r.user_id, coalesce(r.time_zone, ''),
@@ -75,7 +83,7 @@ SELECT r.recipient_id, r.account_id, r.platform, r.user_id, coalesce(r.time_zone
                                  AND s.account_id IN (0, r.account_id)) THEN 'suppressed' END END,
        coalesce(r.contacted_at, 0)
   FROM recipients AS r
- WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?2, ?3) AND (?4 IS NULL OR (r.platform, r.user_id) <= (?4, ?5))
+ WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?2, ?3) AND (r.platform, r.user_id) <= (?4, ?5)
    AND r.status <> 'known' AND r.account_id IN (SELECT value FROM json_each(?6))
    AND (?7 IS NULL OR EXISTS (SELECT 1 FROM audience_recipients AS a
                                WHERE a.audience_id = ?7 AND a.recipient_id = r.recipient_id))
@@ -315,7 +323,7 @@ fn member(row: &Row<'_>) -> rusqlite::Result<Member> {
     let settled: Option<String> = row.get(5)?;
     let (told, code) = match settled {
         Some(outcome) if state == "settled" => (outcome, row.get(6)?),
-        _ => told_state(&state, reason, delivery, campaign),
+        _ => state_of(&state, reason, delivery, campaign),
     };
     let (kept, live): (Option<String>, Option<String>) = (row.get(7)?, row.get(14)?);
     Ok(Member {
@@ -455,19 +463,22 @@ fn freeze(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId, step: &FreezeStep
         return Ok(false);
     }
     let from = (workspace.0, &step.after.platform, &step.after.user_id, FREEZE_MAX as i64 - 1);
+    let person = |row: &Row<'_>| Ok(Person { platform: row.get(0)?, user_id: row.get(1)? });
     let (upto, is_last) = match &step.upto {
         Some(upto) => (Some(upto.clone()), step.is_last),
         None if step.is_last => (None, true),
         None => {
-            let upto =
-                tx.first(UPTO, from, |row| Ok(Person { platform: row.get(0)?, user_id: row.get(1)? }))?;
+            let upto = tx.first(UPTO, from, person)?;
             let is_last = upto.is_none();
             (upto, is_last)
         }
     };
-    let chosen = candidates(tx, &known, step, upto.as_ref())?;
+    let at = match upto {
+        Some(upto) => upto,
+        None => tx.first(LAST, [workspace.0], person)?.unwrap_or_default().max(step.after.clone()),
+    };
+    let chosen = candidates(tx, &known, step, &at)?;
     let (total, excluded) = write_members(tx, &known, step, &chosen)?;
-    let at = upto.unwrap_or_else(|| step.after.clone());
     tx.execute(FROZEN, (id.0, total, excluded, at.platform, at.user_id, is_last, tx.now.0))?;
     if is_last {
         tell(tx, workspace, id, json!({"name": known.name, "frozen": true}))?;
@@ -476,12 +487,7 @@ fn freeze(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId, step: &FreezeStep
 }
 
 /// One row a person: the first account by preference on which they can be written to, else the first at all.
-fn candidates(
-    tx: &Tx<'_>,
-    known: &Campaign,
-    step: &FreezeStep,
-    upto: Option<&Person>,
-) -> Result<Vec<Candidate>> {
+fn candidates(tx: &Tx<'_>, known: &Campaign, step: &FreezeStep, upto: &Person) -> Result<Vec<Candidate>> {
     let preference: HashMap<i64, usize> =
         known.accounts.iter().enumerate().map(|(n, id)| (id.0, n)).collect();
     let left_out: HashSet<i64> = step.left_out.iter().map(|id| id.0).collect();
@@ -491,8 +497,8 @@ fn candidates(
         known.workspace_id.0,
         &step.after.platform,
         &step.after.user_id,
-        upto.map(|upto| &upto.platform),
-        upto.map(|upto| &upto.user_id),
+        &upto.platform,
+        &upto.user_id,
         rows::id_list(known.accounts.iter().map(|id| id.0)),
         imported(tx, known.audience_id)?,
     );
@@ -541,7 +547,10 @@ fn write_members(
         let user_id = &one.person.user_id;
         let is_canary = step.canary > 0 && lot(&known.seed, user_id, "stage") < step.canary;
         let stage = if is_canary { "first" } else { "rest" };
-        let variant = variant_of(lot(&known.seed, user_id, "variant"), &weights);
+        let variant = match weights.len() {
+            1 => 0,
+            _ => variant_of(lot(&known.seed, user_id, "variant"), &weights),
+        };
         let cohort = match &one.reason {
             Some(reason) => {
                 *reasons.entry(reason).or_default() += 1;

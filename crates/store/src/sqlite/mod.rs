@@ -171,6 +171,19 @@ impl Sqlite {
         })
     }
 
+    /// Runs statements past all rules: how a simulation plants the damage that its checker must find. A file has no such
+    /// door.
+    pub async fn spoil(&self, sql: &'static str) -> Result<()> {
+        if self.path != SqlitePath::Memory {
+            return Err(StoreError::invalid("spoil", "only a database in memory can be spoiled"));
+        }
+        let path = self.path.clone();
+        self.write(Urgency::Maintenance, move |tx| {
+            tx.connection.execute_batch(sql).map_err(|error| failure(&path, error))
+        })
+        .await
+    }
+
     pub fn by(&self, actor: Actor) -> Sqlite {
         Sqlite { actor: Some(Arc::new(actor)), ..self.clone() }
     }

@@ -152,6 +152,19 @@ impl Sqlite {
         found.ok_or_else(|| StoreError::not_found("recipient", id))
     }
 
+    pub async fn find_recipient(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        user_id: &str,
+    ) -> Result<Option<Recipient>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM recipients WHERE workspace_id = ?1 AND account_id = ?2 AND user_id = ?3"
+        );
+        let key = (workspace.0, account.0, user_id.to_owned());
+        self.read(move |tx| tx.first(&sql, key, recipient)).await
+    }
+
     pub async fn recipients(
         &self,
         workspace: WorkspaceId,

@@ -32,7 +32,7 @@ UPDATE campaign_recipients
        outcome = CASE WHEN d.status = 'sent' THEN 'sent'
                       WHEN d.reason = 'recipient_gone' THEN 'gone'
                       WHEN d.status = 'failed_permanent' THEN 'failed'
-                      WHEN d.reason IN ('cancelled', 'stopped') THEN 'cancelled'
+                      WHEN d.reason = 'cancelled' THEN 'cancelled'
                       ELSE 'dead' END,
        code = CASE WHEN d.status = 'sent' THEN NULL
                    WHEN d.status = 'dead' THEN d.reason

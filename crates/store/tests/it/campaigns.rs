@@ -368,6 +368,12 @@ async fn who_stops_is_left_alone_at_once(w: &World) {
     assert_eq!(send_all(w).await, 0);
     let counts = counts(w, id).await;
     assert_eq!((counts.dead, counts.excluded, counts.waiting), (2, 2, 0));
+    // The report and the counters say the same.
+    let members = w.store.campaign_members(w.ws, id, Person::default(), 10).await.unwrap();
+    let n = |state: &str| {
+        members.iter().filter(|m| m.state == state && m.code.as_deref() == Some("stopped")).count()
+    };
+    assert_eq!((n("dead"), n("excluded")), (2, 2), "{members:?}");
     assert!(to(w, id, CampaignStatus::Finishing).await);
     assert!(to(w, id, CampaignStatus::Finished).await);
 }
@@ -386,7 +392,7 @@ async fn who_is_suppressed_while_it_runs_gets_nothing_more(w: &World) {
     let mark = vec![(claims[0].reference(), PartProgress::Requested)];
     assert_eq!(w.store.record_parts(mark).await.unwrap(), [false]);
     w.finish(&claims[0], FinishKind::Release).await;
-    assert_eq!(states(w, id).await, told(&[("excluded", 3)]));
+    assert_eq!(states(w, id).await, told(&[("dead", 1), ("excluded", 2)]));
 }
 
 async fn a_cancelled_campaign_ends_what_waits_and_sends_nothing(w: &World) {

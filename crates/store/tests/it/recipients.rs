@@ -102,6 +102,9 @@ async fn a_person_is_known_by_account_and_user_id(w: &World) {
     assert_eq!(known.attributes, json!({"имя": "Анна"}));
     let all = w.store.recipients(w.ws, account, Some(first[0].recipient_id), 10).await.unwrap();
     assert_eq!(all.iter().map(|r| r.user_id.as_str()).collect::<Vec<_>>(), ["2", "3"]);
+    let found = w.store.find_recipient(w.ws, account, "2").await.unwrap();
+    assert_eq!(found.map(|one| one.recipient_id), Some(first[1].recipient_id));
+    assert_eq!(w.store.find_recipient(w.ws, account, "22").await.unwrap(), None);
     let nobody = w.store.put_recipients(w.ws, AccountId(999_999), vec![person("1")]).await;
     assert!(matches!(nobody, Err(StoreError::NotFound { what: "account", .. })), "{nobody:?}");
 }

@@ -144,7 +144,8 @@ fn the_unusual_has_events(judge: &mut Judge<'_>, row: &DeliveryLog) {
     let expired = row.attempts.iter().filter(|attempt| attempt.outcome == "lease_expired").count();
     let one = |yes: bool| usize::from(yes);
     let is = |status: &str, reason: &str| row.status == status && row.reason == reason;
-    let dead_letter = row.status == "dead" && row.reason != "cancelled" && row.reason != "expired";
+    let dead_letter =
+        row.status == "dead" && !matches!(row.reason.as_str(), "cancelled" | "expired" | "stopped");
     let expected = [
         ("outcome_unknown", usize::try_from(row.unknowns).unwrap_or(0)),
         ("lease_recovered", expired),
@@ -153,8 +154,9 @@ fn the_unusual_has_events(judge: &mut Judge<'_>, row: &DeliveryLog) {
         // What waits for a channel that is removed ends with one event of the channel.
         ("failed_permanent", one(was_refused(row) || ended_by_removal(row))),
         ("deduped", one(row.status == "deduped")),
-        ("cancelled", one(is("dead", "cancelled"))),
-        ("requeued", one(row.generation > 0)),
+        ("cancelled", one(is("dead", "cancelled") || is("dead", "stopped"))),
+        // A wave of a campaign has one event for all.
+        ("requeued", one(row.generation > 0 && row.campaign.is_none())),
     ];
     let wrong: Vec<String> = expected
         .into_iter()

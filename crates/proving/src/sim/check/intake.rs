@@ -101,9 +101,15 @@ fn everything_ends(judge: &mut Judge<'_>) {
             "sent" => &["", "late_success"],
             "deduped" => &["duplicate", "superseded"],
             "failed_permanent" => &["refused", "channel_removed", "recipient_gone"],
-            "dead" => {
-                &["attempts_exhausted", "flood_cap", "outcome_unknown", "poison", "cancelled", "expired"]
-            }
+            "dead" => &[
+                "attempts_exhausted",
+                "flood_cap",
+                "outcome_unknown",
+                "poison",
+                "cancelled",
+                "expired",
+                "stopped",
+            ],
             status => {
                 let what = format!("delivery {} never ended: {status}", row.id);
                 judge.find("V4", Harm::Lost, Some(row.id), what);
@@ -142,8 +148,8 @@ fn wrong_way(row: &DeliveryLog) -> Option<String> {
         ("failed_permanent", _) => last.is_empty() || goes_on(last) || last == "failed_permanent",
         ("dead", "poison") => last == "lease_expired",
         ("dead", "flood_cap") => last == "dead",
-        // It was out when its source vanished.
-        ("dead", "cancelled") => last.is_empty() || goes_on(last) || last == "dead",
+        // It was out when its source vanished, or its person stopped.
+        ("dead", "cancelled" | "stopped") => last.is_empty() || goes_on(last) || last == "dead",
         _ => last.is_empty() || goes_on(last),
     };
     (!fits).then(|| format!("{} ({}) after an attempt that ended as {last:?}", row.status, row.reason))
@@ -151,7 +157,7 @@ fn wrong_way(row: &DeliveryLog) -> Option<String> {
 
 /// V4: what is sent again was asked for, and names what it replaces.
 fn generations_have_parents(judge: &mut Judge<'_>) {
-    for row in judge.deliveries().filter(|row| row.generation > 0) {
+    for row in judge.deliveries().filter(|row| row.generation > 0 && row.campaign.is_none()) {
         let asked = judge.logs.operator.iter().any(|act| act.verb == Verb::Requeue(row.id));
         let parent = row.parent.and_then(|id| judge.logs.ledger.deliveries.get(&id));
         let failed =

@@ -3,6 +3,7 @@
 //! It knows nothing of the engine: not its types, not its rules for what comes next, only what must never be seen.
 //! Every finding names the invariant, what kind of harm it is, and the whole history of the delivery.
 
+mod campaigns;
 mod claims;
 mod intake;
 mod people;
@@ -18,7 +19,7 @@ use super::options::Options;
 /// Something that must never be seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
-    /// `V1` to `V22`.
+    /// `V1` to `V22`, and `K3` to `K9` of campaigns.
     pub invariant: &'static str,
     pub harm: Harm,
     pub delivery: Option<i64>,
@@ -74,8 +75,10 @@ pub(super) fn check(
     sends::check(&mut judge);
     timing::check(&mut judge);
     people::check(&mut judge);
+    campaigns::check(&mut judge);
     readers::check(&mut judge);
     people::happened(&judge, sometimes);
+    campaigns::happened(&judge, sometimes);
     readers::happened(&judge, sometimes);
     let tally = judge.tally(sometimes);
     (judge.violations, tally)

@@ -330,7 +330,8 @@ fn ended_in_time(judge: &mut Judge<'_>) {
         + options.platform.flood_max.as_micros() as Micros
         + 4 * options.lease.as_micros() as Micros
         + people::patience(options.mailings).as_micros() as Micros
-        + 5_000_000 * options.messages as Micros;
+        + 5_000_000 * options.messages as Micros
+        + 60_000_000 * options.campaigns as Micros;
     match judge.logs.drained_at {
         Some(at) if at - judge.logs.calm_at <= bound => {}
         Some(at) => {

@@ -245,7 +245,7 @@ BEGIN
        SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id,
            outcome = CASE WHEN d.status = 'sent' THEN 'sent' WHEN d.reason = 'recipient_gone' THEN 'gone'
                           WHEN d.status = 'failed_permanent' THEN 'failed'
-                          WHEN d.reason IN ('cancelled', 'stopped') THEN 'cancelled' ELSE 'dead' END,
+                          WHEN d.reason = 'cancelled' THEN 'cancelled' ELSE 'dead' END,
            code = CASE WHEN d.status = 'sent' THEN NULL WHEN d.status = 'dead' THEN d.reason
                        ELSE coalesce(d.last_error ->> 'code', d.reason) END
       FROM public.deliveries AS d
