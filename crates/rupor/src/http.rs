@@ -58,6 +58,7 @@ pub(crate) struct Site {
     /// From the head of a request to the head of its answer, waiting for a turn included.
     pub request_time: Duration,
     pub api: Arc<api::PushIntake>,
+    pub(crate) sender: Arc<api::Sender>,
     pub board: Arc<board::Board>,
 }
 
@@ -97,7 +98,7 @@ pub(crate) fn routes() -> Vec<Route> {
         route("/board/events", Guard::Viewer, get(board::events)),
         route("/v1/messages", Guard::Token, api::messages()),
     ];
-    let asked = api::readable().into_iter().chain(api::doable());
+    let asked = api::readable().into_iter().chain(api::doable()).chain(api::adapters());
     routes.extend(asked.map(|(path, methods)| route(path, Guard::Token, methods)));
     routes
 }
@@ -139,8 +140,9 @@ async fn viewers_only(State(site): State<Site>, client: Client, request: Request
 impl Site {
     fn new(node: Node, door: Door, request_time: Duration) -> Site {
         let api = Arc::new(api::PushIntake::new(node.store.clone()));
+        let sender = Arc::new(api::Sender::new(node.store.clone(), Arc::clone(&node.meters)));
         let board = Arc::new(board::Board::new(node.store.clone()));
-        Site { node, door: Arc::new(door), brake: Arc::default(), request_time, api, board }
+        Site { node, door: Arc::new(door), brake: Arc::default(), request_time, api, sender, board }
     }
 
     async fn admit_viewer(&self, client: Client, headers: &HeaderMap) -> Result<(), ApiError> {

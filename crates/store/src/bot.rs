@@ -157,7 +157,7 @@ impl UpdateOf {
 
 impl Update {
     /// As an item of `bot_receive`.
-    pub(crate) fn item(&self) -> Value {
+    pub fn item(&self) -> Value {
         let mut item = json!({"key": self.key, "kind": self.kind, "as": self.of.word(), "body": self.body});
         if let Some(at) = self.at {
             item["at"] = json!(at.0);
@@ -218,14 +218,15 @@ impl DialogueMode {
     }
 }
 
-/// A dialogue in the hands of one caller until its lease ends.
-#[derive(Debug, Clone, PartialEq)]
+/// A dialogue in the hands of one caller until its lease ends; read from what `bot_tick` says too.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Turn {
     pub workspace_id: WorkspaceId,
     pub account_id: AccountId,
     pub recipient_id: RecipientId,
     /// `None`: the account belongs to no bot any more.
     pub bot_id: Option<BotId>,
+    #[serde(rename = "operators_id")]
     pub operators: Option<ChannelId>,
     pub rules_version: i32,
     pub platform: String,
@@ -294,6 +295,12 @@ pub struct NewLog {
 }
 
 impl TurnTaken {
+    /// As an item of `bot_commit_turns`.
+    pub fn item(&self) -> Result<Value> {
+        self.check()?;
+        crate::postgres::turn_item(self)
+    }
+
     /// The number of each say among those of its event.
     pub(crate) fn numbers(&self) -> Vec<i32> {
         let mut seen = vec![0; self.events.len() + 1];

@@ -148,6 +148,11 @@ pub struct Claimed {
     pub next_at: Option<Timestamp>,
 }
 
+/// Messages as the items of `enqueue_messages_and_deliveries`.
+pub fn enqueue_items(batch: &[NewMessage]) -> crate::error::Result<Value> {
+    crate::postgres::message_items(batch)
+}
+
 /// What became of a claim that somebody else made and hands over to be sent.
 #[derive(Debug)]
 pub enum Begun {

@@ -157,6 +157,18 @@ pub async fn receive(
     events: &[Incoming],
     polled: Option<Polled>,
 ) -> store::Result<Received> {
+    let updates = updates(store, ws, account, platform, events).await?;
+    store.bot_receive(ws, account, updates, polled).await
+}
+
+/// What a platform told, as the mailbox keeps it. Nothing is stored.
+pub async fn updates(
+    store: &Store,
+    ws: WorkspaceId,
+    account: AccountId,
+    platform: &'static dyn Platform,
+    events: &[Incoming],
+) -> store::Result<Vec<Update>> {
     let desks = match events.is_empty() {
         true => Vec::new(),
         false => desks(store, ws).await?,
@@ -173,7 +185,7 @@ pub async fn receive(
         }
         updates.push(update);
     }
-    store.bot_receive(ws, account, updates, polled).await
+    Ok(updates)
 }
 
 /// The chats where people answer, of all bots of a workspace.

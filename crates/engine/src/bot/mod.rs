@@ -21,8 +21,8 @@ use tokio::sync::watch;
 
 use crate::addresses::ApiBases;
 
-pub use listen::receive;
-pub use turns::take;
+pub use listen::{receive, updates};
+pub use turns::{decide, take};
 
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -121,6 +121,12 @@ async fn turn_once(store: &Store, book: &mut Book) -> store::Result<(usize, Vec<
     Ok((n, asked))
 }
 
+/// What the rules say to a turn that somebody else claimed and will commit.
+pub async fn decide(store: &Store, turn: &Turn) -> store::Result<TurnTaken> {
+    let rules = Book::default().rules(store, turn).await?;
+    Ok(take(turn, rules.as_deref(), store.now().await?).0)
+}
+
 /// Rules that were read, by bot and version; a version never changes.
 #[derive(Default)]
 struct Book {

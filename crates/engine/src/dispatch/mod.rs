@@ -10,6 +10,7 @@
 //! the next due time, a wake-up, or the poll that makes lost wake-ups harmless. It knows the platforms and the store
 //! only through `ports`, so the simulator runs this very code.
 
+mod adapter;
 mod admit;
 mod book;
 mod breaker;
@@ -50,6 +51,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+pub use adapter::{Adapter, Seat};
 pub use book::Address;
 pub use media::EmptyShelf;
 pub use meters::{Meters, escaped};
@@ -155,6 +157,37 @@ pub struct Ports {
 /// Runs until `stop` turns true, then drains: what is out is finished, what has not left is handed back.
 /// Returns whether everything was written down in time.
 pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<bool>) -> store::Result<bool> {
+    let (dispatcher, writers) = assemble(settings, ports).await?;
+    let house = Arc::clone(&dispatcher);
+    // They end with this function, also when it is a panic that ends it: whoever starts it again starts them again.
+    let mut beside = JoinSet::new();
+    beside.spawn(kept_up("housekeeping", move || Arc::clone(&house).keep_house()));
+    let asked = Arc::clone(&dispatcher.stop);
+    beside.spawn(async move {
+        // When nobody is left who could ask, it is time to stop as well.
+        let _ = stop.wait_for(|stop| *stop).await;
+        asked.ask();
+    });
+    dispatcher.claim_until_stopped().await;
+    let drained = dispatcher.drain().await;
+    beside.abort_all();
+    // The tasks that are left hold the recorder; when they are over the writers end by themselves.
+    drop(dispatcher);
+    if drained {
+        for writer in writers {
+            let _ = writer.await;
+        }
+    } else {
+        writers.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+    Ok(drained)
+}
+
+/// A dispatcher that has read the ledger's clock, and the tasks that write for it.
+async fn assemble(
+    settings: Settings,
+    ports: Ports,
+) -> store::Result<(Arc<Dispatcher>, Vec<tokio::task::JoinHandle<()>>)> {
     let freed = Arc::new(Notify::new());
     let now = first_reading(&*ports.ledger).await?;
     let witness = Arc::new(history::Witness::default());
@@ -188,29 +221,7 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
         meters: ports.meters,
         settings,
     });
-    let house = Arc::clone(&dispatcher);
-    // They end with this function, also when it is a panic that ends it: whoever starts it again starts them again.
-    let mut beside = JoinSet::new();
-    beside.spawn(kept_up("housekeeping", move || Arc::clone(&house).keep_house()));
-    let asked = Arc::clone(&dispatcher.stop);
-    beside.spawn(async move {
-        // When nobody is left who could ask, it is time to stop as well.
-        let _ = stop.wait_for(|stop| *stop).await;
-        asked.ask();
-    });
-    dispatcher.claim_until_stopped().await;
-    let drained = dispatcher.drain().await;
-    beside.abort_all();
-    // The tasks that are left hold the recorder; when they are over the writers end by themselves.
-    drop(dispatcher);
-    if drained {
-        for writer in writers {
-            let _ = writer.await;
-        }
-    } else {
-        writers.iter().for_each(tokio::task::JoinHandle::abort);
-    }
-    Ok(drained)
+    Ok((dispatcher, writers))
 }
 
 /// The first reading of the ledger's clock: the quickest of a few, if the ledger is slow.

@@ -28,7 +28,7 @@ use domain::ids::{ChannelId, WorkspaceId};
 use domain::message::{Media, Origin};
 use domain::time::Timestamp;
 use platforms::platform::Network;
-use store::{Fate, Ingested, NewPost, Progress, RunCounts, Store, StoreError};
+use store::{Fate, Ingested, NewMessage, NewPost, Progress, RunCounts, Store, StoreError};
 
 /// Characters of text kept of one post; VK itself allows 16 384 and feeds know no limit.
 pub const TEXT_MAX: usize = 50_000;
@@ -168,6 +168,30 @@ pub async fn take_in(
         store.ingest(workspace, Vec::new(), progress).await?;
     }
     Ok(counts)
+}
+
+/// What would be enqueued of posts that somebody else hands to the store: hashes, facts and the channels of their routes.
+/// Without the case, which only an intake can know, and without approval, which it brings: what a person should look at
+/// first goes nowhere. Pictures go by their address, or as what is kept already.
+pub async fn analysed(
+    store: &Store,
+    network: &Network,
+    workspace: WorkspaceId,
+    rules: &PublishRules,
+    posts: &[RawPost],
+) -> anyhow::Result<Vec<NewMessage>> {
+    let now = store.now().await?;
+    let mut messages = Vec::with_capacity(posts.len());
+    for raw in posts.iter().map(RawPost::cleaned) {
+        let (kept, _) = pictures::keep_known(store, network, workspace, &raw).await?;
+        let post = read(&raw, rules, now).finish(&raw, kept);
+        let mut message = post.message;
+        if post.held.is_some() && message.channels.is_empty() {
+            message.skipped = Some("a person should look at it first; hand it in by /v1/ingest".to_owned());
+        }
+        messages.push(message);
+    }
+    Ok(messages)
 }
 
 /// One transaction for all, or, if one of them cannot be stored at all, one for each: the bad one leaves a note in its

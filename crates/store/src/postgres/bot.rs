@@ -71,7 +71,7 @@ impl Postgres {
 }
 
 /// As an item of `bot_commit_turns`.
-fn item(turn: &TurnTaken) -> Result<Value> {
+pub(crate) fn item(turn: &TurnTaken) -> Result<Value> {
     let unfit = |error: serde_json::Error| StoreError::invalid("bot turn", error.to_string());
     let mut says = Vec::with_capacity(turn.says.len());
     for (say, n) in turn.says.iter().zip(turn.numbers()) {

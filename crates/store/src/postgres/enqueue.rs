@@ -40,6 +40,12 @@ pub(super) fn items(batch: &[NewMessage]) -> Vec<Item<'_>> {
     batch.iter().map(|message| Item { message, request_hash: message.request_hash() }).collect()
 }
 
+/// The same for a client that makes the call itself.
+pub(crate) fn message_items(batch: &[NewMessage]) -> Result<serde_json::Value> {
+    check(batch)?;
+    serde_json::to_value(items(batch)).map_err(|error| StoreError::invalid("enqueue", error.to_string()))
+}
+
 /// The size is counted here as SQLite counts it; everything else the function refuses itself.
 pub(super) fn check(batch: &[NewMessage]) -> Result<()> {
     for message in batch {

@@ -36,6 +36,9 @@ mod wake;
 mod watch;
 mod workspaces;
 
+pub(crate) use bot::item as turn_item;
+pub(crate) use enqueue::message_items;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

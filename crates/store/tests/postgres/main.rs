@@ -26,3 +26,4 @@ mod statements;
 mod storms;
 mod tls;
 mod wires;
+mod workflows;

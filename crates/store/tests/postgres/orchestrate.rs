@@ -191,3 +191,32 @@ async fn the_steps_are_closed_to_whom_they_are_not_for() {
     }
     l.end().await;
 }
+
+/// The transcript of docs/n8n.md, played line by line: what is printed is what stands there.
+#[tokio::test]
+async fn the_transcript_of_the_manual_is_true() {
+    let l = Logins::new().await;
+    l.world.channels(1).await;
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/n8n.md")).unwrap();
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("=> ")).collect();
+    let mut token = String::from("TOKEN");
+    let mut played = 0;
+    for pair in lines.chunks(2).take_while(|pair| pair[0].starts_with("=> ")) {
+        let sql = pair[0].trim_start_matches("=> ").replace("TOKEN", &token);
+        let who = if sql.contains("enqueue") { &l.app } else { &l.dispatcher };
+        let mut printed = Vec::new();
+        for message in who.simple_query(&sql).await.unwrap() {
+            if let tokio_postgres::SimpleQueryMessage::Row(row) = message {
+                let cells: Vec<&str> = (0..row.len()).map(|n| row.get(n).unwrap_or_default()).collect();
+                printed.push(cells.join(" | "));
+            }
+        }
+        if sql.contains("dispatcher_tick") {
+            token = printed[0].rsplit(" | ").next().unwrap().to_owned();
+        }
+        assert_eq!(printed.join("\n"), pair[1].trim().replace("TOKEN", &token), "{sql}");
+        played += 1;
+    }
+    assert_eq!(played, 5);
+    l.end().await;
+}

@@ -261,7 +261,35 @@ async fn the_seed_makes_a_workspace_that_works() {
     let claimed = store.claim(request(Whose::Workspace(ws), 10, Span::from_millis(250))).await.unwrap();
     assert_eq!(claimed.claims.len(), 3, "one post for each of the channels");
     store.commit(claimed.claims.iter().map(|claim| finish(claim, sent(claim))).collect()).await.unwrap();
+    let platforms: Vec<String> =
+        store.accounts(ws).await.unwrap().into_iter().map(|account| account.platform).collect();
+    assert_eq!(platforms, ["telegram", "max"]);
+    let sources = store.sources(ws).await.unwrap();
+    assert_eq!(sources.iter().map(|source| source.kind.as_str()).collect::<Vec<_>>(), ["vk"]);
+    seeded_bot_answers(&store, ws).await;
     assert!(store.audit(ws).await.unwrap().is_empty());
     drop(store);
     scratch.drop_database().await;
+}
+
+/// Somebody writes to the bot of the seed, and its rules have an answer.
+async fn seeded_bot_answers(store: &Store, ws: domain::ids::WorkspaceId) {
+    let hook = store.bot_hook("seed-hook").await.unwrap().expect("the webhook of the seed");
+    let who = UpdateOf::Person { user_id: "5".into(), address: "5".into(), name: None };
+    let update =
+        Update { key: "1".into(), kind: "text".into(), at: None, body: serde_json::json!({}), of: who };
+    let received = store.bot_receive(ws, hook.account_id, vec![update], None).await.unwrap();
+    assert_eq!(received, Received::Taken { fresh: 1 });
+    let turns = store.bot_claim_turns(10, Span::from_secs(10)).await.unwrap();
+    assert_eq!(
+        turns.iter().map(|turn| (turn.rules_version, turn.events.len())).collect::<Vec<_>>(),
+        [(1, 1)]
+    );
+    let bot = turns[0].bot_id.unwrap();
+    let rules = store.bot_rules(ws, bot).await.unwrap();
+    let rules = domain::dialogue::Rules::read(&rules[0].rules).unwrap();
+    let text = domain::dialogue::What::Text { text: "нашёл".into() };
+    let event = domain::dialogue::Event::new(store.now().await.unwrap(), text);
+    let decision = domain::dialogue::step(&rules, &Default::default(), &event, event.at);
+    assert_eq!(decision.replies.len(), 1);
 }

@@ -12,14 +12,14 @@ use crate::http::tests::{Answer, Server};
 
 const LOST: &str = "Пропала собака, такса Буся, рыжая, Тюмень, улица Ямская. Телефон 8 901 000-00-11";
 
-async fn token(server: &Server, ws: WorkspaceId, name: &str, scopes: &[ApiScope]) -> String {
+pub(super) async fn token(server: &Server, ws: WorkspaceId, name: &str, scopes: &[ApiScope]) -> String {
     let secret = format!("rupor_{}", blake3::hash(name.as_bytes()).to_hex());
     let sealed = SecretString::from(secret.clone());
     server.store.create_api_token(ws, name, &sealed, scopes.to_vec()).await.unwrap();
     secret
 }
 
-async fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Answer {
+pub(super) async fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Answer {
     let bearer = format!("Bearer {token}");
     let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
     server.ask(method, path, &headers, body).await

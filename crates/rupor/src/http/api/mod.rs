@@ -2,10 +2,12 @@
 //! nothing about what is behind it.
 //!
 //! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said. `messages` is the same by a
-//! token, `ask` what may be read, `act` what may be done, `access` who may.
+//! token, `ask` what may be read, `act` what may be done, `access` who may;
+//! `adapter` serves another orchestrator.
 
 mod access;
 mod act;
+mod adapter;
 mod ask;
 mod error;
 mod ingest;
@@ -16,6 +18,8 @@ mod read;
 mod strict;
 
 #[cfg(test)]
+mod adapter_tests;
+#[cfg(test)]
 mod asked_tests;
 #[cfg(test)]
 mod tests;
@@ -24,6 +28,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 
+pub(crate) use adapter::Sender;
 pub(crate) use error::ApiError;
 pub(crate) use ingest::{PushIntake, read_body};
 #[cfg(test)]
@@ -63,6 +68,18 @@ pub(crate) fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
     vec![
         ("/v1/channels/{channel}/{verb}", only_post(post(act::on_channel))),
         ("/v1/deliveries/{id}/{verb}", only_post(post(act::on_delivery))),
+    ]
+}
+
+/// What another orchestrator calls between its steps, with the scope `adapter`.
+pub(crate) fn adapters() -> Vec<(&'static str, MethodRouter<Site>)> {
+    let only_post = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("POST"));
+    vec![
+        ("/v1/adapter/send", only_post(post(adapter::send))),
+        ("/v1/analyse", only_post(post(adapter::analyse))),
+        ("/v1/media", only_post(post(adapter::media))),
+        ("/v1/bot/read", only_post(post(adapter::bot_read))),
+        ("/v1/bot/decide", only_post(post(adapter::bot_decide))),
     ]
 }
 
