@@ -9,6 +9,7 @@ mod demo;
 #[cfg(test)]
 mod fuzz;
 mod http;
+mod language;
 mod node;
 mod operate;
 mod people;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::operator::{OperatorArgs, block_on};
 use crate::config::show_rate;
+use crate::language::chosen;
 use crate::operate::facts::{Facts, gather};
 use crate::operate::status::{state, status, table};
 use crate::operate::verb::find_channel;
@@ -131,7 +132,8 @@ async fn show(named: &Named) -> anyhow::Result<()> {
         let settings: Vec<Vec<String>> =
             set.map(|(key, value)| vec![key.clone(), shown(key, value)]).collect();
         format!(
-            "{status}\n{} to {} · sent {}, repeats {}, failed {}, dead {}\n\n{}",
+            "{}\n{} to {} · sent {}, repeats {}, failed {}, dead {}\n\n{}",
+            status.page(chosen()),
             line(&channel.name),
             line(&channel.target),
             lane.sent,

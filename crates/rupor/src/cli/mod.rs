@@ -36,10 +36,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::config;
+use crate::language::{self, Language};
+
 /// Rupor takes posts in and says each thing once, in every channel that should hear it.
 #[derive(Debug, Parser)]
 #[command(name = "rupor", version, about, arg_required_else_help = true)]
 struct Cli {
+    /// Language of what people read (else RUPOR_LANG, else LANG); JSON, logs and exit codes never change
+    #[arg(long, global = true, value_name = "LANGUAGE")]
+    lang: Option<Language>,
     #[command(subcommand)]
     command: Command,
 }
@@ -78,6 +84,7 @@ enum Command {
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
+    language::choose(cli.lang.unwrap_or_else(|| Language::of_environment(&config::process_variables)));
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,10 +4,10 @@ use anyhow::bail;
 use clap::Args;
 
 use super::operator::{OperatorArgs, block_on};
+use crate::language::{chosen, say};
 use crate::operate::facts::gather;
 use crate::operate::status::{Status, status};
 use crate::operate::trouble::Weight;
-use crate::operate::words::counted;
 
 /// Show channels, queues and trouble, and what to do about it
 #[derive(Debug, Args)]
@@ -33,8 +33,8 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<()> {
             all.push(status(&facts));
         }
         args.operator.print(&all, || match all.is_empty() {
-            true => "no workspace yet: write rupor.toml and run `rupor apply`".to_owned(),
-            false => all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+            true => say!("status.no_workspace").in_language(chosen()),
+            false => all.iter().map(|one| one.page(chosen())).collect::<Vec<_>>().join("\n"),
         })?;
         match args.check {
             true => check(&all),
@@ -49,6 +49,6 @@ fn check(all: &[Status]) -> anyhow::Result<()> {
         all.iter().flat_map(|status| &status.trouble).filter(|trouble| trouble.weight != Weight::Meant);
     match told.count() {
         0 => Ok(()),
-        n => bail!("{}", counted(n, "trouble", "troubles")),
+        n => bail!("{}", say!("status.n_troubles", n = n).in_language(chosen())),
     }
 }

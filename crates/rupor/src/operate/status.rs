@@ -9,8 +9,8 @@ use store::{Channel, DisabledBy, HeldPost, PEOPLE_COUNTED_MAX, PeopleOfAccount, 
 
 use super::facts::Facts;
 use super::trouble::{Trouble, troubles};
-use super::words::{how_long, moment};
 use crate::config::show_rate;
+use crate::language::{self, Language, Phrase, say};
 
 /// What `rupor status --json` and the board show.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -82,17 +82,17 @@ fn of_people(facts: &Facts, people: &PeopleOfAccount) -> PeopleLine {
 }
 
 /// `people: 12 waiting, 3 gone`; `None`: there is nobody to tell of.
-pub(crate) fn people_words(people: &[PeopleLine]) -> Option<String> {
+pub(crate) fn people_words(people: &[PeopleLine]) -> Option<Phrase> {
     let sum = |of: fn(&PeopleLine) -> i64| people.iter().map(of).sum::<i64>();
+    let number = |n: i64| if n >= PEOPLE_COUNTED_MAX { Phrase::from(format!("{n}+")) } else { n.into() };
+    let (waiting, sending, gone) = (sum(|p| p.waiting), sum(|p| p.sending), sum(|p| p.gone));
     let told = [
-        (sum(|p| p.waiting), "waiting"),
-        (sum(|p| p.sending), "being written to"),
-        (sum(|p| p.gone), "gone"),
+        (waiting > 0).then(|| say!("status.people_waiting", n = number(waiting))),
+        (sending > 0).then(|| say!("status.people_sending", n = number(sending))),
+        (gone > 0).then(|| say!("status.people_gone", n = number(gone))),
     ];
-    let more = |n: i64| if n >= PEOPLE_COUNTED_MAX { "+" } else { "" };
-    let told: Vec<String> =
-        told.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n}{} {what}", more(*n))).collect();
-    (!told.is_empty()).then(|| format!("people: {}", told.join(", ")))
+    let told = Phrase::list(told.into_iter().flatten(), ", ");
+    (!told.is_empty()).then(|| say!("status.people", what = told))
 }
 
 fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
@@ -136,41 +136,74 @@ pub(crate) fn state(facts: &Facts, channel: &Channel) -> &'static str {
     }
 }
 
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let node = match self.node {
-            Some(true) => " · node running",
-            Some(false) => " · no node running",
-            None => "",
-        };
-        writeln!(f, "workspace {} · {}{node}\n", shown::line(&self.workspace), moment(self.at))?;
-        write!(f, "{}", table(&HEADINGS, self.channels.iter().map(cells).collect()))?;
-        if self.channels.is_empty() {
-            writeln!(f, "no channels yet: write rupor.toml and run `rupor apply`")?;
-        }
-        if let Some(people) = people_words(&self.people) {
-            writeln!(f, "\n{people}")?;
-        }
-        if self.trouble.is_empty() {
-            return writeln!(f, "\nno trouble");
-        }
-        writeln!(f, "\ntrouble")?;
-        for trouble in &self.trouble {
-            write!(f, "\n{trouble}")?;
-        }
-        Ok(())
+/// A state of a channel as people call it.
+pub(crate) fn state_words(state: &str) -> Phrase {
+    match state {
+        "held" => say!("state.held"),
+        "shut" => say!("state.shut"),
+        "disabled" => say!("state.disabled"),
+        "no account" => say!("state.no_account"),
+        "paused" => say!("state.paused"),
+        "resting" => say!("state.resting"),
+        "quiet" => say!("state.quiet"),
+        "open" => say!("state.open"),
+        other => other.into(),
     }
 }
 
-const HEADINGS: [&str; 9] =
-    ["channel", "platform", "state", "waiting", "lag", "eta", "sent", "failed", "rate"];
+impl Status {
+    /// The screen, for people.
+    pub(crate) fn page(&self, language: Language) -> String {
+        let say = |phrase: Phrase| phrase.in_language(language);
+        let node = match self.node {
+            Some(true) => format!(" · {}", say(say!("status.node_running"))),
+            Some(false) => format!(" · {}", say(say!("status.no_node"))),
+            None => String::new(),
+        };
+        let name = shown::line(&self.workspace).into_owned();
+        let mut page = say(say!("status.workspace", name = name, at = self.at)) + &node + "\n\n";
+        let headings = headings().map(say);
+        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+        page += &table(&headings, self.channels.iter().map(|line| cells(line, language)).collect());
+        if self.channels.is_empty() {
+            page += &(say(say!("status.no_channels")) + "\n");
+        }
+        if let Some(people) = people_words(&self.people) {
+            page += &format!("\n{}\n", say(people));
+        }
+        if self.trouble.is_empty() {
+            return page + "\n" + &say(say!("status.no_trouble")) + "\n";
+        }
+        page += &format!("\n{}\n", say(say!("status.trouble")));
+        for trouble in &self.trouble {
+            page += &format!("\n{trouble}");
+        }
+        page
+    }
+}
 
-fn cells(line: &ChannelLine) -> Vec<String> {
-    let span = |ms: Option<i64>| ms.map_or_else(|| "-".to_owned(), |ms| how_long(Span::from_millis(ms)));
+fn headings() -> [Phrase; 9] {
+    [
+        say!("status.head.channel"),
+        say!("status.head.platform"),
+        say!("status.head.state"),
+        say!("status.head.waiting"),
+        say!("status.head.lag"),
+        say!("status.head.eta"),
+        say!("status.head.sent"),
+        say!("status.head.failed"),
+        say!("status.head.rate"),
+    ]
+}
+
+fn cells(line: &ChannelLine, language: Language) -> Vec<String> {
+    let span = |ms: Option<i64>| {
+        ms.map_or_else(|| "-".to_owned(), |ms| language::span(Span::from_millis(ms), language))
+    };
     vec![
         line.channel.clone(),
         line.platform.clone(),
-        line.state.to_owned(),
+        state_words(line.state).in_language(language),
         line.waiting.to_string(),
         span(line.lag_ms),
         span(line.eta_ms),
@@ -189,7 +222,7 @@ pub(crate) fn table(headings: &[&str], mut rows: Vec<Vec<String>>) -> String {
     }
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(headings.get(column).map(|heading| heading.len())).max().unwrap_or(0)
+        cells.chain(headings.get(column).map(|heading| heading.chars().count())).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut text = String::new();

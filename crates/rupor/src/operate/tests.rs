@@ -130,7 +130,7 @@ impl World {
 
     pub(crate) async fn status(&self) -> String {
         let known = facts::gather(&self.store, "default", Some(true)).await.unwrap();
-        super::status::status(&known).to_string()
+        super::status::status(&known).page(crate::language::Language::En)
     }
 
     pub(crate) async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {

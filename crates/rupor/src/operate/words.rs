@@ -16,6 +16,8 @@ use serde::Serialize;
 use store::{Account, Event};
 
 use super::facts::Facts;
+use crate::language::Language;
+pub(crate) use crate::language::moment;
 pub(crate) use causes::cause;
 pub(crate) use channels::{channel_failures, channel_trouble};
 pub(crate) use deliveries::delivery;
@@ -221,30 +223,9 @@ pub(crate) fn counted(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
-/// A moment in UTC, to the second.
-pub(crate) fn moment(at: Timestamp) -> String {
-    match jiff::Timestamp::from_microsecond(at.0) {
-        _ if at == Timestamp::NEVER => "never".to_owned(),
-        Ok(at) => at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-        Err(_) => "never".to_owned(),
-    }
-}
-
-/// A span as people say it: the two largest units.
+/// A span in English, for what programs and logs get.
 pub(crate) fn how_long(span: Span) -> String {
-    let seconds = (span.0.max(0) + 999_999) / 1_000_000;
-    let (days, hours, minutes, rest) =
-        (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    let two = |large: i64, unit: &str, small: i64, smaller: &str| match small {
-        0 => format!("{large} {unit}"),
-        _ => format!("{large} {unit} {small} {smaller}"),
-    };
-    match seconds {
-        86_400.. => two(days, "d", hours, "h"),
-        3_600.. => two(hours, "h", minutes, "min"),
-        60.. => two(minutes, "min", rest, "s"),
-        _ => format!("{rest} s"),
-    }
+    crate::language::span(span, Language::En)
 }
 
 #[cfg(test)]

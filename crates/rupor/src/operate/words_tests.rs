@@ -321,7 +321,7 @@ async fn a_source_that_fails_is_explained() {
         workspace default · 2026-11-15 12:01:00 UTC · node running
 
         channel  platform  state  waiting  lag  eta  sent  failed  rate
-        no channels yet: write rupor.toml and run `rupor apply`
+        no channels yet: write them into rupor.toml and run `rupor apply`
 
         trouble
 
