@@ -1258,14 +1258,13 @@ DECLARE
     at       timestamptz := rupor_now();
     people   bigint[];
     accounts bigint[];
-    lanes    bigint[] := '{}';
-    answer   boolean[] := '{}';
-    past     text;
+    -- the turns that are their callers', in order: place, item, and the event of a timer that fired
+    kept     integer[];
+    taken    jsonb[];
+    timers   bigint[];
     turn     jsonb;
-    lane     bigint;
 BEGIN
     PERFORM rupor_guard(ws);
-    SELECT c.history INTO past FROM control AS c;
     people := array(SELECT DISTINCT (t ->> 'recipient_id')::bigint AS id FROM jsonb_array_elements(turns) AS t ORDER BY id);
     accounts := array(
         SELECT r.account_id FROM recipients AS r WHERE r.workspace_id = ws AND r.recipient_id = ANY (people)
@@ -1277,18 +1276,59 @@ BEGIN
     PERFORM rupor_lock_accounts(accounts);
     PERFORM FROM recipients AS r WHERE r.recipient_id = ANY (people) ORDER BY r.recipient_id FOR NO KEY UPDATE;
     PERFORM FROM bot_state AS s WHERE s.recipient_id = ANY (people) ORDER BY s.recipient_id FOR NO KEY UPDATE;
-    FOR turn IN SELECT t.value FROM jsonb_array_elements(turns) WITH ORDINALITY AS t (value, ord) ORDER BY t.ord LOOP
-        lane := rupor_bot_turn(ws, at, past, turn);
-        answer := answer || (lane IS NOT NULL);
-        IF lane > 0 THEN
-            lanes := lanes || lane;
+
+    SELECT array_agg(k.ord ORDER BY k.ord), array_agg(k.value ORDER BY k.ord),
+           array_agg(CASE WHEN (k.value ->> 'fired')::boolean THEN nextval('bot_inbox_inbox_id_seq') END ORDER BY k.ord)
+      INTO kept, taken, timers
+      FROM (SELECT DISTINCT ON (s.recipient_id) t.ord, t.value
+              FROM jsonb_array_elements(turns) WITH ORDINALITY AS t (value, ord)
+              JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
+             WHERE s.workspace_id = ws AND s.token = (t.value ->> 'token')::uuid AND s.version = (t.value ->> 'version')::integer
+               AND (SELECT count(DISTINCT i.inbox_id)
+                      FROM jsonb_array_elements(t.value -> 'events') AS e
+                      JOIN bot_inbox AS i ON i.inbox_id = (e ->> 'inbox_id')::bigint
+                     WHERE i.recipient_id = s.recipient_id AND i.done_at IS NULL) = jsonb_array_length(t.value -> 'events')
+             ORDER BY s.recipient_id, t.ord) AS k;
+    IF kept IS NULL THEN
+        RETURN array(SELECT false FROM jsonb_array_elements(turns));
+    END IF;
+
+    UPDATE bot_inbox AS i
+       SET done_at = at, verdict = e.verdict
+      FROM unnest(taken) AS t (value)
+     CROSS JOIN LATERAL jsonb_to_recordset(t.value -> 'events') AS e (inbox_id bigint, verdict text)
+     WHERE i.inbox_id = e.inbox_id;
+    INSERT INTO bot_inbox (inbox_id, workspace_id, account_id, recipient_id, event_key, kind, happened_at, received_at, done_at, verdict)
+    SELECT t.timer, ws, s.account_id, s.recipient_id, concat('timer:', s.recipient_id, ':', s.version), 'timer', at, at, at, 'timer'
+      FROM unnest(taken, timers) AS t (value, timer)
+      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
+     WHERE t.timer IS NOT NULL;
+    -- Few of many subscribe or stop, and whoever stops is taken out of the queues one at a time.
+    FOREACH turn IN ARRAY taken LOOP
+        CONTINUE WHEN turn ->> 'status' IS NULL;
+        UPDATE recipients AS r
+           SET status = turn ->> 'status', status_why = turn ->> 'status_why', status_at = at
+         WHERE r.recipient_id = (turn ->> 'recipient_id')::bigint AND r.status <> turn ->> 'status' AND r.status <> 'gone';
+        IF turn ->> 'status' <> 'active' THEN
+            PERFORM rupor_leave_alone(ws, (turn ->> 'recipient_id')::bigint, 'stopped');
         END IF;
     END LOOP;
-    IF lanes <> '{}' THEN
-        PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l ORDER BY l));
-        PERFORM rupor_refresh_accounts(accounts);
-    END IF;
-    RETURN answer;
+    INSERT INTO bot_logs (workspace_id, account_id, recipient_id, inbox_id, at, version, rule, verdict, detail)
+    SELECT ws, s.account_id, s.recipient_id, rupor_bot_event(t.value, t.timer, (l.value ->> 'event')::integer), at,
+           (t.value ->> 'rules_version')::integer, l.value ->> 'rule', l.value ->> 'verdict', coalesce(l.value -> 'detail', '{}')
+      FROM unnest(taken, timers) WITH ORDINALITY AS t (value, timer, ord)
+      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
+     CROSS JOIN LATERAL jsonb_array_elements(t.value -> 'logs') WITH ORDINALITY AS l (value, ord)
+     ORDER BY t.ord, l.ord;
+    PERFORM rupor_bot_say(ws, at, accounts, taken, timers);
+    UPDATE bot_state AS s
+       SET version = s.version + 1, mode = t.value ->> 'mode', state = t.value -> 'state', timer_at = rupor_time(t.value -> 'timer_at'),
+           token = NULL, updated_at = at,
+           due_at = CASE WHEN EXISTS (SELECT FROM bot_inbox AS i WHERE i.recipient_id = s.recipient_id AND i.done_at IS NULL) THEN at
+                         ELSE coalesce(rupor_time(t.value -> 'timer_at'), 'infinity') END
+      FROM unnest(taken) AS t (value)
+     WHERE s.recipient_id = (t.value ->> 'recipient_id')::bigint;
+    RETURN array(SELECT t.ord = ANY (kept) FROM generate_series(1, jsonb_array_length(turns)) AS t (ord) ORDER BY t.ord);
 END $function$
 ;
 
@@ -4283,103 +4323,121 @@ AS $function$
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_bot_say(ws bigint, at timestamp with time zone, past text, account bigint, who bigint, lane bigint, item jsonb)
+CREATE OR REPLACE FUNCTION public.rupor_bot_event(turn jsonb, timer bigint, place integer)
  RETURNS bigint
- LANGUAGE plpgsql
+ LANGUAGE sql
+ IMMUTABLE
 AS $function$
-#variable_conflict use_variable
-DECLARE
-    message bigint := nextval('messages_message_id_seq');
-    id      bigint := nextval('deliveries_delivery_id_seq');
-BEGIN
-    INSERT INTO messages (message_id, workspace_id, source, origin_id, request_hash, payload, content_hash, hash_version, kind,
-                          last_seen_at, created_at)
-    VALUES (message, ws, item ->> 'source', item ->> 'origin_id', item ->> 'request_hash', item -> 'payload',
-            item ->> 'content_hash', 1, item ->> 'kind', at, at);
-    INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, priority,
-                            status, run_at, position, idempotency_key, queued_at)
-    VALUES (id, ws, lane, account, who, message, 1, 0, 'queued', at, id,
-            rupor_key(past, id, item ->> 'request_hash', item ->> 'content_hash', 1), at);
-    INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at) VALUES (lane, 0, id, id, ws, at);
-    INSERT INTO events (workspace_id, at, name, message_id, account_id, detail)
-    VALUES (ws, at, 'enqueued', message, account, jsonb_build_object('deliveries', 1, 'lane', lane));
-    RETURN id;
-END $function$
+    SELECT coalesce((turn -> 'events' -> place ->> 'inbox_id')::bigint, timer)
+$function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_bot_turn(ws bigint, at timestamp with time zone, past text, turn jsonb)
- RETURNS bigint
+CREATE OR REPLACE FUNCTION public.rupor_bot_say(ws bigint, at timestamp with time zone, accounts bigint[], taken jsonb[], timers bigint[])
+ RETURNS void
  LANGUAGE plpgsql
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
 AS $function$
-#variable_conflict use_variable
+#variable_conflict use_column
 DECLARE
-    who    CONSTANT bigint := (turn ->> 'recipient_id')::bigint;
-    events bigint[];
-    stands bot_state;
-    lane   bigint := 0;
-    said   jsonb;
-    made   jsonb;
-    n      integer := 0;
-    id     bigint;
-    key    bigint;
+    today    CONSTANT timestamptz := rupor_bot_say.at;
+    past     text;
+    -- the says in order: whose, on which account, the event and its number, what, whether anybody is there, its delivery
+    s_who      bigint[];
+    s_account  bigint[];
+    s_event    bigint[];
+    s_n        integer[];
+    s_channel  bigint[];
+    s_item     jsonb[];
+    s_heard    boolean[];
+    s_delivery bigint[];
+    made       jsonb;
+    m          rupor_moves;
 BEGIN
-    SELECT s.* INTO stands FROM bot_state AS s WHERE s.workspace_id = ws AND s.recipient_id = who;
-    events := array(SELECT (e.value ->> 'inbox_id')::bigint
-                      FROM jsonb_array_elements(turn -> 'events') WITH ORDINALITY AS e (value, ord) ORDER BY e.ord);
-    IF stands.recipient_id IS NULL OR stands.token IS DISTINCT FROM (turn ->> 'token')::uuid
-       OR stands.version <> (turn ->> 'version')::integer
-       OR (SELECT count(*) FROM bot_inbox AS i
-            WHERE i.inbox_id = ANY (events) AND i.recipient_id = who AND i.done_at IS NULL) <> cardinality(events) THEN
-        RETURN NULL;
+    SELECT array_agg(s.recipient_id ORDER BY t.ord, w.ord), array_agg(s.account_id ORDER BY t.ord, w.ord),
+           array_agg(rupor_bot_event(t.value, t.timer, (w.value ->> 'event')::integer) ORDER BY t.ord, w.ord),
+           array_agg((w.value ->> 'n')::integer ORDER BY t.ord, w.ord),
+           array_agg((w.value ->> 'channel')::bigint ORDER BY t.ord, w.ord),
+           array_agg(w.value -> 'message' ORDER BY t.ord, w.ord),
+           array_agg(CASE WHEN w.value ->> 'channel' IS NULL THEN r.status <> 'gone'
+                          ELSE EXISTS (SELECT FROM channels AS c
+                                        WHERE c.channel_id = (w.value ->> 'channel')::bigint AND c.workspace_id = ws
+                                          AND c.removed_at IS NULL) END
+                     ORDER BY t.ord, w.ord)
+      INTO s_who, s_account, s_event, s_n, s_channel, s_item, s_heard
+      FROM unnest(taken, timers) WITH ORDINALITY AS t (value, timer, ord)
+      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
+      JOIN recipients AS r ON r.recipient_id = s.recipient_id
+     CROSS JOIN LATERAL jsonb_array_elements(t.value -> 'says') WITH ORDINALITY AS w (value, ord);
+    IF s_who IS NULL THEN
+        RETURN;
     END IF;
-    UPDATE bot_inbox AS i
-       SET done_at = at, verdict = e.verdict
-      FROM jsonb_to_recordset(turn -> 'events') AS e (inbox_id bigint, verdict text)
-     WHERE i.inbox_id = e.inbox_id;
-    IF (turn ->> 'fired')::boolean THEN
-        INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, happened_at, received_at, done_at, verdict)
-        VALUES (ws, stands.account_id, who, concat('timer:', who, ':', stands.version), 'timer', at, at, at, 'timer')
-        RETURNING inbox_id INTO id;
-        events := events || id;
+
+    -- Replies: a lane for each dialogue that has none, then message, delivery and place in the queue.
+    SELECT c.history INTO past FROM control AS c;
+    INSERT INTO lane_heads (workspace_id, account_id, recipient_id, max_parallel, interval_us, ambiguity, served_at)
+    SELECT ws, s.account_id, s.recipient_id, 1, rupor_interval_us((t.value ->> 'rate')::double precision), t.value ->> 'ambiguity', today
+      FROM unnest(taken) AS t (value)
+      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
+     WHERE s.recipient_id IN (SELECT w.who FROM unnest(s_who, s_channel, s_heard) AS w (who, channel, heard)
+                               WHERE w.channel IS NULL AND w.heard)
+       AND NOT EXISTS (SELECT FROM lane_heads AS h WHERE h.recipient_id = s.recipient_id)
+     ORDER BY s.recipient_id;
+    s_delivery := array(SELECT CASE WHEN w.channel IS NULL AND w.heard THEN nextval('deliveries_delivery_id_seq') END
+                          FROM unnest(s_channel, s_heard) WITH ORDINALITY AS w (channel, heard, ord) ORDER BY w.ord);
+    WITH said AS MATERIALIZED (
+        SELECT w.ord, w.who, w.account, w.item, w.delivery, nextval('messages_message_id_seq') AS message, h.lane_id
+          FROM unnest(s_who, s_account, s_item, s_delivery) WITH ORDINALITY AS w (who, account, item, delivery, ord)
+          JOIN lane_heads AS h ON h.recipient_id = w.who
+         WHERE w.delivery IS NOT NULL
+    ), worded AS (
+        INSERT INTO messages (message_id, workspace_id, source, origin_id, request_hash, payload, content_hash, hash_version, kind,
+                              last_seen_at, created_at)
+        SELECT w.message, ws, w.item ->> 'source', w.item ->> 'origin_id', w.item ->> 'request_hash', w.item -> 'payload',
+               w.item ->> 'content_hash', 1, w.item ->> 'kind', today, today
+          FROM said AS w
+    ), made AS (
+        INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, priority,
+                                status, run_at, position, idempotency_key, queued_at)
+        SELECT w.delivery, ws, w.lane_id, w.account, w.who, w.message, 1, 0, 'queued', today, w.delivery,
+               rupor_key(past, w.delivery, w.item ->> 'request_hash', w.item ->> 'content_hash', 1), today
+          FROM said AS w
+    ), waiting AS (
+        INSERT INTO ready (lane_id, priority, position, delivery_id, workspace_id, run_at)
+        SELECT w.lane_id, 0, w.delivery, w.delivery, ws, today FROM said AS w
+    ), told AS (
+        INSERT INTO events (workspace_id, at, name, message_id, account_id, detail)
+        SELECT ws, today, 'enqueued', w.message, w.account, jsonb_build_object('deliveries', 1, 'lane', w.lane_id)
+          FROM said AS w
+         ORDER BY w.ord
+    )
+    SELECT array_agg(l.lane_id ORDER BY l.lane_id), array_agg(l.n ORDER BY l.lane_id)
+      INTO m.lane_id, m.queued
+      FROM (SELECT w.lane_id, count(*) AS n FROM said AS w GROUP BY w.lane_id) AS l;
+    IF m.lane_id IS NOT NULL THEN
+        PERFORM rupor_move_lanes(m, NULL);
+        PERFORM rupor_refresh_accounts(accounts);
     END IF;
-    IF turn ->> 'status' IS NOT NULL THEN
-        UPDATE recipients AS r
-           SET status = turn ->> 'status', status_why = turn ->> 'status_why', status_at = at
-         WHERE r.recipient_id = who AND r.status <> turn ->> 'status' AND r.status <> 'gone';
-        IF turn ->> 'status' <> 'active' THEN
-            PERFORM rupor_leave_alone(ws, who, 'stopped');
-        END IF;
-    END IF;
-    INSERT INTO bot_logs (workspace_id, account_id, recipient_id, inbox_id, at, version, rule, verdict, detail)
-    SELECT ws, stands.account_id, who, events[l.event + 1], at, (turn ->> 'rules_version')::integer, l.rule, l.verdict,
-           coalesce(l.detail, '{}')
-      FROM jsonb_to_recordset(turn -> 'logs') AS l (event integer, rule text, verdict text, detail jsonb);
-    FOR said IN SELECT s.value FROM jsonb_array_elements(turn -> 'says') WITH ORDINALITY AS s (value, ord) ORDER BY s.ord LOOP
-        key := NULL;
-        IF said ->> 'channel' IS NOT NULL THEN
-            made := enqueue_messages_and_deliveries(ws, jsonb_build_array(said -> 'message'));
-            key := (made #>> '{0,deliveries,0,delivery_id}')::bigint;
-        ELSIF EXISTS (SELECT FROM recipients AS r WHERE r.recipient_id = who AND r.status <> 'gone') THEN
-            IF lane = 0 THEN
-                lane := open_lane(ws, NULL, who, NULL, 1, (turn ->> 'rate')::double precision, turn ->> 'ambiguity');
-            END IF;
-            key := rupor_bot_say(ws, at, past, stands.account_id, who, lane, said -> 'message');
-            n := n + 1;
-        END IF;
-        INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, delivery_id, created_at)
-        VALUES (ws, who, events[(said ->> 'event')::integer + 1], (said ->> 'n')::integer,
-                CASE WHEN said ->> 'channel' IS NULL THEN 'reply' ELSE 'forward' END, key, at);
-    END LOOP;
-    IF n > 0 THEN
-        UPDATE lane_heads AS h SET n_queued = h.n_queued + n WHERE h.lane_id = lane;
-    END IF;
-    UPDATE bot_state AS s
-       SET version = s.version + 1, mode = turn ->> 'mode', state = turn -> 'state', timer_at = rupor_time(turn -> 'timer_at'),
-           token = NULL, updated_at = at,
-           due_at = CASE WHEN EXISTS (SELECT FROM bot_inbox AS i WHERE i.recipient_id = who AND i.done_at IS NULL) THEN at
-                         ELSE coalesce(rupor_time(turn -> 'timer_at'), 'infinity') END
-     WHERE s.recipient_id = who;
-    RETURN lane;
+
+    -- Forwards.
+    SELECT enqueue_messages_and_deliveries(ws, jsonb_agg(w.item ORDER BY w.ord)) INTO made
+      FROM unnest(s_item, s_channel, s_heard) WITH ORDINALITY AS w (item, channel, heard, ord)
+     WHERE w.channel IS NOT NULL AND w.heard
+    HAVING count(*) > 0;
+
+    INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, delivery_id, created_at)
+    SELECT ws, w.who, w.event, w.n, CASE WHEN w.channel IS NULL THEN 'reply' ELSE 'forward' END,
+           coalesce(w.delivery, CASE WHEN w.channel IS NOT NULL AND w.heard
+                                     THEN (made -> (w.forward - 1)::integer #>> '{deliveries,0,delivery_id}')::bigint END),
+           today
+      FROM (SELECT x.*, count(*) FILTER (WHERE x.channel IS NOT NULL AND x.heard) OVER (ORDER BY x.ord) AS forward
+              FROM unnest(s_who, s_event, s_n, s_channel, s_heard, s_delivery) WITH ORDINALITY
+                   AS x (who, event, n, channel, heard, delivery, ord)) AS w
+     ORDER BY w.ord;
 END $function$
 ;
 
@@ -6965,9 +7023,9 @@ GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_backoff_us(integer,integer) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION rupor_bot_say(bigint,timestamp with time zone,text,bigint,bigint,bigint,jsonb) TO rupor_app;
+GRANT EXECUTE ON FUNCTION rupor_bot_event(jsonb,bigint,integer) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION rupor_bot_turn(bigint,timestamp with time zone,text,jsonb) TO rupor_app;
+GRANT EXECUTE ON FUNCTION rupor_bot_say(bigint,timestamp with time zone,bigint[],jsonb[],bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_campaign_arrow(text,text) TO rupor_app;
 
@@ -7361,9 +7419,9 @@ GRANT EXECUTE ON FUNCTION rupor_among(bigint[],bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_backoff_us(integer,integer) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION rupor_bot_say(bigint,timestamp with time zone,text,bigint,bigint,bigint,jsonb) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION rupor_bot_event(jsonb,bigint,integer) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION rupor_bot_turn(bigint,timestamp with time zone,text,jsonb) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION rupor_bot_say(bigint,timestamp with time zone,bigint[],jsonb[],bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_campaign_arrow(text,text) TO rupor_dispatcher;
 

@@ -60,6 +60,8 @@ pub(crate) struct Site {
     pub api: Arc<api::PushIntake>,
     pub(crate) sender: Arc<api::Sender>,
     pub board: Arc<board::Board>,
+    /// What platforms tell bots.
+    pub(crate) heard: engine::bot::Together,
 }
 
 /// Who may use a route.
@@ -142,7 +144,8 @@ impl Site {
         let api = Arc::new(api::PushIntake::new(node.store.clone()));
         let sender = Arc::new(api::Sender::new(node.store.clone(), Arc::clone(&node.meters)));
         let board = Arc::new(board::Board::new(node.store.clone()));
-        Site { node, door: Arc::new(door), brake: Arc::default(), request_time, api, sender, board }
+        let (door, brake, heard) = (Arc::new(door), Arc::default(), engine::bot::Together::default());
+        Site { node, door, brake, request_time, api, sender, board, heard }
     }
 
     async fn admit_viewer(&self, client: Client, headers: &HeaderMap) -> Result<(), ApiError> {

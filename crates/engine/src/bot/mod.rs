@@ -10,6 +10,7 @@
 
 pub mod hear;
 mod listen;
+mod together;
 mod turns;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use crate::addresses::ApiBases;
 
 pub use listen::{receive, updates};
+pub use together::Together;
 pub use turns::{decide, take};
 
 #[derive(Debug, Clone)]

@@ -23,7 +23,7 @@ use super::hear::{self, HEAD_MARK, ticket};
 use crate::addresses;
 
 /// Dialogues of one claim.
-const BATCH: usize = 64;
+const BATCH: usize = 256;
 /// How long a dialogue stays with a node that says nothing any more. A turn takes microseconds.
 const LEASE: Span = Span::from_secs(10);
 /// A wake-up may be lost; then it takes this long.

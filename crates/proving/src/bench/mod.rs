@@ -1,5 +1,6 @@
 //! Figures of this machine, as ratios wherever a ratio is possible.
 
+mod bot;
 mod campaign;
 mod cases;
 mod content;
@@ -25,6 +26,7 @@ use serde_json::Value;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
+    Bot(bot::BotBench),
     Campaign(campaign::CampaignBench),
     Content(content::Content),
     Dialogue(dialogue::Dialogue),
@@ -44,6 +46,7 @@ pub(crate) enum What {
 
 pub(crate) fn run(what: &What) -> anyhow::Result<()> {
     match what {
+        What::Bot(args) => bot::run(args),
         What::Campaign(args) => campaign::run(args),
         What::Content(args) => content::run(args),
         What::Dialogue(args) => dialogue::run(args),

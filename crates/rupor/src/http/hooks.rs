@@ -40,7 +40,7 @@ async fn hook(
     let hooked = hooked?;
     let store = &site.node.store;
     let (ws, account) = (hook.workspace_id, hook.account_id);
-    match engine::bot::receive(store, ws, account, platform, &hooked.events, None).await {
+    match site.heard.receive(store, ws, account, platform, hooked.events).await {
         Ok(Received::Taken { .. }) => Ok((StatusCode::OK, hooked.answer).into_response()),
         Ok(Received::Full) => Err(ApiError::full(FULL_WAIT)),
         Err(error) => Err(ApiError::inside(&error.into())),

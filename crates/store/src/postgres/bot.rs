@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use tokio_postgres::Row;
 use tokio_postgres::types::{Json, ToSql};
 
+use super::claim::NOT_AT_ONCE;
 use super::enqueue::items;
 use super::rows::Time;
-use super::{Again, As, Postgres, rows};
+use super::{Again, As, Postgres, Query, rows};
 use crate::bot::*;
 use crate::error::{Result, StoreError};
 
@@ -48,12 +49,14 @@ impl Postgres {
         Ok(Received::Taken { fresh: fresh.unsigned_abs() })
     }
 
-    /// Not done again: the turns of an unanswered COMMIT come back when their lease ends.
+    /// Not done again: the turns of an unanswered COMMIT come back when their lease ends. It need not wait for the disk:
+    /// of a claim that the server forgets in a crash the token is forgotten too, and its turn cannot be committed.
     pub async fn bot_claim_turns(&self, limit: usize, lease: Span) -> Result<Vec<Turn>> {
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let params: [&(dyn ToSql + Sync); 3] = [&limit, &lease.0, &BOT_EVENTS_MAX];
-        let rows = self.all(As::Dispatcher, Again::Never, CLAIM, &params).await?;
-        rows.iter().map(turn).collect()
+        let not_at_once = Query { sql: NOT_AT_ONCE, params: &[] };
+        let claim = Query { sql: CLAIM, params: &[&limit, &lease.0, &BOT_EVENTS_MAX] };
+        let answers = self.run(As::Dispatcher, Again::Never, &[not_at_once, claim]).await?;
+        answers.last().into_iter().flatten().map(turn).collect()
     }
 
     pub async fn bot_next_turn(&self) -> Result<Option<Timestamp>> {

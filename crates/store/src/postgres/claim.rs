@@ -15,7 +15,7 @@ const CLAIM: &str =
 const NEXT_AT: &str =
     "SELECT n.at, n.at <= rupor_now() + $2 * interval '1 millisecond' FROM next_claim_at($1) AS n (at)";
 /// A claim that the server forgets in a crash was never marked, so nothing left under it: it need not wait for the disk.
-const NOT_AT_ONCE: &str = "SELECT set_config('synchronous_commit', 'off', true)";
+pub(super) const NOT_AT_ONCE: &str = "SELECT set_config('synchronous_commit', 'off', true)";
 /// For a claim that somebody else made.
 const BEGIN_SEND: &str = concat!(
     "SELECT ",
