@@ -69,6 +69,9 @@ pub struct AlertExtras {
     /// When what heals by itself is not told, e.g. `23:00-08:00`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_hours: Option<String>,
+    /// The language of what is told, `en` or `ru`; `None`: that of the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lang: Option<String>,
 }
 
 /// What the `settings` of a channel row may hold.

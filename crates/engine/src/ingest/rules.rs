@@ -163,15 +163,12 @@ impl PublishRules {
     }
 
     fn nobody(&self, kind: Kind) -> String {
-        let (preset, name) = (self.preset.name(), kind.name());
         match kind {
             _ if self.listeners.is_empty() => "no route: the workspace has no channels".to_owned(),
             Kind::Link => "link: nothing to read but a link".to_owned(),
             Kind::Empty => "empty: nothing to read".to_owned(),
             Kind::Ad => "ad: it reads like an advertisement".to_owned(),
-            _ => {
-                format!("no route: no channel's own route and not the preset {preset} wants the kind {name}")
-            }
+            _ => format!("no route: no channel accepts «{}» posts", kind.name()),
         }
     }
 }

@@ -31,9 +31,30 @@ pub static FACTS: Facts = Facts {
             remedy: Remedy::Rights,
         },
         Cause {
-            codes: &["vk:5", "vk:27", "vk:28", "vk:1117"],
+            codes: &["vk:5", "vk:1117"],
             sentence: "the platform does not accept the token: it was revoked, or is not the right one",
             remedy: Remedy::NewToken,
+        },
+        Cause {
+            codes: &["vk:not_a_user"],
+            sentence: "this is not a user's token: VK answers as to the key of a community or of an application",
+            remedy: Remedy::Words(
+                "write kind = \"community\" or kind = \"service\" at the account, then `$ rupor apply`",
+            ),
+        },
+        Cause {
+            codes: &["vk:27"],
+            sentence: "VK does not allow this with the key of a community",
+            remedy: Remedy::Words(
+                "walls are read with a service key or a user's token; give one of them, then `$ rupor apply`",
+            ),
+        },
+        Cause {
+            codes: &["vk:28"],
+            sentence: "VK does not allow this with a service key",
+            remedy: Remedy::Words(
+                "a service key only reads walls; post with a user's token or the key of the community, then `$ rupor apply`",
+            ),
         },
         Cause {
             codes: &["vk:14"],

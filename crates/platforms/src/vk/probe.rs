@@ -36,7 +36,12 @@ async fn identity(network: &Network, account: &Account) -> Result<Identity, Fail
     match account.kind {
         AccountKind::User => {
             let response = ask(network, account, Call::new("users.get"), DEADLINE).await?;
-            let user = response.get(0).ok_or_else(|| odd(&response))?;
+            // Asked with another kind of key, VK answers with nobody.
+            let nobody = response.as_array().is_some_and(Vec::is_empty);
+            let user = response.get(0).ok_or_else(|| match nobody {
+                true => Failure { code: "vk:not_a_user".to_owned(), ..odd(&response) },
+                false => odd(&response),
+            })?;
             let words = ["first_name", "last_name"].map(|field| user[field].as_str().unwrap_or_default());
             let id = user["id"].as_i64().ok_or_else(|| odd(&response))?;
             Ok(Identity { id: id.to_string(), name: words.join(" ").trim().to_owned(), username: None })

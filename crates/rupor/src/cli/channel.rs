@@ -230,11 +230,11 @@ async fn try_out(test: &Test) -> anyhow::Result<()> {
         }
     };
     operator.print(&json!({"findings": findings, "queued": queued}), || {
-        let mut text = crate::operate::check::text(&findings);
+        let mut text = crate::operate::check::text(&findings, chosen());
         if let Some(queued) = &queued {
             text += &format!("\nthe post is queued\n$ rupor delivery show {}", queued["delivery_id"]);
         }
         text
     })?;
-    crate::operate::check::verdict(&findings)
+    crate::operate::check::verdict(&findings, chosen())
 }

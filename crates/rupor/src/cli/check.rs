@@ -7,6 +7,7 @@ use platforms::platform::Network;
 
 use super::operator::{OperatorArgs, block_on};
 use crate::config::{self, Config, ConfigError, environment};
+use crate::language::{Phrase, chosen, say};
 use crate::operate::check::{self, Finding, Subject};
 use crate::operate::verb::find_workspace;
 use engine::addresses::ApiBases;
@@ -34,8 +35,8 @@ pub(super) fn run(args: &Check) -> anyhow::Result<()> {
         for subject in &subjects {
             findings.extend(check::subject(&network, &bases, subject).await);
         }
-        args.operator.print(&findings, || check::text(&findings))?;
-        check::verdict(&findings)
+        args.operator.print(&findings, || check::text(&findings, chosen()))?;
+        check::verdict(&findings, chosen())
     })
 }
 
@@ -45,12 +46,12 @@ async fn subjects(args: &Check, findings: &mut Vec<Finding>) -> anyhow::Result<V
     match &look {
         Ok(look) => findings.extend(check::database(&look.store, &shown).await),
         Err(error) => {
-            let fix = "`$ rupor apply` makes a new one, `$ rupor migrate` brings an old one up to date";
-            findings.push(Finding::bad(format!("database {shown}"), format!("{error:#}"), fix));
+            let what = say!("check.database", name = shown);
+            findings.push(Finding::bad(what, format!("{error:#}"), say!("check.database.fix")));
         }
     }
     if let Some(file) = &args.file {
-        let what = format!("file {}", file.display());
+        let what = say!("check.file", name = file.display().to_string());
         return Ok(read(findings, &what, config::from_file(file, &config::process_variables)));
     }
     let mut subjects = Vec::new();
@@ -63,24 +64,26 @@ async fn subjects(args: &Check, findings: &mut Vec<Finding>) -> anyhow::Result<V
         }
     }
     if subjects.is_empty() && environment::is_used(&config::process_variables) {
-        return Ok(read(findings, "variables", config::from_env(&config::process_variables)));
+        return Ok(read(findings, &say!("check.variables"), config::from_env(&config::process_variables)));
     }
     if subjects.is_empty() {
-        let fix = "write rupor.toml (rupor.example.toml shows everything) and `$ rupor apply`";
-        findings.push(Finding::bad("configuration", "there is nothing to check yet", fix));
+        let what = say!("check.configuration");
+        findings.push(Finding::bad(what, say!("check.nothing"), say!("check.nothing.fix")));
     }
     Ok(subjects)
 }
 
-fn read(findings: &mut Vec<Finding>, what: &str, config: Result<Config, ConfigError>) -> Vec<Subject> {
+fn read(findings: &mut Vec<Finding>, what: &Phrase, config: Result<Config, ConfigError>) -> Vec<Subject> {
     match config {
         Ok(config) => {
-            findings.push(Finding::good(what, "can be read"));
+            findings.push(Finding::good(what, say!("check.can_be_read")));
             findings.extend(config.notes.iter().map(|note| Finding::good(what, note)));
             check::subjects_of_config(&config)
         }
         Err(error) => {
-            let bad = |problem: config::Problem| Finding::bad(problem.place, problem.text, "see the message");
+            let bad = |problem: config::Problem| {
+                Finding::bad(problem.place, problem.text, say!("check.see_message"))
+            };
             findings.extend(error.problems.into_iter().map(bad));
             Vec::new()
         }

@@ -10,6 +10,7 @@ use serde_json::json;
 use store::{Delivery as Row, DeliveryFilter};
 
 use super::operator::{OperatorArgs, block_on};
+use crate::language::chosen;
 use crate::operate::Verb;
 use crate::operate::facts::{self, Facts, gather};
 use crate::operate::status::table;
@@ -153,7 +154,7 @@ async fn show_one(show: &Show) -> anyhow::Result<()> {
     let value = json!({
         "delivery": about.delivery, "attempts": about.attempts, "person": about.person, "explanation": explained,
     });
-    show.operator.print(&value, || format!("{explained}\n{}", past(&known, &about)))
+    show.operator.print(&value, || format!("{}\n{}", explained.page(chosen()), past(&known, &about)))
 }
 
 /// Where it goes, and every attempt.

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::operator::{OperatorArgs, block_on};
+use crate::language::chosen;
 use crate::operate::facts::gather;
 use crate::operate::verb::find_channel;
 use crate::why;
@@ -36,6 +37,6 @@ pub(super) fn run(args: &Why) -> anyhow::Result<()> {
         let known = gather(&look.store, &workspace, look.node).await?;
         let asked = why::find(&look.store, known.workspace.workspace_id, args.asked.trim()).await?;
         let story = why::gather(&look.store, &known, asked, only.as_ref()).await?;
-        args.operator.print(&story, || why::words::story(&story))
+        args.operator.print(&story, || why::words::story(&story, chosen()))
     })
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::meaning::known_platform;
 use super::{Account, Channel, Secret, Workspace};
+use crate::language::Language;
 use engine::addresses::{self, AlertExtras, ChannelExtras};
 
 /// The platform of programs that hear.
@@ -26,6 +27,7 @@ pub(crate) struct Settings {
     pub remind: Option<String>,
     pub quiet_hours: Option<String>,
     pub time_zone: Option<String>,
+    pub lang: Option<String>,
 }
 
 /// A channel of the configuration hears of trouble. One that has no route of its own hears nothing else, unless it is
@@ -127,10 +129,14 @@ fn way(
     if let Some(remind) = settings.remind.as_ref().filter(|remind| engine::span::parse(remind).is_none()) {
         return Err(format!("remind {remind:?} is not a time; write {}", engine::span::FORM));
     }
+    if let Some(lang) = settings.lang.as_ref().filter(|lang| Language::parse(lang).is_none()) {
+        return Err(format!("lang {lang:?} is not a language here; write \"ru\" or \"en\""));
+    }
     let alerts = AlertExtras {
         node: settings.node,
         remind: settings.remind.clone(),
         quiet_hours: settings.quiet_hours.clone(),
+        lang: settings.lang.clone(),
     };
     let channel = Channel {
         name: name.to_owned(),

@@ -212,6 +212,7 @@ impl Reader<'_> {
             remind: self.get("RUPOR_ALERT_REMIND"),
             quiet_hours: self.get("RUPOR_ALERT_QUIET_HOURS"),
             time_zone: self.get("RUPOR_ALERT_TIME_ZONE"),
+            lang: None,
         };
         for out in outlets() {
             let name = format!("RUPOR_ALERT_{}_CHAT", out.start.prefix);

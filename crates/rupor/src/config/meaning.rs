@@ -163,6 +163,7 @@ impl Reader<'_> {
             remind: written.remind.map(|time| span::show(time.0)),
             quiet_hours: written.quiet_hours.map(|hours| hours.0),
             time_zone: written.time_zone.map(|zone| zone.0).or_else(|| defaults.time_zone.clone()),
+            lang: written.lang,
         };
         if written.channel.is_none() && written.webhook.is_none() {
             self.problem(

@@ -168,6 +168,7 @@ pub(super) struct WrittenAlerts {
     pub remind: Option<Time>,
     pub quiet_hours: Option<QuietHours>,
     pub time_zone: Option<TimeZone>,
+    pub lang: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -22,7 +22,15 @@ impl Text {
     }
 }
 
-pub(super) const FILES: &[(&str, &str)] = &[("status", include_str!("catalogue/status.txt"))];
+pub(super) const FILES: &[(&str, &str)] = &[
+    ("status", include_str!("catalogue/status.txt")),
+    ("trouble", include_str!("catalogue/trouble.txt")),
+    ("cause", include_str!("catalogue/cause.txt")),
+    ("alert", include_str!("catalogue/alert.txt")),
+    ("why", include_str!("catalogue/why.txt")),
+    ("check", include_str!("catalogue/check.txt")),
+    ("heard", include_str!("catalogue/heard.txt")),
+];
 
 static TEXTS: LazyLock<BTreeMap<&'static str, Text>> =
     LazyLock::new(|| FILES.iter().flat_map(|(_, file)| read(file)).map(|text| (text.id, text)).collect());

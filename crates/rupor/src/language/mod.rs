@@ -3,17 +3,19 @@
 //! `catalogue/*.txt` holds every text under an id: the English line, then the Russian one, with the same placeholders.
 //! Code makes a `Phrase` with `say!("id", name = value)` and whoever shows it says in which language:
 //! `phrase.in_language(language)`. What programs read never changes with the language: a phrase is serialised, logged and
-//! compared in English.
+//! compared in English. `heard` finds the Russian of sentences that other crates write in English.
 //!
 //! A placeholder is `{name}`; `{name:one|many}` (English) and `{name:один|два|пять}` (Russian) choose a word by a number.
 
 mod catalogue;
+mod heard;
 mod phrase;
 #[cfg(test)]
 mod tests;
 
 use std::sync::OnceLock;
 
+pub(crate) use heard::heard;
 pub(crate) use phrase::{Phrase, moment, span};
 
 /// A language that the catalogue has.

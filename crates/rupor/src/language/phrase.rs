@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::{Language, catalogue};
 
 /// Something that people are told, in whatever language they read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phrase {
     /// What is the same in every language: names, commands, what somebody else said.
     Text(String),
@@ -25,6 +25,15 @@ impl Phrase {
     pub(crate) fn known(id: &'static str, values: Vec<(&'static str, Phrase)>) -> Phrase {
         debug_assert!(catalogue::find(id).is_some(), "{id} is not in the catalogue");
         Phrase::Known(id, values)
+    }
+
+    pub(crate) fn none() -> Phrase {
+        Phrase::Text(String::new())
+    }
+
+    /// With another phrase right behind it.
+    pub(crate) fn and(self, next: impl Into<Phrase>) -> Phrase {
+        Phrase::Joined(vec![self, next.into()])
     }
 
     /// Several, with something between them.

@@ -12,8 +12,9 @@ use platforms::walls::{Place, WallReader};
 use serde::Serialize;
 use store::{Account, Channel, Clock, Store};
 
-use super::words::{cause, counted};
+use super::words::cause;
 use crate::config::{self, Config, Secret};
+use crate::language::{Language, Phrase, heard, say};
 use engine::addresses::{self, ApiBases};
 
 /// How far the clocks of machine and database may be apart; leases and slots are counted in seconds.
@@ -21,21 +22,21 @@ const CLOCK_MILLIS_MAX: i64 = 2_000;
 
 const WALL_DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Finding {
     pub ok: bool,
-    pub what: String,
-    pub found: String,
+    pub what: Phrase,
+    pub found: Phrase,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fix: Option<String>,
+    pub fix: Option<Phrase>,
 }
 
 impl Finding {
-    pub(crate) fn good(what: impl Into<String>, found: impl Into<String>) -> Finding {
+    pub(crate) fn good(what: impl Into<Phrase>, found: impl Into<Phrase>) -> Finding {
         Finding { ok: true, what: what.into(), found: found.into(), fix: None }
     }
 
-    pub(crate) fn bad(what: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Finding {
+    pub(crate) fn bad(what: impl Into<Phrase>, found: impl Into<Phrase>, fix: impl Into<Phrase>) -> Finding {
         Finding { ok: false, what: what.into(), found: found.into(), fix: Some(fix.into()) }
     }
 }
@@ -87,24 +88,21 @@ pub(crate) async fn subjects_of_store(store: &Store, ws: WorkspaceId) -> anyhow:
 
 /// The database and its clock.
 pub(crate) async fn database(store: &Store, shown: &str) -> Vec<Finding> {
+    let what = say!("check.database", name = shown);
     let now = match store.now().await {
         Ok(now) => now,
-        Err(error) => {
-            return vec![Finding::bad(format!("database {shown}"), error.to_string(), "see the message")];
-        }
+        Err(error) => return vec![Finding::bad(what, error.to_string(), say!("check.see_message"))],
     };
-    let mut findings = vec![Finding::good(format!("database {shown}"), "can be read, schema is current")];
+    let mut findings = vec![Finding::good(what, say!("check.database.good"))];
     let apart = (Clock::system().now() - now).millis().abs();
+    let (clock, found) = (say!("check.clock"), say!("check.clock.apart", ms = apart));
     findings.push(match apart {
-        0..=CLOCK_MILLIS_MAX => Finding::good("clock", format!("{apart} ms from the database's")),
-        _ => Finding::bad(
-            "clock",
-            format!("{apart} ms from the database's"),
-            "keep both machines' time with NTP",
-        ),
+        0..=CLOCK_MILLIS_MAX => Finding::good(clock, found),
+        _ => Finding::bad(clock, found, say!("check.clock.fix")),
     });
     if let Ok(Some(why)) = store.held().await {
-        findings.push(Finding::bad("sending", format!("everything is held: {why}"), "$ rupor release"));
+        let found = say!("check.sending.held", why = heard(&why));
+        findings.push(Finding::bad(say!("check.sending"), found, "$ rupor release"));
     }
     findings
 }
@@ -112,11 +110,11 @@ pub(crate) async fn database(store: &Store, shown: &str) -> Vec<Finding> {
 /// Asks the platform about one account and each of its channels.
 pub(crate) async fn subject(network: &Network, bases: &ApiBases, subject: &Subject) -> Vec<Finding> {
     let row = &subject.account;
-    let what = format!("account {}", row.name);
+    let what = say!("check.account", name = &row.name);
     let account = match addresses::account(row, subject.token.reveal(), bases) {
         Ok(account) => account,
         Err(error) => {
-            return vec![Finding::bad(what, format!("{:#}", error), "correct it in the configuration")];
+            return vec![Finding::bad(what, format!("{error:#}"), say!("check.correct"))];
         }
     };
     let Ok(platform) = addresses::platform(&row.platform) else {
@@ -124,17 +122,16 @@ pub(crate) async fn subject(network: &Network, bases: &ApiBases, subject: &Subje
     };
     network.admit(&account);
     let probe = platform.probe(network, &account, None).await;
-    let mut findings = vec![token_finding(&what, row, &probe)];
+    let mut findings = vec![token_finding(what, row, &probe)];
     if probe.identity.is_err() {
         return findings;
     }
     for channel in &subject.channels {
         findings.push(match addresses::channel(channel, row) {
-            Err(error) => Finding::bad(
-                format!("channel {}", channel.name),
-                format!("{error:#}"),
-                "correct it in the configuration",
-            ),
+            Err(error) => {
+                let what = say!("check.channel", name = &channel.name);
+                Finding::bad(what, format!("{error:#}"), say!("check.correct"))
+            }
             Ok(settings) => look_at_channel(network, &account, platform, channel, &settings).await,
         });
     }
@@ -171,21 +168,18 @@ async fn look_at_wall(
     name: &str,
     address: &str,
 ) -> Finding {
-    let what = format!("source {name}");
+    let what = say!("check.source", name = name);
     let Some(wall) = walls.wall(address) else {
-        let fix = "write an id such as -123, a name, or its address";
-        return Finding::bad(what, format!("{address} is not a wall"), fix);
+        let found = say!("check.wall.not", address = address);
+        return Finding::bad(what, found, say!("check.wall.not.fix"));
     };
     let place = Place { offset: 0, count: 1, deadline: WALL_DEADLINE };
     match walls.page(network, account, &wall, place).await {
-        Ok(page) => Finding::good(what, format!("wall {address} can be read, {} posts", page.total)),
+        Ok(page) => Finding::good(what, say!("check.wall.good", address = address, n = page.total as i64)),
         Err(failure) => {
-            let fix = "check the id or name; a closed wall needs the token of a member";
-            Finding::bad(
-                what,
-                format!("wall {address} cannot be read: {} ({})", failure.message, failure.code),
-                fix,
-            )
+            let (message, code) = (&failure.message, &failure.code);
+            let found = say!("check.wall.bad", address = address, message = message, code = code);
+            Finding::bad(what, found, say!("check.wall.fix"))
         }
     }
 }
@@ -214,79 +208,97 @@ async fn look_at_channel(
     channel: &Channel,
     settings: &ChannelSettings,
 ) -> Finding {
-    let what = format!("channel {}", channel.name);
+    let what = say!("check.channel", name = &channel.name);
     match platform.probe(network, account, Some(settings)).await {
-        Probe { channel: Some(probe), .. } => rights_finding(&what, channel, &probe),
-        Probe { identity: Err(failure), .. } => refused(&what, &failure),
-        Probe { channel: None, .. } => {
-            Finding::good(what, "the platform says nothing about it before the first post")
+        Probe { channel: Some(probe), .. } => rights_finding(what, channel, &probe),
+        Probe { identity: Err(failure), .. } => refused(what, &failure),
+        Probe { channel: None, .. } => Finding::good(what, say!("check.channel.silent")),
+    }
+}
+
+fn token_finding(what: Phrase, row: &Account, probe: &Probe) -> Finding {
+    let identity = match &probe.identity {
+        Ok(identity) => identity,
+        Err(failure) => return refused(what, failure),
+    };
+    let name = identity.username.as_ref().map_or(identity.name.clone(), |name| format!("@{name}"));
+    let found = say!(
+        "check.account.as",
+        platform = &row.platform,
+        name = name,
+        connection = heard(&probe.connection.to_string()),
+        limits = heard(&probe.limits.to_string()),
+    );
+    match row.paused {
+        false => Finding::good(what, found),
+        true => {
+            let why = row.paused_why.as_deref().unwrap_or_default();
+            let resume = format!("$ rupor account resume {}", super::words::quoted(&row.name));
+            Finding::bad(what, say!("check.account.paused", found = found, why = why), resume)
         }
     }
 }
 
-fn token_finding(what: &str, row: &Account, probe: &Probe) -> Finding {
-    match &probe.identity {
-        Ok(identity) => {
-            let name = identity.username.as_ref().map_or(identity.name.clone(), |name| format!("@{name}"));
-            let found = format!("{} as {name}; {}; {}", row.platform, probe.connection, probe.limits);
-            match &row.paused {
-                true => Finding::bad(
-                    what,
-                    format!("{found}; but it is paused: {}", row.paused_why.as_deref().unwrap_or_default()),
-                    format!("$ rupor account resume {}", super::words::quoted(&row.name)),
-                ),
-                false => Finding::good(what, found),
-            }
-        }
-        Err(failure) => refused(what, failure),
-    }
-}
-
-fn refused(what: &str, failure: &Failure) -> Finding {
+fn refused(what: Phrase, failure: &Failure) -> Finding {
     let found = cause(&failure.code, &failure.message);
     // Whoever reads this has run the check already.
-    let remedy = found.remedy.replace(": `$ rupor check`", "").replace(", or run `$ rupor check`", "");
-    let fix = if remedy.is_empty() { "see the platform's message".to_owned() } else { remedy };
+    let fix = match found.remedy {
+        Phrase::Known("remedy.network", _) => say!("remedy.network.checked"),
+        Phrase::Known("remedy.server", _) => say!("remedy.server.checked"),
+        Phrase::Known("remedy.tls", _) => say!("remedy.tls.checked"),
+        remedy if remedy.is_empty() => say!("check.platform_message"),
+        remedy => remedy,
+    };
     Finding::bad(what, found.sentence, fix)
 }
 
-fn rights_finding(what: &str, channel: &Channel, probe: &ChannelProbe) -> Finding {
+fn rights_finding(what: Phrase, channel: &Channel, probe: &ChannelProbe) -> Finding {
     let title = probe.title.as_deref().map_or(String::new(), |title| format!(" «{title}»"));
-    let remarks = probe.remarks.join("; ");
-    let noted = if remarks.is_empty() { String::new() } else { format!("; {remarks}") };
+    let target = &channel.target;
+    let remarks = Phrase::list(probe.remarks.iter().map(|remark| heard(remark)), "; ");
+    let noted = if remarks.is_empty() { Phrase::none() } else { Phrase::from("; ").and(&remarks) };
     match probe.may_post {
-        Some(true) => Finding::good(what, format!("{}{title}: may post{noted}", channel.target)),
-        None => Finding::good(
-            what,
-            format!("{}{title}: whether it may post shows with the first post{noted}", channel.target),
-        ),
+        Some(true) => {
+            Finding::good(what, say!("check.channel.may", target = target, title = title, noted = noted))
+        }
+        None => {
+            Finding::good(what, say!("check.channel.later", target = target, title = title, noted = noted))
+        }
         Some(false) => {
-            let why = if remarks.is_empty() { "may not post there".to_owned() } else { remarks };
-            let fix = "let the account post there (in a channel: as an administrator), or correct the target and `$ rupor apply`";
-            Finding::bad(what, format!("{}{title}: {why}", channel.target), fix)
+            let why = if remarks.is_empty() { say!("check.channel.no") } else { remarks };
+            let found = say!("check.channel.may_not", target = target, title = title, why = why);
+            Finding::bad(what, found, say!("check.channel.fix"))
         }
     }
 }
 
-/// The list as people read it.
-pub(crate) fn text(findings: &[Finding]) -> String {
+/// The list as people read it, with the verdict at its end.
+pub(crate) fn text(findings: &[Finding], language: Language) -> String {
+    let say = |phrase: &Phrase| line(&phrase.in_language(language)).into_owned();
+    let (good, bad) = (say(&say!("check.ok")), say(&say!("check.fail")));
+    let width = good.chars().count().max(bad.chars().count());
     let mut text = String::new();
     for finding in findings {
-        let sign = if finding.ok { "ok  " } else { "FAIL" };
-        text += &format!("{sign} {}: {}\n", line(&finding.what), line(&finding.found));
+        let sign = if finding.ok { &good } else { &bad };
+        text += &format!("{sign:<width$} {}: {}\n", say(&finding.what), say(&finding.found));
         if let Some(fix) = &finding.fix {
-            text += &format!("     fix: {}\n", line(fix));
+            let fix = say(&say!("check.fix", fix = fix));
+            text += &format!("{:width$} {fix}\n", "");
         }
+    }
+    // What failed is counted in the error that follows.
+    if findings.iter().all(|finding| finding.ok) {
+        text += &format!("\n{}\n", say(&say!("check.all_good", n = findings.len())));
     }
     text
 }
 
 /// Fails if anything did.
-pub(crate) fn verdict(findings: &[Finding]) -> anyhow::Result<()> {
+pub(crate) fn verdict(findings: &[Finding], language: Language) -> anyhow::Result<()> {
     let failed = findings.iter().filter(|finding| !finding.ok).count();
     match failed {
         0 => Ok(()),
-        n => bail!("{} of {}", counted(n, "check failed", "checks failed"), findings.len()),
+        n => bail!("{}", say!("check.failed", n = n, all = findings.len()).in_language(language)),
     }
 }
 

@@ -45,7 +45,7 @@ async fn check(sandbox: &Sandbox, file: &str, variables: &[(&str, &str)]) -> Str
     for about in subjects_of_config(&config) {
         findings.extend(subject(&network, &bases, &about).await);
     }
-    text(&findings)
+    text(&findings, Language::En)
 }
 
 const FILE: &str = r#"
@@ -91,6 +91,8 @@ async fn all_three_platforms_are_asked() {
     expect_test::expect![[r#"
         ok   account a: max as @id414065875_bot; plain http to a private host, no certificate; 30 requests a second in all, 2 messages a second per chat
         ok   account b: vk as Анна; plain http to a private host, no certificate; 3 requests a second; about 500 posts a day per wall
+
+        All 2 checks passed.
     "#]]
         .assert_eq(&check(&sandbox, file, &[("MAX", "max-token"), ("VK", "vk-token")]).await);
 }
@@ -113,14 +115,14 @@ async fn the_database_and_its_clock_are_looked_at() {
     let world = crate::operate::tests::World::new().await;
     world.store.hold_all(Some("после восстановления")).await.unwrap();
     let findings = database(&world.store, "sqlite:test").await;
-    let said = text(&findings);
+    let said = text(&findings, Language::En);
     assert!(said.starts_with("ok   database sqlite:test: can be read"), "{said}");
     assert!(said.contains("FAIL clock:"), "a clock in the hand is not the machine's: {said}");
     assert!(
         said.contains("FAIL sending: everything is held: после восстановления\n     fix: $ rupor release"),
         "{said}"
     );
-    assert_eq!(verdict(&findings).unwrap_err().to_string(), "2 checks failed of 3");
+    assert_eq!(verdict(&findings, Language::En).unwrap_err().to_string(), "2 checks failed of 3");
 }
 
 #[tokio::test]
@@ -130,7 +132,7 @@ async fn walls_are_read() {
     let file = "[accounts.b]\nplatform = \"vk\"\ntoken = \"env:VK\"\n\
                 [sources.w]\nkind = \"vk\"\naccount = \"b\"\ngroups = [-77, \"nobody_has_this_name\"]\n";
     let said = check(&sandbox, file, &[("VK", "vk-token")]).await;
-    assert!(said.contains("ok   source w/-77: wall -77 can be read, 1 posts"), "{said}");
+    assert!(said.contains("ok   source w/-77: wall -77 can be read, 1 post"), "{said}");
     assert!(
         said.contains("FAIL source w/nobody_has_this_name: wall nobody_has_this_name cannot be read"),
         "{said}"

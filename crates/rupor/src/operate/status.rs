@@ -176,7 +176,7 @@ impl Status {
         }
         page += &format!("\n{}\n", say(say!("status.trouble")));
         for trouble in &self.trouble {
-            page += &format!("\n{trouble}");
+            page += &format!("\n{}", trouble.page(language));
         }
         page
     }

@@ -129,8 +129,12 @@ impl World {
     }
 
     pub(crate) async fn status(&self) -> String {
+        self.status_in(crate::language::Language::En).await
+    }
+
+    pub(crate) async fn status_in(&self, language: crate::language::Language) -> String {
         let known = facts::gather(&self.store, "default", Some(true)).await.unwrap();
-        super::status::status(&known).page(crate::language::Language::En)
+        super::status::status(&known).page(language)
     }
 
     pub(crate) async fn perform(&self, verb: Verb) -> anyhow::Result<Value> {
@@ -249,7 +253,7 @@ async fn the_kill_switch_holds_and_releases() {
           next:  nothing is sent until somebody releases it; new posts keep queueing
           help:  $ rupor release
     "#]]
-    .assert_eq(&world.show(id).await.to_string());
+    .assert_eq(&world.show(id).await.page(crate::language::Language::En));
     world.perform(Verb::Release { workspace: None }).await.unwrap();
     assert_eq!(world.store.held().await.unwrap(), None);
     world.end(Outcome::Sent(Sent { provider_message_id: Some("7".into()), raw: Value::Null })).await;

@@ -106,12 +106,6 @@ impl std::ops::Deref for Trouble {
     }
 }
 
-impl std::fmt::Display for Trouble {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.words.fmt(f)
-    }
-}
-
 impl Trouble {
     pub(crate) fn new(
         kind: &'static str,

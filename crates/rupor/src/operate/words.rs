@@ -16,8 +16,8 @@ use serde::Serialize;
 use store::{Account, Event};
 
 use super::facts::Facts;
-use crate::language::Language;
 pub(crate) use crate::language::moment;
+use crate::language::{Language, Phrase, heard, say};
 pub(crate) use causes::cause;
 pub(crate) use channels::{channel_failures, channel_trouble};
 pub(crate) use deliveries::delivery;
@@ -28,32 +28,44 @@ pub(crate) use waits::{held_posts, is_long, put_off};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Explanation {
     /// What is the matter, in one line.
-    pub headline: String,
-    pub cause: String,
+    pub headline: Phrase,
+    pub cause: Phrase,
     /// Since when, as far as it is known.
     pub since: Option<Timestamp>,
     /// What happens next if nobody does anything.
-    pub next: String,
+    pub next: Phrase,
     /// What helps, in order; commands stand after a `$`.
-    pub help: Vec<String>,
+    pub help: Vec<Phrase>,
     /// When this was true.
     pub now: Timestamp,
 }
 
-impl std::fmt::Display for Explanation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "{}", line(&self.headline))?;
+impl Explanation {
+    /// As people read it, in lines.
+    pub(crate) fn page(&self, language: Language) -> String {
+        let say = |phrase: &Phrase| line(&phrase.in_language(language)).into_owned();
+        let labels = [
+            say!("explained.cause"),
+            say!("explained.since"),
+            say!("explained.next"),
+            say!("explained.help"),
+        ];
+        let labels = labels.map(|label| say(&label));
+        let width = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+        let [cause, since, next, help] = labels.map(|label| format!("  {label:<width$} "));
+        let mut page = say(&self.headline) + "\n";
         if !self.cause.is_empty() {
-            writeln!(f, "  cause: {}", line(&self.cause))?;
+            page += &format!("{cause}{}\n", say(&self.cause));
         }
-        if let Some(since) = self.since {
-            writeln!(f, "  since: {} ({} ago)", moment(since), how_long(self.now - since))?;
+        if let Some(at) = self.since {
+            page += &format!("{since}{}\n", say(&say!("explained.ago", at = at, span = self.now - at)));
         }
-        writeln!(f, "  next:  {}", line(&self.next))?;
-        for (n, help) in self.help.iter().enumerate() {
-            writeln!(f, "  {} {}", if n == 0 { "help: " } else { "      " }, line(help))?;
+        page += &format!("{next}{}\n", say(&self.next));
+        for (n, one) in self.help.iter().filter(|help| !help.is_empty()).enumerate() {
+            let label = if n == 0 { help.clone() } else { " ".repeat(width + 3) };
+            page += &format!("{label}{}\n", say(one));
         }
-        Ok(())
+        page
     }
 }
 
@@ -62,51 +74,51 @@ pub(crate) fn database(facts: &Facts) -> Option<Explanation> {
     let ailment = facts.database.as_ref()?;
     let since = ailment.seconds.map(|seconds| facts.now - Span::from_secs(seconds as i64));
     let (headline, next) = match ailment.only_soon {
-        _ if ailment.slow => ("the database is slow", "posts are still taken and sent, late"),
-        true => ("the disk is nearly full", "posts are still taken and sent"),
-        false => (
-            "the database is in trouble",
-            "nothing is lost: the node tries again every second, and goes on when the cause is gone",
-        ),
+        _ if ailment.slow => (say!("trouble.database_slow"), say!("trouble.database_slow.next")),
+        true => (say!("trouble.disk"), say!("trouble.disk.next")),
+        false => (say!("trouble.database"), say!("trouble.database.next")),
     };
-    let (cause, help) =
-        ailment.words.split_once("; ").unwrap_or((&ailment.words, "look at the log of the node"));
-    Some(Explanation {
-        headline: headline.to_owned(),
-        cause: cause.to_owned(),
-        since,
-        next: next.to_owned(),
-        help: vec![help.to_owned()],
-        now: facts.now,
-    })
+    let (cause, help) = ill_words(&ailment.words);
+    Some(Explanation { headline, cause, since, next, help: vec![help], now: facts.now })
+}
+
+/// What ails the database, and what helps: its words stand in one line.
+pub(crate) fn ill_words(words: &str) -> (Phrase, Phrase) {
+    match words.split_once("; ") {
+        Some((cause, help)) => (heard(cause), heard(help)),
+        None => (heard(words), say!("help.node_log")),
+    }
 }
 
 pub(crate) fn source_trouble(facts: &Facts, source: &store::Source) -> Option<Explanation> {
     let since = source.failing_since.filter(|_| source.enabled)?;
     let next = match source.next_poll_at {
-        at if at > facts.now => {
-            format!("it is tried again at {} (in {})", moment(at), how_long(at - facts.now))
-        }
-        _ => "it is tried again with the next look".to_owned(),
+        at if at > facts.now => say!("trouble.source.at", when = in_time(facts, at)),
+        _ => say!("trouble.source.soon"),
     };
     Some(Explanation {
-        headline: format!("source {} ({}) cannot be read", source.name, source.kind),
-        cause: source.last_error.clone().unwrap_or_else(|| "no reason was recorded".to_owned()),
+        headline: say!("trouble.source", name = &source.name, kind = &source.kind),
+        cause: source.last_error.as_deref().map_or_else(|| say!("cause.none"), heard),
         since: Some(since),
-        next: format!(
-            "{next}; the other sources are not touched, and what was posted meanwhile is caught up"
-        ),
-        help: vec!["$ rupor check".to_owned()],
+        next: say!("trouble.source.next", then = next),
+        help: vec!["$ rupor check".into()],
         now: facts.now,
     })
 }
 
+/// `at 2026-11-15 12:05:00 UTC (in 4 min)`.
+fn in_time(facts: &Facts, at: Timestamp) -> Phrase {
+    say!("explained.in", at = at, span = at - facts.now)
+}
+
 /// Who stopped a workspace and why, as far as the event says.
-fn stopped_by(held: Option<&Event>) -> String {
+fn stopped_by(held: Option<&Event>) -> Phrase {
     let said = |key: &str| held.and_then(|event| event.detail[key].as_str());
-    let who = said("by").unwrap_or("somebody");
-    let why = said("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{who} stopped all sending of this workspace{why}")
+    let who = said("by").map_or_else(|| say!("somebody"), Phrase::from);
+    match said("reason") {
+        Some(reason) => say!("trouble.workspace_held.why", who = who, why = reason),
+        None => say!("trouble.workspace_held.by", who = who),
+    }
 }
 
 /// What stops everything: no node, a kill switch.
@@ -114,11 +126,11 @@ pub(crate) fn everything(facts: &Facts) -> Option<Explanation> {
     let since = None;
     if let Some(why) = &facts.held {
         return Some(Explanation {
-            headline: "everything is held".to_owned(),
-            cause: if why.is_empty() { "somebody stopped all sending".to_owned() } else { why.clone() },
+            headline: say!("trouble.held"),
+            cause: if why.is_empty() { say!("trouble.held.cause") } else { heard(why) },
             since,
-            next: "nothing is sent until somebody releases it; new posts keep queueing".to_owned(),
-            help: vec!["$ rupor release".to_owned()],
+            next: say!("trouble.held.next"),
+            help: vec!["$ rupor release".into()],
             now: facts.now,
         });
     }
@@ -126,42 +138,37 @@ pub(crate) fn everything(facts: &Facts) -> Option<Explanation> {
         let name = quoted(&facts.workspace.name);
         let held = facts.events.iter().find(|event| event.name == "held");
         return Some(Explanation {
-            headline: format!("workspace {} is held", facts.workspace.name),
+            headline: say!("trouble.workspace_held", name = &facts.workspace.name),
             cause: stopped_by(held),
             since: held.map(|event| event.at),
-            next: "nothing of it is sent until somebody releases it; new posts keep queueing".to_owned(),
-            help: vec![format!("$ rupor release --workspace {name}")],
+            next: say!("trouble.workspace_held.next"),
+            help: vec![format!("$ rupor release --workspace {name}").into()],
             now: facts.now,
         });
     }
     (facts.node == Some(false)).then(|| Explanation {
-        headline: "no node is running".to_owned(),
-        cause: "no `rupor run` works on this database".to_owned(),
+        headline: say!("trouble.no_node"),
+        cause: say!("trouble.no_node.cause"),
         since,
-        next: "nothing is sent until one is started; nothing is lost meanwhile".to_owned(),
-        help: vec!["$ rupor run".to_owned()],
+        next: say!("trouble.no_node.next"),
+        help: vec!["$ rupor run".into()],
         now: facts.now,
     })
 }
 
 pub(crate) fn account_trouble(facts: &Facts, account: &Account) -> Option<Explanation> {
     let name = quoted(&account.name);
+    let resume = || Phrase::from(format!("$ {}", command(facts, &format!("rupor account resume {name}"))));
     if account.paused {
         let why = account.paused_why.clone().unwrap_or_default();
         let (code, message) = why.split_once(": ").unwrap_or((why.as_str(), ""));
         let found = cause(code, message);
-        let resume = format!("$ {}", command(facts, &format!("rupor account resume {name}")));
-        let mut help: Vec<String> =
-            vec![found.remedy].into_iter().filter(|remedy| !remedy.is_empty()).collect();
-        help.push(resume);
         return Some(Explanation {
-            headline: format!("account {} ({}) is paused", account.name, account.platform),
+            headline: say!("trouble.account_paused", name = &account.name, platform = &account.platform),
             cause: found.sentence,
             since: account.paused_at,
-            next:
-                "nothing by itself: what waits is kept, new posts keep queueing, until the account is resumed"
-                    .to_owned(),
-            help,
+            next: say!("trouble.account_paused.next"),
+            help: [found.remedy, resume()].into_iter().filter(|help| !help.is_empty()).collect(),
             now: facts.now,
         });
     }
@@ -174,31 +181,24 @@ pub(crate) fn account_trouble(facts: &Facts, account: &Account) -> Option<Explan
     let until = account.cooldown_until;
     let mut help = vec![found.remedy];
     if is_long(facts, until) {
-        help.push(format!("$ {}", command(facts, &format!("rupor account resume {name}"))));
+        help.push(resume());
     }
     Some(Explanation {
-        headline: format!("account {} ({}) rests", account.name, account.platform),
+        headline: say!("trouble.account_rests", name = &account.name, platform = &account.platform),
         cause: found.sentence,
         since: event.map(|event| event.at),
-        next: format!("it goes on by itself at {} (in {})", moment(until), how_long(until - facts.now)),
+        next: say!("next.goes_on", when = in_time(facts, until)),
         help,
         now: facts.now,
     })
 }
 
-fn done(facts: &Facts, headline: String, cause: String, since: Option<Timestamp>) -> Explanation {
-    Explanation {
-        headline,
-        cause,
-        since,
-        next: "nothing: it is done".to_owned(),
-        help: Vec::new(),
-        now: facts.now,
-    }
+fn done(facts: &Facts, headline: Phrase, cause: Phrase, since: Option<Timestamp>) -> Explanation {
+    Explanation { headline, cause, since, next: say!("next.done"), help: Vec::new(), now: facts.now }
 }
 
-fn plain(facts: &Facts, headline: String, next: String) -> Explanation {
-    Explanation { headline, cause: String::new(), since: None, next, help: Vec::new(), now: facts.now }
+fn plain(facts: &Facts, headline: Phrase, next: Phrase) -> Explanation {
+    Explanation { headline, cause: Phrase::none(), since: None, next, help: Vec::new(), now: facts.now }
 }
 
 /// A command as it has to be typed here.

@@ -7,7 +7,7 @@ use crate::operate::tests::World;
 
 #[track_caller]
 fn check(explained: &Explanation, expected: expect_test::Expect) {
-    expected.assert_eq(&explained.to_string());
+    expected.assert_eq(&explained.page(Language::En));
 }
 
 #[tokio::test]
@@ -55,6 +55,33 @@ async fn a_kicked_bot_is_explained() {
           help:  add the bot to the chat again, as an administrator who may post
                  $ rupor channel resume lost --with-failed
     "#]].assert_eq(&world.status().await);
+}
+
+#[tokio::test]
+async fn the_same_trouble_is_told_in_russian_and_to_programs_in_english() {
+    let world = World::new().await;
+    let channel = world.channel("lost").await;
+    world.post(channel).await;
+    world.post(channel).await;
+    world.answered(403, "Forbidden: bot was kicked from the channel chat", None).await;
+    expect_test::expect![[r#"
+        пространство default · 2026-11-15 12:00:00 UTC · узел работает
+
+        канал  площадка  состояние  ждут  отстаёт  осталось  отправлено  не вышло  темп
+        lost   telegram  на паузе   1     -        1 с       0           1         1/s
+
+        неполадки
+
+        канал lost на паузе
+          причина:    администратор чата удалил бота (kicked) (отказ 1 из 3)
+          с:          2026-11-15 12:00:00 UTC (0 с назад)
+          дальше:     канал попробует сам: 2026-11-15 12:10:00 UTC (через 10 мин); после 3 отказов подряд он закроется; в очереди 1 отправка, она сохранится
+          что делать: снова добавьте бота в чат администратором с правом писать
+                      $ rupor channel resume lost --with-failed
+    "#]].assert_eq(&world.status_in(Language::Ru).await);
+    let known = crate::operate::facts::gather(&world.store, "default", Some(true)).await.unwrap();
+    let json = serde_json::json!(crate::operate::status::status(&known)).to_string();
+    assert!(json.contains("channel lost is paused"), "{json}");
 }
 
 #[tokio::test]

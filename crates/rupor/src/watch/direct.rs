@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use domain::message::Message;
 use domain::outcome::Outcome;
+use domain::time::Timestamp;
 use engine::addresses::{self, ApiBases};
 use platforms::media::NoMedia;
 use platforms::part::{Action, ChannelSettings};
@@ -11,7 +12,9 @@ use platforms::platform::{Account, Deadlines, Network, Platform, Sending, Unlimi
 use serde_json::{Value, json};
 use store::Store;
 
-use super::Way;
+use super::{Way, said};
+use crate::language::{self, Language, Phrase, say};
+use crate::operate::words::{Explanation, ill_words};
 
 /// A way as it was when the ledger could still be read.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(super) struct Direct {
     bases: ApiBases,
     network: Network,
     known: Vec<Known>,
+    language: Language,
     /// The rows that the known ones were made from.
     made_from: Vec<store::Channel>,
     /// What was told and is not written down yet.
@@ -35,7 +39,8 @@ pub(super) struct Direct {
 
 impl Direct {
     pub(super) fn new(bases: ApiBases, network: Network) -> Direct {
-        Direct { bases, network, known: Vec::new(), made_from: Vec::new(), told: None }
+        let language = language::chosen();
+        Direct { bases, network, known: Vec::new(), language, made_from: Vec::new(), told: None }
     }
 
     /// Keeps the ways at hand; tokens are opened only when something changed.
@@ -44,6 +49,7 @@ impl Direct {
         if rows == self.made_from {
             return;
         }
+        self.language = super::language_of(ways);
         let mut known = Vec::new();
         for way in ways {
             match self.open(store, way).await {
@@ -78,15 +84,23 @@ impl Direct {
         if self.told.is_some() {
             return;
         }
-        let (cause, help) = why.split_once("; ").unwrap_or((why, "look at the log of the node"));
-        let words = json!({
-            "headline": "the database is in trouble",
-            "cause": cause,
-            "next": "nothing is lost: the node tries again every second, and goes on when the cause is gone",
-            "help": [help],
-        });
+        let (cause, help) = ill_words(why);
+        let trouble = Explanation {
+            headline: say!("trouble.database"),
+            cause,
+            since: None,
+            next: say!("trouble.database.next"),
+            help: vec![help],
+            now: Timestamp(0),
+        };
+        let words = said::words(&trouble);
+        let lines = [
+            Phrase::from("🔴 ").and(&trouble.headline),
+            say!("alert.cause", what = &trouble.cause),
+            say!("alert.help", what = &trouble.help[0]),
+        ];
         let message = Message {
-            text: format!("🔴 the database is in trouble\ncause: {cause}\nhelp: {help}"),
+            text: Phrase::list(lines, "\n").in_language(self.language),
             data: Some(
                 json!({"type": "alert.opened", "data": {"kind": "database", "severity": "act", "headline": words["headline"],
                 "cause": words["cause"], "next": words["next"], "help": words["help"]}}),

@@ -24,9 +24,10 @@ use platforms::platform::Network;
 use store::{Alert, Channel, Health, NewAlert, NewMessage, Severity, Store, StoreError, Workspace};
 
 use crate::config::quiet::Hours;
+use crate::language::{self, Language};
 use crate::operate::facts::{Facts, gather};
 use crate::operate::trouble::{Reach, troubles};
-use said::Said;
+use said::{How, Said};
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -142,9 +143,9 @@ impl Watch {
         if is_node {
             self.direct.recorded();
         }
-        let prefix = if named { format!("workspace {}: ", workspace.name) } else { String::new() };
+        let how = How { language: language_of(ways), named };
         for alert in open {
-            self.settle(workspace, &alert, ways, facts.now, &prefix).await?;
+            self.settle(workspace, &alert, ways, facts.now, how).await?;
         }
         Ok(())
     }
@@ -171,7 +172,7 @@ impl Watch {
         alert: &Alert,
         ways: &[Way],
         now: Timestamp,
-        prefix: &str,
+        how: How,
     ) -> anyhow::Result<()> {
         let ws = workspace.workspace_id;
         let said = match due(alert, ways, now) {
@@ -182,7 +183,7 @@ impl Watch {
             Due::Clear => Said::Cleared,
         };
         let told: Vec<&Way> = ways.iter().filter(|way| !way.is_about(&alert.key)).collect();
-        self.enqueue(&told, said::message(workspace, alert, said, now, prefix), ws, alert, said).await?;
+        self.enqueue(&told, said::message(workspace, alert, said, now, how), ws, alert, said).await?;
         let headline = alert.words["headline"].as_str().unwrap_or_default();
         match said {
             Said::Cleared => {
@@ -222,6 +223,12 @@ impl Watch {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The language of alerts: as the configuration says, else as the node's environment.
+fn language_of(ways: &[Way]) -> Language {
+    let written = ways.iter().find_map(|way| Language::parse(way.extras.lang.as_deref()?));
+    written.unwrap_or_else(language::chosen)
 }
 
 /// Where trouble of the whole node is told: by the alerts of the top level, else by the first that there are.

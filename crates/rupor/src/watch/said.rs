@@ -5,8 +5,8 @@ use domain::time::Timestamp;
 use serde_json::{Value, json};
 use store::{Alert, Severity, Workspace};
 
-use crate::operate::trouble::Trouble;
-use crate::operate::words::{how_long, moment};
+use crate::language::{Language, Phrase, say};
+use crate::operate::words::Explanation;
 
 /// What of its life is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,24 +16,33 @@ pub(crate) enum Said {
     Cleared,
 }
 
-/// The words of a trouble as its row keeps them.
-pub(crate) fn words(trouble: &Trouble) -> Value {
+/// How it is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    pub language: Language,
+    /// Its workspace is named: others are told here too.
+    pub named: bool,
+}
+
+/// The words of a trouble as its row keeps them: English for programs, every language for people.
+pub(crate) fn words(trouble: &Explanation) -> Value {
+    let mut words = in_language(trouble, Language::En);
+    words["ru"] = in_language(trouble, Language::Ru);
+    words
+}
+
+fn in_language(trouble: &Explanation, language: Language) -> Value {
+    let say = |phrase: &Phrase| phrase.in_language(language);
     json!({
-        "headline": trouble.headline,
-        "cause": trouble.cause,
-        "next": trouble.next,
-        "help": trouble.help,
+        "headline": say(&trouble.headline),
+        "cause": say(&trouble.cause),
+        "next": say(&trouble.next),
+        "help": trouble.help.iter().map(say).collect::<Vec<_>>(),
     })
 }
 
 /// The message for everybody who hears of it.
-pub(crate) fn message(
-    workspace: &Workspace,
-    alert: &Alert,
-    said: Said,
-    now: Timestamp,
-    prefix: &str,
-) -> Message {
+pub(crate) fn message(workspace: &Workspace, alert: &Alert, said: Said, now: Timestamp, how: How) -> Message {
     let data = json!({
         "type": match said {
             Said::Opened => "alert.opened",
@@ -55,7 +64,14 @@ pub(crate) fn message(
             "ended_at": alert.ended_at.map(stamp),
         },
     });
-    let text = format!("{prefix}{}", lines(&alert.words, said, alert.opened_at, now));
+    let own = match how.language {
+        Language::Ru if alert.words["ru"].is_object() => &alert.words["ru"],
+        _ => &alert.words,
+    };
+    let mut text = lines(own, said, alert.opened_at, now, how.language);
+    if how.named {
+        text = say!("alert.workspace", name = &workspace.name, what = text).in_language(how.language);
+    }
     let mark = match (said, alert.severity) {
         (Said::Cleared, _) => "✅",
         (_, Severity::Act) => "🔴",
@@ -65,28 +81,27 @@ pub(crate) fn message(
 }
 
 /// Without a mark: headline, cause, what happens next, what helps.
-fn lines(words: &Value, said: Said, since: Timestamp, now: Timestamp) -> String {
+fn lines(words: &Value, said: Said, since: Timestamp, now: Timestamp, language: Language) -> String {
     let of = |key: &str| words[key].as_str().unwrap_or_default();
-    let headline = of("headline");
-    if said == Said::Cleared {
-        return format!("over: {headline} (it lasted {})", how_long(now - since));
-    }
-    let mut text = match said {
-        Said::Reminder => format!("still, for {}: {headline}", how_long(now - since)),
-        _ => headline.to_owned(),
-    };
-    for (name, line) in [("cause", of("cause")), ("next", of("next"))] {
-        if !line.is_empty() {
-            text += &format!("\n{name}: {line}");
+    let (headline, lasts) = (of("headline"), now - since);
+    let mut lines = match said {
+        Said::Cleared => {
+            return say!("alert.over", headline = headline, span = lasts).in_language(language);
         }
-    }
-    for help in words["help"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        text += &format!("\nhelp: {help}");
-    }
+        Said::Reminder => vec![say!("alert.still", span = lasts, headline = headline)],
+        Said::Opened => vec![headline.into()],
+    };
+    let help = words["help"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    lines.extend(
+        Some(of("cause")).filter(|cause| !cause.is_empty()).map(|what| say!("alert.cause", what = what)),
+    );
+    lines
+        .extend(Some(of("next")).filter(|next| !next.is_empty()).map(|what| say!("alert.next", what = what)));
+    lines.extend(help.filter(|help| !help.is_empty()).map(|what| say!("alert.help", what = what)));
     if said == Said::Opened {
-        text += &format!("\nsince: {}", moment(since));
+        lines.push(say!("alert.since", at = since));
     }
-    text
+    Phrase::list(lines, "\n").in_language(language)
 }
 
 fn stamp(at: Timestamp) -> String {

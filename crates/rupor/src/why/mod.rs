@@ -20,6 +20,7 @@ use platforms::walls;
 use serde::Serialize;
 use store::{Case, Channel, Delivery, HeldPost, Source, Store, StoreError, StoredMessage};
 
+use crate::language::{Phrase, heard, say};
 use crate::operate::facts::{DeliveryFacts, Facts, delivery as delivery_facts};
 use crate::operate::words::Explanation;
 use engine::ingest::SourceSettings;
@@ -79,7 +80,7 @@ pub(crate) struct Heard {
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub passes: bool,
-    pub because: String,
+    pub because: Phrase,
 }
 
 /// One delivery with its past and what it means.
@@ -253,9 +254,9 @@ fn rule(channel: &Channel, source: Option<&Source>, message: &StoredMessage) -> 
         });
     match asked {
         Ok(verdict) => {
-            Rule { passes: verdict.passes, because: format!("the channel's own route: {}", verdict.because) }
+            Rule { passes: verdict.passes, because: say!("why.rule.own", why = heard(&verdict.because)) }
         }
-        Err(error) => Rule { passes: false, because: format!("the channel's route cannot be read: {error}") },
+        Err(error) => Rule { passes: false, because: say!("why.rule.broken", why = error) },
     }
 }
 
@@ -266,11 +267,9 @@ fn preset_rule(source: Option<&Source>, kind: &str) -> Rule {
         engine::ingest::Preset::Pets => kind == "lost",
         engine::ingest::Preset::Mirror => true,
     };
-    let wants = match preset {
-        engine::ingest::Preset::Pets => "the kind lost and nothing else",
-        engine::ingest::Preset::Mirror => "everything",
+    let because = match preset {
+        engine::ingest::Preset::Pets => say!("why.rule.lost_only", preset = preset.name()),
+        engine::ingest::Preset::Mirror => say!("why.rule.everything", preset = preset.name()),
     };
-    let because =
-        format!("the channel has no route of its own, and the preset {} wants {wants}", preset.name());
     Rule { passes, because }
 }

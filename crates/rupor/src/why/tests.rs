@@ -15,6 +15,7 @@ use store::{
 };
 
 use super::{find, gather, words};
+use crate::language::Language;
 use crate::operate::facts;
 use crate::operate::tests::World;
 use engine::ingest::{PublishRules, RawPost, SourceSettings, take_in};
@@ -85,11 +86,15 @@ impl Stage {
     }
 
     async fn why(&self, asked: &str) -> String {
+        self.why_in(asked, Language::En).await
+    }
+
+    async fn why_in(&self, asked: &str, language: Language) -> String {
         self.world.seconds(30);
         let store = &self.world.store;
         let known = facts::gather(store, "default", Some(true)).await.unwrap();
         let asked = find(store, self.world.ws, asked).await.unwrap();
-        words::story(&gather(store, &known, asked, None).await.unwrap())
+        words::story(&gather(store, &known, asked, None).await.unwrap(), language)
     }
 }
 
@@ -153,6 +158,21 @@ async fn a_post_that_failed_is_explained() {
 #[tokio::test]
 async fn a_post_whose_story_ended_is_explained() {
     expect_file!["golden/closed.txt"].assert_eq(&closed().await);
+}
+
+#[tokio::test]
+async fn the_same_stories_are_told_in_russian() {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    stage.sent("501").await;
+    stage.read(-202, 9, COPY).await;
+    let repeat = stage.why_in("https://vk.com/wall-202_9", Language::Ru).await;
+    expect_file!["golden/deduplicated.ru.txt"].assert_eq(&repeat);
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    stage.world.answered(403, "Forbidden: bot was kicked from the channel chat", None).await;
+    let failed = stage.why_in("https://vk.com/wall-101_1", Language::Ru).await;
+    expect_file!["golden/failed.ru.txt"].assert_eq(&failed);
 }
 
 #[tokio::test]

@@ -11,61 +11,60 @@ use serde_json::Value;
 use store::{Case, Channel, DedupMode, HeldPost, RecipientStatus, StoredMessage};
 
 use super::{Heard, Story, Told};
-use crate::operate::words::{counted, how_long, moment};
+use crate::language::{Language, Phrase, heard, say};
 
 /// Words quoted as evidence of one fact.
 const QUOTES_MAX: usize = 3;
 
 /// The whole story.
-pub(crate) fn story(story: &Story) -> String {
+pub(crate) fn story(story: &Story, language: Language) -> String {
     let message = &story.message;
-    let called = name(message);
-    let mut text =
-        format!("{} is message {}, kind {}\n", shown::line(&called), message.message_id, message.kind);
-    section(&mut text, "seen", seen(story));
-    section(&mut text, "recognised", recognised(&message.facts));
-    section(&mut text, "case", case(story));
+    let (called, id) = (name(message), message.message_id.0);
+    let title = say!("why.is", name = called, id = id, kind = heard(&message.kind));
+    let mut text = shown::line(&title.in_language(language)).into_owned() + "\n";
+    let mut section = |heading: Phrase, lines: Vec<Phrase>| {
+        let _ = writeln!(text, "\n{}", shown::line(&heading.in_language(language)));
+        for line in lines {
+            let _ = writeln!(text, "  {}", shown::line(&line.in_language(language)));
+        }
+    };
+    section(say!("why.seen"), seen(story));
+    section(say!("why.recognised"), recognised(&message.facts));
+    section(say!("why.case"), case(story));
     for heard in &story.channels {
         let Channel { name, platform, target, .. } = &heard.channel;
-        section(&mut text, &format!("channel {name} ({platform} {target})"), channel(story, heard));
+        let heading = say!("why.channel", name = name, platform = platform, target = target);
+        section(heading, channel(story, heard));
     }
     if !story.elsewhere.is_empty() {
         let lines = story.elsewhere.iter().flat_map(|told| delivery(None, told)).collect();
-        section(&mut text, "channels that were removed since", lines);
+        section(say!("why.removed"), lines);
     }
     for person in &story.people {
         let mut lines = delivery(None, &person.told);
         if person.told.about.delivery.status == Status::FailedPermanent
             && let Some(gone) = gone(&person.told)
         {
-            lines.push(format!("  {gone}"));
+            lines.push(under(gone));
         }
-        section(&mut text, &person.called, lines);
+        section(Phrase::from(&person.called), lines);
     }
     if story.more_people {
-        let line = "each has a delivery of their own; `$ rupor delivery list --message ID` lists them, and \
-                    `$ rupor why dID` tells about one";
-        section(
-            &mut text,
-            "and more people",
-            vec![line.replace("--message ID", &format!("--message {}", message.message_id))],
-        );
+        section(say!("why.more_people"), vec![say!("why.more_people.how", id = id)]);
     }
-    section(&mut text, "next", next(story));
+    section(say!("why.next"), next(story));
     text
 }
 
-/// Since when this person cannot be reached.
-fn gone(told: &Told) -> Option<String> {
-    let person = told.about.person.as_ref().filter(|person| person.status == RecipientStatus::Gone)?;
-    Some(format!("they are gone since {}", moment(person.status_at)))
+/// A line that belongs to the one above it.
+fn under(line: Phrase) -> Phrase {
+    Phrase::from("  ").and(line)
 }
 
-fn section(text: &mut String, heading: &str, lines: Vec<String>) {
-    let _ = writeln!(text, "\n{}", shown::line(heading));
-    for line in lines {
-        let _ = writeln!(text, "  {}", shown::line(&line));
-    }
+/// Since when this person cannot be reached.
+fn gone(told: &Told) -> Option<Phrase> {
+    let person = told.about.person.as_ref().filter(|person| person.status == RecipientStatus::Gone)?;
+    Some(say!("why.gone_since", at = person.status_at))
 }
 
 /// What people call the post.
@@ -74,67 +73,66 @@ pub(crate) fn name(message: &StoredMessage) -> String {
     url.map_or_else(|| format!("{}/{}", message.source, message.origin_id), str::to_owned)
 }
 
-fn seen(story: &Story) -> Vec<String> {
+fn seen(story: &Story) -> Vec<Phrase> {
     let message = &story.message;
-    let source = story.source.as_ref().map_or_else(
-        || format!("on {}", message.source),
-        |source| format!("on {} (source {})", message.source, source.name),
-    );
-    let mut lines = vec![format!("first {} {source}", moment(message.created_at))];
+    let (at, on) = (message.created_at, &message.source);
+    let mut lines = vec![match &story.source {
+        None => say!("why.first", at = at, source = on),
+        Some(source) => say!("why.first_from", at = at, source = on, name = &source.name),
+    }];
     if let Some(date) = message.origin["date"].as_i64() {
-        let posted = Timestamp(date.saturating_mul(1_000_000));
-        lines.push(format!("posted {}", moment(posted)));
+        lines.push(say!("why.posted", at = Timestamp(date.saturating_mul(1_000_000))));
     }
     if message.seen_count > 1 {
-        lines.push(format!("read {} times, last {}", message.seen_count, moment(message.last_seen_at)));
+        lines.push(say!("why.read_times", n = i64::from(message.seen_count), at = message.last_seen_at));
     }
     if message.revision > 1 {
-        lines.push(format!("its words or its end have changed: revision {}", message.revision));
+        lines.push(say!("why.revision", n = i64::from(message.revision)));
     }
     if let Some(gone) = message.gone_at {
-        lines.push(format!("gone from its source since {}", moment(gone)));
+        lines.push(say!("why.gone_from", at = gone));
     }
     for note in message.facts["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        lines.push(format!("note: {note}"));
+        lines.push(say!("why.note", note = heard(note)));
     }
     lines
 }
 
 /// The facts that people ask about, in the order they are read.
-const FACTS: [(&str, &str); 9] = [
-    ("kind", "kind"),
-    ("animal", "animal"),
-    ("sex", "sex"),
-    ("breed", "breed"),
-    ("pet_names", "name"),
-    ("phones", "phone"),
-    ("city", "city"),
-    ("place", "place"),
-    ("when", "day"),
-];
+fn facts_asked() -> [(&'static str, Phrase); 9] {
+    [
+        ("kind", say!("why.fact.kind")),
+        ("animal", say!("why.fact.animal")),
+        ("sex", say!("why.fact.sex")),
+        ("breed", say!("why.fact.breed")),
+        ("pet_names", say!("why.fact.name")),
+        ("phones", say!("why.fact.phone")),
+        ("city", say!("why.fact.city")),
+        ("place", say!("why.fact.place")),
+        ("when", say!("why.fact.day")),
+    ]
+}
 
-fn recognised(facts: &Value) -> Vec<String> {
+fn recognised(facts: &Value) -> Vec<Phrase> {
     let mut lines = Vec::new();
-    for (key, label) in FACTS {
+    for (key, label) in facts_asked() {
         match &facts[key] {
             Value::Array(several) => {
-                lines.extend(several.iter().filter_map(|fact| recognised_one(label, fact)));
+                lines.extend(several.iter().filter_map(|fact| recognised_one(&label, fact)));
             }
-            fact => lines.extend(recognised_one(label, fact)),
+            fact => lines.extend(recognised_one(&label, fact)),
         }
     }
     if facts["unsure"] == Value::Bool(true) {
-        lines.push(
-            "unsure: another kind is nearly as likely; `$ rupor analyse --text` shows the points".to_owned(),
-        );
+        lines.push(say!("why.unsure"));
     }
     match lines.is_empty() {
-        true => vec!["nothing".to_owned()],
+        true => vec![say!("why.nothing")],
         false => lines,
     }
 }
 
-fn recognised_one(label: &str, fact: &Value) -> Option<String> {
+fn recognised_one(label: &Phrase, fact: &Value) -> Option<Phrase> {
     let value = match &fact["value"] {
         Value::Null => return None,
         Value::String(text) if text == "unknown" => return None,
@@ -146,91 +144,99 @@ fn recognised_one(label: &str, fact: &Value) -> Option<String> {
         evidence.filter_map(|one| one["words"].as_str()).map(|words| format!("«{}»", words.trim())).collect();
     words.dedup();
     words.truncate(QUOTES_MAX);
-    let from = match words.is_empty() {
-        true if value == "other" => "; no words speak for anything else".to_owned(),
-        true => " from the post as a whole".to_owned(),
-        false => format!(" from {}", words.join(", ")),
-    };
-    Some(format!("{label} {value}{from}"))
+    Some(match words.is_empty() {
+        true if value == "other" => say!("why.fact.other", what = label, value = heard(&value)),
+        true => say!("why.fact.whole", what = label, value = heard(&value)),
+        false => say!("why.fact", what = label, value = heard(&value), words = words.join(", ")),
+    })
 }
 
-fn case(story: &Story) -> Vec<String> {
+fn case(story: &Story) -> Vec<Phrase> {
     let Some(case) = &story.case else {
-        return vec![format!("none: a post of kind {} is about no case", story.message.kind)];
+        return vec![say!("why.no_case", kind = heard(&story.message.kind))];
     };
     let title = if case.title.is_empty() { String::new() } else { format!(" ({})", case.title) };
+    let called = format!("{}{title}", case.case_id);
     let decision = &story.message.facts["case"];
     let mut lines = vec![match decision["verdict"].as_str() {
-        Some("same") => {
-            format!("{}{title}: the same story as posts before, {} points", case.case_id, decision["score"])
-        }
-        _ => format!("{}{title}: a new story, opened {}", case.case_id, moment(case.opened_at)),
+        Some("same") => say!("why.case.same", case = called, score = decision["score"].to_string()),
+        _ => say!("why.case.new", case = called, at = case.opened_at),
     }];
-    lines.extend(reasons("because", &decision["reasons"]));
+    lines.extend(reasons(&decision["reasons"]));
     let nearest = &decision["nearest"];
     if !nearest.is_null() {
-        lines.push(format!("nearest was case {} with {} points", nearest["case"], nearest["score"]));
-        lines.extend(reasons("because", &nearest["reasons"]));
+        let (case, score) = (nearest["case"].to_string(), nearest["score"].to_string());
+        lines.push(say!("why.nearest", case = case, score = score));
+        lines.extend(reasons(&nearest["reasons"]));
     }
     lines.extend(told_elsewhere(case));
     if let (Some(closed_at), ending) = (case.closed_at, &story.ending) {
-        let by = ending.as_ref().map_or("a post that is gone".to_owned(), name);
-        lines.push(format!("closed {} by {by}", moment(closed_at)));
+        let by = ending.as_ref().map_or_else(|| say!("why.closed.gone"), |message| name(message).into());
+        lines.push(say!("why.closed", at = closed_at, who = by));
     }
     lines
 }
 
-fn reasons(lead: &str, reasons: &Value) -> Vec<String> {
+fn reasons(reasons: &Value) -> Vec<Phrase> {
     let reasons = reasons.as_array().into_iter().flatten().filter_map(Value::as_str);
-    reasons.map(|reason| format!("  {lead} {reason}")).collect()
+    reasons.map(|reason| under(say!("why.because", why = heard(reason)))).collect()
 }
 
-fn told_elsewhere(case: &Case) -> Option<String> {
-    let copies = case.facts["copies"].as_u64().filter(|n| *n > 0)?;
+fn told_elsewhere(case: &Case) -> Option<Phrase> {
+    let copies = case.facts["copies"].as_i64().filter(|n| *n > 0)?;
     let first = case.facts["first"].as_str().unwrap_or_default();
     let sources = case.facts["sources"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let places: Vec<&str> = sources.collect();
-    let copies = counted(usize::try_from(copies).unwrap_or(usize::MAX), "time", "times");
-    Some(format!("first told in {first}, then {copies} more: {}", places.join(", ")))
+    Some(say!("why.told_elsewhere", first = first, n = copies, places = places.join(", ")))
 }
 
-fn channel(story: &Story, heard: &Heard) -> Vec<String> {
-    let mut lines = vec![format!(
-        "rule: {}: {}",
-        if heard.rule.passes { "it should hear of this" } else { "it should not hear of this" },
-        heard.rule.because
-    )];
-    if let Some(post) = &heard.held {
+fn channel(story: &Story, heard_by: &Heard) -> Vec<Phrase> {
+    let because = heard_by.rule.because.clone();
+    let mut lines = vec![match heard_by.rule.passes {
+        true => say!("why.rule.yes", why = because),
+        false => say!("why.rule.no", why = because),
+    }];
+    if let Some(post) = &heard_by.held {
         lines.extend(held(story.now, post));
-    } else if heard.deliveries.is_empty() {
-        lines.push(match (&story.message.skipped, heard.rule.passes) {
-            (Some(why), _) => format!("nothing was queued: {why}"),
-            (None, true) => {
-                "nothing was queued: the channel was not there or not enabled when the post came".to_owned()
-            }
-            (None, false) => "nothing was queued".to_owned(),
+    } else if heard_by.deliveries.is_empty() {
+        lines.push(match (&story.message.skipped, heard_by.rule.passes) {
+            (Some(why), _) => say!("why.not_queued.why", why = heard(why)),
+            (None, true) => say!("why.not_queued.absent"),
+            (None, false) => say!("why.not_queued"),
         });
     }
-    for told in &heard.deliveries {
-        lines.extend(delivery(Some(&heard.channel), told));
-        lines.extend(again(heard, told).map(|id| format!("  queued again as delivery {id}")));
+    for told in &heard_by.deliveries {
+        lines.extend(delivery(Some(&heard_by.channel), told));
+        lines.extend(again(heard_by, told).map(|id| under(say!("why.again", id = id.0))));
     }
     lines
 }
 
-fn delivery(channel: Option<&Channel>, told: &Told) -> Vec<String> {
+/// A state of a delivery as people call it.
+pub(crate) fn status_words(status: Status) -> Phrase {
+    match status {
+        Status::Queued => say!("why.status.queued"),
+        Status::Retry => say!("why.status.retry"),
+        Status::Claimed => say!("why.status.claimed"),
+        Status::Sending => say!("why.status.sending"),
+        Status::Sent => say!("why.status.sent"),
+        Status::Deduped => say!("why.status.deduped"),
+        Status::FailedPermanent => say!("why.status.failed_permanent"),
+        Status::Dead => say!("why.status.dead"),
+    }
+}
+
+fn delivery(channel: Option<&Channel>, told: &Told) -> Vec<Phrase> {
     let row = &told.about.delivery;
-    let what = match row.action {
-        Action::Send => String::new(),
-        action => format!(" ({} of what was published)", action.as_str()),
+    let (id, status, at) = (row.delivery_id.0, status_words(row.status), row.queued_at);
+    let line = match row.action {
+        Action::Send => say!("why.delivery", id = id, status = status, at = at),
+        action => {
+            say!("why.delivery.action", id = id, action = action.as_str(), status = status, at = at)
+        }
     };
-    let slot = row.slot_at.map_or(String::new(), |at| format!(", slot {}", moment(at)));
-    let mut lines = vec![format!(
-        "delivery {}{what}: {}, queued {}{slot}",
-        row.delivery_id,
-        row.status,
-        moment(row.queued_at)
-    )];
+    let slot = row.slot_at.map_or_else(Phrase::none, |at| say!("why.slot", at = at));
+    let mut lines = vec![line.and(slot)];
     for attempt in &told.about.attempts {
         let error = |key: &str| attempt.error.as_ref().and_then(|error| error[key].as_str());
         let why = match (error("code"), error("message")) {
@@ -238,43 +244,36 @@ fn delivery(channel: Option<&Channel>, told: &Told) -> Vec<String> {
             (Some(code), None) => format!(" ({code})"),
             _ => String::new(),
         };
-        lines.push(format!(
-            "  attempt {} {}: {}{why}",
-            attempt.attempt,
-            moment(attempt.started_at),
-            attempt.outcome
-        ));
+        let outcome = Status::parse(&attempt.outcome);
+        let outcome = outcome.map_or_else(|| Phrase::from(&attempt.outcome), status_words);
+        let n = i64::from(attempt.attempt);
+        lines.push(under(say!("why.attempt", n = n, at = attempt.started_at, outcome = outcome.and(why))));
     }
-    lines.extend(published(channel, told).map(|line| format!("  {line}")));
+    lines.extend(published(channel, told).map(under));
     let repeated = channel.map(|channel| repeat(channel, told)).unwrap_or_default();
-    lines.extend(repeated.into_iter().map(|line| format!("  {line}")));
+    lines.extend(repeated.into_iter().map(under));
     let says_more = !matches!(row.status, Status::Sent | Status::Deduped);
     if says_more {
-        lines.push(format!("  {}", told.explanation.headline));
+        lines.push(under(told.explanation.headline.clone()));
         if !told.explanation.cause.is_empty() {
-            lines.push(format!("  cause: {}", told.explanation.cause));
+            lines.push(under(say!("why.cause", cause = &told.explanation.cause)));
         }
     }
     lines
 }
 
 /// What a person was asked, and what became of it.
-fn held(now: Timestamp, post: &HeldPost) -> Vec<String> {
-    let mut lines = vec![format!("held for a person since {}: {}", moment(post.held_at), post.why)];
-    let decided = post.decided_at.map_or(String::new(), moment);
-    lines.push(match (post.decision.as_deref(), post.expires_at) {
-        (Some("approved"), _) => format!("  approved {decided}"),
-        (Some("rejected"), _) => format!("  rejected {decided}: it is not published here"),
-        (Some(_), _) => {
-            format!("  withdrawn {decided}: its words changed, its story ended or its source took it away")
-        }
-        (None, Some(at)) if at <= now => {
-            format!("  nobody decided before {}, the max_age of the channel: it is over", moment(at))
-        }
-        (None, Some(at)) => format!("  nobody has decided yet; it is over at {}", moment(at)),
-        (None, None) => "  nobody has decided yet".to_owned(),
-    });
-    lines
+fn held(now: Timestamp, post: &HeldPost) -> Vec<Phrase> {
+    let decided = post.decided_at.map_or_else(Phrase::none, Phrase::from);
+    let became = match (post.decision.as_deref(), post.expires_at) {
+        (Some("approved"), _) => say!("why.approved", at = decided),
+        (Some("rejected"), _) => say!("why.rejected", at = decided),
+        (Some(_), _) => say!("why.withdrawn", at = decided),
+        (None, Some(at)) if at <= now => say!("why.undecided.over", at = at),
+        (None, Some(at)) => say!("why.undecided.until", at = at),
+        (None, None) => say!("why.undecided"),
+    };
+    vec![say!("why.held", at = post.held_at, why = heard(&post.why)), under(became)]
 }
 
 /// The delivery that took the place of a failed one.
@@ -285,57 +284,47 @@ fn again(heard: &Heard, told: &Told) -> Option<DeliveryId> {
 }
 
 /// Where readers find it.
-fn published(channel: Option<&Channel>, told: &Told) -> Option<String> {
+fn published(channel: Option<&Channel>, told: &Told) -> Option<Phrase> {
     let id = told.about.delivery.provider_message_id.as_deref()?;
     Some(match channel.and_then(|channel| engine::addresses::link(channel, id)) {
-        Some(link) => format!("published as message {id}: {link}"),
-        None => format!("published as message {id}"),
+        Some(link) => say!("why.published.link", id = id, link = link),
+        None => say!("why.published", id = id),
     })
 }
 
 /// What a repeat would have repeated.
-fn repeat(channel: &Channel, told: &Told) -> Vec<String> {
+fn repeat(channel: &Channel, told: &Told) -> Vec<Phrase> {
     if told.about.delivery.reason.as_deref() != Some("duplicate") {
         return Vec::new();
     }
     let rule = match channel.settings.dedup {
-        DedupMode::Case => "one case and kind",
-        DedupMode::Fingerprint => "one fingerprint and kind",
-        DedupMode::Content => "the same words",
-        DedupMode::Off => "nothing",
+        DedupMode::Case => say!("why.repeat.case"),
+        DedupMode::Fingerprint => say!("why.repeat.fingerprint"),
+        DedupMode::Content => say!("why.repeat.content"),
+        DedupMode::Off => say!("why.repeat.off"),
     };
-    let window = how_long(channel.settings.dedup_ttl);
-    let mut lines = vec![format!("held back: this channel says {rule} once within {window}")];
+    let mut lines = vec![say!("why.repeat", rule = rule, span = channel.settings.dedup_ttl)];
     if let Some(before) = &told.said_before {
-        let when = before.delivery.sent_at.map_or_else(
-            || format!("{} since {}", before.delivery.status, moment(before.delivery.queued_at)),
-            |at| format!("sent {}", moment(at)),
-        );
-        let at = before
-            .delivery
-            .provider_message_id
-            .as_deref()
-            .and_then(|id| engine::addresses::link(channel, id));
-        let at = at.map_or(String::new(), |link| format!(", {link}"));
-        lines.push(format!(
-            "said before: delivery {} of {}, {when}{at}",
-            before.delivery.delivery_id,
-            name(&before.message)
-        ));
+        let row = &before.delivery;
+        let when = match row.sent_at {
+            Some(at) => say!("why.said_before.sent", at = at),
+            None => say!("why.said_before.since", status = status_words(row.status), at = row.queued_at),
+        };
+        let link = row.provider_message_id.as_deref().and_then(|id| engine::addresses::link(channel, id));
+        let when = when.and(link.map_or(String::new(), |link| format!(", {link}")));
+        let (id, called) = (row.delivery_id.0, name(&before.message));
+        lines.push(say!("why.said_before", id = id, name = called, when = when));
     }
     lines
 }
 
 /// What happens if nobody does anything, and what a person can do.
-fn next(story: &Story) -> Vec<String> {
+fn next(story: &Story) -> Vec<Phrase> {
     if let Some(why) = &story.message.skipped {
         return vec![unpublished(why)];
     }
     if story.channels.iter().filter_map(|heard| heard.held.as_ref()).any(|post| post.is_waiting(story.now)) {
-        let id = story.message.message_id;
-        return vec![format!(
-            "a person decides: `$ rupor message approve {id}` or `$ rupor message reject {id}`"
-        )];
+        return vec![say!("why.decide", id = story.message.message_id.0)];
     }
     let last = |heard: &'_ Heard, told: &Told| again(heard, told).is_none();
     let all: Vec<&Told> = story
@@ -351,37 +340,29 @@ fn next(story: &Story) -> Vec<String> {
     }
     let is_closed = story.case.as_ref().is_some_and(|case| case.closed_at.is_some());
     let was_said = all.iter().any(|told| told.about.delivery.status == Status::Sent);
-    let words = match (all.is_empty(), was_said, is_closed) {
-        (true, _, _) => "nothing: no channel is to hear of it",
-        (false, true, false) => {
-            "nothing: it is done; an edit of the post or the end of the story changes what is published"
-        }
-        (false, true, true) => "nothing: the story has ended, and what was published says so",
-        (false, false, _) => {
-            "nothing: readers know the story already; when the window is over, the next post about it is said again"
-        }
-    };
-    vec![words.to_owned()]
+    vec![match (all.is_empty(), was_said, is_closed) {
+        (true, _, _) => say!("why.next.nobody"),
+        (false, true, false) => say!("why.next.done"),
+        (false, true, true) => say!("why.next.ended"),
+        (false, false, _) => say!("why.next.known"),
+    }]
 }
 
-fn goes_on(told: &Told) -> Vec<String> {
-    let mut lines = vec![format!("delivery {}: {}", told.about.delivery.delivery_id, told.explanation.next)];
+fn goes_on(told: &Told) -> Vec<Phrase> {
+    let id = told.about.delivery.delivery_id.0;
+    let mut lines = vec![say!("why.next.delivery", id = id, next = &told.explanation.next)];
     let help = told.explanation.help.iter().filter(|help| !help.is_empty());
-    lines.extend(help.map(|help| format!("  {help}")));
+    lines.extend(help.cloned().map(under));
     lines
 }
 
 /// What helps with a post that was kept and not published.
-fn unpublished(why: &str) -> String {
-    let help = match why.split(':').next().unwrap_or_default() {
-        "no route" => {
-            "to publish such posts, give a channel a route (such as any = [\"kind:found\"]), then `$ rupor apply`; \
-             it counts for posts that come from then on"
-        }
-        "too old" => "to publish older posts, set `horizon` of the source, then `$ rupor apply`",
-        "closed" => "nothing: the story had ended before",
-        "unreadable" => "nothing: edit the post at its source, and it is read again",
-        _ => "nothing: such posts are kept and never published",
-    };
-    help.to_owned()
+fn unpublished(why: &str) -> Phrase {
+    match why.split(':').next().unwrap_or_default() {
+        "no route" => say!("why.unpublished.route"),
+        "too old" => say!("why.unpublished.old"),
+        "closed" => say!("why.unpublished.closed"),
+        "unreadable" => say!("why.unpublished.unreadable"),
+        _ => say!("why.unpublished.kept"),
+    }
 }

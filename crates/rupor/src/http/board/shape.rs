@@ -195,7 +195,7 @@ fn a_delivery(seen: &Seen, delivery: &Delivery) -> Value {
     let why = match (delivery.status, code) {
         (Status::Deduped, _) => Some("said here already".to_owned()),
         (Status::Retry | Status::FailedPermanent | Status::Dead, Some(code)) => {
-            Some(cause(code, "").sentence)
+            Some(cause(code, "").sentence.to_string())
         }
         (Status::FailedPermanent | Status::Dead, None) => delivery.reason.clone(),
         _ => None,

@@ -4,7 +4,8 @@ use domain::limits::CHANNEL_STREAK_MAX;
 use domain::time::Timestamp;
 use store::{Channel, ChannelFailures, DisabledBy};
 
-use super::{Explanation, cause, command, counted, how_long, is_long, moment, plain, quoted};
+use super::{Explanation, cause, command, in_time, is_long, plain, quoted};
+use crate::language::{Phrase, say};
 use crate::operate::facts::Facts;
 
 pub(crate) fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explanation> {
@@ -12,7 +13,7 @@ pub(crate) fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explan
     let found = cause(&code, "");
     let resume = command(facts, &format!("rupor channel resume {}", quoted(&channel.name)));
     let since = facts.channel_trouble_since(channel);
-    let explained = |headline: String, cause: String, help: Vec<String>| Explanation {
+    let explained = |headline: Phrase, cause: Phrase, help: Vec<Phrase>| Explanation {
         headline,
         cause,
         since,
@@ -21,85 +22,68 @@ pub(crate) fn channel_trouble(facts: &Facts, channel: &Channel) -> Option<Explan
         now: facts.now,
     };
     let name = &channel.name;
+    let streak = channel.error_streak;
     match (channel.enabled, channel.disabled_by) {
         (false, Some(DisabledBy::Auto)) => {
-            let cause = format!("{} ({} failures in a row)", found.sentence, channel.error_streak);
-            let help = vec![found.remedy, format!("$ {resume} --with-failed")];
-            Some(explained(format!("channel {name} is shut after repeated failures"), cause, help))
+            let cause = say!("channel.failures_in_a_row", cause = found.sentence, n = streak);
+            let help = vec![found.remedy, format!("$ {resume} --with-failed").into()];
+            Some(explained(say!("channel.shut", name = name), cause, help))
         }
         (false, _) => {
-            let help = vec![format!("$ {}", resume.replace("channel resume", "channel enable"))];
-            Some(explained(format!("channel {name} is disabled"), "an operator disabled it".to_owned(), help))
+            let help = vec![format!("$ {}", resume.replace("channel resume", "channel enable")).into()];
+            Some(explained(say!("channel.disabled", name = name), say!("channel.disabled.cause"), help))
         }
-        (true, _) if channel.paused_until > facts.now && channel.error_streak > 0 => {
-            let help = vec![found.remedy, format!("$ {resume} --with-failed")];
+        (true, _) if channel.paused_until > facts.now && streak > 0 => {
+            let help = vec![found.remedy, format!("$ {resume} --with-failed").into()];
             let cause =
-                format!("{} (failure {} of {CHANNEL_STREAK_MAX})", found.sentence, channel.error_streak);
-            Some(explained(format!("channel {name} is paused"), cause, help))
+                say!("channel.failure_of", cause = found.sentence, n = streak, max = CHANNEL_STREAK_MAX);
+            Some(explained(say!("channel.paused", name = name), cause, help))
         }
         (true, _) if channel.paused_until == Timestamp::NEVER => {
-            let cause = if code.is_empty() {
-                "an operator paused it".to_owned()
-            } else {
-                format!("an operator paused it: {code}")
+            let cause = match code.as_str() {
+                "" => say!("channel.paused.by_operator"),
+                code => say!("channel.paused.why", why = code),
             };
-            Some(explained(format!("channel {name} is paused"), cause, vec![format!("$ {resume}")]))
+            Some(explained(say!("channel.paused", name = name), cause, vec![format!("$ {resume}").into()]))
         }
         (true, _) if channel.paused_until > facts.now => {
             // Words that are no code of ours are an operator's: they may end early what they began.
             let by_hand = found.remedy.is_empty() || is_long(facts, channel.paused_until);
-            let resume = if by_hand { format!("$ {resume}") } else { String::new() };
-            Some(explained(format!("channel {name} is paused"), found.sentence, vec![found.remedy, resume]))
+            let resume = if by_hand { format!("$ {resume}").into() } else { Phrase::none() };
+            let help = vec![found.remedy, resume];
+            Some(explained(say!("channel.paused", name = name), found.sentence, help))
         }
         _ => None,
     }
 }
 
 /// What a channel does next by itself.
-pub(super) fn channel_next(facts: &Facts, channel: &Channel) -> String {
+pub(super) fn channel_next(facts: &Facts, channel: &Channel) -> Phrase {
     let waiting = facts.waiting(channel);
-    let kept = match waiting {
-        0 => String::new(),
-        1 => "; 1 delivery waits and is kept".to_owned(),
-        n => format!("; {n} deliveries wait and are kept"),
-    };
-    match (channel.enabled, channel.disabled_by) {
-        (false, Some(DisabledBy::Auto)) => {
-            format!("nothing is sent until somebody resumes the channel; new posts keep queueing{kept}")
-        }
-        (false, _) => {
-            format!("nothing is sent and no new posts are taken until somebody enables the channel{kept}")
-        }
-        _ if channel.paused_until == Timestamp::NEVER => {
-            format!("nothing is sent until somebody resumes the channel; new posts keep queueing{kept}")
-        }
+    let kept = if waiting > 0 { say!("channel.kept", n = waiting) } else { Phrase::none() };
+    let next = match (channel.enabled, channel.disabled_by) {
+        (false, Some(DisabledBy::Auto)) => say!("channel.next.until_resumed"),
+        (false, _) => say!("channel.next.until_enabled"),
+        _ if channel.paused_until == Timestamp::NEVER => say!("channel.next.until_resumed"),
         _ if channel.paused_until > facts.now => {
-            let until = channel.paused_until;
-            let then = if channel.error_streak > 0 {
-                format!(" and is shut after {CHANNEL_STREAK_MAX} failures in a row")
-            } else {
-                String::new()
-            };
-            format!(
-                "the channel tries again by itself at {} (in {}){then}{kept}",
-                moment(until),
-                how_long(until - facts.now)
-            )
+            let when = in_time(facts, channel.paused_until);
+            match channel.error_streak {
+                0 => say!("channel.next.tries", when = when),
+                _ => say!("channel.next.tries_or_shut", when = when, max = CHANNEL_STREAK_MAX),
+            }
         }
-        _ => format!("the channel goes on{kept}"),
-    }
+        _ => say!("channel.next.goes_on"),
+    };
+    next.and(kept)
 }
 
 pub(super) fn quiet(facts: &Facts, channel: &Channel) -> Option<Explanation> {
     let until = crate::config::quiet::closed_until(&channel.settings, facts.now)?;
     let hours = channel.settings.quiet_hours.as_deref().unwrap_or_default();
     let zone = channel.settings.time_zone.as_deref().unwrap_or("UTC");
-    let mut quiet = plain(
-        facts,
-        format!("channel {} has its quiet hours", channel.name),
-        format!("it goes on by itself at {} (in {})", moment(until), how_long(until - facts.now)),
-    );
-    quiet.cause = format!("quiet_hours {hours} ({zone})");
+    let headline = say!("channel.quiet", name = &channel.name);
+    let mut quiet = plain(facts, headline, say!("next.goes_on", when = in_time(facts, until)));
+    quiet.cause = format!("quiet_hours {hours} ({zone})").into();
     Some(quiet)
 }
 
@@ -117,30 +101,17 @@ pub(crate) fn channel_failures(
         // The trouble of the channel says it already, and resuming it offers these again.
         return None;
     }
-    let words = cause(code, "").sentence;
     let status =
         if failures.last_name.as_deref() == Some("dead_letter") { "dead" } else { "failed_permanent" };
-    let name = quoted(&channel.name);
-    let failed = usize::try_from(failures.failed).unwrap_or(usize::MAX);
+    let which = format!("--status {status} --channel {}", quoted(&channel.name));
+    let list = command(facts, &format!("rupor delivery list {which}"));
+    let requeue = command(facts, &format!("rupor delivery requeue {which}"));
     Some(Explanation {
-        headline: format!(
-            "channel {}: {} not sent lately",
-            channel.name,
-            counted(failed, "delivery was", "deliveries were")
-        ),
-        cause: format!("the last one: {words}"),
+        headline: say!("channel.unsent", name = &channel.name, n = failures.failed),
+        cause: say!("channel.unsent.cause", cause = cause(code, "").sentence),
         since: failures.first_at,
-        next: "nothing: they stay as they are until somebody queues them again".to_owned(),
-        help: vec![
-            format!(
-                "$ {}",
-                command(facts, &format!("rupor delivery list --status {status} --channel {name}"))
-            ),
-            format!(
-                "$ {}",
-                command(facts, &format!("rupor delivery requeue --status {status} --channel {name}"))
-            ),
-        ],
+        next: say!("channel.unsent.next"),
+        help: vec![format!("$ {list}").into(), format!("$ {requeue}").into()],
         now: facts.now,
     })
 }

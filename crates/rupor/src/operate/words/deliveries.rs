@@ -7,33 +7,30 @@ use domain::time::{Span, Timestamp};
 use store::{Channel, Delivery, RecipientStatus};
 
 use super::channels::{channel_next, channel_trouble, quiet};
-use super::{
-    Explanation, account_trouble, cause, command, done, everything, how_long, moment, plain, quoted,
-};
+use super::{Explanation, account_trouble, cause, command, done, everything, in_time, plain, quoted};
+use crate::language::{Phrase, say};
 use crate::operate::facts::{DeliveryFacts, Facts, Person};
 
 /// Why a delivery is where it is.
 pub(crate) fn delivery(facts: &Facts, about: &DeliveryFacts) -> Explanation {
     let delivery = &about.delivery;
+    let id = delivery.delivery_id.0;
     match delivery.status {
         Status::Queued | Status::Retry => waiting(facts, about),
         Status::Claimed | Status::Sending => sending(facts, delivery),
         Status::Sent => {
-            let id = delivery
-                .provider_message_id
-                .as_deref()
-                .map_or(String::new(), |id| format!(" as message {id}"));
-            let headline = format!("delivery {} was sent{id}", delivery.delivery_id);
-            done(facts, headline, String::new(), delivery.sent_at)
+            let headline = match delivery.provider_message_id.as_deref() {
+                Some(message) => say!("delivery.sent_as", id = id, message = message),
+                None => say!("delivery.sent", id = id),
+            };
+            done(facts, headline, Phrase::none(), delivery.sent_at)
         }
         Status::Deduped => {
-            let headline =
-                format!("delivery {} was not sent: it would have been a repeat", delivery.delivery_id);
             let cause = match delivery.reason.as_deref() {
-                Some("superseded") => "a newer version of the post took its place before it was sent",
-                _ => "the same thing was said in this channel within its window, or is on its way there",
+                Some("superseded") => say!("delivery.superseded"),
+                _ => say!("delivery.repeat.cause"),
             };
-            done(facts, headline, cause.to_owned(), Some(delivery.queued_at))
+            done(facts, say!("delivery.repeat", id = id), cause, Some(delivery.queued_at))
         }
         Status::FailedPermanent | Status::Dead => failed(facts, about),
     }
@@ -48,16 +45,15 @@ fn waiting(facts: &Facts, about: &DeliveryFacts) -> Explanation {
         .or_else(|| channel.and_then(|channel| channel_trouble(facts, channel)))
         .or_else(|| channel.and_then(|channel| quiet(facts, channel)))
         .or_else(|| about.person.as_ref().and_then(|person| person_trouble(facts, person)));
-    let id = delivery.delivery_id;
+    let id = delivery.delivery_id.0;
     if let Some(wider) = wider {
-        return Explanation { headline: format!("delivery {id} waits: {}", wider.headline), ..wider };
+        return Explanation { headline: say!("delivery.waits", id = id, why = &wider.headline), ..wider };
     }
     match (&delivery.last_error, delivery.run_at) {
         (Some(_), Some(run_at)) if run_at > facts.now => waits_to_retry(facts, about, run_at),
         (_, Some(run_at)) if run_at > facts.now => {
-            let headline = format!("delivery {id} waits for its time");
-            let next = format!("it is sent after {} (in {})", moment(run_at), how_long(run_at - facts.now));
-            plain(facts, headline, next)
+            let next = say!("delivery.waits_time.next", at = run_at, span = run_at - facts.now);
+            plain(facts, say!("delivery.waits_time", id = id), next)
         }
         _ => in_line(facts, delivery, channel),
     }
@@ -68,71 +64,49 @@ fn waits_to_retry(facts: &Facts, about: &DeliveryFacts, run_at: Timestamp) -> Ex
     let delivery = &about.delivery;
     let (code, message) = error_of(delivery);
     let found = cause(&code, &message);
-    let policy = policy(facts, about);
-    let goes_on = match (delivery.counters.unknowns, policy) {
-        (1.., AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Reconcile) => {
-            "; if nobody knows about that one either, it is given up".to_owned()
-        }
-        _ => {
-            format!(", at most {} more times; then it is given up", ATTEMPTS_MAX - delivery.counters.charged)
-        }
+    let goes_on = match (delivery.counters.unknowns, policy(facts, about)) {
+        (1.., AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Reconcile) => say!("delivery.retry.once"),
+        _ => say!("delivery.retry.times", n = ATTEMPTS_MAX - delivery.counters.charged),
     };
-    let unknown = if delivery.counters.unknowns > 0 {
-        "; nobody knows whether it was shown, so it may appear twice"
-    } else {
-        ""
-    };
+    let unknown =
+        if delivery.counters.unknowns > 0 { say!("delivery.retry.unknown") } else { Phrase::none() };
     Explanation {
-        headline: format!("delivery {} waits to be tried again", delivery.delivery_id),
-        cause: format!("{}{unknown}", found.sentence),
+        headline: say!("delivery.retry", id = delivery.delivery_id.0),
+        cause: found.sentence.and(unknown),
         since: delivery.sending_at,
-        next: format!(
-            "it is tried again at {} (in {}){goes_on} and can be queued again by hand",
-            moment(run_at),
-            how_long(run_at - facts.now)
-        ),
+        next: say!("delivery.retry.next", when = in_time(facts, run_at), then = goes_on),
         help: vec![found.remedy],
         now: facts.now,
     }
 }
 
 fn in_line(facts: &Facts, delivery: &Delivery, channel: Option<&Channel>) -> Explanation {
-    let id = delivery.delivery_id;
     let waiting = channel.map_or(0, |channel| facts.waiting(channel));
     let rate = channel.and_then(|channel| channel.settings.rate);
     let next = match rate {
         Some(rate) if waiting > 1 => {
-            let seconds = Span::from_secs((waiting as f64 / rate).ceil() as i64);
-            format!("it is sent in its turn; the whole queue of {waiting} takes about {}", how_long(seconds))
+            let takes = Span::from_secs((waiting as f64 / rate).ceil() as i64);
+            say!("delivery.in_line.queue", n = waiting, span = takes)
         }
-        _ => "it is sent in its turn, within seconds if the queue is short".to_owned(),
+        _ => say!("delivery.in_line.short"),
     };
-    let mut explanation = plain(facts, format!("delivery {id} waits in line"), next);
+    let mut explanation = plain(facts, say!("delivery.in_line", id = delivery.delivery_id.0), next);
     explanation.since = Some(delivery.queued_at);
     explanation
 }
 
 fn sending(facts: &Facts, delivery: &Delivery) -> Explanation {
     let lease = delivery.lease_until.unwrap_or(facts.now);
-    let next = if lease > facts.now {
-        format!(
-            "the answer comes, or the claim ends at {} (in {}) and it is taken up again",
-            moment(lease),
-            how_long(lease - facts.now)
-        )
-    } else {
-        "its claim has ended without an answer; while `rupor run` runs it is taken up again within seconds"
-            .to_owned()
+    let next = match lease > facts.now {
+        true => say!("delivery.sending.next", when = in_time(facts, lease)),
+        false => say!("delivery.sending.over"),
     };
     Explanation {
-        headline: format!(
-            "delivery {} is being sent: the request is out, the answer is not here",
-            delivery.delivery_id
-        ),
-        cause: format!("attempt {} is under way", delivery.counters.attempt),
+        headline: say!("delivery.sending", id = delivery.delivery_id.0),
+        cause: say!("delivery.sending.cause", n = delivery.counters.attempt),
         since: delivery.sending_at,
         next,
-        help: vec!["nothing to do; `$ rupor status` shows whether the node runs".to_owned()],
+        help: vec![say!("delivery.sending.help")],
         now: facts.now,
     }
 }
@@ -140,64 +114,50 @@ fn sending(facts: &Facts, delivery: &Delivery) -> Explanation {
 /// It ended without being sent.
 fn failed(facts: &Facts, about: &DeliveryFacts) -> Explanation {
     let delivery = &about.delivery;
-    let id = delivery.delivery_id;
+    let id = delivery.delivery_id.0;
     let headline = match (delivery.status, delivery.reason.as_deref()) {
-        (_, Some("channel_removed")) => format!("delivery {id} was not sent: its channel was removed"),
-        (Status::Dead, _) => format!("delivery {id} is dead: it was given up"),
-        _ => format!("delivery {id} failed for good"),
+        (_, Some("channel_removed")) => say!("delivery.channel_removed", id = id),
+        (Status::Dead, _) => say!("delivery.dead", id = id),
+        _ => say!("delivery.failed", id = id),
     };
     let (cause, remedy) = why_failed(delivery);
-    let mut help: Vec<String> = [remedy].into_iter().filter(|remedy| !remedy.is_empty()).collect();
+    let mut help: Vec<Phrase> = [remedy].into_iter().filter(|remedy| !remedy.is_empty()).collect();
     let is_channels = delivery.last_error.as_ref().is_some_and(|error| error["scope"] == "channel");
     let is_gone = about.person.as_ref().is_some_and(|person| person.status == RecipientStatus::Gone);
     let next = match (delivery.destination, facts.channel_of(delivery)) {
         (_, Some(channel)) if is_channels => {
             let resume = format!("rupor channel resume {} --with-failed", quoted(&channel.name));
-            help.push(format!("$ {}", command(facts, &resume)));
-            format!("this one stays failed; {}", channel_next(facts, channel))
+            help.push(format!("$ {}", command(facts, &resume)).into());
+            say!("delivery.failed.channel", next = channel_next(facts, channel))
         }
-        (Destination::Channel(_), None) => "nothing: it cannot be queued again".to_owned(),
-        (Destination::Recipient(_), _) if is_gone => {
-            "nothing: this person is not written to any more unless they come back".to_owned()
-        }
+        (Destination::Channel(_), None) => say!("delivery.failed.gone"),
+        (Destination::Recipient(_), _) if is_gone => say!("delivery.failed.person"),
         _ => {
-            help.push(format!("$ {}", command(facts, &format!("rupor delivery requeue {id}"))));
-            "nothing: it stays as it is until somebody queues it again".to_owned()
+            help.push(format!("$ {}", command(facts, &format!("rupor delivery requeue {id}"))).into());
+            say!("delivery.failed.next")
         }
     };
     Explanation { headline, cause, since: delivery.ended_at, next, help, now: facts.now }
 }
 
 /// Why it ended, and what helps before any command.
-fn why_failed(delivery: &Delivery) -> (String, String) {
+fn why_failed(delivery: &Delivery) -> (Phrase, Phrase) {
     let (code, message) = error_of(delivery);
     let found = cause(&code, &message);
-    let own = |why: &str, remedy: &str| (why.to_owned(), remedy.to_owned());
+    let counters = &delivery.counters;
     match delivery.reason.as_deref() {
-        Some("cancelled") => own("somebody cancelled it, or its case was closed", ""),
-        Some("expired") => own("it waited longer than the channel's max_age allows", ""),
-        Some("channel_removed") => own(
-            "the channel was taken out of the configuration while this waited",
-            "post the message to another channel",
-        ),
-        Some("poison") => (
-            format!(
-                "the process died or lost its claim {} times before it could send this; the post may be what kills it",
-                delivery.counters.lost_claims
-            ),
-            "look into the log of the node around these times".to_owned(),
-        ),
-        Some("outcome_unknown") => (
-            format!("{}; nobody knows whether readers see it", found.sentence),
-            "look into the channel: if it is not there, queue it again".to_owned(),
-        ),
+        Some("cancelled") => (say!("ended.cancelled"), Phrase::none()),
+        Some("expired") => (say!("ended.expired"), Phrase::none()),
+        Some("channel_removed") => (say!("ended.channel_removed"), say!("ended.channel_removed.help")),
+        Some("poison") => (say!("ended.poison", n = counters.lost_claims), say!("ended.poison.help")),
+        Some("outcome_unknown") => {
+            (say!("ended.unknown", cause = found.sentence), say!("ended.unknown.help"))
+        }
         Some("attempts_exhausted") => {
-            let attempts = delivery.counters.charged;
-            (format!("{}; {attempts} attempts were made", found.sentence), found.remedy)
+            (say!("ended.attempts", cause = found.sentence, n = counters.charged), found.remedy)
         }
         Some("flood_cap") => {
-            let waits = delivery.counters.flood_waits;
-            (format!("{}; it was put off {waits} times", found.sentence), found.remedy)
+            (say!("ended.floods", cause = found.sentence, n = counters.flood_waits), found.remedy)
         }
         _ => (found.sentence, found.remedy),
     }
@@ -216,20 +176,20 @@ fn person_trouble(facts: &Facts, person: &Person) -> Option<Explanation> {
     if person.status == RecipientStatus::Gone {
         let why = person.status_why.as_deref().unwrap_or_default();
         return Some(Explanation {
-            headline: format!("{called} is gone"),
+            headline: say!("person.gone", who = called),
             cause: cause(why, "").sentence,
             since: Some(person.status_at),
-            next: "it ends without being sent when its turn comes, unless they come back before".to_owned(),
+            next: say!("person.gone.next"),
             help: Vec::new(),
             now: facts.now,
         });
     }
     let until = person.paused_until;
     (until > facts.now).then(|| Explanation {
-        headline: format!("{called} is left alone for a while"),
-        cause: "the platform asks to write less to this person (flood limit)".to_owned(),
+        headline: say!("person.left_alone", who = called),
+        cause: say!("person.left_alone.cause"),
         since: None,
-        next: format!("it goes on by itself at {} (in {})", moment(until), how_long(until - facts.now)),
+        next: say!("next.goes_on", when = in_time(facts, until)),
         help: Vec::new(),
         now: facts.now,
     })

@@ -3,7 +3,8 @@
 use domain::time::{Span, Timestamp};
 use store::Channel;
 
-use super::{Explanation, command, counted, how_long, moment, quoted};
+use super::{Explanation, command, in_time, quoted};
+use crate::language::{heard, say};
 use crate::operate::facts::{Facts, HELD_POSTS_MAX};
 
 /// A longer wait is trouble, even if it ends by itself. VK's captcha rests for an hour, and is meant.
@@ -20,11 +21,11 @@ pub(crate) fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
     }
     let resume = command(facts, &format!("rupor channel resume {}", quoted(&channel.name)));
     Some(Explanation {
-        headline: format!("channel {}: what comes first was put off for long", channel.name),
-        cause: "the platform asked for the wait, or it failed again and again".to_owned(),
+        headline: say!("late.put_off", name = &channel.name),
+        cause: say!("late.put_off.cause"),
         since: None,
-        next: format!("it is tried again at {} (in {})", moment(until), how_long(until - facts.now)),
-        help: vec![format!("$ {resume}")],
+        next: say!("trouble.source.at", when = in_time(facts, until)),
+        help: vec![format!("$ {resume}").into()],
         now: facts.now,
     })
 }
@@ -39,28 +40,23 @@ pub(crate) fn held_posts(facts: &Facts) -> Option<Explanation> {
     let first = facts.held_posts.first()?;
     let mut messages: Vec<_> = facts.held_posts.iter().map(|post| post.message_id).collect();
     messages.dedup();
-    let more = if facts.held_posts.len() == HELD_POSTS_MAX { "at least " } else { "" };
-    let name = facts.channel(first.channel_id).map_or("a channel", |channel| channel.name.as_str());
+    let name = facts.channel(first.channel_id).map_or("?", |channel| channel.name.as_str());
     let end = facts.held_posts.iter().filter_map(|post| post.expires_at).min();
     let list = command(facts, "rupor message list");
     let approve = command(facts, &format!("rupor message approve {}", first.message_id));
     let reject = command(facts, &format!("rupor message reject {}", first.message_id));
     Some(Explanation {
-        headline: format!(
-            "{more}{} for a person to decide",
-            counted(messages.len(), "post waits", "posts wait")
-        ),
-        cause: format!("the first is message {} for channel {name}; {}", first.message_id, first.why),
+        headline: match facts.held_posts.len() == HELD_POSTS_MAX {
+            true => say!("posts.wait_at_least", n = messages.len()),
+            false => say!("posts.wait", n = messages.len()),
+        },
+        cause: say!("posts.wait.cause", id = first.message_id.0, name = name, why = heard(&first.why)),
         since: Some(first.held_at),
         next: match end {
-            Some(end) => format!(
-                "nothing of them is published; the first is over by itself at {} (in {})",
-                moment(end),
-                how_long(end - facts.now)
-            ),
-            None => "nothing of them is published until somebody decides".to_owned(),
+            Some(end) => say!("posts.wait.until", when = in_time(facts, end)),
+            None => say!("posts.wait.next"),
         },
-        help: vec![format!("$ {list}"), format!("$ {approve}"), format!("$ {reject}")],
+        help: [list, approve, reject].map(|command| format!("$ {command}").into()).to_vec(),
         now: facts.now,
     })
 }
