@@ -3293,7 +3293,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.recall_campaign(workspace_id bigint, campaign_id bigint, cohort_id bigint, step bigint)
+CREATE OR REPLACE FUNCTION public.recall_campaign(workspace_id bigint, campaign_id bigint, step bigint)
  RETURNS bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -3302,45 +3302,17 @@ CREATE OR REPLACE FUNCTION public.recall_campaign(workspace_id bigint, campaign_
 AS $function$
 #variable_conflict use_column
 DECLARE
-    ws CONSTANT bigint := recall_campaign.workspace_id;
-    k  campaigns;
-    n  bigint;
+    k campaigns;
 BEGIN
-    PERFORM rupor_guard(ws);
-    k := rupor_lock_campaign(ws, recall_campaign.campaign_id);
-    WITH found AS MATERIALIZED (
-        SELECT d.delivery_id, d.lane_id, d.parent_delivery, m.member_id, m.cohort_id
+    PERFORM rupor_guard(recall_campaign.workspace_id);
+    k := rupor_lock_campaign(recall_campaign.workspace_id, recall_campaign.campaign_id);
+    RETURN rupor_take_back(k, array(
+        SELECT d.delivery_id
           FROM lane_heads AS h
           JOIN ready AS r ON r.lane_id = h.lane_id
           JOIN deliveries AS d ON d.delivery_id = r.delivery_id
-          JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
          WHERE h.campaign_id = k.campaign_id AND d.claim_seq = 0
-           AND (recall_campaign.cohort_id IS NULL OR m.cohort_id = recall_campaign.cohort_id)
-         LIMIT step
-    ), unready AS (
-        DELETE FROM ready AS r USING found AS f WHERE r.lane_id = f.lane_id AND r.delivery_id = f.delivery_id
-    ), gone AS (
-        DELETE FROM deliveries AS d USING found AS f WHERE d.delivery_id = f.delivery_id
-    ), again AS (
-        UPDATE campaign_recipients AS m SET state = 'waiting', delivery_id = f.parent_delivery
-          FROM found AS f WHERE m.member_id = f.member_id
-    ), back AS (
-        UPDATE campaign_cohorts AS c
-           SET cursor = least(c.cursor, b.first - 1), n_waiting = c.n_waiting + b.n
-          FROM (SELECT f.cohort_id, min(f.member_id) AS first, count(*) AS n FROM found AS f GROUP BY f.cohort_id) AS b
-         WHERE c.cohort_id = b.cohort_id
-    ), counted AS (
-        UPDATE lane_heads AS h SET n_queued = h.n_queued - b.n
-          FROM (SELECT f.lane_id, count(*) AS n FROM found AS f GROUP BY f.lane_id) AS b
-         WHERE h.lane_id = b.lane_id
-    )
-    SELECT count(*) INTO n FROM found;
-    IF n > 0 THEN
-        PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id ORDER BY h.lane_id));
-        PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id));
-        PERFORM rupor_tell_campaign(k, jsonb_build_object('recalled', n));
-    END IF;
-    RETURN n;
+         LIMIT step));
 END $function$
 ;
 
@@ -5515,6 +5487,21 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_in_shut(ws bigint, campaign bigint, cohorts bigint[], until timestamp with time zone[])
+ RETURNS TABLE(delivery_id bigint, lane_id bigint, opens timestamp with time zone, fresh boolean)
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT d.delivery_id, d.lane_id, s.opens, d.claim_seq = 0
+      FROM lane_heads AS h
+      JOIN ready AS r ON r.lane_id = h.lane_id
+      JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+      JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+      JOIN unnest(cohorts, until) AS s (cohort_id, opens) ON s.cohort_id = m.cohort_id
+     WHERE h.workspace_id = ws AND h.campaign_id = campaign AND (d.claim_seq = 0 OR r.run_at < s.opens)
+$function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_interval_us(rate double precision)
  RETURNS bigint
  LANGUAGE sql
@@ -5954,6 +5941,16 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_refresh_campaign(id bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = id ORDER BY h.lane_id));
+    PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = id));
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_refresh_lanes(lane_ids bigint[])
  RETURNS void
  LANGUAGE plpgsql
@@ -6240,6 +6237,45 @@ CREATE OR REPLACE FUNCTION public.rupor_spans()
  LANGUAGE sql
  STABLE
 AS $function$ SELECT coalesce(current_setting('rupor.span', true), '') = 'on' $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_take_back(k campaigns, ids bigint[])
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    n bigint;
+BEGIN
+    WITH found AS MATERIALIZED (
+        SELECT d.delivery_id, d.lane_id, d.parent_delivery, m.member_id, m.cohort_id
+          FROM deliveries AS d
+          JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+         WHERE d.delivery_id = ANY (ids)
+    ), unready AS (
+        DELETE FROM ready AS r USING found AS f WHERE r.lane_id = f.lane_id AND r.delivery_id = f.delivery_id
+    ), gone AS (
+        DELETE FROM deliveries AS d USING found AS f WHERE d.delivery_id = f.delivery_id
+    ), again AS (
+        UPDATE campaign_recipients AS m SET state = 'waiting', delivery_id = f.parent_delivery
+          FROM found AS f WHERE m.member_id = f.member_id
+    ), back AS (
+        UPDATE campaign_cohorts AS c
+           SET cursor = least(c.cursor, b.first - 1), n_waiting = c.n_waiting + b.n
+          FROM (SELECT f.cohort_id, min(f.member_id) AS first, count(*) AS n FROM found AS f GROUP BY f.cohort_id) AS b
+         WHERE c.cohort_id = b.cohort_id
+    ), counted AS (
+        UPDATE lane_heads AS h SET n_queued = h.n_queued - b.n
+          FROM (SELECT f.lane_id, count(*) AS n FROM found AS f GROUP BY f.lane_id) AS b
+         WHERE h.lane_id = b.lane_id
+    )
+    SELECT count(*) INTO n FROM found;
+    IF n > 0 THEN
+        PERFORM rupor_refresh_campaign(k.campaign_id);
+        PERFORM rupor_tell_campaign(k, jsonb_build_object('recalled', n));
+    END IF;
+    RETURN n;
+END $function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_take_keys(ws bigint, at timestamp with time zone, m_id bigint[], d_id bigint[], d_ord integer[], d_channel bigint[], d_key text[], d_free boolean[])
@@ -6533,6 +6569,44 @@ BEGIN
         PERFORM rupor_leave_alone(ws, id, CASE set_recipient_status.status WHEN 'gone' THEN 'gone' ELSE 'stopped' END);
     END IF;
     RETURN true;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.shut_cohorts(workspace_id bigint, campaign_id bigint, cohorts bigint[], until timestamp with time zone[], step bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET jit TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    k     campaigns;
+    fresh bigint[];
+    later bigint;
+BEGIN
+    PERFORM rupor_guard(shut_cohorts.workspace_id);
+    IF NOT EXISTS (SELECT FROM rupor_in_shut(shut_cohorts.workspace_id, shut_cohorts.campaign_id, cohorts, until)) THEN
+        RETURN 0;
+    END IF;
+    k := rupor_lock_campaign(shut_cohorts.workspace_id, shut_cohorts.campaign_id);
+    fresh := array(SELECT s.delivery_id FROM rupor_in_shut(k.workspace_id, k.campaign_id, cohorts, until) AS s
+                    WHERE s.fresh LIMIT step);
+    WITH held AS MATERIALIZED (
+        SELECT s.delivery_id, s.lane_id, s.opens FROM rupor_in_shut(k.workspace_id, k.campaign_id, cohorts, until) AS s
+         WHERE NOT s.fresh LIMIT step
+    ), put_off AS (
+        UPDATE ready AS r SET run_at = s.opens, position = rupor_micros(s.opens)
+          FROM held AS s WHERE r.lane_id = s.lane_id AND r.delivery_id = s.delivery_id
+    ), told AS (
+        UPDATE deliveries AS d SET run_at = s.opens, position = rupor_micros(s.opens)
+          FROM held AS s WHERE d.delivery_id = s.delivery_id
+    )
+    SELECT count(*) INTO later FROM held;
+    IF later > 0 THEN
+        PERFORM rupor_refresh_campaign(k.campaign_id);
+    END IF;
+    RETURN later + rupor_take_back(k, fresh);
 END $function$
 ;
 
@@ -6985,7 +7059,7 @@ GRANT EXECUTE ON FUNCTION raise_alerts(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION raise_bot_alerts(bigint) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION recall_campaign(bigint,bigint,bigint,bigint) TO rupor_app;
+GRANT EXECUTE ON FUNCTION recall_campaign(bigint,bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION record_part(bigint,bigint,uuid,integer,text) TO rupor_app;
 
@@ -7079,6 +7153,8 @@ GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_hurry(bigint[],timestamp with time zone) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_in_shut(bigint,bigint,bigint[],timestamp with time zone[]) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_app;
@@ -7120,6 +7196,8 @@ GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,b
 GRANT EXECUTE ON FUNCTION rupor_recipient_effect(recipients,rupor_settlement,text,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_refresh_campaign(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_app;
 
@@ -7207,6 +7285,8 @@ GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_take_back(campaigns,bigint[]) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_take_keys(bigint,timestamp with time zone,bigint[],bigint[],integer[],bigint[],text[],boolean[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_tell(bigint,text,jsonb) TO rupor_app;
@@ -7230,6 +7310,8 @@ GRANT EXECUTE ON FUNCTION rupor_workspace() TO rupor_app;
 GRANT EXECUTE ON FUNCTION schedule_retry(bigint,bigint,uuid,timestamp with time zone,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION set_recipient_status(bigint,bigint,text,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION shut_cohorts(bigint,bigint,bigint[],timestamp with time zone[],bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION suppress_person(bigint,text,text,bigint,text,text) TO rupor_app;
 
@@ -7475,6 +7557,8 @@ GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_hurry(bigint[],timestamp with time zone) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_in_shut(bigint,bigint,bigint[],timestamp with time zone[]) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_interval_us(double precision) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_is_flood(jsonb) TO rupor_dispatcher;
@@ -7516,6 +7600,8 @@ GRANT EXECUTE ON FUNCTION rupor_put_deliveries(bigint,timestamp with time zone,b
 GRANT EXECUTE ON FUNCTION rupor_recipient_effect(recipients,rupor_settlement,text,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_accounts(bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_refresh_campaign(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_refresh_lanes(bigint[]) TO rupor_dispatcher;
 
@@ -7602,6 +7688,8 @@ GRANT EXECUTE ON FUNCTION rupor_silent_copy(bigint) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_take_back(campaigns,bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_take_keys(bigint,timestamp with time zone,bigint[],bigint[],integer[],bigint[],text[],boolean[]) TO rupor_dispatcher;
 

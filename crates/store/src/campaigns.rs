@@ -3,7 +3,7 @@
 //! A row per recipient is the truth. `freeze_campaign` writes them down, `feed_campaign` makes deliveries of the next few,
 //! `recall_campaign` takes back what was never claimed. Every change of a campaign's status is one compare-and-set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::campaign::CampaignStatus;
 use domain::ids::{AccountId, AudienceId, CampaignId, CohortId, MessageId, RecipientId, WorkspaceId};
@@ -387,13 +387,19 @@ impl Store {
     }
 
     /// Takes back deliveries that were never claimed: their people wait again. How many; 0: there is none.
-    pub async fn recall_campaign(
+    pub async fn recall_campaign(&self, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
+        each!(self, db => db.recall_campaign(workspace, id))
+    }
+
+    /// The window of these people is closed until then: what was never claimed is taken back, and what was tried before is
+    /// not tried again sooner. How many; 0: there is none.
+    pub async fn shut_cohorts(
         &self,
         workspace: WorkspaceId,
         id: CampaignId,
-        cohort: Option<CohortId>,
+        until: HashMap<CohortId, Timestamp>,
     ) -> Result<u64> {
-        each!(self, db => db.recall_campaign(workspace, id, cohort))
+        each!(self, db => db.shut_cohorts(workspace, id, until))
     }
 
     /// Ends what waits to be tried again in a campaign that is being cancelled. How many; 0: there is none.

@@ -251,7 +251,7 @@ pub async fn edit(store: &Store, campaign: &Campaign, key: &str, message: Messag
     if campaign.variants.len() > 1 {
         bail!("campaign {} has several variants; make a new one with other words", campaign.name);
     }
-    while store.recall_campaign(ws, id, None).await? > 0 {}
+    while store.recall_campaign(ws, id).await? > 0 {}
     let message_id = keep_words(store, ws, key, message, &policy_of(campaign)?).await?;
     took(store.edit_campaign(ws, id, campaign.version, 0, message_id).await?, campaign)
 }
@@ -271,7 +271,7 @@ pub async fn choose(store: &Store, campaign: &Campaign, name: &str) -> anyhow::R
             campaign.name
         );
     }
-    while store.recall_campaign(ws, id, None).await? > 0 {}
+    while store.recall_campaign(ws, id).await? > 0 {}
     let mut now = campaign.clone();
     for (n, variant) in (0..).zip(&campaign.variants) {
         if variant.message_id != chosen.message_id {

@@ -1,6 +1,6 @@
 //! One step of one campaign, whatever state it is in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Context;
 use domain::campaign::CampaignStatus;
@@ -161,22 +161,22 @@ async fn guarded(store: &Store, campaign: &Campaign, policy: &Policy) -> anyhow:
     Ok(policy.guards.speak(ended, failed, gone, unknown))
 }
 
-/// What waits in the queue for people whose window closed is taken back.
-async fn take_back_closed(
+/// What waits in the queue for people whose window is closed is taken back; what was tried before waits until it opens.
+async fn keep_shut(
     store: &Store,
     campaign: &Campaign,
     policy: &Policy,
+    cohorts: &[Cohort],
     now: Timestamp,
 ) -> anyhow::Result<()> {
-    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
-    if policy.window.is_none() {
+    let Some(window) = policy.window() else {
         return Ok(());
-    }
-    for cohort in store.campaign_cohorts(ws, id).await? {
-        if cohort.lane_holds > 0 && !policy.is_open(&cohort.zone, now) {
-            while store.recall_campaign(ws, id, Some(cohort.cohort_id)).await? > 0 {}
-        }
-    }
+    };
+    let closed = cohorts.iter().filter(|cohort| cohort.lane_holds > 0 && !policy.is_open(&cohort.zone, now));
+    let opens = |zone: &str| window.next_change(policy.zone(zone), now).unwrap_or(Timestamp::NEVER);
+    let until: HashMap<_, _> = closed.map(|cohort| (cohort.cohort_id, opens(&cohort.zone))).collect();
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    while !until.is_empty() && store.shut_cohorts(ws, id, until.clone()).await? > 0 {}
     Ok(())
 }
 
@@ -189,7 +189,7 @@ async fn may_be_fed(
     now: Timestamp,
 ) -> anyhow::Result<Vec<Cohort>> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
-    take_back_closed(store, campaign, policy, now).await?;
+    keep_shut(store, campaign, policy, cohorts, now).await?;
     let mut open: Vec<Cohort> =
         cohorts.iter().filter(|cohort| policy.is_open(&cohort.zone, now)).cloned().collect();
     if policy.canary.is_none() || campaign.rest_at.is_some_and(|at| at <= now) {
@@ -270,7 +270,8 @@ async fn finish(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     }
     if counts.on_their_way() > 0 {
         let now = store.now().await?;
-        take_back_closed(store, campaign, &policy, now).await?;
+        let cohorts = store.campaign_cohorts(campaign.workspace_id, campaign.campaign_id).await?;
+        keep_shut(store, campaign, &policy, &cohorts, now).await?;
         return Ok(ends_early(store, campaign, &policy, now).await?.unwrap_or(false));
     }
     if !counts.are_complete() {
@@ -288,7 +289,7 @@ async fn finish(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
 async fn cancel(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
     store.recover(Whose::Workspace(ws), RECOVER_MAX).await?;
-    while store.recall_campaign(ws, id, None).await? > 0 {}
+    while store.recall_campaign(ws, id).await? > 0 {}
     while store.end_retries(ws, id).await? > 0 {}
     match store.campaign_counts(ws, id).await?.on_their_way() {
         0 => moved(store, campaign, campaign.ends_as, campaign.why.as_deref().unwrap_or_default()).await,

@@ -140,6 +140,40 @@ async fn nobody_is_written_to_while_they_sleep() {
 }
 
 #[tokio::test]
+async fn nobody_is_tried_again_while_they_sleep() {
+    let w = World::new(&[(2, "Europe/Moscow"), (3, "")]).await;
+    w.start(json!({"window": "10:00-20:00"})).await;
+    // Five to eight in the evening in Moscow.
+    w.clock.advance(Span::from_secs((4 * 60 + 55) * 60));
+    let busy = domain::outcome::Failure::new(
+        domain::outcome::Category::Transient,
+        domain::outcome::Scope::Delivery,
+        "502",
+        "busy",
+    );
+    assert_eq!(w.end_all(&FinishKind::Outcome(domain::outcome::Outcome::Failed(busy))).await, 5);
+    w.go().await;
+    w.clock.advance(Span::from_secs(10 * 60));
+    w.go().await;
+    w.check().await;
+    assert_eq!(w.counts().await.retry, 5);
+    let mut n = w.end_all(&sent()).await;
+    // Only some are tried again at once.
+    w.clock.advance(Span::from_secs(10));
+    n += w.end_all(&sent()).await;
+    assert_eq!(n, 3, "in Moscow it is five past eight");
+    w.clock.advance(Span::from_hours(13));
+    w.go().await;
+    assert_eq!(w.end_all(&sent()).await, 0, "and five past nine in the morning");
+    w.clock.advance(Span::from_hours(1));
+    w.go().await;
+    assert_eq!(w.end_all(&sent()).await, 2);
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Finished);
+    w.check().await;
+}
+
+#[tokio::test]
 async fn the_others_wait_until_the_first_ones_have_it_and_the_pause_is_over() {
     let w = World::new(&[(100, "")]).await;
     w.start(json!({"canary": {"share": 0.1, "hold": "30m"}})).await;

@@ -12,6 +12,8 @@
 
 mod adapter;
 mod admit;
+#[cfg(test)]
+mod alike_tests;
 mod book;
 mod breaker;
 mod deliver;

@@ -351,7 +351,7 @@ async fn bring_on_one(world: &World, campaign: Campaign) -> anyhow::Result<()> {
             return Ok(());
         };
         if world.below(6) == 0 {
-            let n = store.recall_campaign(workspace, id, Some(cohort.cohort_id)).await?;
+            let n = store.recall_campaign(workspace, id).await?;
             world.trace(format_args!("campaign {id}: {n} are taken back"));
             return Ok(());
         }

@@ -111,7 +111,8 @@ GRANT EXECUTE ON FUNCTION
     move_campaign(bigint, bigint, bigint, text, text, timestamptz, text, jsonb),
     freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint),
     prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint),
-    recall_campaign(bigint, bigint, bigint, bigint), end_retries(bigint, bigint, bigint),
+    recall_campaign(bigint, bigint, bigint),
+    shut_cohorts(bigint, bigint, bigint[], timestamptz[], bigint), end_retries(bigint, bigint, bigint),
     edit_campaign(bigint, bigint, bigint, integer, bigint), pace_campaign(bigint, bigint, bigint, double precision),
     let_rest_follow(bigint, bigint, timestamptz)
     TO rupor_app;

@@ -51,7 +51,8 @@ impl Store {
         each!(self, db => db.deliveries_to_people(workspace, message, limit))
     }
 
-    /// What the last `limit` other deliveries of a lane are called on the platform, in the words of their parts.
+    /// What the last `limit` other deliveries of a lane are called on the platform, in the words of their parts; of a person
+    /// also what other lanes said to them.
     pub async fn said_lately(
         &self,
         workspace: WorkspaceId,

@@ -1,20 +1,25 @@
 //! What moves the deliveries of a campaign: functions/campaigns.sql holds the rules.
 
+use std::collections::HashMap;
+
 use domain::ids::{CampaignId, CohortId, MessageId, WorkspaceId};
+use domain::time::Timestamp;
 use tokio_postgres::types::{Json, ToSql};
 
+use super::rows::Time;
 use super::{Again, As, Postgres};
 use crate::campaigns::*;
 use crate::error::Result;
 
 const FEED: &str = "SELECT queued, excluded FROM feed_campaign($1, $2, $3, $4)";
-const RECALL: &str = "SELECT recall_campaign($1, $2, $3, $4)";
+const RECALL: &str = "SELECT recall_campaign($1, $2, $3)";
+const SHUT: &str = "SELECT shut_cohorts($1, $2, $3, $4, $5)";
 const END_RETRIES: &str = "SELECT end_retries($1, $2, $3)";
 const BEGIN_WAVE: &str = "SELECT move_campaign($1, $2, $3, 'preparing', 'a new wave', NULL, NULL, $4::jsonb)";
 const PREPARE_WAVE: &str = "SELECT prepare_wave($1, $2, $3)";
 const EDIT: &str = "SELECT edit_campaign($1, $2, $3, $4, $5)";
 
-pub(super) const STATEMENTS: &[&str] = &[FEED, RECALL, END_RETRIES, BEGIN_WAVE, PREPARE_WAVE, EDIT];
+pub(super) const STATEMENTS: &[&str] = &[FEED, RECALL, SHUT, END_RETRIES, BEGIN_WAVE, PREPARE_WAVE, EDIT];
 
 impl Postgres {
     /// An unanswered COMMIT is looked at by whoever feeds next: the cursor tells.
@@ -35,15 +40,24 @@ impl Postgres {
         Ok(Fed { queued: queued.unsigned_abs(), excluded: excluded.unsigned_abs() })
     }
 
-    pub async fn recall_campaign(
+    pub async fn recall_campaign(&self, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
+        let step = FEED_MAX as i64;
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &step];
+        let row = self.one(As::App(workspace), Again::Safe, RECALL, &params).await?;
+        Ok(row.get::<_, i64>(0).unsigned_abs())
+    }
+
+    pub async fn shut_cohorts(
         &self,
         workspace: WorkspaceId,
         id: CampaignId,
-        cohort: Option<CohortId>,
+        until: HashMap<CohortId, Timestamp>,
     ) -> Result<u64> {
-        let (cohort, step) = (cohort.map(|id| id.0), FEED_MAX as i64);
-        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &cohort, &step];
-        let row = self.one(As::App(workspace), Again::Safe, RECALL, &params).await?;
+        let (cohorts, until): (Vec<i64>, Vec<Time>) =
+            until.into_iter().map(|(cohort, until)| (cohort.0, Time(until))).unzip();
+        let step = FEED_MAX as i64;
+        let params: [&(dyn ToSql + Sync); 5] = [&workspace.0, &id.0, &cohorts, &until, &step];
+        let row = self.one(As::App(workspace), Again::Safe, SHUT, &params).await?;
         Ok(row.get::<_, i64>(0).unsigned_abs())
     }
 

@@ -89,13 +89,35 @@ SELECT max(before.delivery_id)
  WHERE this.workspace_id = $1 AND this.delivery_id = $2
    AND before.delivery_id < this.delivery_id AND before.action = 'send' AND before.status <> 'deduped'";
 
-/// By the index of the lane, from its end.
+/// By the index of each lane, from its end. A person hears from several: campaigns, their dialogue, a channel that is their
+/// chat.
 const SAID_LATELY: &str = "
+WITH person AS (
+    SELECT r.recipient_id, r.account_id, r.address
+      FROM deliveries AS d JOIN recipients AS r ON r.recipient_id = d.recipient_id
+     WHERE d.workspace_id = $1 AND d.delivery_id = $3
+), lanes AS (
+    SELECT $2::bigint AS lane_id
+    UNION
+    SELECT h.lane_id FROM person AS p JOIN lane_heads AS h ON h.recipient_id = p.recipient_id
+    UNION
+    SELECT h.lane_id
+      FROM person AS p
+      JOIN channels AS c ON c.account_id = p.account_id AND c.target = p.address
+      JOIN lane_heads AS h ON h.channel_id = c.channel_id
+)
 SELECT d.provider_message_id, d.parts
-  FROM deliveries AS d
- WHERE d.workspace_id = $1 AND d.lane_id = $2 AND d.delivery_id <> $3
- ORDER BY d.delivery_id DESC
- LIMIT $4";
+  FROM lanes AS l
+ CROSS JOIN LATERAL (SELECT x.provider_message_id, x.parts FROM deliveries AS x
+                      WHERE x.workspace_id = $1 AND x.lane_id = l.lane_id AND x.delivery_id <> $3
+                      ORDER BY x.delivery_id DESC
+                      LIMIT $4) AS d
+UNION ALL
+SELECT coalesce(d.provider_message_id, m.provider_message_id), coalesce(d.parts, '[]')
+  FROM person AS p
+  JOIN campaign_recipients AS m ON m.recipient_id = p.recipient_id
+  LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+ WHERE m.workspace_id = $1 AND m.delivery_id IS DISTINCT FROM $3";
 
 /// By the key of the message and the channel.
 const EARLIER_EDIT: &str = "

@@ -1,11 +1,13 @@
 //! What moves the deliveries of a campaign: the next few are made, what was never claimed is taken back, those who failed
 //! wait again, and who stops is left alone at once.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::campaign::CampaignStatus;
 use domain::ids::{CampaignId, CohortId, DeliveryId, MessageId, WorkspaceId};
+use domain::time::Timestamp;
+use rusqlite::Row;
 use serde_json::json;
 
 use super::campaigns::{COUNT_CODE, move_to, one, tell};
@@ -55,8 +57,19 @@ SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.parent_delivery, m.me
   JOIN ready AS r ON r.lane_id = h.lane_id
   JOIN deliveries AS d ON d.delivery_id = r.delivery_id
   JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
- WHERE h.workspace_id = ?1 AND h.campaign_id = ?2 AND d.claim_seq = 0 AND (?3 IS NULL OR m.cohort_id = ?3)
- LIMIT ?4";
+ WHERE h.workspace_id = ?1 AND h.campaign_id = ?2 AND d.claim_seq = 0
+ LIMIT ?3";
+/// All that waits in the lanes of a campaign, a minute's worth.
+const IN_LANES: &str = "
+SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.parent_delivery, m.member_id, m.cohort_id, d.claim_seq, r.run_at
+  FROM lane_heads AS h
+  JOIN ready AS r ON r.lane_id = h.lane_id
+  JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+  JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+ WHERE h.workspace_id = ?1 AND h.campaign_id = ?2";
+const READY_UNTIL: &str = "
+UPDATE ready SET run_at = ?5, position = ?5 WHERE lane_id = ?1 AND priority = ?2 AND position = ?3 AND delivery_id = ?4";
+const DELIVERY_UNTIL: &str = "UPDATE deliveries SET run_at = ?2, position = ?2 WHERE delivery_id = ?1";
 const CLAIMED_BEFORE: &str = "
 SELECT d.delivery_id
   FROM lane_heads AS h
@@ -128,13 +141,22 @@ impl Sqlite {
         Ok(fed)
     }
 
-    pub async fn recall_campaign(
+    pub async fn recall_campaign(&self, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
+        self.write(Urgency::Maintenance, move |tx| recall(tx, workspace, id)).await
+    }
+
+    pub async fn shut_cohorts(
         &self,
         workspace: WorkspaceId,
         id: CampaignId,
-        cohort: Option<CohortId>,
+        until: HashMap<CohortId, Timestamp>,
     ) -> Result<u64> {
-        self.write(Urgency::Maintenance, move |tx| recall(tx, workspace, id, cohort)).await
+        // Nearly always there is nothing to do, and whoever looks keeps nobody from writing.
+        let asked = until.clone();
+        if self.read(move |tx| in_shut(tx, workspace, id, &asked)).await?.is_empty() {
+            return Ok(0);
+        }
+        self.write(Urgency::Maintenance, move |tx| shut(tx, workspace, id, &until)).await
     }
 
     pub async fn end_retries(&self, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
@@ -333,23 +355,86 @@ fn finish_feeding(tx: &Tx<'_>, workspace: WorkspaceId, source: &Source, fed: Fed
     )
 }
 
-fn recall(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId, cohort: Option<CohortId>) -> Result<u64> {
-    let key = (workspace.0, id.0, cohort.map(|id| id.0), FEED_MAX as i64);
-    let found = tx.all(NEVER_CLAIMED, key, |row| {
-        let place: (i64, i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(0)?);
-        Ok((place, row.get::<_, Option<i64>>(4)?, row.get::<_, i64>(5)?, row.get::<_, i64>(6)?))
-    })?;
+/// A row that waits in the lane of a campaign: where it stands, what it follows, whose it is.
+struct Waits {
+    place: (i64, i64, i64, i64),
+    before: Option<i64>,
+    member: i64,
+    cohort: i64,
+}
+
+fn waits(row: &Row<'_>) -> rusqlite::Result<Waits> {
+    let place = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(0)?);
+    Ok(Waits { place, before: row.get(4)?, member: row.get(5)?, cohort: row.get(6)? })
+}
+
+fn recall(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId) -> Result<u64> {
+    let found = tx.all(NEVER_CLAIMED, (workspace.0, id.0, FEED_MAX as i64), waits)?;
     let mut touched = Touched::default();
-    for (place, before, member, cohort) in &found {
-        tx.execute(DELETE_READY, *place)?;
-        tx.execute(DELETE_DELIVERY, [place.3])?;
-        tx.execute(WAITS_AGAIN, (member, before, 0))?;
-        tx.execute(STEP_BACK, (cohort, member))?;
-        touched.lane(place.0).queued -= 1;
+    for one in &found {
+        take_back(tx, &mut touched, one)?;
     }
     touched.refresh(tx)?;
     if !found.is_empty() {
         tell(tx, workspace, id, json!({"recalled": found.len()}))?;
+    }
+    Ok(found.len() as u64)
+}
+
+fn take_back(tx: &Tx<'_>, touched: &mut Touched, one: &Waits) -> Result<()> {
+    tx.execute(DELETE_READY, one.place)?;
+    tx.execute(DELETE_DELIVERY, [one.place.3])?;
+    tx.execute(WAITS_AGAIN, (one.member, one.before, 0))?;
+    tx.execute(STEP_BACK, (one.cohort, one.member))?;
+    touched.lane(one.place.0).queued -= 1;
+    Ok(())
+}
+
+/// What waits for people whose window is closed: with `None` it was never claimed, else it is to wait until then.
+fn in_shut(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    id: CampaignId,
+    until: &HashMap<CohortId, Timestamp>,
+) -> Result<Vec<(Waits, Option<i64>)>> {
+    let mut found = Vec::new();
+    tx.each(IN_LANES, (workspace.0, id.0), |row| {
+        let opens = until.get(&CohortId(row.get(6)?));
+        let (claims, run_at): (i64, i64) = (row.get(7)?, row.get(8)?);
+        match opens {
+            Some(_) if claims == 0 => found.push((waits(row)?, None)),
+            Some(opens) if run_at < opens.0 => found.push((waits(row)?, Some(opens.0))),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    found.truncate(FEED_MAX);
+    Ok(found)
+}
+
+fn shut(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    id: CampaignId,
+    until: &HashMap<CohortId, Timestamp>,
+) -> Result<u64> {
+    let found = in_shut(tx, workspace, id, until)?;
+    let mut touched = Touched::default();
+    for (one, opens) in &found {
+        let (lane, priority, position, delivery) = one.place;
+        match opens {
+            None => take_back(tx, &mut touched, one)?,
+            Some(opens) => {
+                tx.execute(READY_UNTIL, (lane, priority, position, delivery, opens))?;
+                tx.execute(DELIVERY_UNTIL, (delivery, opens))?;
+                touched.lane(lane);
+            }
+        }
+    }
+    touched.refresh(tx)?;
+    let recalled = found.iter().filter(|(_, opens)| opens.is_none()).count();
+    if recalled > 0 {
+        tell(tx, workspace, id, json!({"recalled": recalled}))?;
     }
     Ok(found.len() as u64)
 }

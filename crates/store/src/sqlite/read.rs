@@ -30,14 +30,36 @@ SELECT max(before.delivery_id)
  WHERE this.workspace_id = ?1 AND this.delivery_id = ?2
    AND before.delivery_id < this.delivery_id AND before.action = 'send' AND before.status <> 'deduped'";
 
-/// By the index of the lane, from its end.
+/// By the index of each lane, from its end. A person hears from several: campaigns, their dialogue, a channel that is their
+/// chat.
 const SAID_LATELY: &str = "
-SELECT provider_message_id, parts
-  FROM (SELECT * FROM deliveries
-         WHERE lane_id = ?2 AND delivery_id <> ?3
-         ORDER BY delivery_id DESC
-         LIMIT ?4)
- WHERE workspace_id = ?1";
+WITH person AS (
+    SELECT r.recipient_id, r.account_id, r.address
+      FROM deliveries AS d JOIN recipients AS r ON r.recipient_id = d.recipient_id
+     WHERE d.delivery_id = ?3
+), lanes AS (
+    SELECT ?2 AS lane_id
+    UNION
+    SELECT h.lane_id FROM person AS p JOIN lane_heads AS h ON h.recipient_id = p.recipient_id
+    UNION
+    SELECT h.lane_id
+      FROM person AS p
+      JOIN channels AS c ON c.account_id = p.account_id AND c.target = p.address
+      JOIN lane_heads AS h ON h.channel_id = c.channel_id
+)
+SELECT d.provider_message_id, d.parts
+  FROM lanes AS l CROSS JOIN deliveries AS d
+    ON d.delivery_id IN (SELECT x.delivery_id FROM deliveries AS x
+                          WHERE x.lane_id = l.lane_id AND x.delivery_id <> ?3
+                          ORDER BY x.delivery_id DESC
+                          LIMIT ?4)
+ WHERE d.workspace_id = ?1
+UNION ALL
+SELECT coalesce(d.provider_message_id, m.provider_message_id), coalesce(d.parts, '[]')
+  FROM person AS p
+  JOIN campaign_recipients AS m ON m.recipient_id = p.recipient_id
+  LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+ WHERE m.workspace_id = ?1 AND m.delivery_id IS NOT ?3";
 
 /// By the key of the message and the channel.
 const EARLIER_EDIT: &str = "

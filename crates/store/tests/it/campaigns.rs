@@ -1,6 +1,6 @@
 //! Campaigns: frozen, fed, paused, recalled, tried anew and ended, on both databases. The audit holds K1 to K5 after each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::campaign::CampaignStatus;
 use domain::delivery::{AmbiguityPolicy, Status};
@@ -20,6 +20,8 @@ contract! {
     a_step_of_the_freeze_that_comes_twice_counts_once,
     nothing_is_claimed_or_marked_after_a_pause,
     what_was_recalled_is_fed_again_once,
+    what_is_shut_is_taken_back_or_waits_until_it_opens,
+    what_others_said_to_a_person_is_known_by_its_ids,
     an_edit_reaches_those_who_certainly_have_not_got_it,
     who_stops_is_left_alone_at_once,
     who_is_suppressed_while_it_runs_gets_nothing_more,
@@ -301,9 +303,9 @@ async fn what_was_recalled_is_fed_again_once(w: &World) {
     feed(w, id, 5).await;
     let claims = w.claim(2).await;
     assert!(to(w, id, CampaignStatus::Paused).await);
-    assert_eq!(w.store.recall_campaign(w.ws, id, None).await.unwrap(), 3, "what is out stays");
+    assert_eq!(w.store.recall_campaign(w.ws, id).await.unwrap(), 3, "what is out stays");
     w.check().await;
-    assert_eq!(w.store.recall_campaign(w.ws, id, None).await.unwrap(), 0);
+    assert_eq!(w.store.recall_campaign(w.ws, id).await.unwrap(), 0);
     for claim in &claims {
         w.sent(claim).await;
     }
@@ -312,6 +314,55 @@ async fn what_was_recalled_is_fed_again_once(w: &World) {
     assert_eq!(feed(w, id, 10).await, 4);
     assert_eq!(send_all(w).await, 4);
     assert_eq!(states(w, id).await, told(&[("sent", 6)]));
+}
+
+async fn what_is_shut_is_taken_back_or_waits_until_it_opens(w: &World) {
+    let account = w.account().await;
+    people(w, account, 0..5).await;
+    let id = started(w, draft("окно", &[account])).await;
+    feed(w, id, 4).await;
+    let claims = w.claim(2).await;
+    w.fail(&claims[0], transient(Scope::Delivery)).await;
+    let opens = w.store.now().await.unwrap() + Span::from_hours(2);
+    let cohort = w.store.campaign_cohorts(w.ws, id).await.unwrap()[0].cohort_id;
+    let shut = async || w.store.shut_cohorts(w.ws, id, HashMap::from([(cohort, opens)])).await.unwrap();
+    assert_eq!(shut().await, 3, "two were never claimed, one was tried before");
+    assert_eq!(shut().await, 0);
+    w.check().await;
+    assert_eq!((counts(w, id).await.waiting, counts(w, id).await.retry), (3, 1));
+    // What was out comes back: it waits too, as soon as somebody looks.
+    w.fail(&claims[1], transient(Scope::Delivery)).await;
+    assert_eq!(shut().await, 1);
+    w.check().await;
+    w.seconds(7_100).await;
+    assert_eq!(w.claim(10).await.len(), 0);
+    w.seconds(100).await;
+    assert_eq!(send_all(w).await, 2);
+    feed(w, id, 10).await;
+    assert_eq!(send_all(w).await, 3);
+    assert_eq!(states(w, id).await, told(&[("sent", 5)]));
+}
+
+async fn what_others_said_to_a_person_is_known_by_its_ids(w: &World) {
+    let account = w.account().await;
+    people(w, account, 0..3).await;
+    for name in ["раз", "два"] {
+        let id = started(w, draft(name, &[account])).await;
+        feed(w, id, 10).await;
+    }
+    let mut claims = w.claim(10).await;
+    claims.sort_by_key(|claim| claim.delivery_id);
+    assert_eq!(claims.len(), 6);
+    w.sent(&claims[0]).await;
+    let said = async |of: &Claim| w.store.said_lately(w.ws, of.lane_id, of.delivery_id, 10).await.unwrap();
+    let id = w.store.delivery(w.ws, claims[0].delivery_id).await.unwrap().provider_message_id.unwrap();
+    let again =
+        claims.iter().find(|of| of.destination == claims[0].destination && of.lane_id != claims[0].lane_id);
+    assert!(said(again.unwrap()).await.contains(&id), "another campaign said it to the same person");
+    assert!(!said(&claims[0]).await.contains(&id), "its own is no other's");
+    let other =
+        claims.iter().find(|of| of.destination != claims[0].destination && of.lane_id != claims[0].lane_id);
+    assert!(!said(other.unwrap()).await.contains(&id), "to somebody else it says nothing");
 }
 
 async fn an_edit_reaches_those_who_certainly_have_not_got_it(w: &World) {
@@ -330,7 +381,7 @@ async fn an_edit_reaches_those_who_certainly_have_not_got_it(w: &World) {
     assert!(!edit().await, "it runs");
     assert!(to(w, id, CampaignStatus::Paused).await);
     assert!(!edit().await, "something is queued");
-    assert_eq!(w.store.recall_campaign(w.ws, id, None).await.unwrap(), 1);
+    assert_eq!(w.store.recall_campaign(w.ws, id).await.unwrap(), 1);
     assert!(edit().await);
     assert_eq!(campaign(w, id).await.revision, 2);
     assert!(to(w, id, CampaignStatus::Running).await);
@@ -408,7 +459,7 @@ async fn a_cancelled_campaign_ends_what_waits_and_sends_nothing(w: &World) {
     w.fail(&claims[2], transient(Scope::Delivery)).await;
     assert_eq!(w.status(claims[2].delivery_id).await, Status::Dead, "nobody waits for its next try");
     assert_eq!(w.store.end_retries(w.ws, id).await.unwrap(), 1);
-    assert_eq!(w.store.recall_campaign(w.ws, id, None).await.unwrap(), 2);
+    assert_eq!(w.store.recall_campaign(w.ws, id).await.unwrap(), 2);
     assert!(to(w, id, CampaignStatus::Cancelled).await);
     w.seconds(3_600).await;
     assert_eq!(send_all(w).await, 0);

@@ -209,8 +209,8 @@ fn waves(judge: &mut Judge<'_>, id: i64) {
     }
 }
 
-/// K8: nobody is written to for the first time long after their window closed. The loop that takes them back runs on nodes
-/// that die and stand still.
+/// K8: nobody is written to long after their window closed, neither for the first time nor again. The loop that takes them
+/// back runs on nodes that die and stand still.
 fn in_its_window(judge: &mut Judge<'_>, id: i64, campaign: &CampaignLog) {
     let Some(window) = campaign.window.as_deref().and_then(Window::parse) else {
         return;
@@ -222,12 +222,11 @@ fn in_its_window(judge: &mut Judge<'_>, id: i64, campaign: &CampaignLog) {
     let mut found = Vec::new();
     for row in of(judge, id) {
         let zone = judge.logs.world.people.get(&row.person).map_or("", |person| person.zone);
-        let first = row.attempts.first().and_then(|attempt| attempt.requested_at);
-        if let Some(at) = first
-            && !window.is_open(zone, Timestamp(at))
-            && !window.is_open(zone, Timestamp(at - grace))
-        {
-            found.push((row.id, format!("campaign {id} writes to {zone:?} outside its window")));
+        for (n, at) in row.attempts.iter().enumerate().filter_map(|(n, one)| Some((n, one.requested_at?))) {
+            if !window.is_open(zone, Timestamp(at)) && !window.is_open(zone, Timestamp(at - grace)) {
+                let what = format!("campaign {id} writes to {zone:?} outside its window, try {n}");
+                found.push((row.id, what));
+            }
         }
     }
     for (delivery, what) in found {

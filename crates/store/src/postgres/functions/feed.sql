@@ -148,25 +148,35 @@ BEGIN
 END $$;
 
 -- Takes back what was never claimed: its people wait again. How many.
-CREATE FUNCTION recall_campaign(workspace_id bigint, campaign_id bigint, cohort_id bigint, step bigint) RETURNS bigint
+CREATE FUNCTION recall_campaign(workspace_id bigint, campaign_id bigint, step bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    ws CONSTANT bigint := recall_campaign.workspace_id;
-    k  campaigns;
-    n  bigint;
+    k campaigns;
 BEGIN
-    PERFORM rupor_guard(ws);
-    k := rupor_lock_campaign(ws, recall_campaign.campaign_id);
-    WITH found AS MATERIALIZED (
-        SELECT d.delivery_id, d.lane_id, d.parent_delivery, m.member_id, m.cohort_id
+    PERFORM rupor_guard(recall_campaign.workspace_id);
+    k := rupor_lock_campaign(recall_campaign.workspace_id, recall_campaign.campaign_id);
+    RETURN rupor_take_back(k, array(
+        SELECT d.delivery_id
           FROM lane_heads AS h
           JOIN ready AS r ON r.lane_id = h.lane_id
           JOIN deliveries AS d ON d.delivery_id = r.delivery_id
-          JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
          WHERE h.campaign_id = k.campaign_id AND d.claim_seq = 0
-           AND (recall_campaign.cohort_id IS NULL OR m.cohort_id = recall_campaign.cohort_id)
-         LIMIT step
+         LIMIT step));
+END $$;
+
+-- The caller holds the campaign.
+CREATE FUNCTION rupor_take_back(k campaigns, ids bigint[]) RETURNS bigint
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    n bigint;
+BEGIN
+    WITH found AS MATERIALIZED (
+        SELECT d.delivery_id, d.lane_id, d.parent_delivery, m.member_id, m.cohort_id
+          FROM deliveries AS d
+          JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+         WHERE d.delivery_id = ANY (ids)
     ), unready AS (
         DELETE FROM ready AS r USING found AS f WHERE r.lane_id = f.lane_id AND r.delivery_id = f.delivery_id
     ), gone AS (
@@ -186,12 +196,66 @@ BEGIN
     )
     SELECT count(*) INTO n FROM found;
     IF n > 0 THEN
-        PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id ORDER BY h.lane_id));
-        PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id));
+        PERFORM rupor_refresh_campaign(k.campaign_id);
         PERFORM rupor_tell_campaign(k, jsonb_build_object('recalled', n));
     END IF;
     RETURN n;
 END $$;
+
+CREATE FUNCTION rupor_refresh_campaign(id bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = id ORDER BY h.lane_id));
+    PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = id));
+END $$;
+
+-- The window of these people is closed until then: what was never claimed is taken back, and what was tried before is not
+-- tried again sooner. How many. Nearly always there is nothing to do, and whoever looks locks nothing.
+CREATE FUNCTION shut_cohorts(
+    workspace_id bigint, campaign_id bigint, cohorts bigint[], until timestamptz[], step bigint
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    k     campaigns;
+    fresh bigint[];
+    later bigint;
+BEGIN
+    PERFORM rupor_guard(shut_cohorts.workspace_id);
+    IF NOT EXISTS (SELECT FROM rupor_in_shut(shut_cohorts.workspace_id, shut_cohorts.campaign_id, cohorts, until)) THEN
+        RETURN 0;
+    END IF;
+    k := rupor_lock_campaign(shut_cohorts.workspace_id, shut_cohorts.campaign_id);
+    fresh := array(SELECT s.delivery_id FROM rupor_in_shut(k.workspace_id, k.campaign_id, cohorts, until) AS s
+                    WHERE s.fresh LIMIT step);
+    WITH held AS MATERIALIZED (
+        SELECT s.delivery_id, s.lane_id, s.opens FROM rupor_in_shut(k.workspace_id, k.campaign_id, cohorts, until) AS s
+         WHERE NOT s.fresh LIMIT step
+    ), put_off AS (
+        UPDATE ready AS r SET run_at = s.opens, position = rupor_micros(s.opens)
+          FROM held AS s WHERE r.lane_id = s.lane_id AND r.delivery_id = s.delivery_id
+    ), told AS (
+        UPDATE deliveries AS d SET run_at = s.opens, position = rupor_micros(s.opens)
+          FROM held AS s WHERE d.delivery_id = s.delivery_id
+    )
+    SELECT count(*) INTO later FROM held;
+    IF later > 0 THEN
+        PERFORM rupor_refresh_campaign(k.campaign_id);
+    END IF;
+    RETURN later + rupor_take_back(k, fresh);
+END $$;
+
+CREATE FUNCTION rupor_in_shut(ws bigint, campaign bigint, cohorts bigint[], until timestamptz[])
+RETURNS TABLE (delivery_id bigint, lane_id bigint, opens timestamptz, fresh boolean)
+LANGUAGE sql STABLE AS $$
+    SELECT d.delivery_id, d.lane_id, s.opens, d.claim_seq = 0
+      FROM lane_heads AS h
+      JOIN ready AS r ON r.lane_id = h.lane_id
+      JOIN deliveries AS d ON d.delivery_id = r.delivery_id
+      JOIN campaign_recipients AS m ON m.recipient_id = d.recipient_id AND m.campaign_id = d.campaign_id
+      JOIN unnest(cohorts, until) AS s (cohort_id, opens) ON s.cohort_id = m.cohort_id
+     WHERE h.workspace_id = ws AND h.campaign_id = campaign AND (d.claim_seq = 0 OR r.run_at < s.opens)
+$$;
 
 -- Ends what waits to be tried again in a campaign that is being cancelled. How many.
 CREATE FUNCTION end_retries(workspace_id bigint, campaign_id bigint, step bigint) RETURNS bigint
