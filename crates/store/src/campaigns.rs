@@ -126,6 +126,18 @@ impl CampaignCounts {
     }
 }
 
+/// How far a campaign was at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CampaignNote {
+    pub at: Timestamp,
+    pub waiting: i64,
+    pub on_their_way: i64,
+    pub sent: i64,
+    pub failed: i64,
+    pub dead: i64,
+    pub excluded: i64,
+}
+
 /// Those who are fed together, with what their lane holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cohort {
@@ -304,6 +316,22 @@ impl Store {
 
     pub async fn campaign_counts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<CampaignCounts> {
         each!(self, db => db.campaign_counts(workspace, id))
+    }
+
+    /// Writes down how far it is, unless that was done so lately. Every change of its status does the same.
+    pub async fn note_progress(&self, workspace: WorkspaceId, id: CampaignId, every: Span) -> Result<()> {
+        each!(self, db => db.note_progress(workspace, id, every))
+    }
+
+    /// How far it was, the last `limit` notes, the oldest first: every five seconds at first, every minute later, and at
+    /// every change of its status. What it is now says `campaign_counts`.
+    pub async fn campaign_progress(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        limit: usize,
+    ) -> Result<Vec<CampaignNote>> {
+        each!(self, db => db.campaign_progress(workspace, id, limit))
     }
 
     /// The first ones have it: the others get it from then on. The first word counts.

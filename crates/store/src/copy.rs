@@ -77,6 +77,7 @@ pub const TABLES: &[Table] = &[
     table("campaign_cohorts"),
     table("campaign_recipients"),
     table("campaign_codes"),
+    table("campaign_progress"),
     table("bots"),
     table("bot_accounts"),
     table("bot_rules"),

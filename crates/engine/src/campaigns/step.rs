@@ -108,6 +108,7 @@ async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
         return Ok(changed);
     }
     let started = campaign.started_at.unwrap_or(now);
+    store.note_progress(ws, id, note_every(now - started)).await?;
     let cohorts = store.campaign_cohorts(ws, id).await?;
     let may = may_be_fed(store, campaign, &policy, &cohorts, now).await?;
     let accounts = store.accounts(ws).await?;
@@ -125,6 +126,14 @@ async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
         changed |= moved(store, &campaign, CampaignStatus::Finishing, "").await?;
     }
     Ok(changed)
+}
+
+/// How often it is written down how far it is: a short campaign has a picture too, and a long one few notes.
+fn note_every(elapsed: Span) -> Span {
+    match elapsed < Span::from_secs(600) {
+        true => Span::from_secs(5),
+        false => Span::from_secs(60),
+    }
 }
 
 /// Its deadline is over, or a guard speaks: also when everybody is queued already, for they can be taken back.
@@ -270,6 +279,8 @@ async fn finish(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     }
     if counts.on_their_way() > 0 {
         let now = store.now().await?;
+        let elapsed = now - campaign.started_at.unwrap_or(now);
+        store.note_progress(campaign.workspace_id, campaign.campaign_id, note_every(elapsed)).await?;
         let cohorts = store.campaign_cohorts(campaign.workspace_id, campaign.campaign_id).await?;
         keep_shut(store, campaign, &policy, &cohorts, now).await?;
         return Ok(ends_early(store, campaign, &policy, now).await?.unwrap_or(false));

@@ -118,6 +118,20 @@ CREATE TABLE campaign_codes (
     PRIMARY KEY (campaign_id, code)
 );
 
+-- How far it was, now and then while it runs and at every change of its status.
+CREATE TABLE campaign_progress (
+    workspace_id bigint NOT NULL,
+    campaign_id  bigint NOT NULL,
+    at           timestamptz NOT NULL,
+    waiting      bigint NOT NULL,
+    on_their_way bigint NOT NULL,
+    sent         bigint NOT NULL,
+    failed       bigint NOT NULL,
+    dead         bigint NOT NULL,
+    excluded     bigint NOT NULL,
+    PRIMARY KEY (campaign_id, at)
+);
+
 -- A person gets one delivery of a campaign in each wave, whatever revision of its words.
 ALTER TABLE deliveries ADD COLUMN campaign_id bigint;
 CREATE UNIQUE INDEX deliveries_of_campaign ON deliveries (campaign_id, recipient_id, action, generation) WHERE campaign_id IS NOT NULL;
@@ -129,3 +143,4 @@ CALL rupor_isolate('campaign_variants');
 CALL rupor_isolate('campaign_cohorts');
 CALL rupor_isolate('campaign_recipients');
 CALL rupor_isolate('campaign_codes');
+CALL rupor_isolate('campaign_progress');

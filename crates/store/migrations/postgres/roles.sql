@@ -28,7 +28,7 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients, suppressions, platform_limits, rate_groups, account_heads, lane_heads,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
     case_keys, case_pictures, held_posts, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
-    audiences, audience_recipients, campaigns, campaign_variants, campaign_cohorts, campaign_recipients, campaign_codes, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;
+    audiences, audience_recipients, campaigns, campaign_variants, campaign_cohorts, campaign_recipients, campaign_codes, campaign_progress, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON alerts, api_tokens TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
@@ -112,7 +112,7 @@ GRANT EXECUTE ON FUNCTION
     freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint),
     prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint),
     recall_campaign(bigint, bigint, bigint),
-    shut_cohorts(bigint, bigint, bigint[], timestamptz[], bigint), end_retries(bigint, bigint, bigint),
+    note_progress(bigint, bigint, bigint), shut_cohorts(bigint, bigint, bigint[], timestamptz[], bigint), end_retries(bigint, bigint, bigint),
     edit_campaign(bigint, bigint, bigint, integer, bigint), pace_campaign(bigint, bigint, bigint, double precision),
     let_rest_follow(bigint, bigint, timestamptz)
     TO rupor_app;

@@ -118,6 +118,20 @@ CREATE TABLE campaign_codes (
     PRIMARY KEY (campaign_id, code)
 ) STRICT, WITHOUT ROWID;
 
+-- How far it was, now and then while it runs and at every change of its status.
+CREATE TABLE campaign_progress (
+    workspace_id INTEGER NOT NULL,
+    campaign_id  INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    waiting      INTEGER NOT NULL,
+    on_their_way INTEGER NOT NULL,
+    sent         INTEGER NOT NULL,
+    failed       INTEGER NOT NULL,
+    dead         INTEGER NOT NULL,
+    excluded     INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, at)
+) STRICT, WITHOUT ROWID;
+
 -- A person gets one delivery of a campaign in each wave, whatever revision of its words.
 ALTER TABLE deliveries ADD COLUMN campaign_id INTEGER;
 CREATE UNIQUE INDEX deliveries_of_campaign ON deliveries (campaign_id, recipient_id, action, generation) WHERE campaign_id IS NOT NULL;

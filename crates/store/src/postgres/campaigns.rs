@@ -1,10 +1,8 @@
-//! A campaign and its life: made, frozen, moved from state to state, counted and told.
-//! What moves its deliveries stands in `feed`; the rules are in functions/campaigns.sql.
-
-use std::collections::BTreeMap;
+//! A campaign and its life: made, frozen, moved from state to state and told.
+//! What moves its deliveries stands in `feed`, how far it is in `progress`; the rules are in functions/campaigns.sql.
 
 use domain::campaign::CampaignStatus;
-use domain::ids::{AccountId, AudienceId, CampaignId, CohortId, MessageId, WorkspaceId};
+use domain::ids::{AccountId, AudienceId, CampaignId, MessageId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use serde_json::{Value, json};
 use tokio_postgres::Row;
@@ -46,16 +44,7 @@ SELECT k.campaign_id, k.name, k.status, k.why, k.version, k.ends_as, k.audience_
 const MOVE: &str = "SELECT move_campaign($1, $2, $3, $4, $5)";
 const SCHEDULE: &str = "SELECT move_campaign($1, $2, $3, 'scheduled', '', $4)";
 const ABORT: &str = "SELECT move_campaign($1, $2, $3, 'cancelling', $4, NULL, 'aborted')";
-const COUNTS: &str = "
-SELECT total, waiting, queued, retry, in_flight, sent, failed, dead, excluded FROM campaign_counts($1, $2)";
 const REST: &str = "SELECT let_rest_follow($1, $2, $3)";
-const EXCLUSIONS: &str = "SELECT code, n FROM campaign_codes WHERE workspace_id = $1 AND campaign_id = $2";
-const COHORTS: &str = "
-SELECT c.cohort_id, c.account_id, c.zone, c.stage, c.n_total, c.n_waiting, h.n_queued + h.n_retry + h.n_sending, h.n_sent
-  FROM campaign_cohorts AS c
-  JOIN lane_heads AS h ON h.campaign_id = c.campaign_id AND h.account_id = c.account_id
- WHERE c.workspace_id = $1 AND c.campaign_id = $2
- ORDER BY c.cohort_id";
 const PEOPLE: &str = concat!(
     "SELECT ",
     recipient_columns!(),
@@ -82,9 +71,8 @@ SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code
  ORDER BY m.platform, m.user_id
  LIMIT $5";
 
-pub(super) const STATEMENTS: &[&str] = &[
-    INSERT, SELECT, MOVE, SCHEDULE, ABORT, COUNTS, REST, EXCLUSIONS, COHORTS, PEOPLE, FREEZE, PACE, MEMBERS,
-];
+pub(super) const STATEMENTS: &[&str] =
+    &[INSERT, SELECT, MOVE, SCHEDULE, ABORT, REST, PEOPLE, FREEZE, PACE, MEMBERS];
 
 impl Postgres {
     pub async fn create_campaign(&self, workspace: WorkspaceId, new: NewCampaign) -> Result<CampaignId> {
@@ -158,48 +146,6 @@ impl Postgres {
         let at = Time(at);
         let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &at];
         self.one(As::App(workspace), Again::Safe, REST, &params).await.map(drop)
-    }
-
-    pub async fn campaign_counts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<CampaignCounts> {
-        let row = self.one(As::App(workspace), Again::Safe, COUNTS, &[&workspace.0, &id.0]).await?;
-        let total: Option<i64> = row.get(0);
-        Ok(CampaignCounts {
-            total: total.ok_or_else(|| StoreError::not_found("campaign", id))?,
-            waiting: row.get(1),
-            queued: row.get(2),
-            retry: row.get(3),
-            in_flight: row.get(4),
-            sent: row.get(5),
-            failed: row.get(6),
-            dead: row.get(7),
-            excluded: row.get(8),
-        })
-    }
-
-    pub async fn campaign_codes(
-        &self,
-        workspace: WorkspaceId,
-        id: CampaignId,
-    ) -> Result<BTreeMap<String, i64>> {
-        let rows = self.all(As::App(workspace), Again::Safe, EXCLUSIONS, &[&workspace.0, &id.0]).await?;
-        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-    }
-
-    pub async fn campaign_cohorts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<Vec<Cohort>> {
-        let rows = self.all(As::App(workspace), Again::Safe, COHORTS, &[&workspace.0, &id.0]).await?;
-        Ok(rows
-            .iter()
-            .map(|row| Cohort {
-                cohort_id: CohortId(row.get(0)),
-                account_id: AccountId(row.get(1)),
-                zone: row.get(2),
-                stage: row.get(3),
-                total: row.get(4),
-                waiting: row.get(5),
-                lane_holds: row.get(6),
-                lane_sent: row.get(7),
-            })
-            .collect())
     }
 
     pub async fn people_in_order(

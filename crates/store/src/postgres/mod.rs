@@ -26,6 +26,7 @@ mod intake;
 mod maintain;
 mod media;
 pub mod migrate;
+mod progress;
 mod read;
 mod recipients;
 mod recover;
@@ -84,6 +85,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     bot::STATEMENTS,
     bots::STATEMENTS,
     campaigns::STATEMENTS,
+    progress::STATEMENTS,
     cases::STATEMENTS,
     channels::STATEMENTS,
     claim::STATEMENTS,

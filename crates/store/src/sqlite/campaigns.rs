@@ -1,16 +1,17 @@
-//! A campaign and its life: made, frozen, moved from state to state, counted and told.
-//! What moves its deliveries stands in `feed`.
+//! A campaign and its life: made, frozen, moved from state to state and told.
+//! What moves its deliveries stands in `feed`, how far it is in `progress`.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use domain::campaign::CampaignStatus;
-use domain::ids::{AccountId, AudienceId, CampaignId, CohortId, MessageId, WorkspaceId};
+use domain::ids::{AccountId, AudienceId, CampaignId, MessageId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
 use serde_json::{Value, json};
 
 use super::heads::{NewEvent, Touched, event};
+use super::progress::{counts, note};
 use super::recipients::{COLUMNS, recipient};
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::campaigns::*;
@@ -41,21 +42,6 @@ const REST_AT: &str = "
 UPDATE campaigns SET rest_at = ?3 WHERE workspace_id = ?1 AND campaign_id = ?2 AND rest_at IS NULL";
 const ENDS_AS: &str = "UPDATE campaigns SET ends_as = ?2 WHERE campaign_id = ?1";
 const OPEN_LANES: &str = "UPDATE lane_heads SET open = ?2 WHERE campaign_id = ?1 RETURNING lane_id";
-/// One statement, so that all of it is of one moment.
-const COUNTS: &str = "
-SELECT k.n_total, (SELECT coalesce(sum(c.n_waiting), 0) FROM campaign_cohorts AS c WHERE c.campaign_id = k.campaign_id),
-       coalesce(sum(h.n_queued), 0), coalesce(sum(h.n_retry), 0), coalesce(sum(h.n_sending), 0), coalesce(sum(h.n_sent), 0),
-       coalesce(sum(h.n_failed), 0) - k.n_failed_again, coalesce(sum(h.n_dead), 0) - k.n_dead_again, k.n_excluded, k.status
-  FROM campaigns AS k LEFT JOIN lane_heads AS h ON h.campaign_id = k.campaign_id
- WHERE k.workspace_id = ?1 AND k.campaign_id = ?2
- GROUP BY k.campaign_id";
-const EXCLUSIONS: &str = "SELECT code, n FROM campaign_codes WHERE workspace_id = ?1 AND campaign_id = ?2";
-const COHORTS: &str = "
-SELECT c.cohort_id, c.account_id, c.zone, c.stage, c.n_total, c.n_waiting, h.n_queued + h.n_retry + h.n_sending, h.n_sent
-  FROM campaign_cohorts AS c
-  JOIN lane_heads AS h ON h.campaign_id = c.campaign_id AND h.account_id = c.account_id
- WHERE c.workspace_id = ?1 AND c.campaign_id = ?2
- ORDER BY c.cohort_id";
 const SUPPRESSED: &str = "
 EXISTS (SELECT 1 FROM suppressions AS s
          WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
@@ -215,39 +201,6 @@ impl Sqlite {
     pub async fn let_rest_follow(&self, workspace: WorkspaceId, id: CampaignId, at: Timestamp) -> Result<()> {
         self.write(Urgency::Maintenance, move |tx| tx.execute(REST_AT, (workspace.0, id.0, at.0)).map(drop))
             .await
-    }
-
-    pub async fn campaign_counts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<CampaignCounts> {
-        let found = self.read(move |tx| counts(tx, workspace, id)).await?;
-        found.ok_or_else(|| StoreError::not_found("campaign", id))
-    }
-
-    pub async fn campaign_codes(
-        &self,
-        workspace: WorkspaceId,
-        id: CampaignId,
-    ) -> Result<BTreeMap<String, i64>> {
-        let found = self
-            .read(move |tx| tx.all(EXCLUSIONS, (workspace.0, id.0), |row| Ok((row.get(0)?, row.get(1)?))));
-        Ok(found.await?.into_iter().collect())
-    }
-
-    pub async fn campaign_cohorts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<Vec<Cohort>> {
-        self.read(move |tx| {
-            tx.all(COHORTS, (workspace.0, id.0), |row| {
-                Ok(Cohort {
-                    cohort_id: CohortId(row.get(0)?),
-                    account_id: AccountId(row.get(1)?),
-                    zone: row.get(2)?,
-                    stage: row.get(3)?,
-                    total: row.get(4)?,
-                    waiting: row.get(5)?,
-                    lane_holds: row.get(6)?,
-                    lane_sent: row.get(7)?,
-                })
-            })
-        })
-        .await
     }
 
     pub async fn people_in_order(
@@ -410,6 +363,9 @@ pub(super) fn move_to(
     tx.execute(MOVE, row)?;
     refresh(tx, &tx.all(OPEN_LANES, (id.0, next.is_open()), |row| row.get(0))?)?;
     tell(tx, workspace, id, json!({"name": known.name, "from": known.status, "to": next, "why": why}))?;
+    if known.frozen_at.is_some() {
+        note(tx, workspace, id)?;
+    }
     Ok(true)
 }
 
@@ -419,22 +375,6 @@ pub(super) fn refresh(tx: &Tx<'_>, lanes: &[i64]) -> Result<()> {
         touched.lane(*lane);
     }
     touched.refresh(tx)
-}
-
-fn counts(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId) -> Result<Option<CampaignCounts>> {
-    tx.first(COUNTS, (workspace.0, id.0), |row| {
-        Ok(CampaignCounts {
-            total: row.get(0)?,
-            waiting: row.get(1)?,
-            queued: row.get(2)?,
-            retry: row.get(3)?,
-            in_flight: row.get(4)?,
-            sent: row.get(5)?,
-            failed: row.get(6)?,
-            dead: row.get(7)?,
-            excluded: row.get(8)?,
-        })
-    })
 }
 
 fn imported(tx: &Tx<'_>, audience: Option<AudienceId>) -> Result<Option<i64>> {

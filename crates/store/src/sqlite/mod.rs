@@ -32,6 +32,7 @@ mod maintain;
 mod media;
 pub mod migrate;
 mod place;
+mod progress;
 mod read;
 mod recipients;
 mod recover;

@@ -145,6 +145,7 @@ fn fill_the_rest(path: &Path) {
              INSERT INTO campaign_recipients (workspace_id, campaign_id, recipient_id, account_id, platform, user_id, state, reason)
              VALUES (1, 1, 77, 1, 'telegram', '77', 'excluded', 'stopped');
              INSERT INTO campaign_codes (workspace_id, campaign_id, code, n) VALUES (1, 1, 'stopped', 1);
+             INSERT INTO campaign_progress VALUES (1, 1, 5, 0, 0, 0, 0, 0, 1);
              INSERT INTO recipients (workspace_id, account_id, platform, user_id, address, status, status_at, created_at)
              VALUES (1, 1, 'telegram', '77', '77', 'active', 6, 6), (1, 1, 'telegram', '78', '78', 'gone', 8, 6);
              INSERT INTO suppressions (workspace_id, platform, user_id, reason, origin, at) VALUES (1, 'telegram', '78', 'blocked', 'platform', 8);

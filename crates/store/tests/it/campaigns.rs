@@ -22,6 +22,7 @@ contract! {
     what_was_recalled_is_fed_again_once,
     what_is_shut_is_taken_back_or_waits_until_it_opens,
     what_others_said_to_a_person_is_known_by_its_ids,
+    how_far_it_was_is_remembered,
     an_edit_reaches_those_who_certainly_have_not_got_it,
     who_stops_is_left_alone_at_once,
     who_is_suppressed_while_it_runs_gets_nothing_more,
@@ -363,6 +364,27 @@ async fn what_others_said_to_a_person_is_known_by_its_ids(w: &World) {
     let other =
         claims.iter().find(|of| of.destination != claims[0].destination && of.lane_id != claims[0].lane_id);
     assert!(!said(other.unwrap()).await.contains(&id), "to somebody else it says nothing");
+}
+
+async fn how_far_it_was_is_remembered(w: &World) {
+    let account = w.account().await;
+    people(w, account, 0..3).await;
+    let id = started(w, draft("ход", &[account])).await;
+    let note = async || w.store.note_progress(w.ws, id, Span::from_secs(5)).await.unwrap();
+    feed(w, id, 10).await;
+    w.seconds(4).await;
+    note().await;
+    w.seconds(2).await;
+    note().await;
+    note().await;
+    send_all(w).await;
+    assert!(to(w, id, CampaignStatus::Finishing).await && to(w, id, CampaignStatus::Finished).await);
+    let seen = w.store.campaign_progress(w.ws, id, 10).await.unwrap();
+    let seen: Vec<_> = seen.iter().map(|at| (at.waiting, at.on_their_way, at.sent)).collect();
+    // It began, six seconds later all were on their way, and the two moves at the end are of one moment.
+    assert_eq!(seen[..2], [(3, 0, 0), (0, 3, 0)]);
+    assert_eq!(seen.last(), Some(&(0, 0, 3)));
+    assert_eq!(w.store.campaign_progress(w.ws, id, 1).await.unwrap().len(), 1);
 }
 
 async fn an_edit_reaches_those_who_certainly_have_not_got_it(w: &World) {

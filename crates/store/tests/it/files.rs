@@ -236,7 +236,7 @@ async fn a_migration_that_broke_off_goes_on() {
          DROP TABLE alerts; DROP TABLE api_tokens; DROP INDEX events_of_trouble;
          DROP TABLE bot_chats; DROP TABLE bot_logs; DROP TABLE bot_outbox; DROP TABLE bot_state; DROP TABLE bot_inbox;
          DROP TABLE bot_rules; DROP TABLE bot_accounts; DROP TABLE bots;
-         DROP TABLE campaign_codes; DROP TABLE campaign_recipients; DROP TABLE campaign_cohorts; DROP TABLE campaign_variants;
+         DROP TABLE campaign_progress; DROP TABLE campaign_codes; DROP TABLE campaign_recipients; DROP TABLE campaign_cohorts; DROP TABLE campaign_variants;
          DROP TABLE campaigns; DROP TABLE audience_recipients; DROP TABLE audiences;
          DROP INDEX deliveries_of_campaign; ALTER TABLE deliveries DROP COLUMN campaign_id;
          DROP TABLE ingress_receipts; DROP TABLE ingest_runs;

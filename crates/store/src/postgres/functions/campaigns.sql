@@ -69,6 +69,30 @@ CREATE FUNCTION campaign_counts(
      GROUP BY k.campaign_id
 $$;
 
+-- How far it is now, beside what it was before.
+CREATE FUNCTION rupor_note_progress(ws bigint, id bigint) RETURNS void
+LANGUAGE sql AS $$
+    INSERT INTO campaign_progress AS p (workspace_id, campaign_id, at, waiting, on_their_way, sent, failed, dead, excluded)
+    SELECT ws, id, rupor_now(), c.waiting, c.queued + c.retry + c.in_flight, c.sent, c.failed, c.dead, c.excluded
+      FROM campaign_counts(ws, id) AS c
+     WHERE c.total IS NOT NULL
+    ON CONFLICT (campaign_id, at) DO UPDATE
+       SET waiting = excluded.waiting, on_their_way = excluded.on_their_way, sent = excluded.sent, failed = excluded.failed,
+           dead = excluded.dead, excluded = excluded.excluded
+$$;
+
+CREATE FUNCTION note_progress(workspace_id bigint, campaign_id bigint, every_us bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(note_progress.workspace_id);
+    IF NOT EXISTS (SELECT FROM campaign_progress AS p
+                    WHERE p.workspace_id = note_progress.workspace_id AND p.campaign_id = note_progress.campaign_id
+                      AND p.at > rupor_now() - rupor_span(every_us)) THEN
+        PERFORM rupor_note_progress(note_progress.workspace_id, note_progress.campaign_id);
+    END IF;
+END $$;
+
 -- From state to state, if it stands where the caller saw it. Lanes are open exactly while it runs.
 CREATE FUNCTION move_campaign(
     workspace_id bigint, campaign_id bigint, version bigint, next text, why text,
@@ -116,6 +140,9 @@ BEGIN
     PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = id ORDER BY h.lane_id));
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = id));
     PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'from', k.status, 'to', want, 'why', move_campaign.why));
+    IF k.frozen_at IS NOT NULL THEN
+        PERFORM rupor_note_progress(ws, id);
+    END IF;
     RETURN true;
 END $$;
 
