@@ -17,6 +17,8 @@ use crate::recipients::{NewRecipient, PutRecipient, Recipient};
 
 /// People that one step of a freeze looks at.
 pub const FREEZE_MAX: usize = 5_000;
+/// The same where one statement writes them all: it keeps other writers waiting for about as long.
+pub(crate) const AT_ONCE_MAX: usize = 20_000;
 /// Deliveries that one transaction makes or takes back.
 pub const FEED_MAX: usize = 500;
 /// What a count of those who ended badly begins with, beside the reasons of those who were left out.

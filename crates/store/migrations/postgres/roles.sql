@@ -109,7 +109,7 @@ GRANT EXECUTE ON FUNCTION
     people_of_accounts(bigint, bigint), set_recipient_status(bigint, bigint, text, text),
     suppress_person(bigint, text, text, bigint, text, text),
     move_campaign(bigint, bigint, bigint, text, text, timestamptz, text, jsonb),
-    freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint),
+    freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint, bigint),
     prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint),
     recall_campaign(bigint, bigint, bigint),
     note_progress(bigint, bigint, bigint), shut_cohorts(bigint, bigint, bigint[], timestamptz[], bigint), end_retries(bigint, bigint, bigint),

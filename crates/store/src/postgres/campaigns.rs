@@ -58,7 +58,7 @@ const PEOPLE: &str = concat!(
  ORDER BY r.platform, r.user_id, r.account_id
  LIMIT $6"
 );
-const FREEZE: &str = "SELECT freeze_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+const FREEZE: &str = "SELECT freeze_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 const PACE: &str = "SELECT pace_campaign($1, $2, $3, $4)";
 const MEMBERS: &str = "
 SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code, m.provider_message_id, m.at, m.variant,
@@ -178,8 +178,8 @@ impl Postgres {
         };
         let left_out: Vec<i64> = step.left_out.iter().map(|id| id.0).collect();
         let missing: Vec<i64> = step.missing.iter().map(|id| id.0).collect();
-        let rows = FREEZE_MAX as i64;
-        let params: [&(dyn ToSql + Sync); 12] = [
+        let (rows, at_once) = (FREEZE_MAX as i64, AT_ONCE_MAX as i64);
+        let params: [&(dyn ToSql + Sync); 13] = [
             &workspace.0,
             &id.0,
             &step.after.platform,
@@ -192,6 +192,7 @@ impl Postgres {
             &step.canary,
             &step.by_zone,
             &rows,
+            &at_once,
         ];
         Ok(self.one(As::App(workspace), Again::Safe, FREEZE, &params).await?.get(0))
     }

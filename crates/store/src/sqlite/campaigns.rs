@@ -1,8 +1,5 @@
 //! A campaign and its life: made, frozen, moved from state to state and told.
-//! What moves its deliveries stands in `feed`, how far it is in `progress`.
-
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+//! What moves its deliveries stands in `feed`, who gets it in `freeze`, how far it is in `progress`.
 
 use domain::campaign::CampaignStatus;
 use domain::ids::{AccountId, AudienceId, CampaignId, MessageId, WorkspaceId};
@@ -10,6 +7,7 @@ use domain::time::{Span, Timestamp};
 use rusqlite::Row;
 use serde_json::{Value, json};
 
+use super::freeze::freeze;
 use super::heads::{NewEvent, Touched, event};
 use super::progress::{counts, note};
 use super::recipients::{COLUMNS, recipient};
@@ -46,50 +44,7 @@ const SUPPRESSED: &str = "
 EXISTS (SELECT 1 FROM suppressions AS s
          WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
            AND s.account_id IN (0, r.account_id))";
-const UPTO: &str = "
-SELECT r.platform, r.user_id
-  FROM recipients AS r
- WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?2, ?3)
- ORDER BY r.platform, r.user_id
- LIMIT 1 OFFSET ?4";
-/// The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on to
-/// the last person.
-const LAST: &str = "
-SELECT r.platform, r.user_id
-  FROM recipients AS r
- WHERE r.workspace_id = ?1
- ORDER BY r.platform DESC, r.user_id DESC
- LIMIT 1";
-/// Who is only known did not ask to hear from us, and is nobody's audience.
-const TO_FREEZE: &str = "
-SELECT r.recipient_id, r.account_id, r.platform, r.user_id, coalesce(r.time_zone, ''),
-       CASE r.status WHEN 'gone' THEN 'gone' WHEN 'stopped' THEN 'stopped' ELSE
-            CASE WHEN EXISTS (SELECT 1 FROM suppressions AS s
-                               WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
-                                 AND s.account_id IN (0, r.account_id)) THEN 'suppressed' END END,
-       coalesce(r.contacted_at, 0)
-  FROM recipients AS r
- WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?2, ?3) AND (r.platform, r.user_id) <= (?4, ?5)
-   AND r.status <> 'known' AND r.account_id IN (SELECT value FROM json_each(?6))
-   AND (?7 IS NULL OR EXISTS (SELECT 1 FROM audience_recipients AS a
-                               WHERE a.audience_id = ?7 AND a.recipient_id = r.recipient_id))
- ORDER BY r.platform, r.user_id";
 const IS_IMPORTED: &str = "SELECT filter IS NULL FROM audiences WHERE audience_id = ?1";
-const PUT_COHORT: &str = "
-INSERT INTO campaign_cohorts (workspace_id, campaign_id, account_id, zone, stage) VALUES (?1, ?2, ?3, ?4, ?5)
-ON CONFLICT DO UPDATE SET zone = excluded.zone
-RETURNING cohort_id";
-const COUNT_COHORT: &str = "
-UPDATE campaign_cohorts SET n_total = n_total + ?2, n_waiting = n_waiting + ?2 WHERE cohort_id = ?1";
-const INSERT_MEMBER: &str = "
-INSERT INTO campaign_recipients (workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id, variant,
-                                 state, reason)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-const FROZEN: &str = "
-UPDATE campaigns
-   SET n_total = n_total + ?2, n_excluded = n_excluded + ?3, at_platform = ?4, at_user = ?5,
-       frozen_at = CASE WHEN ?6 THEN ?7 END
- WHERE campaign_id = ?1";
 pub(super) const COUNT_CODE: &str = "
 INSERT INTO campaign_codes (workspace_id, campaign_id, code, n) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT DO UPDATE SET n = n + excluded.n";
@@ -377,160 +332,10 @@ pub(super) fn refresh(tx: &Tx<'_>, lanes: &[i64]) -> Result<()> {
     touched.refresh(tx)
 }
 
-fn imported(tx: &Tx<'_>, audience: Option<AudienceId>) -> Result<Option<i64>> {
+pub(super) fn imported(tx: &Tx<'_>, audience: Option<AudienceId>) -> Result<Option<i64>> {
     let Some(id) = audience else {
         return Ok(None);
     };
     let is_imported: bool = tx.first(IS_IMPORTED, [id.0], |row| row.get(0))?.unwrap_or(false);
     Ok(is_imported.then_some(id.0))
-}
-
-/// Somebody on one of the accounts.
-struct Candidate {
-    recipient_id: i64,
-    account_id: i64,
-    person: Person,
-    zone: String,
-    reason: Option<String>,
-}
-
-fn freeze(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId, step: &FreezeStep) -> Result<bool> {
-    let known = one(tx, workspace, id)?;
-    if known.status != CampaignStatus::Preparing || known.frozen_at.is_some() {
-        return Ok(known.frozen_at.is_some());
-    }
-    if known.at != step.after {
-        return Ok(false);
-    }
-    let from = (workspace.0, &step.after.platform, &step.after.user_id, FREEZE_MAX as i64 - 1);
-    let person = |row: &Row<'_>| Ok(Person { platform: row.get(0)?, user_id: row.get(1)? });
-    let (upto, is_last) = match &step.upto {
-        Some(upto) => (Some(upto.clone()), step.is_last),
-        None if step.is_last => (None, true),
-        None => {
-            let upto = tx.first(UPTO, from, person)?;
-            let is_last = upto.is_none();
-            (upto, is_last)
-        }
-    };
-    let at = match upto {
-        Some(upto) => upto,
-        None => tx.first(LAST, [workspace.0], person)?.unwrap_or_default().max(step.after.clone()),
-    };
-    let chosen = candidates(tx, &known, step, &at)?;
-    let (total, excluded) = write_members(tx, &known, step, &chosen)?;
-    tx.execute(FROZEN, (id.0, total, excluded, at.platform, at.user_id, is_last, tx.now.0))?;
-    if is_last {
-        tell(tx, workspace, id, json!({"name": known.name, "frozen": true}))?;
-    }
-    Ok(is_last)
-}
-
-/// One row a person: the first account by preference on which they can be written to, else the first at all.
-fn candidates(tx: &Tx<'_>, known: &Campaign, step: &FreezeStep, upto: &Person) -> Result<Vec<Candidate>> {
-    let preference: HashMap<i64, usize> =
-        known.accounts.iter().enumerate().map(|(n, id)| (id.0, n)).collect();
-    let left_out: HashSet<i64> = step.left_out.iter().map(|id| id.0).collect();
-    let missing: HashSet<i64> = step.missing.iter().map(|id| id.0).collect();
-    let gap_from = (tx.now - known.min_gap).0;
-    let params = (
-        known.workspace_id.0,
-        &step.after.platform,
-        &step.after.user_id,
-        &upto.platform,
-        &upto.user_id,
-        rows::id_list(known.accounts.iter().map(|id| id.0)),
-        imported(tx, known.audience_id)?,
-    );
-    let mut chosen: Vec<Candidate> = Vec::new();
-    tx.each(TO_FREEZE, params, |row| {
-        let recipient_id: i64 = row.get(0)?;
-        if left_out.contains(&recipient_id) {
-            return Ok(());
-        }
-        let reason: Option<String> = row.get(5)?;
-        let too_soon = known.min_gap.0 > 0 && row.get::<_, i64>(6)? > gap_from;
-        let new = Candidate {
-            recipient_id,
-            account_id: row.get(1)?,
-            person: Person { platform: row.get(2)?, user_id: row.get(3)? },
-            zone: if step.by_zone { row.get(4)? } else { String::new() },
-            reason: reason
-                .or_else(|| missing.contains(&recipient_id).then(|| "missing_attribute".to_owned()))
-                .or_else(|| too_soon.then(|| "too_soon".to_owned())),
-        };
-        match chosen.last_mut() {
-            Some(last) if last.person == new.person => {
-                let rank = |one: &Candidate| (one.reason.is_some(), preference.get(&one.account_id).copied());
-                if rank(&new) < rank(last) {
-                    *last = new;
-                }
-            }
-            _ => chosen.push(new),
-        }
-        Ok(())
-    })?;
-    Ok(chosen)
-}
-
-fn write_members(
-    tx: &Tx<'_>,
-    known: &Campaign,
-    step: &FreezeStep,
-    chosen: &[Candidate],
-) -> Result<(i64, i64)> {
-    let (workspace, id) = (known.workspace_id.0, known.campaign_id.0);
-    let weights: Vec<i32> = known.variants.iter().map(|variant| variant.weight).collect();
-    let mut cohorts: HashMap<(i64, &str, &str), (i64, i64)> = HashMap::new();
-    let mut reasons: BTreeMap<&str, i64> = BTreeMap::new();
-    for one in chosen {
-        let user_id = &one.person.user_id;
-        let is_canary = step.canary > 0 && lot(&known.seed, user_id, "stage") < step.canary;
-        let stage = if is_canary { "first" } else { "rest" };
-        let variant = match weights.len() {
-            1 => 0,
-            _ => variant_of(lot(&known.seed, user_id, "variant"), &weights),
-        };
-        let cohort = match &one.reason {
-            Some(reason) => {
-                *reasons.entry(reason).or_default() += 1;
-                None
-            }
-            None => {
-                let key = (one.account_id, one.zone.as_str(), stage);
-                let cohort = match cohorts.entry(key) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(new) => {
-                        let row = (workspace, id, one.account_id, &one.zone, stage);
-                        let made: Option<i64> = tx.first(PUT_COHORT, row, |row| row.get(0))?;
-                        new.insert((made.unwrap_or_default(), 0))
-                    }
-                };
-                cohort.1 += 1;
-                Some(cohort.0)
-            }
-        };
-        let state = if one.reason.is_some() { "excluded" } else { "waiting" };
-        let (platform, reason) = (&one.person.platform, &one.reason);
-        let row = (
-            workspace,
-            id,
-            cohort,
-            one.recipient_id,
-            one.account_id,
-            platform,
-            user_id,
-            variant,
-            state,
-            reason,
-        );
-        tx.execute(INSERT_MEMBER, row)?;
-    }
-    for (cohort, n) in cohorts.values() {
-        tx.execute(COUNT_COHORT, (cohort, n))?;
-    }
-    for (reason, n) in &reasons {
-        tx.execute(COUNT_CODE, (workspace, id, reason, n))?;
-    }
-    Ok((chosen.len() as i64, reasons.values().sum()))
 }

@@ -21,6 +21,7 @@ pub mod damage;
 mod disk;
 mod enqueue;
 mod feed;
+mod freeze;
 mod front;
 mod heads;
 mod held_posts;

@@ -157,9 +157,11 @@ END $$;
 -- on the first account by preference on which they can be written to. True: everybody is written down.
 CREATE FUNCTION freeze_campaign(
     workspace_id bigint, campaign_id bigint, after_platform text, after_user text, upto_platform text, upto_user text,
-    is_last boolean, left_out bigint[], missing bigint[], canary bigint, by_zone boolean, step bigint
+    is_last boolean, left_out bigint[], missing bigint[], canary bigint, by_zone boolean, step bigint, at_once bigint
 ) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+-- A range of people looks like all of them to the planner, which would read and sort everybody at every step.
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     ws       CONSTANT bigint := freeze_campaign.workspace_id;
@@ -172,6 +174,7 @@ DECLARE
     done     boolean := freeze_campaign.is_last;
     weights  bigint[];
     total    bigint;
+    plain    boolean;
     n        bigint;
     gone     bigint;
 BEGIN
@@ -185,12 +188,16 @@ BEGIN
         RETURN false;
     END IF;
     SELECT a.audience_id INTO audience FROM audiences AS a WHERE a.audience_id = k.audience_id AND a.filter IS NULL;
+    SELECT array_agg(s.passed ORDER BY s.variant), max(s.passed) INTO weights, total
+      FROM (SELECT v.variant, sum(v.weight) OVER (ORDER BY v.variant) AS passed
+              FROM campaign_variants AS v WHERE v.campaign_id = id) AS s;
+    plain := canary = 0 AND NOT by_zone AND cardinality(weights) = 1 AND cardinality(left_out) = 0 AND cardinality(missing) = 0;
     IF up_p IS NULL AND NOT done THEN
         SELECT r.platform, r.user_id INTO up_p, up_u
           FROM recipients AS r
          WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
          ORDER BY r.platform, r.user_id
-         LIMIT 1 OFFSET step - 1;
+         LIMIT 1 OFFSET CASE WHEN plain THEN at_once ELSE step END - 1;
         done := up_p IS NULL;
     END IF;
     -- The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on
@@ -205,9 +212,9 @@ BEGIN
             up_p := after_platform; up_u := after_user;
         END IF;
     END IF;
-    SELECT array_agg(s.passed ORDER BY s.variant), max(s.passed) INTO weights, total
-      FROM (SELECT v.variant, sum(v.weight) OVER (ORDER BY v.variant) AS passed
-              FROM campaign_variants AS v WHERE v.campaign_id = id) AS s;
+    IF plain THEN
+        SELECT w.n, w.gone INTO n, gone FROM rupor_freeze_at_once(k, audience, after_platform, after_user, up_p, up_u) AS w;
+    ELSE
     WITH chosen AS MATERIALIZED (
         SELECT DISTINCT ON (p.platform, p.user_id)
                p.recipient_id, p.account_id, p.platform, p.user_id, p.zone, p.reason,
@@ -258,15 +265,88 @@ BEGIN
         ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n
     )
     SELECT count(*), count(f.reason) INTO n, gone FROM chosen AS f;
+    END IF;
     UPDATE campaigns AS x
        SET n_total = x.n_total + n, n_excluded = x.n_excluded + gone, at_platform = coalesce(up_p, after_platform),
            at_user = coalesce(up_u, after_user), frozen_at = CASE WHEN done THEN today END
      WHERE x.campaign_id = id;
     IF done THEN
+        -- Accounts that reach nobody have nobody to feed.
+        DELETE FROM campaign_cohorts AS c WHERE c.campaign_id = id AND c.n_total = 0;
         PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'frozen', true));
     END IF;
     RETURN done;
 END $$;
+
+-- The same where nothing has to be drawn nor read of anybody but their row, in one statement. Of who has rows on several
+-- accounts the best one is taken: where they can be written to, then by preference.
+CREATE FUNCTION rupor_freeze_at_once(
+    k campaigns, audience bigint, after_platform text, after_user text, up_p text, up_u text, OUT n bigint, OUT gone bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    ws         CONSTANT bigint := k.workspace_id;
+    accounts   CONSTANT bigint[] := array(SELECT a.id::bigint FROM jsonb_array_elements_text(k.accounts) WITH ORDINALITY AS a (id, ord)
+                                           ORDER BY a.ord);
+    suppressed CONSTANT boolean := EXISTS (SELECT FROM suppressions AS s WHERE s.workspace_id = ws);
+    recent     CONSTANT timestamptz := CASE WHEN k.min_gap_us > 0 THEN rupor_now() - rupor_span(k.min_gap_us) ELSE 'infinity' END;
+BEGIN
+    INSERT INTO campaign_cohorts (workspace_id, campaign_id, account_id, zone, stage)
+    SELECT ws, k.campaign_id, a.id, '', 'rest' FROM unnest(accounts) AS a (id)
+    ON CONFLICT DO NOTHING;
+    WITH put AS (
+        INSERT INTO campaign_recipients (workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id,
+                                         variant, state, reason)
+        SELECT ws, k.campaign_id,
+               CASE WHEN p.reason IS NULL THEN (SELECT c.cohort_id FROM campaign_cohorts AS c
+                                                 WHERE c.campaign_id = k.campaign_id AND c.account_id = p.account_id
+                                                   AND c.zone = '' AND c.stage = 'rest') END,
+               p.recipient_id, p.account_id, p.platform, p.user_id, 0,
+               CASE WHEN p.reason IS NULL THEN 'waiting' ELSE 'excluded' END, p.reason
+          FROM (SELECT r.recipient_id, r.account_id, r.platform, r.user_id,
+                       CASE WHEN r.status = 'gone' THEN 'gone' WHEN r.status <> 'active' THEN 'stopped'
+                            WHEN suppressed AND rupor_is_suppressed(ws, r.platform, r.user_id, r.account_id) THEN 'suppressed'
+                            WHEN r.contacted_at > recent THEN 'too_soon' END AS reason
+                  FROM recipients AS r
+                 WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
+                   AND (r.platform, r.user_id) <= (up_p, up_u)
+                   AND r.status <> 'known' AND r.account_id = ANY (accounts)
+                   AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
+                                                     WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))
+                 ORDER BY r.platform, r.user_id
+                OFFSET 0) AS p
+         WHERE cardinality(accounts) = 1
+            OR NOT EXISTS (
+               SELECT FROM recipients AS o
+                WHERE o.workspace_id = ws AND o.platform = p.platform AND o.user_id = p.user_id
+                  AND o.account_id <> p.account_id AND o.status <> 'known' AND o.account_id = ANY (accounts)
+                  AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
+                                                    WHERE a.audience_id = audience AND a.recipient_id = o.recipient_id))
+                  AND (o.status <> 'active' OR coalesce(o.contacted_at > recent, false)
+                       OR (suppressed AND rupor_is_suppressed(ws, o.platform, o.user_id, o.account_id)),
+                       array_position(accounts, o.account_id))
+                      < (p.reason IS NOT NULL, array_position(accounts, p.account_id)))
+        RETURNING account_id, reason
+    ), counted AS MATERIALIZED (
+        SELECT p.account_id, p.reason, count(*) AS n FROM put AS p GROUP BY p.account_id, p.reason
+    ), cohorts AS (
+        UPDATE campaign_cohorts AS c SET n_total = c.n_total + t.n, n_waiting = c.n_waiting + t.n
+          FROM counted AS t
+         WHERE t.reason IS NULL AND c.campaign_id = k.campaign_id AND c.account_id = t.account_id AND c.zone = '' AND c.stage = 'rest'
+    ), codes AS (
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        SELECT ws, k.campaign_id, t.reason, sum(t.n) FROM counted AS t WHERE t.reason IS NOT NULL GROUP BY t.reason
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n
+    )
+    SELECT coalesce(sum(t.n), 0), coalesce(sum(t.n) FILTER (WHERE t.reason IS NOT NULL), 0) INTO n, gone FROM counted AS t;
+END $$;
+
+CREATE FUNCTION rupor_is_suppressed(ws bigint, platform text, user_id text, account_id bigint) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM suppressions AS s
+                    WHERE s.workspace_id = ws AND s.platform = rupor_is_suppressed.platform
+                      AND s.user_id = rupor_is_suppressed.user_id AND s.account_id IN (0, rupor_is_suppressed.account_id))
+$$;
 
 CREATE FUNCTION pace_campaign(workspace_id bigint, campaign_id bigint, account_id bigint, rate double precision) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
