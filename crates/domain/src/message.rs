@@ -25,6 +25,12 @@ pub struct Message {
     /// Street, district or landmark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// The animal that the post is about, as far as it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pet: Option<Pet>,
+    /// What the post was for before its story ended; empty while it goes on.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub was: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Rows of buttons under the message.
@@ -50,6 +56,29 @@ impl Message {
     pub fn source_link(&self) -> Option<String> {
         self.origin.as_ref().and_then(Origin::link)
     }
+}
+
+/// What a heading needs to know of an animal; empty words are unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pet {
+    /// `dog`, `cat`, `bird`, `rodent`, `other`, `several`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub animal: String,
+    /// The post's own noun in its dictionary form, where the species alone says little: `попугай`, `кролик`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub noun: String,
+    /// `m` or `f`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sex: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// A puppy, a kitten.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub young: bool,
+    /// More than one animal.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub many: bool,
 }
 
 /// Where a message came from.

@@ -299,7 +299,10 @@ pub(crate) const TOO_LATE: &str = "closed: the story had ended when this arrived
 pub(crate) fn closed_payload(payload: &Value) -> Value {
     let mut payload = payload.clone();
     if let Some(fields) = payload.as_object_mut() {
-        fields.insert("kind".into(), Kind::Reunited.name().into());
+        let was = fields.insert("kind".into(), Kind::Reunited.name().into());
+        if let Some(was) = was.filter(|was| was != Kind::Reunited.name()) {
+            fields.insert("was".into(), was);
+        }
     }
     payload
 }

@@ -13,6 +13,7 @@ mod letters;
 pub mod lexicon;
 pub mod normalise;
 pub mod pattern;
+mod pet;
 pub mod picture;
 mod post;
 mod seam;
@@ -26,6 +27,7 @@ pub use facts::{
     Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount, shown_place,
 };
 pub use lexicon::morph::ready;
+pub use pet::pet;
 pub use post::{Cleaned, Copied, Home, Post};
 pub use seam::{Belonging, CaseDecision, Casework, RelatedCase, fill_from_case};
 pub use words::{LEMMAS_MAX, lemmas, may_be_one};

@@ -6,7 +6,7 @@ use domain::content::fingerprint::fingerprint;
 use domain::content::picture::PictureHash;
 use domain::content::similarity::stable_hash;
 use domain::content::tags::{TagContext, tags};
-use domain::content::{Analysis, FACTS_VERSION, HASH_VERSION, Kind, Post, analyse, shown_place};
+use domain::content::{Analysis, FACTS_VERSION, HASH_VERSION, Kind, Post, analyse, pet, shown_place};
 use domain::ids::ChannelId;
 use domain::message::{Media, MediaKind, Message};
 use domain::route::Subject;
@@ -97,6 +97,8 @@ impl Reading {
             phones: facts.phone_numbers().map(str::to_owned).collect(),
             city: facts.city.as_ref().map(|city| city.value.clone()),
             place: facts.place.as_ref().map(|place| shown_place(&place.value)),
+            pet: pet(facts),
+            was: String::new(),
             tags: Vec::new(),
             buttons: Vec::new(),
             origin: Some(raw.origin.clone()),

@@ -75,7 +75,7 @@ fn send(
 ) -> Result<Rendered, RenderError> {
     let dialect = dialect(settings)?;
     let picked = media::pick(message, settings, accept);
-    let runs = prepare(compose(message, settings, &picked)?, settings);
+    let runs = prepare(compose(message, settings, &picked, dialect.markup())?, settings);
     let buttons = buttons::rows(&message.buttons, &BUTTONS)?;
     let groups = groups(picked.items, !buttons.is_empty());
     let texts = messages(PLATFORM, runs, settings, &ruler(dialect))?;
@@ -112,7 +112,7 @@ fn edit(
     let edit = Edit {
         platform: PLATFORM,
         target,
-        runs: prepare(compose(message, settings, &picked)?, settings),
+        runs: prepare(compose(message, settings, &picked, dialect.markup())?, settings),
         keyboard: buttons::rows(&message.buttons, &BUTTONS)?,
         settings,
         is_id,

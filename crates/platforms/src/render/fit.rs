@@ -101,11 +101,14 @@ impl Ruler<'_> {
     }
 }
 
+/// Characters of the body.
+pub fn body_chars(runs: &[Run]) -> usize {
+    runs.iter().filter(|run| run.role == Role::Body).map(|run| run.text.chars().count()).sum()
+}
+
 /// The body cut to so many characters.
 pub fn cut_body(runs: Vec<Run>, chars_max: usize) -> Vec<Run> {
-    let length: usize =
-        runs.iter().filter(|run| run.role == Role::Body).map(|run| run.text.chars().count()).sum();
-    if length <= chars_max {
+    if body_chars(&runs) <= chars_max {
         return runs;
     }
     shorten(runs, Role::Body, |sum, grapheme| {
@@ -114,10 +117,10 @@ pub fn cut_body(runs: Vec<Run>, chars_max: usize) -> Vec<Run> {
     })
 }
 
-/// The runs cut to one message: the body first, then the frame, never the source link.
+/// The runs cut to one message: the body first, then what stands there because of it, the frame, never the source link.
 pub fn cut(runs: Vec<Run>, ruler: &Ruler<'_>) -> Result<Vec<Run>, DoesNotFit> {
     let mut runs = runs;
-    for role in [Role::Body, Role::Frame] {
+    for role in [Role::Body, Role::IfCut, Role::Frame] {
         if ruler.fits(&runs) {
             return Ok(runs);
         }

@@ -36,6 +36,8 @@ pub enum Role {
     Body,
     /// The source link: never cut.
     Source,
+    /// Words of the template for the case that the body is cut; otherwise they are left out.
+    IfCut,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

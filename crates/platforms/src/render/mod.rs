@@ -6,10 +6,12 @@
 pub mod buttons;
 pub mod clean;
 pub mod fit;
+pub mod heading;
 pub mod markup;
 pub mod media;
 pub mod mentions;
 pub mod personal;
+pub mod phones;
 pub mod publish;
 pub mod tags;
 pub mod template;
@@ -29,9 +31,11 @@ mod sandbox_tests;
 #[cfg(test)]
 mod template_tests;
 
+use std::borrow::Cow;
+
 use domain::message::Message;
 
-use crate::part::{ChannelSettings, PARTS_MAX, RenderError};
+use crate::part::{ChannelSettings, Markup, PARTS_MAX, RenderError};
 use clean::{BODY_MARK, is_blank};
 use domain::chat::Overflow;
 use fit::{DoesNotFit, Ruler};
@@ -44,11 +48,19 @@ pub fn compose(
     message: &Message,
     settings: &ChannelSettings,
     picked: &Picked,
+    markup: Markup,
 ) -> Result<Vec<Run>, RenderError> {
-    let body = clean::body(&message.text);
+    // Nobody is to be called about a story that has ended.
+    let text = match message.was.is_empty() {
+        true => Cow::Borrowed(&message.text),
+        false => Cow::Owned(phones::hide(&message.text, &message.phones)),
+    };
+    let body = clean::body(&text);
     let source_link = crate::walls::source_link(message);
     let fields = Fields {
         message,
+        markup: markup != Markup::Plain,
+        body: &body,
         has_body: !is_blank(&body),
         source_link: source_link.as_deref(),
         media_pages: &picked.pages,
@@ -133,13 +145,33 @@ pub fn messages(
         }
     }
     let pieces = match settings.overflow {
-        Overflow::Cut => vec![cut(platform, fit::cut_body(runs, settings.body_max), ruler)?],
-        Overflow::Split => fit::split(&runs, ruler, settings.body_max),
+        Overflow::Cut => vec![one(platform, runs, settings.body_max, ruler)?],
+        Overflow::Split => fit::split(&uncut(&runs), ruler, settings.body_max),
     };
     match pieces.len() {
         parts if parts > PARTS_MAX => Err(RenderError::TooManyParts { platform, parts }),
         _ => Ok(pieces),
     }
+}
+
+/// The words as one message: whole if they fit, else cut.
+fn one(
+    platform: &'static str,
+    runs: Vec<Run>,
+    body_max: usize,
+    ruler: &Ruler<'_>,
+) -> Result<Vec<Run>, RenderError> {
+    let whole = uncut(&runs);
+    match fit::body_chars(&whole) <= body_max && ruler.fits(&whole) {
+        true => Ok(whole),
+        false => cut(platform, fit::cut_body(runs, body_max), ruler),
+    }
+}
+
+/// The words where nothing is cut.
+pub fn uncut(runs: &[Run]) -> Vec<Run> {
+    let kept: Vec<Run> = runs.iter().filter(|run| run.role != Role::IfCut).cloned().collect();
+    tidy(&kept)
 }
 
 /// The words as exactly one message.

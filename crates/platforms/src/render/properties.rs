@@ -76,7 +76,7 @@ fn any_media() -> impl Strategy<Value = Vec<Media>> {
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
-    let kinds = vec!["lost", "found", "news", ""];
+    let kinds = vec!["lost", "found", "reunited", "news", ""];
     let buttons = prop_oneof![2 => Just(0usize), 1 => 1usize..6].prop_map(|count| {
         (0..count)
             .map(|i| vec![Button { text: format!("кнопка {i}"), press: Press::Url(LINK.into()) }])
@@ -86,6 +86,7 @@ fn any_message() -> impl Strategy<Value = Message> {
     (words, any_media(), prop::sample::select(kinds), any::<bool>(), buttons).prop_map(
         |((text, title, place), media, kind, is_from_vk, buttons)| Message {
             kind: kind.into(),
+            was: if kind == "reunited" { "found".into() } else { String::new() },
             title,
             text,
             media,
@@ -102,6 +103,10 @@ fn any_message() -> impl Strategy<Value = Message> {
             ..Message::default()
         },
     )
+}
+
+fn lost() -> Message {
+    super::samples::post("", Vec::new())
 }
 
 /// A platform with one of its modes, and how its words are counted.
@@ -243,6 +248,28 @@ proptest! {
             let rendered = (voice.render)(&Action::Send, &message, &settings(&voice, Overflow::Cut, body_max)).unwrap();
             let words = seen(&rendered.parts);
             prop_assert!(words[0].contains(LINK), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_shown_however_long_the_text_is(before in any_text(), after in any_text(), body_max in 1usize..5000) {
+        let message = Message { title: None, place: None, text: format!("{before} 8 (999) 000-11-22 {after}"), ..lost() };
+        for voice in voices() {
+            let rendered = (voice.render)(&Action::Send, &message, &settings(&voice, Overflow::Cut, body_max)).unwrap();
+            let words = seen(&rendered.parts);
+            prop_assert!(super::phones::shows(&words[0], "+79990001122"), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn an_ended_story_shows_no_number(before in any_text(), after in any_text()) {
+        let message = Message { kind: "reunited".into(), was: "lost".into(), text: format!("{before} 8 (999) 000-11-22 {after}"), ..lost() };
+        for voice in voices() {
+            let rendered = (voice.render)(&Action::Send, &message, &settings(&voice, Overflow::Cut, 3500)).unwrap();
+            for words in seen(&rendered.parts) {
+                prop_assert!(!super::phones::shows(&words, "+79990001122"), "{words:?}");
+                prop_assert!(words.to_lowercase().starts_with("🎉 дома! спасибо"), "{words:?}");
+            }
         }
     }
 

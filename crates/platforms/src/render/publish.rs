@@ -6,7 +6,7 @@ use crate::part::{
 };
 use crate::render::fit::{self, Ruler};
 use crate::render::markup::{Role, Run, write};
-use crate::render::{cut, messages};
+use crate::render::{cut, messages, uncut};
 use domain::chat::Overflow;
 
 /// How the first part of a delivery is sent.
@@ -191,8 +191,9 @@ fn carriers(published: &[Published], is_id: fn(&str) -> bool) -> Vec<&Published>
 fn pieces(edit: &Edit<'_>, ruler: &Ruler<'_>, places: usize) -> Result<Vec<Vec<Run>>, RenderError> {
     let settings = edit.settings;
     if settings.overflow == Overflow::Split && places > 1 {
-        let mut pieces = fit::split(&edit.runs, ruler, settings.body_max);
+        let mut pieces = fit::split(&uncut(&edit.runs), ruler, settings.body_max);
         if pieces.len() > places {
+            pieces = fit::split(&edit.runs, ruler, settings.body_max);
             let rest = pieces.split_off(places - 1);
             let joined = rest.join(&Run::plain("\n", Role::Body));
             pieces.push(cut(edit.platform, fit::cut_body(joined, settings.body_max), ruler)?);

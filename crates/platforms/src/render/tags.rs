@@ -1,6 +1,6 @@
 //! Reads what a template prints: words with a few tags, the same for every platform.
 //!
-//! `b strong · i em · u ins · s del strike · code · spoiler · a href`, and the entities of HTML's five characters.
+//! `b strong · i em · u ins · s del strike · code · spoiler · a href · ifcut`, and the entities of HTML's five characters.
 //! Anything else is a mistake of the template and is named. One pass, no recursion.
 
 use crate::render::clean::{BODY_MARK, LINK_MARK};
@@ -10,7 +10,7 @@ use crate::render::markup::{Href, Role, Run, Style};
 const DEPTH_MAX: usize = 16;
 
 /// The tags in the words of an error.
-const KNOWN: &str = "b, i, u, s, code, spoiler and a";
+const KNOWN: &str = "b, i, u, s, code, spoiler, a and ifcut";
 
 /// Template output to runs. `link` stands where the template printed the source link.
 pub fn read(source: &str, link: Option<&str>) -> Result<Vec<Run>, String> {
@@ -61,7 +61,11 @@ impl Reader<'_> {
             return;
         }
         let link = self.open.iter().rev().find(|tag| tag.name == "a");
-        let role = if link.is_some_and(|tag| tag.source) { Role::Source } else { role };
+        let role = match role {
+            Role::Frame if link.is_some_and(|tag| tag.source) => Role::Source,
+            Role::Frame if self.open.iter().any(|tag| tag.name == "ifcut") => Role::IfCut,
+            role => role,
+        };
         let href = link.and_then(|tag| tag.href.clone());
         self.runs.push(Run { text: text.to_owned(), style: self.style(), href, role });
     }
@@ -129,6 +133,7 @@ fn known(name: &str) -> Option<&'static str> {
         "code" => Some("code"),
         "spoiler" | "tg-spoiler" => Some("spoiler"),
         "a" => Some("a"),
+        "ifcut" => Some("ifcut"),
         _ => None,
     }
 }
@@ -237,7 +242,7 @@ mod tests {
     fn mistakes_are_named() {
         check(
             "<div>x</div>",
-            "error: unknown tag <div>; known are b, i, u, s, code, spoiler and a; write &lt; for a plain <",
+            "error: unknown tag <div>; known are b, i, u, s, code, spoiler, a and ifcut; write &lt; for a plain <",
         );
         check("<b>x", "error: <b> has no </b>");
         check("<b>x</i>", "error: </i> stands where </b> is due");

@@ -4,32 +4,50 @@
 //! faster than the template: `if`, `for`, printing, comparisons, and four filters of our own.
 //! Every printed value is escaped; the output is read by `tags`. It knows no platform and no length limits.
 
-use domain::message::Message;
+use domain::message::{Message, Pet};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context};
 
 use crate::part::RenderError;
 use crate::render::clean::{self, BODY_MARK, LINK_MARK};
+use crate::render::heading::{self, Heading, heading};
 use crate::render::markup::Run;
+use crate::render::phones;
 use crate::render::tags;
 
 /// What a post looks like unless its channel says otherwise (DESIGN §9).
 pub const DEFAULT: &str = "\
 {% if title %}
-{% if icon %}{{ icon }} {% endif %}<b>{{ title }}</b>
+{% if icon %}{{ icon }} {% endif %}<b>{{ heading }}</b>
 
 {% endif %}
+{% if was and markup %}
+<s>{{ was }}</s>
+
+<s>{{ body }}</s>
+
+{% elif was %}
+Поиск закончен, звонить не нужно. Текст объявления:
+
+{{ was }}
+{{ body }}
+
+{% else %}
 {{ body }}
 
 {% for link in links %}
 ▶️ {{ link }}
 {% endfor %}
-{% if phones %}
-📞 {{ phones|join(', ') }}
+{% if numbers %}
+📞 {{ numbers|join(', ') }}
+{% endif %}
+{% if numbers_said %}
+<ifcut>📞 {{ numbers_said|join(', ') }}</ifcut>
 {% endif %}
 {% if where %}
 📍 {{ where }}
+{% endif %}
 {% endif %}
 {% if url %}
 🔗 {{ url }}
@@ -51,6 +69,10 @@ const LIST_MAX: usize = 20;
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
     pub message: &'a Message,
+    /// Whether bold and struck words are shown as such.
+    pub markup: bool,
+    /// The body as it will be put in; asked for the numbers that it shows.
+    pub body: &'a str,
     pub has_body: bool,
     pub source_link: Option<&'a str>,
     /// Pages of media that cannot be sent as bytes.
@@ -89,7 +111,12 @@ pub fn check(source: &str) -> Result<(), RenderError> {
         [(&message, true, Some("https://example.org/post")), (&Message::default(), false, None)]
     {
         let media_pages = if has_body { &pages[..] } else { &[] };
-        frame(Some(source), &Fields { message, has_body, source_link, media_pages, media_count: 0 })?;
+        for (markup, was) in [(true, ""), (false, ""), (true, "lost"), (false, "lost")] {
+            let message = &Message { was: was.into(), ..message.clone() };
+            let body = message.text.as_str();
+            let fields = Fields { message, markup, body, has_body, source_link, media_pages, media_count: 0 };
+            frame(Some(source), &fields)?;
+        }
     }
     Ok(())
 }
@@ -113,8 +140,16 @@ fn print(source: &str, fields: &Fields<'_>) -> Result<String, Error> {
 /// The vocabulary of templates; docs/platforms/templates.md explains it.
 fn values(fields: &Fields<'_>) -> Value {
     let message = fields.message;
-    let (icon, heading) = heading(&message.kind);
-    let title = message.title.as_deref().map(clean::field).filter(|title| !title.is_empty());
+    let ended = !message.was.is_empty();
+    let pet = message.pet.as_ref().map(clean_pet);
+    let own = message.title.as_deref().map(clean::field).filter(|title| !title.is_empty());
+    let told = heading(if ended { &message.was } else { &message.kind }, pet.as_ref());
+    let told = Heading { words: own.unwrap_or(told.words), ..told };
+    let (icon, title) = match ended {
+        true => (heading::CLOSED.0, heading::CLOSED.1.to_owned()),
+        false => (told.icon, told.words.clone()),
+    };
+    let pet = pet.unwrap_or_default();
     let list = |items: &[String]| -> Vec<String> {
         items.iter().take(LIST_MAX).map(|item| clean::field(item)).filter(|item| !item.is_empty()).collect()
     };
@@ -124,12 +159,26 @@ fn values(fields: &Fields<'_>) -> Value {
         [city.as_str(), place.as_str()].into_iter().filter(|w| !w.is_empty()).collect();
     let mark = |present: bool, mark: char| if present { mark.to_string() } else { String::new() };
     let origin = message.origin.clone().unwrap_or_default();
+    let phones = if ended { Vec::new() } else { list(&message.phones) };
+    let (said, unsaid): (Vec<&String>, Vec<&String>) =
+        phones.iter().partition(|phone| phones::shows(fields.body, phone));
+    let readable =
+        |phones: &[&String]| phones.iter().map(|phone| phones::readable(phone)).collect::<Vec<_>>();
     context! {
         kind => clean::field(&message.kind),
         icon => icon,
-        title => title.unwrap_or_else(|| heading.to_owned()),
+        // Where nothing can be bold, capitals stand out. An address would break.
+        heading => if fields.markup || title.contains("://") { title.clone() } else { title.to_uppercase() },
+        title => title,
+        was => if ended { format!("{} {}", told.icon, told.words).trim().to_owned() } else { String::new() },
+        markup => fields.markup,
+        animal => pet.animal,
+        sex => pet.sex,
+        pet_name => pet.name,
         body => mark(fields.has_body, BODY_MARK),
-        phones => list(&message.phones),
+        numbers => readable(&unsaid),
+        numbers_said => readable(&said),
+        phones => phones,
         where => whereabouts.join(", "),
         city => city,
         place => place,
@@ -143,17 +192,9 @@ fn values(fields: &Fields<'_>) -> Value {
     }
 }
 
-/// Icon and heading of a kind.
-fn heading(kind: &str) -> (&'static str, &'static str) {
-    match kind {
-        "lost" => ("🔎", "Пропал питомец"),
-        "found" => ("✅", "Найден питомец"),
-        "sighting" => ("👀", "Видели питомца"),
-        "adoption" => ("🏠", "Ищет дом"),
-        "fundraising" => ("💳", "Нужна помощь"),
-        "reunited" => ("🎉", "Питомец дома"),
-        _ => ("", ""),
-    }
+/// The words of a pet as fields of one line.
+fn clean_pet(pet: &Pet) -> Pet {
+    Pet { name: clean::field(&pet.name), ..pet.clone() }
 }
 
 /// Prints words and numbers, escaped; lists have to be joined, so that nothing grows unseen.

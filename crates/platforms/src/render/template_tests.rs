@@ -1,16 +1,19 @@
 //! What templates can do, and how each mistake is named.
 
-use domain::message::Message;
+use domain::message::{Message, Pet};
 use expect_test::{Expect, expect};
 
 use super::clean::{BODY_MARK, LINK_MARK};
 use super::samples::{LINK, post};
 use super::template::{DEFAULT, Fields, check, frame};
+use crate::part::{Action, ChannelSettings, Part, Render};
 
 fn print(source: &str, message: &Message) -> String {
     let link = crate::walls::source_link(message);
     let fields = Fields {
         message,
+        markup: true,
+        body: &message.text,
         has_body: !message.text.is_empty(),
         source_link: link.as_deref(),
         media_pages: &[],
@@ -45,6 +48,89 @@ fn a_template_knows_the_fields_of_a_post() {
     );
 }
 
+/// A post about one dog, as `engine` makes it.
+fn about_busya() -> Message {
+    let pet = Pet { animal: "dog".into(), sex: "f".into(), name: "Буся".into(), ..Pet::default() };
+    Message { pet: Some(pet), ..post("Рыжая, тел. 8 (999) 000-11-22", vec![]) }
+}
+
+#[test]
+fn a_template_knows_the_facts_of_a_post() {
+    let source = "{{ title }}|{{ heading }}|{{ animal }}|{{ sex }}|{{ pet_name }}|{{ phones|join(',') }}|\
+                  {{ numbers|join(',') }}|{{ numbers_said|join(',') }}|{{ was }}|{{ markup }}|{{ kind }}";
+    let check = |message: &Message, expected: &str| assert_eq!(print(source, message), expected);
+    let mut message = about_busya();
+    check(
+        &message,
+        "Пропала собака Буся|Пропала собака Буся|dog|f|Буся|+79990001122||+7 999 000-11-22||True|lost",
+    );
+    message.text = "Рыжая".into();
+    check(
+        &message,
+        "Пропала собака Буся|Пропала собака Буся|dog|f|Буся|+79990001122|+7 999 000-11-22|||True|lost",
+    );
+    (message.kind, message.was) = ("reunited".into(), "lost".into());
+    check(&message, "Дома! Спасибо|Дома! Спасибо|dog|f|Буся||||🔎 Пропала собака Буся|True|reunited");
+}
+
+#[test]
+fn the_default_tells_a_post_and_its_end() {
+    let closed = Message { kind: "reunited".into(), was: "lost".into(), ..about_busya() };
+    let html = |message: &Message| wire(crate::telegram::render::render, message);
+    let plain = |message: &Message| wire(crate::vk::render::render, message);
+    expect![[r#"
+        🔎 <b>Пропала собака Буся</b>
+
+        Рыжая, тел. 8 (999) 000-11-22
+
+        📍 Казань, улица Мира
+        🔗 https://vk.com/wall-990000101_77"#]]
+    .assert_eq(&html(&about_busya()));
+    expect![[r#"
+        🎉 <b>Дома! Спасибо</b>
+
+        <s>🔎 Пропала собака Буся</s>
+
+        <s>Рыжая, тел. (номер убран)</s>
+
+        🔗 https://vk.com/wall-990000101_77"#]]
+    .assert_eq(&html(&closed));
+    expect![[r#"
+        🔎 ПРОПАЛА СОБАКА БУСЯ
+
+        Рыжая, тел. 8 (999) 000-11-22
+
+        📍 Казань, улица Мира
+        🔗 https://vk.com/wall-990000101_77"#]]
+    .assert_eq(&plain(&about_busya()));
+    expect![[r#"
+        🎉 ДОМА! СПАСИБО
+
+        Поиск закончен, звонить не нужно. Текст объявления:
+
+        🔎 Пропала собака Буся
+        Рыжая, тел. (номер убран)
+
+        🔗 https://vk.com/wall-990000101_77"#]]
+    .assert_eq(&plain(&closed));
+}
+
+fn wire(render: Render, message: &Message) -> String {
+    let settings = ChannelSettings { target: "-1001".into(), ..ChannelSettings::default() };
+    match render(&Action::Send, message, &settings).unwrap().parts.as_slice() {
+        [Part::Text(part)] => part.text.as_str().to_owned(),
+        parts => panic!("{parts:?}"),
+    }
+}
+
+#[test]
+fn a_number_that_a_cut_takes_from_the_text_stands_below_it() {
+    let long = format!("{} Тел. 8 999 000-11-22", "слово ".repeat(700));
+    let message = Message { text: long, ..about_busya() };
+    let text = wire(crate::telegram::render::render, &message);
+    assert!(text.contains("…\n\n📞 +7 999 000-11-22\n📍"), "{text}");
+}
+
 #[test]
 fn foreign_fields_stay_words() {
     let mut message = post("x", vec![]);
@@ -76,7 +162,7 @@ fn each_mistake_is_named() {
     expect_output(
         "<div>{{ body }}</div>",
         &expect![
-            "template: unknown tag <div>; known are b, i, u, s, code, spoiler and a; write &lt; for a plain <"
+            "template: unknown tag <div>; known are b, i, u, s, code, spoiler, a and ifcut; write &lt; for a plain <"
         ],
     );
     expect_output("<a href=\"{{ body }}\">x</a>", &expect!["template: the body cannot be an address"]);

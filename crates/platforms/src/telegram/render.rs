@@ -9,10 +9,10 @@ use crate::part::{
 use crate::render::buttons::{self, Rules};
 use crate::render::clean::is_blank;
 use crate::render::fit::{self, Limit, Ruler, Unit};
-use crate::render::markup::{Dialect, Html, Plain, Role, Run, spell_out_links, write};
+use crate::render::markup::{Dialect, Html, Plain, Run, spell_out_links, write};
 use crate::render::media;
 use crate::render::publish::{self, Draft, Edit};
-use crate::render::{check_settings, compose, messages, words};
+use crate::render::{check_settings, compose, messages, uncut, words};
 use domain::chat::Overflow;
 
 const PLATFORM: &str = "telegram";
@@ -80,7 +80,7 @@ fn send(
 ) -> Result<Rendered, RenderError> {
     let dialect = dialect(settings)?;
     let mut picked = media::pick(message, settings, accept);
-    let runs = prepare(compose(message, settings, &picked)?, settings);
+    let runs = prepare(compose(message, settings, &picked, dialect.markup())?, settings);
     let mut buttons = buttons::rows(&message.buttons, &BUTTONS)?;
     let groups = groups(&picked.items);
     let caption = caption(&runs, settings, &groups, &buttons, dialect);
@@ -137,13 +137,14 @@ fn caption(
     if group.len() > 1 && !buttons.is_empty() {
         return None;
     }
+    let whole = uncut(runs);
     let runs = match settings.overflow {
-        Overflow::Cut => fit::cut_body(runs.to_vec(), settings.body_max),
-        Overflow::Split => runs.to_vec(),
+        Overflow::Cut if fit::body_chars(&whole) > settings.body_max => {
+            fit::cut_body(runs.to_vec(), settings.body_max)
+        }
+        Overflow::Cut | Overflow::Split => whole,
     };
-    let body_chars: usize =
-        runs.iter().filter(|run| run.role == Role::Body).map(|run| run.text.chars().count()).sum();
-    let fits = body_chars <= settings.body_max && ruler(dialect, CAPTION_MAX).fits(&runs);
+    let fits = fit::body_chars(&runs) <= settings.body_max && ruler(dialect, CAPTION_MAX).fits(&runs);
     (fits && !is_blank(&words(&runs))).then_some(runs)
 }
 
@@ -158,7 +159,7 @@ fn edit(
     let edit = Edit {
         platform: PLATFORM,
         target,
-        runs: prepare(compose(message, settings, &picked)?, settings),
+        runs: prepare(compose(message, settings, &picked, dialect.markup())?, settings),
         keyboard: buttons::rows(&message.buttons, &BUTTONS)?,
         settings,
         is_id,

@@ -30,8 +30,8 @@ fn a_short_post_with_pictures_is_one_album_with_a_caption() {
         &post("Пропала <собака> & кот", media(MediaKind::Photo, 1..=3)),
         &channel(),
         &expect![[r#"
-        1. media: photo 1–3, words: Html "🔎 <b>Пропал питомец</b>\n\nПропала &lt;собака&gt; &amp; кот\n\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
-    "#]],
+            1. media: photo 1–3, words: Html "🔎 <b>Пропал питомец</b>\n\nПропала &lt;собака&gt; &amp; кот\n\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
+        "#]],
     );
 }
 
@@ -42,19 +42,19 @@ fn twelve_pictures_with_a_long_text_are_a_text_and_two_albums() {
         &message,
         &channel(),
         &expect![[r#"
-        1. text: 3090 characters
-        2. media: photo 1–10, silent
-        3. media: photo 11–12, silent
-    "#]],
+            1. text: 3094 characters
+            2. media: photo 1–10, silent
+            3. media: photo 11–12, silent
+        "#]],
     );
     check_outline(
         &message,
         &ChannelSettings { max_media: 10, ..channel() },
         &expect![[r#"
-        1. text: 3090 characters
-        2. media: photo 1–10, silent
-        note: 2 of 12 media left out: max_media is 10
-    "#]],
+            1. text: 3094 characters
+            2. media: photo 1–10, silent
+            note: 2 of 12 media left out: max_media is 10
+        "#]],
     );
 }
 
@@ -71,13 +71,13 @@ fn a_document_never_shares_an_album_with_pictures() {
         &post(&russian(3000), all),
         &channel(),
         &expect![[r#"
-        1. text: 3090 characters
-        2. media: photo 1–10, silent
-        3. media: photo 11–12, video 14, silent
-        4. media: animation 15, silent
-        5. media: document 13, document 18, silent
-        6. media: audio 16–17, silent
-    "#]],
+            1. text: 3094 characters
+            2. media: photo 1–10, silent
+            3. media: photo 11–12, video 14, silent
+            4. media: animation 15, silent
+            5. media: document 13, document 18, silent
+            6. media: audio 16–17, silent
+        "#]],
     );
 }
 
@@ -87,15 +87,15 @@ fn one_video_and_one_document_carry_their_captions() {
         &post("Видео", media(MediaKind::Video, 1..=1)),
         &channel(),
         &expect![[r#"
-        1. media: video 1, words: 95 characters
-    "#]],
+            1. media: video 1, words: 99 characters
+        "#]],
     );
     check_outline(
         &post("Листовка", media(MediaKind::Document, 1..=1)),
         &channel(),
         &expect![[r#"
-        1. media: document 1, words: 98 characters
-    "#]],
+            1. media: document 1, words: 102 characters
+        "#]],
     );
 }
 
@@ -155,8 +155,8 @@ fn a_cut_body_keeps_phones_place_and_link() {
         &post(&russian(3000), vec![]),
         &settings,
         &expect![[r#"
-        1. text: Html "🔎 <b>Пропал питомец</b>\n\nРыжая собака с белой грудкой убежала…\n\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
-    "#]],
+            1. text: Html "🔎 <b>Пропал питомец</b>\n\nРыжая собака с белой грудкой убежала…\n\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
+        "#]],
     );
 }
 
@@ -167,18 +167,18 @@ fn a_split_text_goes_on_in_the_next_message() {
         &post(&russian(200), media(MediaKind::Photo, 1..=2)),
         &ChannelSettings { body_max: 250, ..settings.clone() },
         &expect![[r#"
-            1. media: photo 1–2, words: Html "🔎 <b>Пропал питомец</b>\n\nРыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка. Рыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка. Рыжая собака с белой грудко!\n\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
+            1. media: photo 1–2, words: Html "🔎 <b>Пропал питомец</b>\n\nРыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка. Рыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка. Рыжая собака с белой грудко!\n\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
         "#]],
     );
     check(
         &post(&russian(200), media(MediaKind::Photo, 1..=2)),
         &settings,
         &expect![[r#"
-        1. text: Html "🔎 <b>Пропал питомец</b>\n\nРыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка."
-        2. text: Html "Рыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка.", silent
-        3. text: Html "Рыжая собака с белой грудко!\n\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77", silent
-        4. media: photo 1–2, silent
-    "#]],
+            1. text: Html "🔎 <b>Пропал питомец</b>\n\nРыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка."
+            2. text: Html "Рыжая собака с белой грудкой убежала вечером от магазина, отзывается на кличку Булка.", silent
+            3. text: Html "Рыжая собака с белой грудко!\n\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77", silent
+            4. media: photo 1–2, silent
+        "#]],
     );
 }
 
@@ -189,8 +189,8 @@ fn markdown_v2_escapes_every_reserved_character() {
         &post("1. [id5|Анна] *не* _тут_ (а-там)!", vec![]),
         &settings,
         &expect![[r#"
-        1. text: MarkdownV2 "🔎 *Пропал питомец*\n\n1\\. [Анна](https://vk.com/id5) \\*не\\* \\_тут\\_ \\(а\\-там\\)\\!\n\n📞 \\+79990001122\n📍 Казань, улица Мира\n🔗 https://vk\\.com/wall\\-990000101\\_77"
-    "#]],
+            1. text: MarkdownV2 "🔎 *Пропал питомец*\n\n1\\. [Анна](https://vk.com/id5) \\*не\\* \\_тут\\_ \\(а\\-там\\)\\!\n\n📞 \\+7 999 000\\-11\\-22\n📍 Казань, улица Мира\n🔗 https://vk\\.com/wall\\-990000101\\_77"
+        "#]],
     );
 }
 
@@ -201,8 +201,8 @@ fn without_markup_links_are_spelled_out() {
         &post("Пишите: [id5|Анна] <b>", vec![]),
         &settings,
         &expect![[r#"
-        1. text: Plain "🔎 Пропал питомец\n\nПишите: Анна (https://vk.com/id5) <b>\n\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
-    "#]],
+            1. text: Plain "🔎 ПРОПАЛ ПИТОМЕЦ\n\nПишите: Анна (https://vk.com/id5) <b>\n\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
+        "#]],
     );
 }
 
@@ -217,16 +217,16 @@ fn buttons_go_where_telegram_shows_them() {
         &with("одно фото", 1..=1),
         &channel(),
         &expect![[r#"
-        1. media: photo 1, words: 99 characters, buttons: [Карта→ Видел↩]
-    "#]],
+            1. media: photo 1, words: 103 characters, buttons: [Карта→ Видел↩]
+        "#]],
     );
     check_outline(
         &with("альбом", 1..=2),
         &channel(),
         &expect![[r#"
-        1. text: 96 characters, buttons: [Карта→ Видел↩]
-        2. media: photo 1–2, silent
-    "#]],
+            1. text: 100 characters, buttons: [Карта→ Видел↩]
+            2. media: photo 1–2, silent
+        "#]],
     );
     let wordless = ChannelSettings { template: Some(String::new()), ..channel() };
     check_outline(
@@ -278,24 +278,24 @@ fn media_that_telegram_refuses_go_another_way_or_are_named() {
         &post("x", vec![large(MediaKind::Photo, 11_000_000)]),
         &channel(),
         &expect![[r#"
-        1. media: document 1, words: 91 characters
-    "#]],
+            1. media: document 1, words: 95 characters
+        "#]],
     );
     let wide = Media { width: Some(4200), height: Some(200), ..medium(MediaKind::Photo, 1) };
     check_outline(
         &post("x", vec![wide]),
         &channel(),
         &expect![[r#"
-        1. media: document 1, words: 91 characters
-    "#]],
+            1. media: document 1, words: 95 characters
+        "#]],
     );
     check(
         &post("x", vec![large(MediaKind::Video, 51_000_000)]),
         &channel(),
         &expect![[r#"
-        1. text: Html "🔎 <b>Пропал питомец</b>\n\nx\n\n▶\u{fe0f} https://example.org/v/1\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
-        note: video 1 left out: 51000000 bytes, 50000000 at most
-    "#]],
+            1. text: Html "🔎 <b>Пропал питомец</b>\n\nx\n\n▶\u{fe0f} https://example.org/v/1\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
+            note: video 1 left out: 51000000 bytes, 50000000 at most
+        "#]],
     );
     let lost = Media { blob: None, ..medium(MediaKind::Photo, 1) };
     check(
@@ -309,7 +309,7 @@ fn media_that_telegram_refuses_go_another_way_or_are_named() {
         &post("x", media(MediaKind::Photo, 1..=2)),
         &ChannelSettings { attach_media: false, ..channel() },
         &expect![[r#"
-            1. text: 91 characters
+            1. text: 95 characters
             note: photo 1 left out: attach_media is off
             note: photo 2 left out: attach_media is off
         "#]],
@@ -334,10 +334,10 @@ fn options_reach_every_part_and_only_the_first_makes_a_sound() {
         &post(&russian(2000), media(MediaKind::Photo, 1..=2)),
         &settings,
         &expect![[r#"
-        1. text: 2090 characters, preview, protected, topic 5
-        2. media: photo 1–2, silent, preview, protected, topic 5
-        3. pin what part 1 made
-    "#]],
+            1. text: 2094 characters, preview, protected, topic 5
+            2. media: photo 1–2, silent, preview, protected, topic 5
+            3. pin what part 1 made
+        "#]],
     );
     check_outline(
         &Message::text("x"),
@@ -396,9 +396,9 @@ fn a_reply_answers_the_first_published_message() {
         &message,
         &channel(),
         &expect![[r#"
-        1. text: 1590 characters, answers 10
-        2. media: photo 1, silent
-    "#]],
+            1. text: 1594 characters, answers 10
+            2. media: photo 1, silent
+        "#]],
     );
     check_action(
         &Action::Reply(&[]),
@@ -422,24 +422,24 @@ fn an_edit_puts_the_new_words_where_the_old_ones_were() {
         &message,
         &channel(),
         &expect![[r#"
-        1. edit text of 10: 3090 characters
-    "#]],
+            1. edit text of 10: 3094 characters
+        "#]],
     );
     check_action(
         &Action::Edit(&caption),
         &message,
         &channel(),
         &expect![[r#"
-        1. edit caption of 10: 1022 characters, keeps photo 1–2
-    "#]],
+            1. edit caption of 10: 1023 characters, keeps photo 1–2
+        "#]],
     );
     check_action(
         &Action::Edit(&bare),
         &message,
         &channel(),
         &expect![[r#"
-        1. edit caption of 10: 1022 characters, keeps photo 1–2
-    "#]],
+            1. edit caption of 10: 1023 characters, keeps photo 1–2
+        "#]],
     );
     check_action(
         &Action::Edit(&[published(Shape::Text, &["0"], &[])]),
@@ -480,10 +480,10 @@ fn an_edit_of_a_split_text_fills_the_places_that_are_there() {
         &post(&russian(1500), vec![]),
         &split,
         &expect![[r#"
-        1. edit text of 1: 1011 characters
-        2. edit text of 2: 578 characters
-        3. delete 3
-    "#]],
+            1. edit text of 1: 1011 characters
+            2. edit text of 2: 582 characters
+            3. delete 3
+        "#]],
     );
     check_action(
         &Action::Edit(&three),
@@ -492,7 +492,7 @@ fn an_edit_of_a_split_text_fills_the_places_that_are_there() {
         &expect![[r#"
             1. edit text of 1: 1011 characters
             2. edit text of 2: 998 characters
-            3. edit text of 3: 1072 characters
+            3. edit text of 3: 1076 characters
         "#]],
     );
     let rendered = render(&Action::Edit(&three), &post(&russian(9000), vec![]), &split).unwrap();

@@ -5,8 +5,8 @@
 use domain::message::{Media, MediaKind, Message, Press};
 
 use crate::part::{
-    AccountKind, Action, ChannelSettings, Fitted, Keyboard, MediaItem, ParseMode, Published, RenderError,
-    Rendered, SendOptions, Target,
+    AccountKind, Action, ChannelSettings, Fitted, Keyboard, Markup, MediaItem, ParseMode, Published,
+    RenderError, Rendered, SendOptions, Target,
 };
 use crate::render::buttons::{self, Rules};
 use crate::render::clean;
@@ -82,7 +82,7 @@ fn send(
 ) -> Result<Rendered, RenderError> {
     let mut picked = media::pick(message, settings, |media| accept(media, settings));
     let mut notes = std::mem::take(&mut picked.notes);
-    let mut runs = compose(message, settings, &picked)?;
+    let mut runs = compose(message, settings, &picked, Markup::Plain)?;
     let keyboard = keyboard(message, target, &mut runs, &mut notes)?;
     let texts = messages(PLATFORM, prepare(runs), settings, &ruler(target))?;
     if texts.is_empty() && picked.items.is_empty() {
@@ -142,7 +142,7 @@ fn edit(
 ) -> Result<Rendered, RenderError> {
     let picked = media::pick(message, settings, |media| accept(media, settings));
     let mut notes = Vec::new();
-    let mut runs = compose(message, settings, &picked)?;
+    let mut runs = compose(message, settings, &picked, Markup::Plain)?;
     let keyboard = keyboard(message, &target, &mut runs, &mut notes)?;
     let limits = ruler(&target);
     let edit = Edit {

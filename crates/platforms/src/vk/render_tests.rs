@@ -39,7 +39,7 @@ fn a_post_is_plain_text_whose_mentions_are_disarmed() {
         &post("Звоните [id5|Анне], @all *id7 <b>&", media(MediaKind::Photo, 1..=2)),
         &wall(),
         &expect![[r#"
-            1. media: photo 1–2, words: Plain "🔎 Пропал питомец\n\nЗвоните Анне (https://vk.com/id5), @\u{2060}all *\u{2060}id7 <b>&\n\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
+            1. media: photo 1–2, words: Plain "🔎 ПРОПАЛ ПИТОМЕЦ\n\nЗвоните Анне (https://vk.com/id5), @\u{2060}all *\u{2060}id7 <b>&\n\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
         "#]],
     );
     check(
@@ -72,17 +72,17 @@ fn twelve_pictures_with_a_long_text_are_two_posts() {
         &message,
         &wall(),
         &expect![[r#"
-        1. media: photo 1–10, words: 3090 characters
-        2. media: photo 11–12, silent
-    "#]],
+            1. media: photo 1–10, words: 3094 characters
+            2. media: photo 11–12, silent
+        "#]],
     );
     check_outline(
         &message,
         &ChannelSettings { max_media: 10, ..wall() },
         &expect![[r#"
-        1. media: photo 1–10, words: 3090 characters
-        note: 2 of 12 media left out: max_media is 10
-    "#]],
+            1. media: photo 1–10, words: 3094 characters
+            note: 2 of 12 media left out: max_media is 10
+        "#]],
     );
 }
 
@@ -99,24 +99,24 @@ fn a_post_holds_one_file_and_a_file_alone_is_named() {
         &post("x", all),
         &wall(),
         &expect![[r#"
-        1. media: photo 1–10, words: Plain "🔎 Пропал питомец\n\nx\n\n📞 +79990001122\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
-        2. media: photo 11–12, video 13, document 14, silent
-        3. media: document 15, words: Plain "📎 листовка @\u{2060}all.pdf\nhttps://vk.com/wall-990000101_77", silent
-    "#]],
+            1. media: photo 1–10, words: Plain "🔎 ПРОПАЛ ПИТОМЕЦ\n\nx\n\n📞 +7 999 000-11-22\n📍 Казань, улица Мира\n🔗 https://vk.com/wall-990000101_77"
+            2. media: photo 11–12, video 13, document 14, silent
+            3. media: document 15, words: Plain "📎 листовка @\u{2060}all.pdf\nhttps://vk.com/wall-990000101_77", silent
+        "#]],
     );
     check_outline(
         &post("Видео", media(MediaKind::Video, 1..=1)),
         &wall(),
         &expect![[r#"
-        1. media: video 1, words: 95 characters
-    "#]],
+            1. media: video 1, words: 99 characters
+        "#]],
     );
     check_outline(
         &post("Листовка", media(MediaKind::Document, 1..=1)),
         &wall(),
         &expect![[r#"
-        1. media: document 1, words: 98 characters
-    "#]],
+            1. media: document 1, words: 102 characters
+        "#]],
     );
 }
 
@@ -129,11 +129,11 @@ fn a_community_key_posts_words_and_says_what_it_left_out() {
         &post("x", all),
         &settings,
         &expect![[r#"
-        1. media: document 3, words: 91 characters
-        note: photo 1 left out: a community key cannot upload wall photos: use a user token
-        note: video 2 left out: a community key cannot upload videos: use a user token
-        note: pin left out: a community key may not pin posts
-    "#]],
+            1. media: document 3, words: 95 characters
+            note: photo 1 left out: a community key cannot upload wall photos: use a user token
+            note: video 2 left out: a community key cannot upload videos: use a user token
+            note: pin left out: a community key may not pin posts
+        "#]],
     );
     check(
         &Message { media: media(MediaKind::Photo, 1..=1), ..Message::default() },
@@ -179,7 +179,7 @@ fn media_that_vk_refuses_go_another_way_or_are_named() {
         &post("x", vec![webp, gif, loop_video, program, medium(MediaKind::Audio, 5)]),
         &wall(),
         &expect![[r#"
-            1. media: video 3, document 1, words: 91 characters
+            1. media: video 3, document 1, words: 95 characters
             2. media: document 2, words: 39 characters, silent
             note: document 4 left out: VK takes no .exe files
             note: audio 5 left out: VK takes no audio from outside
@@ -230,15 +230,15 @@ fn a_conversation_takes_photos_and_buttons() {
         &message,
         &conversation(),
         &expect![[r#"
-        1. media: photo 1–10, words: 91 characters, buttons: [Карта→ Видел↩]
-        2. media: photo 11, silent
-    "#]],
+            1. media: photo 1–10, words: 95 characters, buttons: [Карта→ Видел↩]
+            2. media: photo 11, silent
+        "#]],
     );
     check_outline(
         &Message { media: vec![], ..message },
         &ChannelSettings { pin: true, ..conversation() },
         &expect![[r#"
-            1. text: 91 characters, buttons: [Карта→ Видел↩]
+            1. text: 95 characters, buttons: [Карта→ Видел↩]
             note: pin left out: only wall posts are pinned
         "#]],
     );
@@ -277,9 +277,9 @@ fn a_reply_on_a_wall_is_comments_under_the_post() {
         &post(&russian(1500), vec![]),
         &split,
         &expect![[r#"
-        1. text: 914 characters, answers 15
-        2. text: 675 characters, silent, answers 15
-    "#]],
+            1. text: 914 characters, answers 15
+            2. text: 679 characters, silent, answers 15
+        "#]],
     );
 }
 
@@ -292,8 +292,8 @@ fn an_edit_keeps_the_attachments_and_a_delete_takes_post_by_post() {
         &post("@all нашлась", photos),
         &wall(),
         &expect![[r#"
-        1. edit caption of 15: 103 characters, keeps photo 1–2
-    "#]],
+            1. edit caption of 15: 107 characters, keeps photo 1–2
+        "#]],
     );
     check_action(
         &Action::Delete(&there),

@@ -76,7 +76,7 @@ pub(super) fn originals() -> Vec<Sample> {
         sample(
             STRAYS,
             1,
-            "Найдена собака: овчарка, кобель, с ошейником, бегает на улице Мира. \
+            "Найден пёс: овчарка, кобель, с ошейником, бегает на улице Мира. \
              Ищем хозяев! Тел. +7 975 000-00-03",
             &["овчарка"],
         ),
@@ -138,34 +138,37 @@ pub(super) fn edit() -> (i64, i64, Value) {
 /// Every message that readers were shown, every change of one, and what they find at the end; in any order.
 pub(super) fn expected() -> Vec<Line> {
     let mut lines = Vec::new();
-    for (channel, _, _) in CHANNELS {
+    for (channel, platform, _) in CHANNELS {
         let mut line = |verb, heading: &str, (wall, post), photos, phone: &str| {
             lines.push(Line {
                 channel: channel.to_owned(),
                 verb,
-                heading: heading.to_owned(),
+                // VK has no bold.
+                heading: if platform == Name::Vk { heading.to_uppercase() } else { heading.to_owned() },
                 link: format!("https://vk.com/wall{wall}_{post}"),
                 photos,
                 phone: phone.to_owned(),
             });
         };
-        let lost = "🔎 Пропал питомец";
-        line(Verb::Said, lost, (OVERHEARD, 1), 2, "+79750000001");
-        line(Verb::Said, lost, (OVERHEARD, 5), 1, "+79750000002");
-        line(Verb::Said, lost, (STRAYS, 2), 1, "+79750000004");
-        line(Verb::Said, lost, (STRAYS, 3), 0, "+79750000005");
-        line(Verb::Said, lost, (NEIGHBOURS, 1), 1, "+79750000006");
+        let (busya, barsik, graf) = ("🔎 Пропала собака Буся", "🔎 Пропал кот Барсик", "🔎 Пропал пёс Граф");
+        let (murka, lyalya, found) = ("🔎 Пропала кошка Мурка", "🔎 Пропала кошка Ляля", "✅ Найден пёс");
+        line(Verb::Said, busya, (OVERHEARD, 1), 2, "+79750000001");
+        line(Verb::Said, barsik, (OVERHEARD, 5), 1, "+79750000002");
+        line(Verb::Said, murka, (STRAYS, 2), 1, "+79750000004");
+        line(Verb::Said, graf, (STRAYS, 3), 0, "+79750000005");
+        line(Verb::Said, lyalya, (NEIGHBOURS, 1), 1, "+79750000006");
         if channel == BANNED {
-            line(Verb::Said, "✅ Найден питомец", (STRAYS, 1), 1, "+79750000003");
-            line(Verb::Stands, "✅ Найден питомец", (STRAYS, 1), 1, "+79750000003");
+            line(Verb::Said, found, (STRAYS, 1), 1, "+79750000003");
+            line(Verb::Stands, found, (STRAYS, 1), 1, "+79750000003");
         }
-        line(Verb::Changed, lost, (STRAYS, 3), 0, "+79750000005");
-        line(Verb::Changed, "🎉 Питомец дома", (STRAYS, 2), 0, "+79750000004");
-        line(Verb::Stands, lost, (OVERHEARD, 1), 2, "+79750000001");
-        line(Verb::Stands, lost, (OVERHEARD, 5), 1, "+79750000002");
-        line(Verb::Stands, "🎉 Питомец дома", (STRAYS, 2), 1, "+79750000004");
-        line(Verb::Stands, lost, (STRAYS, 3), 0, "+79750000005");
-        line(Verb::Stands, lost, (NEIGHBOURS, 1), 1, "+79750000006");
+        line(Verb::Changed, graf, (STRAYS, 3), 0, "+79750000005");
+        // Nobody is to be called any more.
+        line(Verb::Changed, "🎉 Дома! Спасибо", (STRAYS, 2), 0, "");
+        line(Verb::Stands, busya, (OVERHEARD, 1), 2, "+79750000001");
+        line(Verb::Stands, barsik, (OVERHEARD, 5), 1, "+79750000002");
+        line(Verb::Stands, "🎉 Дома! Спасибо", (STRAYS, 2), 1, "");
+        line(Verb::Stands, graf, (STRAYS, 3), 0, "+79750000005");
+        line(Verb::Stands, lyalya, (NEIGHBOURS, 1), 1, "+79750000006");
     }
     lines
 }

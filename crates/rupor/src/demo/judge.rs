@@ -135,11 +135,12 @@ fn link(text: &str) -> String {
     text[at..].chars().take_while(|c| belongs(*c)).collect()
 }
 
-/// The first number with a plus, without what people put between its digits.
+/// The first number that people would dial, without what they put between its digits.
 fn phone(text: &str) -> String {
-    let Some(at) = text.find('+') else {
-        return String::new();
-    };
-    let between = |c: char| c.is_ascii_digit() || " ()-+\u{a0}".contains(c);
-    text[at..].chars().take_while(|c| between(*c)).filter(|c| c.is_ascii_digit() || *c == '+').collect()
+    let between = |c: &char| c.is_ascii_digit() || " ()-+\u{a0}".contains(*c);
+    let starts = text.match_indices(['+', '8']).map(|(at, _)| &text[at..]);
+    let digits =
+        |from: &str| -> String { from.chars().take_while(between).filter(char::is_ascii_digit).collect() };
+    let found = starts.map(digits).find(|digits| digits.len() == 11);
+    found.map_or_else(String::new, |digits| format!("+7{}", &digits[1..]))
 }

@@ -303,7 +303,11 @@ async fn a_reunion_edits_what_was_published(w: &World) {
         assert_eq!((edit.message_id, edit.revision), (lost.message_id, 2));
     }
     let payload = w.store.payload(w.ws, lost.message_id).await.unwrap();
-    assert_eq!(payload, json!({"kind": "reunited", "text": LOST}), "its heading changes, its words stay");
+    assert_eq!(
+        payload,
+        json!({"kind": "reunited", "was": "lost", "text": LOST}),
+        "its heading changes, its words stay"
+    );
     assert_eq!(w.store.message(w.ws, lost.message_id).await.unwrap().kind, "lost");
     assert_eq!(detail_of(w, "closed").await["edited"], 2);
 }
@@ -367,7 +371,7 @@ async fn an_edit_of_an_ended_search_keeps_its_ending(w: &World) {
     one(w, post_at(-1, 2, 600, REUNITED, &[])).await;
     one(w, post(-1, 1, &edited(), &channels)).await;
     let payload = w.store.payload(w.ws, lost.message_id).await.unwrap();
-    assert_eq!(payload, json!({"kind": "reunited", "text": edited()}));
+    assert_eq!(payload, json!({"kind": "reunited", "was": "lost", "text": edited()}));
 }
 
 async fn a_post_that_is_skipped_is_kept_with_its_reason(w: &World) {

@@ -257,3 +257,45 @@ async fn planted_workflows_are_refused() {
         wrong_arity: "dispatcher_tick": cannot be prepared: function dispatcher_tick(unknown, integer, boolean, unknown) does not exist"#]].assert_eq(&found.join("\n"));
     judge.end().await;
 }
+
+/// `tests/n8n/draw.py` draws them: a box for every node, a line for every connection, the words of every note.
+#[test]
+fn every_workflow_has_its_picture_on_the_page() {
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/n8n.md")).unwrap();
+    for file in std::fs::read_dir(Path::new(ROOT).join("workflows")).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let flow: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let picture = std::fs::read_to_string(Path::new(ROOT).join(format!("docs/n8n/{name}.svg"))).unwrap();
+        assert!(page.contains(&format!("(n8n/{name}.svg)")), "docs/n8n.md does not show {name}");
+        let shown: String = picture
+            .split('<')
+            .filter_map(|tag| tag.split_once('>'))
+            .map(|(_, words)| format!("{words} "))
+            .collect();
+        let shown = shown
+            .replace("&#x27;", "'")
+            .replace("&quot;", "\"")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">")
+            .replace("&amp;", "&");
+        let shown: BTreeSet<&str> = shown.split_whitespace().collect();
+        for node in flow["nodes"].as_array().unwrap() {
+            let is_note = node["type"].as_str().unwrap().ends_with("stickyNote");
+            let words = if is_note { &node["parameters"]["content"] } else { &node["name"] };
+            let words = words.as_str().unwrap().replace(['*', '`', '#'], "");
+            let missing: Vec<&str> = words.split_whitespace().filter(|word| !shown.contains(word)).collect();
+            // Long words are broken at a hyphen or a slash.
+            let missing: Vec<&&str> =
+                missing.iter().filter(|word| word.chars().count() < 20 && !word.contains('-')).collect();
+            assert!(missing.is_empty(), "{name}: draw it again, {missing:?} is not shown");
+        }
+        let outputs = flow["connections"].as_object().unwrap().values();
+        let n_lines: usize = outputs
+            .flat_map(|o| o["main"].as_array().unwrap())
+            .filter_map(Value::as_array)
+            .map(Vec::len)
+            .sum();
+        assert_eq!(picture.matches("<path class=\"w\"").count(), n_lines, "{name}: draw it again");
+    }
+}

@@ -12,6 +12,7 @@ use super::{Animal, Colour, Sex};
 pub mod inflect;
 mod load;
 pub mod morph;
+pub mod nominative;
 mod typos;
 
 pub use inflect::case;

@@ -171,6 +171,11 @@ pub fn ready() -> Result<(), &'static str> {
     GRAMMAR.as_ref().map(|_| ()).map_err(String::as_str)
 }
 
+/// The dictionary itself, for grammar that needs more than the bits.
+pub(super) fn dictionary() -> Option<&'static Dictionary> {
+    GRAMMAR.as_ref().ok().map(|grammar| &grammar.dictionary)
+}
+
 /// What a lower-case word form is. Words that are not Russian are unknown, with their own form as lemma.
 /// Posts say the same words over and over: whatever was looked up once is remembered together.
 pub fn known(lexicon: &'static Lexicon, word: &str) -> Known {
