@@ -32,7 +32,7 @@ use store::{Health, Store, StoreError};
 use tokio::net::TcpListener;
 
 use api::ApiError;
-use engine::dispatch::Meters;
+use engine::dispatch::{Meters, OfDoor};
 use engine::upkeep::kept_up;
 
 pub(crate) use brake::Brake;
@@ -47,6 +47,15 @@ pub(crate) struct Node {
     pub meters: Arc<Meters>,
     /// False while starting and while draining.
     pub ready: Arc<AtomicBool>,
+    /// When this process started, in seconds since 1970.
+    pub started: f64,
+}
+
+impl Node {
+    pub(crate) fn new(store: Store) -> Node {
+        let started = jiff::Timestamp::now().as_millisecond() as f64 / 1_000.0;
+        Node { store, meters: Arc::default(), ready: Arc::new(AtomicBool::new(true)), started }
+    }
 }
 
 /// Everything a handler may need.
@@ -175,7 +184,7 @@ impl Site {
         if found.is_some() {
             self.brake.right(client, door);
         } else {
-            self.node.meters.count("rupor_refused_secrets_total", door);
+            self.node.meters.secrets_refused.get_or_create(&OfDoor { door }).inc();
             self.brake.wrong(client, door);
         }
         Ok(found)

@@ -110,11 +110,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(path) => Some(operate::serve(store.clone(), &path)?),
         None => None,
     };
-    let shown = http::Node {
-        store: store.clone(),
-        meters: Arc::new(Meters::default()),
-        ready: Arc::new(AtomicBool::new(true)),
-    };
+    let shown = http::Node::new(store.clone());
     let mut beside = vec![
         keep("quiet hours", &store, operate::quiet::keep),
         keep("watch", &store, {

@@ -502,7 +502,12 @@ impl Store {
         for turn in &turns {
             turn.check()?;
         }
-        each!(self, db => db.bot_commit_turns(workspace, turns))
+        let says: Vec<usize> = turns.iter().map(|turn| turn.says.len()).collect();
+        let taken = each!(self, db => db.bot_commit_turns(workspace, turns))?;
+        let said = says.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(says, _)| says);
+        self.tally().enqueued(said.sum());
+        self.tally().turns(taken.iter().filter(|taken| **taken).count());
+        Ok(taken)
     }
 
     /// The figures of the last span.

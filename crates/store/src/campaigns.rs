@@ -413,7 +413,9 @@ impl Store {
         urgent: bool,
         limit: usize,
     ) -> Result<Fed> {
-        each!(self, db => db.feed_campaign(workspace, cohort, urgent, limit.min(FEED_MAX)))
+        let fed = each!(self, db => db.feed_campaign(workspace, cohort, urgent, limit.min(FEED_MAX)))?;
+        self.tally().enqueued(usize::try_from(fed.queued).unwrap_or(usize::MAX));
+        Ok(fed)
     }
 
     /// Takes back deliveries that were never claimed: their people wait again. How many; 0: there is none.

@@ -65,6 +65,26 @@ impl Store {
         }
     }
 
+    pub(crate) fn tally(&self) -> &tally::Tally {
+        match self {
+            Store::Sqlite(db) => &db.tally,
+            Store::Postgres(db) => &db.tally,
+        }
+    }
+
+    /// What this process has written since it started.
+    pub fn written(&self) -> Written {
+        self.tally().written()
+    }
+
+    /// How the connections of this process are used.
+    pub fn pool(&self) -> PoolUse {
+        match self {
+            Store::Sqlite(db) => db.pool_use(),
+            Store::Postgres(db) => db.pool_use(),
+        }
+    }
+
     /// Words about trouble that is coming: little space.
     pub fn warning(&self) -> Option<String> {
         match self {
@@ -301,7 +321,9 @@ impl Store {
 
     /// Messages and deliveries of a whole batch, in one transaction; the same call again gives the same ids.
     pub async fn enqueue(&self, workspace: WorkspaceId, batch: Vec<NewMessage>) -> Result<Vec<Enqueued>> {
-        each!(self, db => db.enqueue(workspace, batch))
+        let enqueued = each!(self, db => db.enqueue(workspace, batch))?;
+        self.tally().batch(&enqueued);
+        Ok(enqueued)
     }
 
     pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
@@ -368,7 +390,9 @@ impl Store {
 
     /// A new generation of a failed delivery. Refused as a whole if one of them is not failed.
     pub async fn requeue(&self, workspace: WorkspaceId, ids: Vec<DeliveryId>) -> Result<Vec<DeliveryId>> {
-        each!(self, db => db.requeue(workspace, ids))
+        let requeued = each!(self, db => db.requeue(workspace, ids))?;
+        self.tally().enqueued(requeued.len());
+        Ok(requeued)
     }
 
     /// Ends what still waits; `false` for what is out already or ended.

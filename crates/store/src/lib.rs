@@ -26,6 +26,7 @@ pub mod migrations;
 pub mod queue;
 pub mod recipients;
 pub mod refill;
+mod tally;
 pub mod wake;
 pub mod watch;
 
@@ -47,5 +48,6 @@ pub use keyring::Keyring;
 pub use media::*;
 pub use queue::*;
 pub use recipients::*;
+pub use tally::{PoolUse, Written};
 pub use wake::WakeUp;
 pub use watch::*;

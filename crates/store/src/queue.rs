@@ -178,6 +178,10 @@ pub struct Claim {
     pub claim_token: ClaimToken,
     pub claim_seq: i64,
     pub counters: Counters,
+    /// Since when it could have gone, if nothing but the queue held it back.
+    pub due_at: Timestamp,
+    /// The campaign that it is part of.
+    pub campaign_id: Option<CampaignId>,
     pub slot_at: Timestamp,
     pub lease_until: Timestamp,
     /// Provider ids of the parts that are done, by part number.

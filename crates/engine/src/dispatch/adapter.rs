@@ -49,7 +49,7 @@ impl Adapter {
         let sent = tokio::spawn(async move {
             let entered = dispatcher.unmarked.enter();
             let ending = match dispatcher.deliver(&claim, entered).await {
-                Some((ending, parts)) => {
+                Some((ending, parts, _)) => {
                     if matches!(ending, FinishKind::Outcome(Outcome::Sent(_))) {
                         for (part, provider_message_id) in parts {
                             let done = PartProgress::Done { part, provider_message_id };

@@ -96,7 +96,7 @@ impl Dispatcher {
                     false => Ok(()),
                 };
             }
-            self.meters.count("rupor_slots_missed_total", "");
+            self.meters.slots_missed.inc();
             slot = self.reserve_again(claim).await?;
         }
         // A node this slow had better let somebody else try; nothing has left.

@@ -46,21 +46,28 @@ pub(super) struct Progress {
 
 impl Dispatcher {
     /// Carries out a claim; `None` when it is not ours any more.
-    pub(super) async fn deliver(&self, claim: &Claim, entered: Entered) -> Option<(FinishKind, Parts)> {
+    /// With the parts that are visible, and the platform that showed them.
+    pub(super) async fn deliver(
+        &self,
+        claim: &Claim,
+        entered: Entered,
+    ) -> Option<(FinishKind, Parts, &'static str)> {
         // A panic is this delivery's misfortune and nobody else's.
         let done = AssertUnwindSafe(self.attempt(claim, entered)).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(delivery = claim.delivery_id.0, "a delivery panicked");
             Err(Halt::End(nobody_knows("panic", "the delivery could not be carried out; see the log")))
         });
         match done {
-            Ok((sent, parts)) => Some((FinishKind::Outcome(Outcome::Sent(sent)), parts)),
-            Err(Halt::End(failure)) => Some((FinishKind::Outcome(Outcome::Failed(failure)), Parts::new())),
-            Err(Halt::Release) => Some((FinishKind::Release, Parts::new())),
+            Ok((sent, parts, platform)) => Some((FinishKind::Outcome(Outcome::Sent(sent)), parts, platform)),
+            Err(Halt::End(failure)) => {
+                Some((FinishKind::Outcome(Outcome::Failed(failure)), Parts::new(), ""))
+            }
+            Err(Halt::Release) => Some((FinishKind::Release, Parts::new(), "")),
             Err(Halt::Lost) => None,
         }
     }
 
-    async fn attempt(&self, claim: &Claim, entered: Entered) -> Step<(Sent, Parts)> {
+    async fn attempt(&self, claim: &Claim, entered: Entered) -> Step<(Sent, Parts, &'static str)> {
         let work = self.prepare(claim).await?;
         self.ask_first(claim, &work).await?;
         let mut progress = Progress {
@@ -85,7 +92,8 @@ impl Dispatcher {
         let first = progress.earlier.iter().flatten().next().cloned();
         let line = |(part, ids): (&Part, &Vec<String>)| published::line(part, ids);
         let parts = (0..).zip(work.parts.iter().zip(&progress.earlier).map(line)).collect();
-        Ok((Sent { provider_message_id: first, raw: serde_json::Value::Null }, parts))
+        let sent = Sent { provider_message_id: first, raw: serde_json::Value::Null };
+        Ok((sent, parts, work.address.platform.name()))
     }
 }
 

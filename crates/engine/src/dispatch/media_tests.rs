@@ -60,7 +60,7 @@ async fn a_picture_whose_handle_is_refused_is_uploaded_again_in_the_same_attempt
         assert_eq!(delivery.status, Status::Sent, "{platform:?}: {delivery:#?}");
         assert_eq!((delivery.counters.attempt, delivery.counters.charged), (1, 0), "{platform:?}");
         assert_eq!(w.shown(platform, chat), [1, 1], "{platform:?}: with its picture, and once");
-        assert_eq!(node.meters.get("rupor_handles_refused_total", platform.as_str()), 1);
+        assert_eq!(node.meters.handles_refused_by(platform.as_str()), 1);
         let now = w.handle(account, &message).await.unwrap();
         assert_ne!(now.handle, worn.handle, "{platform:?}: the refused one is not kept");
         node.stop().await;

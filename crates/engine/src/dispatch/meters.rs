@@ -1,74 +1,354 @@
-//! Counters of this process, for `/metrics`. What the ledger counts itself (queues, lanes) is read from there.
+//! Counters and histograms of this process, for `/metrics`. What the ledger counts itself (queues, lanes) is read there.
+//!
+//! A label has one meaning everywhere: `platform`, `code` (of a failure), `status` (of a delivery), `door`, `result`.
+//! None of them is a person, a post or a number that grows: codes beyond `CODES_MAX` count as `other`.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use domain::delivery::Status;
+use domain::ids::{AccountId, CampaignId};
+use domain::limits::ATTEMPTS_MAX;
+use domain::outcome::{Category, Failure};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use store::Finished;
+
+/// Codes of failures that are told apart; platforms have some dozens.
+const CODES_MAX: usize = 100;
+/// Campaigns, accounts and codes that are told apart together; the oldest campaigns go first.
+const CAMPAIGN_CODES_MAX: usize = 1_000;
+/// What is not told apart any more.
+const OTHER: &str = "other";
+
+/// Seconds: calls to a database or a platform.
+const CALLS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// Seconds: what readers notice.
+const WAITS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfPlatform {
+    pub platform: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCode {
+    code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfDoor {
+    pub door: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfStatus {
+    pub status: &'static str,
+}
+
+type ByPlatform = Family<OfPlatform, Counter>;
+type Waits = Family<OfPlatform, Histogram, fn() -> Histogram>;
+
+/// Failures by code, with a bound on how many codes there are.
 #[derive(Debug, Default)]
+pub struct Codes {
+    family: Family<OfCode, Counter>,
+    known: Mutex<HashSet<String>>,
+}
+
+impl Codes {
+    pub fn count(&self, code: &str) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < CODES_MAX && !known.contains(code) {
+            known.insert(code.to_owned());
+        }
+        let code = if known.contains(code) { code } else { OTHER };
+        drop(known);
+        self.family.get_or_create(&OfCode { code: code.to_owned() }).inc();
+    }
+
+    pub fn get(&self, code: &str) -> u64 {
+        self.family.get_or_create(&OfCode { code: code.to_owned() }).get()
+    }
+}
+
+#[derive(Debug)]
 pub struct Meters {
-    counts: Mutex<BTreeMap<(&'static str, String), u64>>,
+    registry: Registry,
+    pub dequeued: Counter,
+    pub sent: ByPlatform,
+    pub released: Counter,
+    pub late_successes: Counter,
+    pub retry_scheduled: Codes,
+    pub retry_exhausted: Counter,
+    pub failed: Codes,
+    pub outcomes_refused: Counter,
+    pub claims_failed: Counter,
+    pub claims_lost: Counter,
+    pub leases_recovered: Family<OfStatus, Counter>,
+    pub requests: ByPlatform,
+    pub upload_calls: ByPlatform,
+    pub handles_refused: ByPlatform,
+    pub probes: Counter,
+    pub reconciled: Counter,
+    pub slots_missed: Counter,
+    pub secrets_refused: Family<OfDoor, Counter>,
+    pub claim_seconds: Histogram,
+    pub commit_seconds: Histogram,
+    pub request_seconds: Waits,
+    pub due_to_sent_seconds: Waits,
+    campaign_failures: Mutex<BTreeMap<(CampaignId, AccountId, String), u64>>,
+}
+
+fn calls() -> Histogram {
+    Histogram::new(CALLS)
+}
+
+fn waits() -> Histogram {
+    Histogram::new(WAITS)
+}
+
+impl Default for Meters {
+    fn default() -> Meters {
+        let meters = Meters {
+            registry: Registry::default(),
+            dequeued: Counter::default(),
+            sent: Family::default(),
+            released: Counter::default(),
+            late_successes: Counter::default(),
+            retry_scheduled: Codes::default(),
+            retry_exhausted: Counter::default(),
+            failed: Codes::default(),
+            outcomes_refused: Counter::default(),
+            claims_failed: Counter::default(),
+            claims_lost: Counter::default(),
+            leases_recovered: Family::default(),
+            requests: Family::default(),
+            upload_calls: Family::default(),
+            handles_refused: Family::default(),
+            probes: Counter::default(),
+            reconciled: Counter::default(),
+            slots_missed: Counter::default(),
+            secrets_refused: Family::default(),
+            claim_seconds: calls(),
+            commit_seconds: calls(),
+            request_seconds: Family::new_with_constructor(calls),
+            due_to_sent_seconds: Family::new_with_constructor(waits),
+            campaign_failures: Mutex::default(),
+        };
+        meters.begin();
+        meters.registered()
+    }
 }
 
 impl Meters {
-    pub fn count(&self, name: &'static str, label: &str) {
-        self.add(name, label, 1);
-    }
-
-    pub fn add(&self, name: &'static str, label: &str, n: u64) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        match counts.get_mut(&(name, String::new())) {
-            Some(value) if label.is_empty() => *value += n,
-            _ => *counts.entry((name, label.to_owned())).or_default() += n,
-        }
-    }
-
-    pub fn get(&self, name: &'static str, label: &str) -> u64 {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.get(&(name, label.to_owned())).copied().unwrap_or_default()
-    }
-
-    /// In the text format of Prometheus.
-    pub fn text(&self) -> String {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = String::new();
-        let mut last = "";
-        for ((name, label), value) in &*counts {
-            if *name != last {
-                let _ = writeln!(text, "# TYPE {name} counter");
-                last = name;
+    /// Whatever can be counted exists from the start: a rate over a counter that comes to be with its first event misses it.
+    fn begin(&self) {
+        for platform in platforms::registry::all() {
+            let of = OfPlatform { platform: platform.name().to_owned() };
+            for family in [&self.sent, &self.requests, &self.upload_calls, &self.handles_refused] {
+                drop(family.get_or_create(&of));
             }
-            let _ = match label.as_str() {
-                "" => writeln!(text, "{name} {value}"),
-                label => writeln!(text, "{name}{{kind=\"{}\"}} {value}", escaped(label)),
-            };
+            for family in [&self.request_seconds, &self.due_to_sent_seconds] {
+                drop(family.get_or_create(&of));
+            }
         }
-        text
+        for codes in [&self.retry_scheduled, &self.failed] {
+            drop(codes.family.get_or_create(&OfCode { code: OTHER.to_owned() }));
+        }
+        for status in [Status::Retry, Status::Dead] {
+            drop(self.leases_recovered.get_or_create(&OfStatus { status: status.as_str() }));
+        }
+    }
+
+    fn registered(mut self) -> Meters {
+        let mut registry = Registry::with_prefix("rupor");
+        let mut count =
+            |name: &str, help: &str, counter: &Counter| registry.register(name, help, counter.clone());
+        count("deliveries_dequeued", "Deliveries that were claimed to be sent", &self.dequeued);
+        count("deliveries_released", "Claims that were handed back unsent", &self.released);
+        count(
+            "deliveries_late_success",
+            "Successes that came after the lease had ended and were adopted",
+            &self.late_successes,
+        );
+        count(
+            "deliveries_retry_exhausted",
+            "Deliveries that ended dead because all their attempts failed",
+            &self.retry_exhausted,
+        );
+        count("outcomes_refused", "Outcomes that could not be written down", &self.outcomes_refused);
+        count("claims_failed", "Calls for work that the database refused", &self.claims_failed);
+        count("claims_lost", "Claims that another node had taken up meanwhile", &self.claims_lost);
+        count("probes", "Read-only calls that asked whether a platform is back", &self.probes);
+        count("reconciled", "Sends of unknown outcome that were found by looking", &self.reconciled);
+        count("slots_missed", "Slots that were reserved again because they had passed", &self.slots_missed);
+        let mut by_platform =
+            |name: &str, help: &str, family: &ByPlatform| registry.register(name, help, family.clone());
+        by_platform("deliveries_sent", "Deliveries that were sent", &self.sent);
+        by_platform("requests", "Requests that were to make something visible", &self.requests);
+        by_platform(
+            "upload_calls",
+            "Calls that uploads cost, each with a slot of its own",
+            &self.upload_calls,
+        );
+        by_platform(
+            "handles_refused",
+            "Kept handles of media that a platform refused",
+            &self.handles_refused,
+        );
+        for (name, help, codes) in [
+            (
+                "deliveries_retry_scheduled",
+                "Attempts that failed and are made again, by code",
+                &self.retry_scheduled,
+            ),
+            (
+                "deliveries_failed",
+                "Deliveries that ended unsent, by the code of their last failure",
+                &self.failed,
+            ),
+        ] {
+            registry.register(name, help, codes.family.clone());
+        }
+        let help = "Leases that had ended and were taken up, by what became of their deliveries";
+        registry.register("leases_recovered", help, self.leases_recovered.clone());
+        registry.register("secrets_refused", "Wrong secrets by door", self.secrets_refused.clone());
+        for (name, help, histogram) in [
+            ("claim_duration", "How long a call for work took", &self.claim_seconds),
+            ("commit_duration", "How long it took to write a batch of outcomes down", &self.commit_seconds),
+        ] {
+            registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+        }
+        for (name, help, family) in [
+            ("request_duration", "How long a request to a platform took", &self.request_seconds),
+            ("due_to_sent", "From when a delivery could have gone to its success", &self.due_to_sent_seconds),
+        ] {
+            registry.register_with_unit(name, help, Unit::Seconds, family.clone());
+        }
+        self.registry = registry;
+        self
+    }
+
+    /// All of them, ready to be encoded.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    #[cfg(test)]
+    pub(super) fn handles_refused_by(&self, platform: &str) -> u64 {
+        self.handles_refused.get_or_create(&OfPlatform { platform: platform.to_owned() }).get()
+    }
+
+    /// One more of a platform.
+    pub(super) fn of(platform: &str, family: &ByPlatform) {
+        family.get_or_create(&OfPlatform { platform: platform.to_owned() }).inc();
+    }
+
+    pub(super) fn took(platform: &str, family: &Waits, took: Duration) {
+        family.get_or_create(&OfPlatform { platform: platform.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn sent(&self, ended: &Ended, finished: Finished) {
+        Meters::of(ended.platform, &self.sent);
+        Meters::took(ended.platform, &self.due_to_sent_seconds, ended.waited);
+        if finished == Finished::Adopted {
+            self.late_successes.inc();
+        }
+    }
+
+    /// An attempt ended in a failure, and the delivery is now in this status.
+    pub(super) fn failure(&self, status: Status, failure: &Failure, ended: &Ended) {
+        match status {
+            Status::Retry => self.retry_scheduled.count(&failure.code),
+            Status::Dead | Status::FailedPermanent => {
+                self.failed.count(&failure.code);
+                let spent = failure.category == Category::Transient && ended.charged + 1 >= ATTEMPTS_MAX;
+                if status == Status::Dead && spent {
+                    self.retry_exhausted.inc();
+                }
+                if let Some(campaign) = ended.campaign {
+                    self.campaign_failure(campaign, ended.account, &failure.code);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn campaign_failure(&self, campaign: CampaignId, account: AccountId, code: &str) {
+        let mut failures = self.campaign_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = failures.contains_key(&(campaign, account, code.to_owned()));
+        let of_campaign =
+            failures.keys().filter(|(of, whose, _)| (*of, *whose) == (campaign, account)).count();
+        let code = if known || of_campaign < CODES_MAX { code } else { OTHER };
+        *failures.entry((campaign, account, code.to_owned())).or_default() += 1;
+        if failures.len() > CAMPAIGN_CODES_MAX {
+            failures.pop_first();
+        }
+    }
+
+    /// What failed of each campaign, by account and code.
+    pub fn campaign_failures(&self) -> Vec<(CampaignId, AccountId, String, u64)> {
+        let failures = self.campaign_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures
+            .iter()
+            .map(|((campaign, account, code), n)| (*campaign, *account, code.clone(), *n))
+            .collect()
     }
 }
 
-/// A label value as the format wants it.
-pub fn escaped(label: &str) -> String {
-    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+/// What is counted of a delivery besides its outcome.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    pub campaign: Option<CampaignId>,
+    pub account: AccountId,
+    /// Attempts that counted before this one.
+    pub charged: i32,
+    /// Where it became visible.
+    pub platform: &'static str,
+    /// Since it could have gone.
+    pub waited: Duration,
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::outcome::Scope;
+
     use super::*;
 
+    fn failure(code: &str) -> Failure {
+        Failure::new(Category::Transient, Scope::Delivery, code, "")
+    }
+
+    fn ended() -> Ended {
+        Ended { campaign: None, account: AccountId(1), charged: 0, platform: "max", waited: Duration::ZERO }
+    }
+
     #[test]
-    fn the_text_names_each_type_once_and_escapes_labels() {
+    fn codes_and_campaigns_are_bounded_and_nothing_is_lost_from_the_sums() {
         let meters = Meters::default();
-        meters.count("rupor_claims_total", "");
-        meters.add("rupor_claims_total", "", 2);
-        meters.count("rupor_failures_total", "vk:\"5\"");
-        meters.count("rupor_failures_total", "timeout");
-        expect_test::expect![[r#"
-            # TYPE rupor_claims_total counter
-            rupor_claims_total 3
-            # TYPE rupor_failures_total counter
-            rupor_failures_total{kind="timeout"} 1
-            rupor_failures_total{kind="vk:\"5\""} 1
-        "#]]
-        .assert_eq(&meters.text());
+        for n in 0..5_000_i64 {
+            let ended = Ended { campaign: Some(CampaignId(n % 40)), charged: ATTEMPTS_MAX - 1, ..ended() };
+            meters.failure(Status::Dead, &failure(&format!("made up {n}")), &ended);
+        }
+        assert_eq!(meters.failed.get(OTHER), 4_900);
+        assert_eq!(meters.retry_exhausted.get(), 5_000);
+        assert!(meters.campaign_failures().len() <= CAMPAIGN_CODES_MAX);
+        let newest: u64 =
+            meters.campaign_failures().iter().filter(|row| row.0 == CampaignId(39)).map(|row| row.3).sum();
+        assert_eq!(newest, 125, "the newest campaign keeps all of its figures");
+    }
+
+    #[test]
+    fn a_failure_that_is_tried_again_is_no_end() {
+        let meters = Meters::default();
+        let ended = ended();
+        meters.failure(Status::Retry, &failure("timeout"), &ended);
+        assert_eq!((meters.retry_scheduled.get("timeout"), meters.failed.get("timeout")), (1, 0));
+        assert_eq!(meters.retry_exhausted.get(), 0);
     }
 }

@@ -56,7 +56,8 @@ use tokio::time::Instant;
 pub use adapter::{Adapter, Seat};
 pub use book::Address;
 pub use media::EmptyShelf;
-pub use meters::{Meters, escaped};
+use meters::{Ended, OfStatus};
+pub use meters::{Meters, OfDoor};
 use ports::{Dice, Ledger, Outlet};
 use recorder::{End, Recorder};
 
@@ -298,13 +299,15 @@ impl Dispatcher {
         if !self.history_is_known().await {
             return None;
         }
+        let asked = Instant::now();
         let claimed = self.ledger.claim(request).await;
+        self.meters.claim_seconds.observe(asked.elapsed().as_secs_f64());
         // The answer may have come over a new connection: until that is compared, the gate hands everything back.
         self.history_is_known().await;
         match claimed {
             Ok(claimed) => {
                 let taken = claimed.claims.len();
-                self.meters.add("rupor_claimed_total", "", taken as u64);
+                self.meters.dequeued.inc_by(taken as u64);
                 if taken > 0 {
                     tracing::debug!(taken, limit, "claimed");
                 }
@@ -317,7 +320,7 @@ impl Dispatcher {
                 Some((taken, claimed.next_at))
             }
             Err(error) => {
-                self.meters.count("rupor_claims_failed_total", "");
+                self.meters.claims_failed.inc();
                 tracing::warn!(%error, "claiming failed; trying again");
                 None
             }
@@ -351,8 +354,8 @@ impl Dispatcher {
         let dispatcher = Arc::clone(self);
         let entered = self.unmarked.enter();
         tokio::spawn(async move {
-            let Some((ending, parts)) = dispatcher.deliver(&claim, entered).await else {
-                dispatcher.meters.count("rupor_claims_lost_total", "");
+            let Some((ending, parts, platform)) = dispatcher.deliver(&claim, entered).await else {
+                dispatcher.meters.claims_lost.inc();
                 tracing::warn!(delivery = claim.delivery_id.0, "the claim was lost");
                 drop(permit);
                 dispatcher.freed.notify_one();
@@ -360,7 +363,14 @@ impl Dispatcher {
             };
             let remembered = remembered(&claim, &ending, parts);
             let finish = Finish { claim: claim.reference(), ending, chance: dispatcher.dice.chance() };
-            let end = End { finish, destination: claim.destination, remembered, permit };
+            let ended = Ended {
+                campaign: claim.campaign_id,
+                account: claim.account_id,
+                charged: claim.counters.charged,
+                platform,
+                waited: (dispatcher.time.now() - claim.due_at).max(Span::ZERO).into(),
+            };
+            let end = End { finish, destination: claim.destination, remembered, ended, permit };
             dispatcher.recorder.end(end);
         });
     }
@@ -435,7 +445,10 @@ impl Dispatcher {
             }
             match self.ledger.recover(Whose::Everyone, CLAIM_BATCH_MAX).await {
                 Ok(recovered) if !recovered.is_empty() => {
-                    self.meters.add("rupor_leases_recovered_total", "", recovered.len() as u64);
+                    for row in &recovered {
+                        let status = OfStatus { status: row.status.as_str() };
+                        self.meters.leases_recovered.get_or_create(&status).inc();
+                    }
                     tracing::warn!(
                         recovered = recovered.len(),
                         "leases had ended; their deliveries were taken up"

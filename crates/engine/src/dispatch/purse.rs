@@ -20,6 +20,7 @@ use super::Dispatcher;
 use super::admit::SLOTS_MISSED_MAX;
 use super::deliver::{Halt, Step};
 use super::departures::{LATE_MAX, Pacing};
+use super::meters::Meters;
 use super::prepare::Work;
 
 /// Deliveries of one account that carry media at once, so that a slow account never fills the pool of all.
@@ -100,7 +101,7 @@ impl Dispatcher {
             if self.departed(ticket, pacing, self.kept_lease()).await? {
                 return Ok(());
             }
-            self.meters.count("rupor_slots_missed_total", "");
+            self.meters.slots_missed.inc();
         }
         Err(Halt::Release)
     }
@@ -120,7 +121,7 @@ impl Dispatcher {
                 // The kill switch may have been thrown while the media went up.
                 return if self.is_held(&work.address) { Err(Halt::Release) } else { Ok(()) };
             }
-            self.meters.count("rupor_slots_missed_total", "");
+            self.meters.slots_missed.inc();
             slot = self.reserve_again(claim).await?;
         }
         Err(Halt::Release)
@@ -168,7 +169,7 @@ impl Budget for Purse<'_> {
     fn pay(&self, fare: Fare) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move {
             if fare == Fare::Upload {
-                self.dispatcher.meters.count("rupor_upload_calls_total", self.work.address.platform.name());
+                Meters::of(self.work.address.platform.name(), &self.dispatcher.meters.upload_calls);
             }
             self.slot(fare).await.map_err(|halt| {
                 self.paid().halt = Some(halt);

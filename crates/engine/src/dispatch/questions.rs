@@ -43,7 +43,7 @@ impl Dispatcher {
             return Ok(());
         }
         self.question_slot(claim).await?;
-        self.meters.count("rupor_probes_total", "");
+        self.meters.probes.inc();
         match self.outlet.probe(&work.address).await {
             Ok(()) => {
                 self.breakers.trust(claim.account_id);
@@ -113,7 +113,7 @@ impl Dispatcher {
                     part = index,
                     "found on the platform; not sent again"
                 );
-                self.meters.count("rupor_reconciled_total", "visible");
+                self.meters.reconciled.inc();
                 // Nothing has left in this claim: a ledger that cannot write now will be asked to look again.
                 match self.part_done(claim, index, part, &ids).await {
                     Err(Halt::End(_)) => return Err(Halt::Release),
@@ -136,7 +136,7 @@ impl Dispatcher {
             if self.time.now() - slot <= LATE_MAX {
                 return Ok(());
             }
-            self.meters.count("rupor_slots_missed_total", "");
+            self.meters.slots_missed.inc();
         }
         Err(Halt::Release)
     }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use domain::delivery::Status;
 use domain::destination::Destination;
+use domain::outcome::Outcome;
 use domain::time::Span;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -19,7 +21,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::history::Witness;
-use super::meters::Meters;
+use super::meters::{Ended, Meters};
 use super::ports::Ledger;
 use crate::upkeep::kept_up;
 
@@ -48,6 +50,8 @@ pub(super) struct End {
     pub destination: Destination,
     /// A success, as it is offered again should the ledger lose it.
     pub remembered: Option<Remembered>,
+    /// What is counted of it.
+    pub ended: Ended,
     /// Given back when the end is written: what is not written down still counts as out.
     pub permit: OwnedSemaphorePermit,
 }
@@ -155,7 +159,9 @@ async fn write_ends(
     let mut batch = Vec::new();
     while ends.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let rows: Vec<Finish> = batch.iter().map(|end| end.finish.clone()).collect();
+        let asked = Instant::now();
         let written = commit(&*ledger, rows).await;
+        meters.commit_seconds.observe(asked.elapsed().as_secs_f64());
         witness.acknowledged(&batch, &written);
         for (end, finished) in batch.drain(..).zip(written) {
             count_end(&meters, &end, finished);
@@ -208,7 +214,7 @@ async fn unharmed<'a, T>(call: impl Fn() -> BoxFuture<'a, store::Result<T>>) -> 
 
 fn count_end(meters: &Meters, end: &End, finished: Option<Finished>) {
     let Some(finished) = finished else {
-        meters.count("rupor_outcomes_refused_total", "");
+        meters.outcomes_refused.inc();
         return;
     };
     let outcome = match finished {
@@ -217,13 +223,21 @@ fn count_end(meters: &Meters, end: &End, finished: Option<Finished>) {
         Finished::Adopted => "late_success",
         Finished::LostClaim => "lost_claim",
     };
-    meters.count("rupor_outcomes_total", outcome);
+    match (finished, &end.finish.ending) {
+        (Finished::Done(Status::Sent) | Finished::Adopted, _) => meters.sent(&end.ended, finished),
+        (Finished::Done(_), FinishKind::Release) => drop(meters.released.inc()),
+        (
+            Finished::Done(status),
+            FinishKind::Outcome(Outcome::Failed(failure)) | FinishKind::RetryAt(Outcome::Failed(failure), _),
+        ) => {
+            meters.failure(status, failure, &end.ended);
+        }
+        _ => {}
+    }
     let (delivery, account) = (end.finish.claim.delivery_id.0, end.finish.claim.account_id.0);
     let to = end.destination;
     match &end.finish.ending {
-        FinishKind::Outcome(domain::outcome::Outcome::Failed(failure))
-        | FinishKind::RetryAt(domain::outcome::Outcome::Failed(failure), _) => {
-            meters.count("rupor_failures_total", &failure.code);
+        FinishKind::Outcome(Outcome::Failed(failure)) | FinishKind::RetryAt(Outcome::Failed(failure), _) => {
             tracing::info!(
                 delivery,
                 account,

@@ -10,9 +10,12 @@ use platforms::part::{MediaItem, Part};
 use platforms::platform::{Deadlines, Report, Sending};
 use store::{Claim, PartProgress};
 
+use tokio::time::Instant;
+
 use super::book::Place;
 use super::deliver::{Halt, Progress, Step, nobody_knows};
 use super::media::AccountMedia;
+use super::meters::Meters;
 use super::prepare::Work;
 use super::purse::Purse;
 use super::{Dispatcher, published};
@@ -46,7 +49,7 @@ impl Dispatcher {
         if report.stale_handle {
             // The platform does not know a handle any more: it is forgotten, and the bytes go up once more, here and now.
             media.forget_handles().await;
-            self.meters.count("rupor_handles_refused_total", work.address.platform.name());
+            Meters::of(work.address.platform.name(), &self.meters.handles_refused);
             let slot = self.reserve(claim, work, progress.lease_until).await?;
             self.admit(claim, work, slot, progress, carries_media).await?;
             report = self.send(claim, work, index, part, progress, &media).await?;
@@ -111,13 +114,16 @@ impl Dispatcher {
             budget: &purse,
             deadlines: self.deadlines(&work.place),
         };
-        self.meters.count("rupor_requests_total", work.address.platform.name());
+        let platform = work.address.platform.name();
+        Meters::of(platform, &self.meters.requests);
+        let asked = Instant::now();
         let sent = self.outlet.send(&work.address, claim, sending);
         let report = tokio::select! {
             biased;
             report = sent => report,
             never = self.keep_lease(claim, &mut progress.lease_until) => never,
         };
+        Meters::took(platform, &self.meters.request_seconds, asked.elapsed());
         match purse.halted() {
             Some(halt) => {
                 // What went up is worth keeping: the next claim need not do it again.

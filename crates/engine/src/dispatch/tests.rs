@@ -196,7 +196,7 @@ async fn an_answer_that_is_lost_is_sent_again_once_and_shows_it() {
     let delivery = &w.until_ended(&ids).await[0];
     assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 1));
     assert_eq!(w.texts(Name::Telegram).len(), 2, "the second copy is what resend_once allows");
-    assert!(node.meters.get("rupor_probes_total", "") >= 1, "somebody asked before the second try");
+    assert!(node.meters.probes.get() >= 1, "somebody asked before the second try");
     node.stop().await;
 }
 
@@ -236,7 +236,7 @@ async fn max_is_read_back_before_a_second_try() {
     let delivery = &w.until_ended(&ids).await[0];
     assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 1), "{delivery:#?}");
     assert_eq!(w.texts(Name::Max).len(), 1);
-    assert_eq!(node.meters.get("rupor_reconciled_total", "visible"), 1);
+    assert_eq!(node.meters.reconciled.get(), 1);
     node.stop().await;
 }
 
@@ -588,7 +588,7 @@ async fn a_person_on_max_is_looked_up_before_a_second_try() {
     let delivery = &w.until_ended(&told).await[0];
     assert_eq!((delivery.status, delivery.counters.unknowns), (Status::Sent, 1), "{delivery:#?}");
     assert_eq!(w.texts(Name::Max).len(), 1);
-    assert_eq!(node.meters.get("rupor_reconciled_total", "visible"), 1);
+    assert_eq!(node.meters.reconciled.get(), 1);
     node.stop().await;
 }
 

@@ -77,7 +77,7 @@ async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
     tokio::time::sleep(Duration::from_secs(args.seconds + 3)).await;
     let mut missed = 0;
     for node in nodes {
-        missed += node.meters.get("rupor_slots_missed_total", "");
+        missed += node.meters.slots_missed.get();
         node.stop().await?;
     }
     let sent: Vec<Value> = rig

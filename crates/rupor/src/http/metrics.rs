@@ -1,128 +1,350 @@
-//! `/metrics`: the meters of this node and the gauges that the ledger maintains.
+//! `/metrics`: the meters of this process, and what the ledger maintains, by the conventions of Prometheus.
+//!
+//! A label has one meaning everywhere: `workspace`, `channel`, `campaign`, `account`, `platform` (by name), `status` (of a
+//! delivery), `state` (of people), `health` (of sources), `kind` (of trouble), `code` (of a failure), `result` (of a poll),
+//! `door`. None is a person, a post or a dialogue, so there are never more series than the configuration has rows.
 
-use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::time::{Span, Timestamp};
-use store::{Store, Workspace};
+use engine::dispatch::Meters;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use store::{Campaign, Health, Store};
 
-use super::Site;
-use engine::dispatch::escaped;
+use super::{Node, Site};
+use crate::operate::facts::{Facts, gather};
+use crate::operate::trouble::{KINDS, troubles};
 
-pub(super) async fn metrics(State(site): State<Site>) -> Response {
-    match lanes(&site.node.store).await {
-        Ok(lanes) => {
-            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-            (kind, site.node.meters.text() + &lanes).into_response()
+/// What a scraper asks for when it can read it, and what it gets.
+const OPEN_METRICS: &str = "application/openmetrics-text";
+const OPEN_METRICS_ANSWER: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What everybody can read.
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Campaigns that are shown: those that are not over, and the latest of the others.
+const CAMPAIGNS_OVER: usize = 20;
+/// The span of the bots' figures.
+const HOUR: Span = Span::from_hours(1);
+
+pub(super) async fn metrics(State(site): State<Site>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match exposition(&site.node).await {
+        Ok(open) if accept.contains(OPEN_METRICS) => {
+            ([(header::CONTENT_TYPE, OPEN_METRICS_ANSWER)], open).into_response()
         }
+        Ok(open) => ([(header::CONTENT_TYPE, CLASSIC)], classic(&open)).into_response(),
         Err(error) => {
-            tracing::warn!(%error, "the metrics could not be read");
+            tracing::warn!(error = format!("{error:#}"), "the metrics could not be read");
             (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response()
         }
     }
 }
 
-/// The gauges that the ledger maintains: per lane, never counted on request.
-async fn lanes(store: &Store) -> store::Result<String> {
-    let now = store.now().await?;
-    let mut rows: [String; 6] = Default::default();
-    for workspace in store.workspaces().await? {
-        let channels = store.channels(workspace.workspace_id).await?;
-        rows[4] += &people(store, &workspace).await?;
-        rows[5] += &bots(store, &workspace, now).await?;
-        for lane in store.lanes(workspace.workspace_id).await? {
-            let channel = channels.iter().find(|channel| Some(channel.channel_id) == lane.channel_id);
-            let number = || lane.campaign_id.map_or_else(|| lane.lane_id.to_string(), |id| id.to_string());
-            let name = channel.map_or_else(number, |channel| channel.name.clone());
-            let of = lane.campaign_id.map_or("channel", |_| "campaign");
-            let labels = format!(
-                "workspace=\"{}\",{of}=\"{}\",lane=\"{}\"",
-                escaped(&workspace.name),
-                escaped(&name),
-                lane.lane_id
-            );
-            let c = lane.counts;
-            for (state, n) in [
-                ("queued", c.queued),
-                ("retry", c.retry),
-                ("sending", c.sending),
-                ("sent", c.sent),
-                ("deduped", c.deduped),
-                ("failed_permanent", c.failed_permanent),
-                ("dead", c.dead),
-            ] {
-                let _ = writeln!(rows[0], "rupor_lane_deliveries{{{labels},state=\"{state}\"}} {n}");
-            }
-            let pending = c.queued + c.retry;
-            let lag = lane.next_at.filter(|at| pending > 0 && *at < now).map_or(0, |at| (now - at).millis());
-            let _ = writeln!(rows[1], "rupor_lane_lag_seconds{{{labels}}} {}", lag as f64 / 1_000.0);
-            let rate = channel.and_then(|channel| channel.settings.rate);
-            if let Some(rate) = rate {
-                let _ = writeln!(rows[2], "rupor_lane_eta_seconds{{{labels}}} {:.1}", pending as f64 / rate);
-            }
-            let wait = lane.next_at.map_or(-1.0, |at| wait_seconds(now, at));
-            let _ = writeln!(rows[3], "rupor_lane_next_seconds{{{labels}}} {wait}");
+/// Everything, in the format of OpenMetrics.
+async fn exposition(node: &Node) -> anyhow::Result<String> {
+    let mut sheet = Sheet::new();
+    of_process(&mut sheet, node);
+    let shown = Shown::new(&mut sheet);
+    for workspace in node.store.workspaces().await? {
+        let facts = gather(&node.store, &workspace.name, Some(true)).await?;
+        shown.workspace(&facts);
+        shown.campaigns(&facts, &node.store.campaigns(workspace.workspace_id).await?, &node.meters);
+        shown.bots(&node.store, &facts).await?;
+    }
+    let mut out = String::new();
+    text::encode_registry(&mut out, node.meters.registry())?;
+    text::encode(&mut out, &sheet.registry)?;
+    Ok(out)
+}
+
+type Labels = Vec<(&'static str, String)>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// A registry that is written anew for each scrape.
+#[derive(Debug)]
+struct Sheet {
+    registry: Registry,
+}
+
+impl Sheet {
+    fn new() -> Sheet {
+        Sheet { registry: Registry::with_prefix("rupor") }
+    }
+
+    fn gauges(&mut self, name: &str, help: &str) -> Gauges {
+        let family = Gauges::default();
+        self.registry.register(name, help, family.clone());
+        family
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        let gauge = Gauge::<f64, AtomicU64>::default();
+        gauge.set(value);
+        self.registry.register(name, help, gauge);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        self.registry.register(name, help, counter);
+    }
+
+    fn counters(&mut self, name: &str, help: &str) -> Family<Labels, Counter> {
+        let family = Family::<Labels, Counter>::default();
+        self.registry.register(name, help, family.clone());
+        family
+    }
+}
+
+fn set(family: &Gauges, labels: Labels, value: impl Into<f64>) {
+    family.get_or_create(&labels).set(value.into());
+}
+
+fn seconds(micros: i64) -> f64 {
+    micros as f64 / 1_000_000.0
+}
+
+/// What this process knows by itself.
+fn of_process(sheet: &mut Sheet, node: &Node) {
+    let kind = match node.store {
+        Store::Sqlite(_) => "sqlite",
+        Store::Postgres(_) => "postgres",
+    };
+    let build = sheet.gauges("build_info", "Which program this is; always 1");
+    set(&build, vec![("version", env!("CARGO_PKG_VERSION").into()), ("database", kind.into())], 1);
+    sheet.gauge("start_time_seconds", "When this process started, in seconds since 1970", node.started);
+    let ready = node.ready.load(Ordering::Acquire) && node.store.health() == Health::Good;
+    sheet.gauge("database_up", "Whether the database answers and takes writes", f64::from(u8::from(ready)));
+    let pool = node.store.pool();
+    for (name, help, value) in [
+        ("database_connections_max", "Connections that this process may have", pool.most),
+        ("database_connections_busy", "Connections that are being used", pool.busy),
+        ("database_connections_idle", "Connections that wait to be used", pool.idle),
+        ("database_connection_waiters", "Calls that wait for a connection", pool.waiting),
+    ] {
+        sheet.gauge(name, help, value as f64);
+    }
+    let written = node.store.written();
+    for (name, help, value) in [
+        ("deliveries_enqueued", "Deliveries that were queued", written.enqueued),
+        ("deliveries_deduped", "Deliveries that were left out as repeats", written.deduped),
+        ("posts_stored", "Posts that were taken in", written.posts_stored),
+        ("posts_revised", "New words of known posts", written.posts_revised),
+        ("posts_seen", "Known posts that had not changed", written.posts_seen),
+        ("posts_skipped", "Posts that were taken in and that nobody should hear", written.posts_skipped),
+        ("bot_turns", "Turns of dialogues that were taken", written.turns),
+    ] {
+        sheet.counter(name, help, value);
+    }
+    let polls = sheet.counters("source_polls", "Polls of sources by how they ended");
+    for (result, n) in [("well", written.polls_well), ("failed", written.polls_failed)] {
+        polls.get_or_create(&vec![("result", result.to_owned())]).inc_by(n);
+    }
+}
+
+/// What is shown of each workspace.
+#[derive(Debug)]
+struct Shown {
+    deliveries: Gauges,
+    lag: Gauges,
+    eta: Gauges,
+    open: Gauges,
+    expired_leases: Gauges,
+    paused_accounts: Gauges,
+    resting_accounts: Gauges,
+    sources: Gauges,
+    people: Gauges,
+    trouble: Gauges,
+    campaign_deliveries: Gauges,
+    campaign_failures: Family<Labels, Counter>,
+    bot_waiting: Gauges,
+    bot_oldest: Gauges,
+    bot_handoffs: Gauges,
+    bot_turns: Gauges,
+    bot_fallbacks: Gauges,
+    bot_errors: Gauges,
+}
+
+impl Shown {
+    fn new(sheet: &mut Sheet) -> Shown {
+        Shown {
+            deliveries: sheet
+                .gauges("channel_deliveries", "Deliveries of a channel by status, as the ledger has them"),
+            lag: sheet.gauges("channel_lag_seconds", "How long the first delivery that may go has been due"),
+            eta: sheet.gauges(
+                "channel_eta_seconds",
+                "How long what waits takes at the pace of channel and account",
+            ),
+            open: sheet.gauges("channel_open", "1 if the channel may send: not paused, shut or disabled"),
+            expired_leases: sheet
+                .gauges("leases_expired", "Claims whose lease has ended and that nobody has taken up"),
+            paused_accounts: sheet.gauges("accounts_paused", "Accounts that may not send"),
+            resting_accounts: sheet
+                .gauges("accounts_resting", "Accounts that wait because their platform asked"),
+            sources: sheet.gauges("sources", "Sources by health"),
+            people: sheet
+                .gauges("people", "People of an account by state; dialogues and the gone count up to 10000"),
+            trouble: sheet.gauges(
+                "trouble",
+                "What is wrong by kind: the list of `rupor status --check` and the alerts",
+            ),
+            campaign_deliveries: sheet
+                .gauges("campaign_deliveries", "Deliveries of a campaign by account and status"),
+            campaign_failures: sheet.counters(
+                "campaign_failures",
+                "Deliveries of a campaign that ended unsent here, by account and code",
+            ),
+            bot_waiting: sheet
+                .gauges("bot_events_waiting", "Events that no bot has looked at yet; up to 10000"),
+            bot_oldest: sheet
+                .gauges("bot_oldest_event_age_seconds", "How long the oldest of them has waited"),
+            bot_handoffs: sheet
+                .gauges("bot_handoffs_open", "Dialogues that people have taken over; up to 10000"),
+            bot_turns: sheet.gauges("bot_turns_last_hour", "Turns within an hour; up to 10000"),
+            bot_fallbacks: sheet
+                .gauges("bot_fallbacks_last_hour", "Of them those in which no rule knew an answer"),
+            bot_errors: sheet.gauges("bot_errors_last_hour", "Of them those that failed"),
         }
     }
-    let names = [
-        ("rupor_lane_deliveries", "deliveries of a lane by state"),
-        ("rupor_lane_lag_seconds", "how long the lane's next delivery has been due"),
-        ("rupor_lane_eta_seconds", "time to empty the lane at its own rate"),
-        ("rupor_lane_next_seconds", "time until the lane may go on; -1: nothing waits or it is shut"),
-        ("rupor_people", "people of an account by state; dialogues and the gone are counted up to 10000"),
-        (
-            "rupor_bot",
-            "bots of a workspace: what waits, who waits for a human, and the last hour; counted up to 10000",
-        ),
-    ];
-    let mut text = String::new();
-    for ((name, help), rows) in names.iter().zip(&rows) {
-        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{rows}");
-    }
-    Ok(text)
-}
 
-/// In sums: a person is never a label, and dialogues are never walked.
-async fn people(store: &Store, workspace: &Workspace) -> store::Result<String> {
-    let accounts = store.accounts(workspace.workspace_id).await?;
-    let mut text = String::new();
-    for people in store.people(workspace.workspace_id).await? {
-        let account = accounts.iter().find(|account| account.account_id == people.account_id);
-        let name = account.map_or_else(|| people.account_id.to_string(), |account| account.name.clone());
-        for (state, n) in [("waiting", people.waiting), ("sending", people.sending), ("gone", people.gone)] {
-            let (workspace, account) = (escaped(&workspace.name), escaped(&name));
-            let labels = format!("workspace=\"{workspace}\",account=\"{account}\",state=\"{state}\"");
-            let _ = writeln!(text, "rupor_people{{{labels}}} {n}");
+    fn workspace(&self, facts: &Facts) {
+        let of = |more: &[(&'static str, &str)]| -> Labels {
+            let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            [("workspace", facts.workspace.name.clone())].into_iter().chain(more).collect()
+        };
+        for channel in &facts.channels {
+            let labels = of(&[("channel", &channel.name)]);
+            let lane = facts.lane_of(channel);
+            for (status, n) in lane.map(|lane| by_status(&lane.counts)).unwrap_or_default() {
+                set(&self.deliveries, of(&[("channel", &channel.name), ("status", status)]), n as f64);
+            }
+            let state = crate::operate::status::state(facts, channel);
+            set(&self.open, labels.clone(), u8::from(state == "open"));
+            let waiting =
+                facts.snapshot.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id));
+            let due = waiting.and_then(|lane| lane.due_at).filter(|due| *due < facts.now);
+            set(&self.lag, labels.clone(), due.map_or(0.0, |due| seconds((facts.now - due).0)));
+            let eta = waiting.and_then(|lane| lane.eta_ms).unwrap_or_default();
+            set(&self.eta, labels, eta as f64 / 1_000.0);
+        }
+        set(&self.expired_leases, of(&[]), facts.snapshot.expired_leases as f64);
+        set(&self.paused_accounts, of(&[]), facts.snapshot.paused_accounts as f64);
+        set(&self.resting_accounts, of(&[]), facts.snapshot.cooling_accounts as f64);
+        let failing = facts.snapshot.failing_sources;
+        for (health, n) in [("well", facts.snapshot.sources - failing), ("failing", failing)] {
+            set(&self.sources, of(&[("health", health)]), n as f64);
+        }
+        for people in &facts.people {
+            let account = self.account(facts, people.account_id);
+            for (state, n) in
+                [("waiting", people.waiting), ("sending", people.sending), ("gone", people.gone)]
+            {
+                set(&self.people, of(&[("account", &account), ("state", state)]), n as f64);
+            }
+        }
+        let found = troubles(facts);
+        for (kind, _) in KINDS {
+            let told = |trouble: &&crate::operate::trouble::Trouble| {
+                trouble.kind == *kind && trouble.weight.severity().is_some()
+            };
+            set(&self.trouble, of(&[("kind", kind)]), found.iter().filter(told).count() as f64);
         }
     }
-    Ok(text)
+
+    fn account(&self, facts: &Facts, id: domain::ids::AccountId) -> String {
+        let account = facts.accounts.iter().find(|account| account.account_id == id);
+        account.map_or_else(|| id.to_string(), |account| account.name.clone())
+    }
+
+    /// Never a recipient: a lane stands for all of an account.
+    fn campaigns(&self, facts: &Facts, campaigns: &[Campaign], meters: &Arc<Meters>) {
+        let mut over: Vec<_> = campaigns.iter().filter(|campaign| campaign.status.is_over()).collect();
+        over.sort_unstable_by_key(|campaign| std::cmp::Reverse(campaign.campaign_id));
+        let live = campaigns.iter().filter(|campaign| !campaign.status.is_over());
+        for campaign in live.chain(over.into_iter().take(CAMPAIGNS_OVER)) {
+            let of = |account, more: Option<(&'static str, String)>| -> Labels {
+                let account = self.account(facts, account);
+                let named = [
+                    ("workspace", facts.workspace.name.clone()),
+                    ("campaign", campaign.name.clone()),
+                    ("account", account),
+                ];
+                named.into_iter().chain(more).collect()
+            };
+            for lane in facts.lanes.iter().filter(|lane| lane.campaign_id == Some(campaign.campaign_id)) {
+                for (status, n) in by_status(&lane.counts) {
+                    let labels = of(lane.account_id, Some(("status", status.to_owned())));
+                    set(&self.campaign_deliveries, labels, n as f64);
+                }
+            }
+            let failures = meters.campaign_failures();
+            for (_, account, code, n) in failures.into_iter().filter(|row| row.0 == campaign.campaign_id) {
+                self.campaign_failures.get_or_create(&of(account, Some(("code", code)))).inc_by(n);
+            }
+        }
+    }
+
+    /// Nothing where there is no bot.
+    async fn bots(&self, store: &Store, facts: &Facts) -> store::Result<()> {
+        let ws = facts.workspace.workspace_id;
+        if store.bots(ws).await?.is_empty() {
+            return Ok(());
+        }
+        let figures = store.bot_snapshot(ws, HOUR).await?;
+        let oldest = figures.oldest.map_or(0, |at: Timestamp| (facts.now - at).0.max(0));
+        for (family, value) in [
+            (&self.bot_waiting, figures.waiting as f64),
+            (&self.bot_oldest, seconds(oldest)),
+            (&self.bot_handoffs, figures.handoffs as f64),
+            (&self.bot_turns, figures.turns as f64),
+            (&self.bot_fallbacks, figures.fallbacks as f64),
+            (&self.bot_errors, figures.errors as f64),
+        ] {
+            set(family, vec![("workspace", facts.workspace.name.clone())], value);
+        }
+        Ok(())
+    }
 }
 
-/// Nothing where there is no bot.
-async fn bots(store: &Store, workspace: &Workspace, now: Timestamp) -> store::Result<String> {
-    let mut text = String::new();
-    if store.bots(workspace.workspace_id).await?.is_empty() {
-        return Ok(text);
-    }
-    let figures = store.bot_snapshot(workspace.workspace_id, Span::from_hours(1)).await?;
-    let oldest = figures.oldest.map_or(0, |at| (now - at).millis() / 1_000);
-    let named = [
-        ("waiting", figures.waiting),
-        ("oldest_seconds", oldest),
-        ("handoffs", figures.handoffs),
-        ("events", figures.turns),
-        ("fallbacks", figures.fallbacks),
-        ("errors", figures.errors),
-    ];
-    for (figure, n) in named {
-        let workspace = escaped(&workspace.name);
-        let _ = writeln!(text, "rupor_bot{{workspace=\"{workspace}\",figure=\"{figure}\"}} {n}");
-    }
-    Ok(text)
+fn by_status(counts: &store::Counts) -> Vec<(&'static str, i64)> {
+    vec![
+        ("queued", counts.queued),
+        ("retry", counts.retry),
+        ("sending", counts.sending),
+        ("sent", counts.sent),
+        ("deduped", counts.deduped),
+        ("failed_permanent", counts.failed_permanent),
+        ("dead", counts.dead),
+    ]
 }
 
-fn wait_seconds(now: Timestamp, at: Timestamp) -> f64 {
-    if at == Timestamp::NEVER { -1.0 } else { (at - now).millis().max(0) as f64 / 1_000.0 }
+/// The same in the older text format, in which a counter is named like its samples, and which knows neither units nor an
+/// end.
+fn classic(open: &str) -> String {
+    let counters: std::collections::HashSet<&str> =
+        open.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF") {
+        let named = ["# HELP ", "# TYPE "].iter().find_map(|mark| Some((*mark, line.strip_prefix(mark)?)));
+        match named.and_then(|(mark, rest)| Some((mark, rest.split_once(' ')?))) {
+            Some((mark, (name, rest))) if counters.contains(name) => {
+                text.extend([mark, name, "_total ", rest]);
+            }
+            _ => text += line,
+        }
+        text.push('\n');
+    }
+    text
 }
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

@@ -66,8 +66,7 @@ impl Server {
     /// On a database of one's own.
     pub(crate) async fn of(store: Store, token: Option<&str>, request_time: Duration) -> Server {
         let ws = store.create_workspace("Приют").await.unwrap();
-        let node =
-            Node { store: store.clone(), meters: Arc::default(), ready: Arc::new(AtomicBool::new(true)) };
+        let node = Node::new(store.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let hosts = token.map(|_| "board.example".to_owned());

@@ -18,7 +18,9 @@ impl Store {
 
     /// Delivers a post where it waits, as if it came now; an error if it waits nowhere.
     pub async fn approve(&self, workspace: WorkspaceId, id: MessageId) -> Result<Vec<EnqueuedDelivery>> {
-        each!(self, db => db.approve(workspace, id))
+        let approved = each!(self, db => db.approve(workspace, id))?;
+        self.tally().deliveries(&approved);
+        Ok(approved)
     }
 
     /// The post is not said where it waits; an error if it waits nowhere.

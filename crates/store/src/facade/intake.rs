@@ -48,6 +48,7 @@ impl Store {
 
     /// Ends a lease; `false` if it is not ours any more, and nothing changed.
     pub async fn finish_poll(&self, workspace: WorkspaceId, poll: FinishedPoll) -> Result<bool> {
+        self.tally().poll(&poll.health);
         each!(self, db => db.finish_poll(workspace, poll))
     }
 
@@ -88,7 +89,9 @@ impl Store {
         posts: Vec<NewPost>,
         progress: Option<Progress>,
     ) -> Result<Vec<Ingested>> {
-        each!(self, db => db.ingest(workspace, posts, progress))
+        let ingested = each!(self, db => db.ingest(workspace, posts, progress))?;
+        self.tally().posts(&ingested);
+        Ok(ingested)
     }
 
     /// Which of these posts are here already, and what they looked like.
@@ -108,7 +111,9 @@ impl Store {
         source: &str,
         origin_ids: Vec<String>,
     ) -> Result<usize> {
-        each!(self, db => db.posts_seen(workspace, source, origin_ids))
+        let seen = each!(self, db => db.posts_seen(workspace, source, origin_ids))?;
+        self.tally().seen(seen);
+        Ok(seen)
     }
 
     /// The source does not show a post any more; recorded once. `false`: not known, or known to be gone.

@@ -18,6 +18,7 @@ use super::trouble::Trouble;
 use crate::address::PostgresUrl;
 use crate::config::Actor;
 use crate::error::{Result, StoreError};
+use crate::tally::PoolUse;
 
 /// Connections of one node; claims, commits and enqueues are short.
 const CONNECTIONS_MAX: usize = 16;
@@ -121,6 +122,16 @@ impl Pool {
 
     pub(super) fn connections(&self) -> u64 {
         self.made.load(Ordering::Acquire)
+    }
+
+    pub(super) fn use_of(&self) -> PoolUse {
+        let status = self.pool.status();
+        PoolUse {
+            most: status.max_size as u64,
+            busy: status.size.saturating_sub(status.available) as u64,
+            idle: status.available as u64,
+            waiting: status.waiting as u64,
+        }
     }
 
     pub(super) fn address(&self) -> &str {

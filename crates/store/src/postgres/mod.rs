@@ -55,6 +55,7 @@ use crate::error::{Result, StoreError};
 use crate::health::{Health, Pulse};
 use crate::keyring::Keyring;
 use crate::queue::Whose;
+use crate::tally::{PoolUse, Tally};
 use crate::wake::{Bell, WakeUp};
 use connect::{LONG_TIMEOUT, Pool, Session, WAIT_FOR_STANDBY};
 use rows::Time;
@@ -115,6 +116,7 @@ pub struct Postgres {
     /// In whose hands this is; `None`: Rupor itself.
     actor: Option<Arc<Actor>>,
     pulse: Pulse,
+    pub(crate) tally: Tally,
 }
 
 /// In whose name a transaction acts.
@@ -163,7 +165,7 @@ impl Postgres {
         let bell = Bell::new();
         let herald = Arc::new(Herald::start(pool.clone(), bell.clone()));
         let (keyring, pulse) = (Arc::new(keyring), Pulse::new());
-        let db = Postgres { pool, keyring, bell, herald, actor: None, pulse };
+        let db = Postgres { pool, keyring, bell, herald, actor: None, pulse, tally: Tally::default() };
         db.fit_key().await?;
         Ok(db)
     }
@@ -452,6 +454,10 @@ impl Postgres {
     /// How the database does, as this process sees it.
     pub fn health(&self) -> Health {
         self.pulse.health()
+    }
+
+    pub(crate) fn pool_use(&self) -> PoolUse {
+        self.pool.use_of()
     }
 
     fn noted<T>(&self, result: Result<T>) -> Result<T> {

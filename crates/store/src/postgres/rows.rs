@@ -285,7 +285,7 @@ macro_rules! claim_columns {
     () => {
         "delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action, \
          target_delivery, claim_token, claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, \
-         flood_since, slot_at, lease_until, parts, idempotency_key"
+         flood_since, slot_at, lease_until, parts, idempotency_key, due_at, campaign_id"
     };
 }
 pub(super) use claim_columns;
@@ -308,6 +308,8 @@ pub(super) fn claim(row: &Row) -> Result<Claim> {
         lease_until: at(row, 20),
         parts: parts(&row.get(21)),
         idempotency_key: row.get(22),
+        due_at: at(row, 23),
+        campaign_id: row.get::<_, Option<i64>>(24).map(CampaignId),
     })
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use domain::delivery::{Action, Counters};
-use domain::ids::{AccountId, ClaimToken, DeliveryId, LaneId, MessageId, WorkspaceId};
+use domain::ids::{AccountId, CampaignId, ClaimToken, DeliveryId, LaneId, MessageId, WorkspaceId};
 use domain::limits::URGENT_RUN_MAX;
 use domain::time::Timestamp;
 use rusqlite::Row;
@@ -23,7 +23,8 @@ macro_rules! next_rows {
         concat!(
             "
 SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect, d.channel_id, d.recipient_id,
-       d.message_id, d.revision, d.action, d.target_delivery, d.status = 'queued', d.claim_seq, d.parts, d.idempotency_key
+       d.message_id, d.revision, d.action, d.target_delivery, d.status = 'queued', d.claim_seq, d.parts, d.idempotency_key,
+       d.campaign_id
   FROM ready AS r CROSS JOIN deliveries AS d ON d.delivery_id = r.delivery_id
  WHERE r.lane_id = ?1",
             $condition,
@@ -230,6 +231,8 @@ impl Rows {
                 claim_token: ClaimToken(uuid::Uuid::nil()),
                 claim_seq: row.get(13)?,
                 counters: Counters::default(),
+                due_at: Timestamp(row.get(3)?),
+                campaign_id: row.get::<_, Option<i64>>(16)?.map(CampaignId),
                 slot_at: Timestamp::NEVER,
                 lease_until: Timestamp::NEVER,
                 parts: rows::parts_of(row, 14)?,

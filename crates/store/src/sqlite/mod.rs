@@ -62,6 +62,7 @@ use crate::config::Actor;
 use crate::error::{Result, StoreError};
 use crate::health::{Health, Pulse};
 use crate::keyring::Keyring;
+use crate::tally::{PoolUse, Tally};
 use crate::wake::{Bell, WakeUp};
 use connect::failure;
 use place::Place;
@@ -85,6 +86,7 @@ pub struct Sqlite {
     actor: Option<Arc<Actor>>,
     place: Place,
     pulse: Pulse,
+    pub(crate) tally: Tally,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,7 @@ impl Sqlite {
             actor: None,
             place,
             pulse: Pulse::new(),
+            tally: Tally::default(),
         })
     }
 
@@ -147,6 +150,7 @@ impl Sqlite {
             actor: None,
             place: Place::of(path),
             pulse: Pulse::new(),
+            tally: Tally::default(),
         })
     }
 
@@ -170,6 +174,7 @@ impl Sqlite {
             actor: None,
             place: Place::default(),
             pulse: Pulse::new(),
+            tally: Tally::default(),
         })
     }
 
@@ -250,6 +255,16 @@ impl Sqlite {
     /// How the database does, as this process sees it.
     pub fn health(&self) -> Health {
         self.pulse.health()
+    }
+
+    pub(crate) fn pool_use(&self) -> PoolUse {
+        let free = self.readers.permits.available_permits();
+        PoolUse {
+            most: READERS_MAX as u64,
+            busy: (READERS_MAX - free.min(READERS_MAX)) as u64,
+            idle: free as u64,
+            waiting: 0,
+        }
     }
 
     /// Words about trouble that is coming.

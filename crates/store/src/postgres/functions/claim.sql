@@ -35,7 +35,9 @@ CREATE TYPE claimed_delivery AS (
     slot_at         timestamptz,
     lease_until     timestamptz,
     parts           jsonb,
-    idempotency_key text
+    idempotency_key text,
+    due_at          timestamptz,        -- since when it could have gone
+    campaign_id     bigint
 );
 
 -- What a round decided, as columns: the rows it takes, and the lanes it looked at.
@@ -86,6 +88,7 @@ DECLARE
     paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
     sorted       record;                     -- its rows by id, and where each stands in the deal
+    due_ats      timestamptz[];              -- since when they could have gone, by id
     served       boolean[];
     runs         integer[];
     n            integer;
@@ -153,8 +156,8 @@ BEGIN
         took := coalesce(cardinality(t.id), 0);
         budget := budget - took;
         IF took > 0 THEN
-            DELETE FROM ready AS r WHERE r.ctid = ANY (t.place);
-            GET DIAGNOSTICS n = ROW_COUNT;
+            WITH gone AS (DELETE FROM ready AS r WHERE r.ctid = ANY (t.place) RETURNING r.delivery_id, r.run_at)
+            SELECT array_agg(g.run_at ORDER BY g.delivery_id), count(*) INTO due_ats, n FROM gone AS g;
             IF n <> took THEN
                 RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
                     USING ERRCODE = 'serialization_failure';
@@ -178,7 +181,8 @@ BEGIN
                 RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
                           d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
                           d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
-                          d.slot_at, d.lease_until, d.parts, d.idempotency_key
+                          d.slot_at, d.lease_until, d.parts, d.idempotency_key,
+                          due_ats[width_bucket(d.delivery_id, sorted.id)] AS due_at, d.campaign_id
             ), held AS (
                 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
                                       run_id, claimed_at, slot_at, lease_until, requested_at)
