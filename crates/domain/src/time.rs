@@ -22,6 +22,11 @@ impl Timestamp {
     /// Later than everything that can be scheduled.
     pub const NEVER: Timestamp = Timestamp(i64::MAX);
 
+    /// As programs read it: RFC 3339 in UTC; empty for a time that no calendar has.
+    pub fn rfc3339(self) -> String {
+        jiff::Timestamp::from_microsecond(self.0).map_or_else(|_| String::new(), |at| at.to_string())
+    }
+
     pub const fn from_millis(ms: i64) -> Timestamp {
         Timestamp(ms.saturating_mul(1_000))
     }

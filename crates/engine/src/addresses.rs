@@ -98,9 +98,12 @@ pub struct ChannelExtras {
     /// `hold`: a person approves what nobody is sure of; `publish` (default) sends it. Ingest reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsure: Option<String>,
-    /// It hears of trouble, and no posts are routed to it. The watch and ingest read it.
+    /// How trouble is told there, in the tier of alerts. The watch reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alerts: Option<AlertExtras>,
+    /// Which outcomes are told there, in the tier of callbacks: `sent`, `failed_permanent`, `dead`. The callbacks read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcomes: Option<Vec<String>>,
     /// How long one request may take, e.g. `10s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
@@ -125,6 +128,7 @@ impl Default for ChannelExtras {
             on_gone: None,
             unsure: None,
             alerts: None,
+            outcomes: None,
             timeout: None,
             upload_timeout: None,
         }
@@ -287,6 +291,7 @@ mod tests {
             paused_until: Timestamp(0),
             paused_why: None,
             error_streak: 0,
+            tier: "standard".into(),
         }
     }
 

@@ -11,6 +11,7 @@
 
 pub mod addresses;
 pub mod bot;
+pub mod callbacks;
 pub mod campaigns;
 pub mod dispatch;
 pub mod epoch;

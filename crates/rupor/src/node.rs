@@ -23,7 +23,7 @@ use engine::dispatch::ports::{Dice, Platforms};
 use engine::dispatch::{self, Meters, Ports};
 use engine::epoch::Note;
 use engine::upkeep::kept_up;
-use engine::{bot, campaigns, monitor, sources, vitals};
+use engine::{bot, callbacks, campaigns, monitor, sources, vitals};
 
 use crate::{http, operate};
 
@@ -288,8 +288,10 @@ async fn run_loops(
             }
         }
     });
+    let callbacks = kept_up("callbacks", || callbacks::run(store.clone(), stopped.clone()));
     let vitals = kept_up("vitals", || vitals::run(store.clone(), stopped.clone()));
-    let ((), drained, (), (), (), ()) = tokio::join!(sources, dispatch, bot, monitor, vitals, campaigns);
+    let ((), drained, (), (), (), (), ()) =
+        tokio::join!(sources, dispatch, bot, monitor, vitals, campaigns, callbacks);
     drained
 }
 

@@ -325,6 +325,20 @@ pub struct Channel {
     pub paused_until: Timestamp,
     pub paused_why: Option<String>,
     pub error_streak: i32,
+    /// Of its account: what the channel is for.
+    pub tier: String,
+}
+
+impl Channel {
+    /// Trouble is told there.
+    pub fn is_of_alerts(&self) -> bool {
+        self.tier == crate::TIER_ALERTS
+    }
+
+    /// What became of deliveries is told there.
+    pub fn is_of_callbacks(&self) -> bool {
+        self.tier == crate::TIER_CALLBACKS
+    }
 }
 
 /// A closed list of words that stand in a column: the enum, its text, and the way back.

@@ -87,6 +87,7 @@ pub const TABLES: &[Table] = &[
     table("bot_logs"),
     table("bot_chats"),
     table("alerts"),
+    table("outcomes"),
     table("api_tokens"),
 ];
 

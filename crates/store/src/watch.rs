@@ -1,6 +1,6 @@
 //! What is wrong, what was told of it, and who may ask: troubles, a picture of the moment, tokens of the API.
 
-use domain::ids::{AccountId, CampaignId, ChannelId, LaneId, WorkspaceId};
+use domain::ids::{AccountId, CampaignId, ChannelId, DeliveryId, LaneId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,9 @@ use crate::facade::{Store, each};
 
 /// The tier of accounts that speak of trouble: stop-all and holds do not stop them.
 pub const TIER_ALERTS: &str = "alerts";
+
+/// The tier of accounts that tell programs what became of deliveries. What became of those calls is told to nobody.
+pub const TIER_CALLBACKS: &str = "callbacks";
 
 /// Ended troubles are kept for so long.
 pub(crate) const ALERTS_KEEP: Span = Span::from_hours(24 * 90);
@@ -207,6 +210,17 @@ impl Store {
     /// The latest troubles, the newest first.
     pub async fn alerts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<Alert>> {
         each!(self, db => db.alerts(workspace, limit))
+    }
+
+    /// Deliveries to channels that ended and whose callbacks are not queued yet, in the order they ended: the number of the
+    /// note, and the delivery. Empty where nobody wants to hear.
+    pub async fn outcomes(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<(i64, DeliveryId)>> {
+        each!(self, db => db.outcomes(workspace, limit))
+    }
+
+    /// Their callbacks are queued.
+    pub async fn outcomes_told(&self, workspace: WorkspaceId, notes: Vec<i64>) -> Result<()> {
+        each!(self, db => db.outcomes_told(workspace, notes))
     }
 
     /// `monitor_snapshot`: what a workspace looks like now.

@@ -177,10 +177,10 @@ fn unsure(kind: Kind, nearly: Kind) -> String {
     format!("unsure: it reads as {}, and nearly as much as {}", kind.name(), nearly.name())
 }
 
-/// A channel whose route cannot be read hears nothing: a misread route might publish everything. One of alerts hears no
-/// posts.
+/// A channel whose route cannot be read hears nothing: a misread route might publish everything. One that is for alerts
+/// or callbacks hears no posts.
 fn listener(channel: &Channel) -> Option<Listener> {
-    if channel.settings.settings["alerts"].is_object() {
+    if channel.is_of_alerts() || channel.is_of_callbacks() {
         return None;
     }
     let written = channel.settings.route.as_deref().map(str::trim).filter(|route| !route.is_empty());

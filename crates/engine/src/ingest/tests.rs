@@ -49,6 +49,7 @@ fn channel(id: i64, route: Option<&str>) -> Channel {
         paused_until: Timestamp(0),
         paused_why: None,
         error_streak: 0,
+        tier: "standard".into(),
     }
 }
 

@@ -6,8 +6,10 @@
 use domain::limits::effective_rate;
 use domain::time::Span;
 use serde_json::json;
+use toml::Spanned;
 
-use super::meaning::known_platform;
+use super::meaning::{Reader, known_platform};
+use super::written;
 use super::{Account, Channel, Secret, Workspace};
 use crate::language::Language;
 use engine::addresses::{self, AlertExtras, ChannelExtras};
@@ -18,6 +20,64 @@ const WEBHOOK: &str = platforms::webhook::NAME;
 const SECRET_BYTES: usize = 24;
 /// An alert that could not be told for so long is no news any more.
 const MAX_AGE: Span = Span::from_hours(6);
+/// A program may be away over a weekend.
+const CALLBACK_MAX_AGE: Span = Span::from_hours(72);
+
+impl Reader<'_> {
+    /// Who hears of trouble: the named channel by an account of its own, and a webhook.
+    pub(super) fn alerts(
+        &mut self,
+        workspace: &mut Workspace,
+        written: Spanned<written::WrittenAlerts>,
+        time_zone: Option<&str>,
+        of_node: bool,
+    ) {
+        let at = written.span().start;
+        let written = written.into_inner();
+        let settings = Settings {
+            node: of_node,
+            remind: written.remind.map(|time| engine::span::show(time.0)),
+            quiet_hours: written.quiet_hours.map(|hours| hours.0),
+            time_zone: written.time_zone.map(|zone| zone.0).or_else(|| time_zone.map(str::to_owned)),
+            lang: written.lang,
+        };
+        if written.channel.is_none() && written.webhook.is_none() {
+            self.problem(
+                at,
+                "[alerts] names nobody to tell; write channel = \"NAME\" or webhook = { url = … }",
+            );
+        }
+        if let Some(name) = written.channel {
+            match channel(workspace, name.get_ref(), &settings) {
+                Ok(note) => self.notes.extend(note),
+                Err(text) => self.problem(name.span().start, text),
+            }
+        }
+        if let Some(named) = written.webhook {
+            let secret = named.secret.as_ref().map(|secret| self.secret(secret));
+            if secret.as_ref().is_some_and(|secret| self.is_missing(secret)) {
+                return;
+            }
+            match webhook(workspace, named.url.get_ref(), secret, &settings) {
+                Ok(note) => self.notes.extend(note),
+                Err(text) => self.problem(named.url.span().start, text),
+            }
+        }
+    }
+
+    /// Which program hears what became of deliveries.
+    pub(super) fn callbacks(&mut self, workspace: &mut Workspace, written: written::WrittenCallbacks) {
+        let secret = written.secret.as_ref().map(|secret| self.secret(secret));
+        if secret.as_ref().is_some_and(|secret| self.is_missing(secret)) {
+            return;
+        }
+        let settings = Callbacks { outcomes: written.outcomes };
+        match callbacks(workspace, written.url.get_ref(), secret, &settings) {
+            Ok(note) => self.notes.extend(note),
+            Err(text) => self.problem(written.url.span().start, text),
+        }
+    }
+}
 
 /// How trouble is told.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +114,7 @@ pub(crate) fn channel(
     if alone {
         workspace.channels.remove(at);
     }
-    way(workspace, &account, &told, &channel.target, settings)?;
+    tell(workspace, &account, &told, &channel.target, settings)?;
     Ok(alone.then(|| {
         format!("channel {name} hears of trouble and gets no posts; give it a `route` if it should get both")
     }))
@@ -68,28 +128,64 @@ pub(crate) fn chat(
     target: &str,
     settings: &Settings,
 ) -> Result<(), String> {
-    way(workspace, account, &format!("alerts/{name}"), target, settings)
+    tell(workspace, account, &format!("alerts/{name}"), target, settings)
 }
 
-/// A program that hears; without a secret it cannot know who calls.
+/// A program that hears of trouble.
 pub(crate) fn webhook(
     workspace: &mut Workspace,
     url: &str,
     secret: Option<Secret>,
     settings: &Settings,
 ) -> Result<Option<String>, String> {
+    let (account, note) = receiver(secret, "[alerts]");
+    tell(workspace, &account, &format!("alerts/{WEBHOOK}"), url, settings).map(|()| note)
+}
+
+/// Programs that hear what became of deliveries.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Callbacks {
+    pub outcomes: Option<Vec<String>>,
+}
+
+/// A program that hears what became of the deliveries of this workspace.
+pub(crate) fn callbacks(
+    workspace: &mut Workspace,
+    url: &str,
+    secret: Option<Secret>,
+    settings: &Callbacks,
+) -> Result<Option<String>, String> {
+    let known = engine::callbacks::OUTCOMES;
+    if let Some(named) = &settings.outcomes {
+        if let Some(wrong) = named.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!("outcomes: {wrong:?} is not one; known are {}", known.join(", ")));
+        }
+        if named.is_empty() {
+            return Err("outcomes is empty: nothing would be told; leave it out for all of them".to_owned());
+        }
+    }
+    let (account, note) = receiver(secret, "[callbacks]");
+    let extras = ChannelExtras { outcomes: settings.outcomes.clone(), ..ChannelExtras::default() };
+    let settings = store::ChannelSettings {
+        max_age: Some(CALLBACK_MAX_AGE),
+        settings: json!(extras),
+        ..store::ChannelSettings::default()
+    };
+    let name = format!("{}/{WEBHOOK}", store::TIER_CALLBACKS);
+    way(workspace, &account, store::TIER_CALLBACKS, &name, url, settings).map(|()| note)
+}
+
+/// The account of a webhook is its secret; without one its receiver cannot know who calls.
+fn receiver(secret: Option<Secret>, table: &str) -> (Account, Option<String>) {
     let note = match &secret {
-        None => Some(
-            "the webhook of [alerts] has no secret: its receiver cannot tell who calls; draw one with \
+        None => Some(format!(
+            "the webhook of {table} has no secret: its receiver cannot tell who calls; draw one with \
              `echo whsec_$(openssl rand -base64 32)`"
-                .to_owned(),
-        ),
+        )),
         Some(secret) => {
             let text = secrecy::ExposeSecret::expose_secret(secret.reveal());
             let short = text.len() < "whsec_".len() + SECRET_BYTES * 4 / 3;
-            short.then(|| {
-                format!("the secret of the alert webhook has fewer than {SECRET_BYTES} bytes, which is weak")
-            })
+            short.then(|| format!("the secret of {table} has fewer than {SECRET_BYTES} bytes, which is weak"))
         }
     };
     let account = Account {
@@ -100,31 +196,21 @@ pub(crate) fn webhook(
         paused: None,
         limit: None,
     };
-    way(workspace, &account, &format!("alerts/{WEBHOOK}"), url, settings).map(|()| note)
+    (account, note)
 }
 
-/// One way to tell: an account like the given one in the tier of alerts, and a channel on it.
-fn way(
+/// One way to tell of trouble.
+fn tell(
     workspace: &mut Workspace,
     account: &Account,
     name: &str,
     target: &str,
     settings: &Settings,
 ) -> Result<(), String> {
-    let speaker = format!("alerts/{}", account.name);
-    let account = Account {
-        name: speaker.clone(),
-        settings: store::AccountSettings { tier: store::TIER_ALERTS.into(), ..account.settings.clone() },
-        paused: None,
-        limit: None,
-        ..account.clone()
-    };
-    let platform = known_platform(&account.platform);
-    let chat_kind = platform.chat_kind(target);
-    for (hours, what) in [(&settings.quiet_hours, "quiet_hours")] {
-        if let Some(hours) = hours.as_ref().filter(|hours| super::quiet::Hours::parse(hours).is_none()) {
-            return Err(format!("{what} {hours:?} are not hours of a day; write {}", super::quiet::FORM));
-        }
+    if let Some(hours) =
+        settings.quiet_hours.as_ref().filter(|hours| super::quiet::Hours::parse(hours).is_none())
+    {
+        return Err(format!("quiet_hours {hours:?} are not hours of a day; write {}", super::quiet::FORM));
     }
     if let Some(remind) = settings.remind.as_ref().filter(|remind| engine::span::parse(remind).is_none()) {
         return Err(format!("remind {remind:?} is not a time; write {}", engine::span::FORM));
@@ -138,6 +224,34 @@ fn way(
         quiet_hours: settings.quiet_hours.clone(),
         lang: settings.lang.clone(),
     };
+    let settings = store::ChannelSettings {
+        max_age: Some(MAX_AGE),
+        time_zone: settings.time_zone.clone(),
+        settings: json!(ChannelExtras { alerts: Some(alerts), ..ChannelExtras::default() }),
+        ..store::ChannelSettings::default()
+    };
+    way(workspace, account, store::TIER_ALERTS, name, target, settings)
+}
+
+/// An account like the given one in a tier of its own, and a channel on it that hears no posts.
+fn way(
+    workspace: &mut Workspace,
+    account: &Account,
+    tier: &str,
+    name: &str,
+    target: &str,
+    settings: store::ChannelSettings,
+) -> Result<(), String> {
+    let speaker = format!("{tier}/{}", account.name);
+    let account = Account {
+        name: speaker.clone(),
+        settings: store::AccountSettings { tier: tier.into(), ..account.settings.clone() },
+        paused: None,
+        limit: None,
+        ..account.clone()
+    };
+    let platform = known_platform(&account.platform);
+    let chat_kind = platform.chat_kind(target);
     let channel = Channel {
         name: name.to_owned(),
         account: speaker,
@@ -147,10 +261,7 @@ fn way(
             rate: effective_rate(None, platform.facts().chat_rate(chat_kind)),
             ambiguity: platform.facts().ambiguity,
             dedup: store::DedupMode::Off,
-            max_age: Some(MAX_AGE),
-            time_zone: settings.time_zone.clone(),
-            settings: json!(ChannelExtras { alerts: Some(alerts), ..ChannelExtras::default() }),
-            ..store::ChannelSettings::default()
+            ..settings
         },
         was: None,
         enabled: None,

@@ -15,7 +15,7 @@ use engine::span;
 use super::written::{self, Named, SourceKind, WrittenSecret};
 use super::{
     Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, Variables,
-    Workspace, alerts, environment,
+    Workspace, environment,
 };
 use engine::addresses::{self, AccountExtras, ChannelExtras};
 use engine::ingest::{Preset, SourceSettings};
@@ -73,7 +73,7 @@ pub(super) struct Reader<'a> {
     variables: Variables<'a>,
     limits: PlatformLimits,
     pub(super) problems: Vec<Problem>,
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     tiers: BTreeMap<String, written::WrittenTier>,
 }
 
@@ -95,7 +95,10 @@ impl Reader<'_> {
     fn config(&mut self, file: written::WrittenFile) -> Config {
         let name =
             file.workspace.as_ref().map_or(DEFAULT_WORKSPACE, |name| name.get_ref().as_str()).to_owned();
-        let at_top = !(file.accounts.is_empty() && file.channels.is_empty() && file.alerts.is_none());
+        let at_top = !(file.accounts.is_empty()
+            && file.channels.is_empty()
+            && file.alerts.is_none()
+            && file.callbacks.is_none());
         let top = written::WrittenWorkspace {
             preset: file.preset,
             time_zone: file.time_zone,
@@ -105,6 +108,7 @@ impl Reader<'_> {
             endpoints: file.endpoints,
             bots: file.bots,
             alerts: file.alerts,
+            callbacks: file.callbacks,
         };
         self.tiers = file.tiers.into_iter().map(|(name, tier)| (name.into_inner(), tier)).collect();
         let mut workspaces = Vec::new();
@@ -143,50 +147,12 @@ impl Reader<'_> {
         let bots = self.bots(written.bots, &accounts, &channels);
         let mut workspace = Workspace { name, accounts, channels, sources, endpoints, bots };
         if let Some(written) = written.alerts {
-            self.alerts(&mut workspace, written, &defaults, of_node);
+            self.alerts(&mut workspace, written, defaults.time_zone.as_deref(), of_node);
+        }
+        if let Some(written) = written.callbacks {
+            self.callbacks(&mut workspace, written);
         }
         workspace
-    }
-
-    /// Who hears of trouble: the named channel by an account of its own, and a webhook.
-    fn alerts(
-        &mut self,
-        workspace: &mut Workspace,
-        written: Spanned<written::WrittenAlerts>,
-        defaults: &Defaults,
-        of_node: bool,
-    ) {
-        let at = written.span().start;
-        let written = written.into_inner();
-        let settings = alerts::Settings {
-            node: of_node,
-            remind: written.remind.map(|time| span::show(time.0)),
-            quiet_hours: written.quiet_hours.map(|hours| hours.0),
-            time_zone: written.time_zone.map(|zone| zone.0).or_else(|| defaults.time_zone.clone()),
-            lang: written.lang,
-        };
-        if written.channel.is_none() && written.webhook.is_none() {
-            self.problem(
-                at,
-                "[alerts] names nobody to tell; write channel = \"NAME\" or webhook = { url = … }",
-            );
-        }
-        if let Some(name) = written.channel {
-            match alerts::channel(workspace, name.get_ref(), &settings) {
-                Ok(note) => self.notes.extend(note),
-                Err(text) => self.problem(name.span().start, text),
-            }
-        }
-        if let Some(webhook) = written.webhook {
-            let secret = webhook.secret.as_ref().map(|secret| self.secret(secret));
-            if secret.as_ref().is_some_and(|secret| self.is_missing(secret)) {
-                return;
-            }
-            match alerts::webhook(workspace, webhook.url.get_ref(), secret, &settings) {
-                Ok(note) => self.notes.extend(note),
-                Err(text) => self.problem(webhook.url.span().start, text),
-            }
-        }
     }
 
     fn account(&mut self, name: Spanned<String>, written: written::WrittenAccount) -> Account {
@@ -194,9 +160,10 @@ impl Reader<'_> {
         let facts = known_platform(&platform).facts();
         let kind = written.kind.map_or(facts.usual_kind, |kind| kind.as_str());
         let tier = written.tier.as_ref().map_or(STANDARD, |tier| tier.get_ref().as_str());
-        if tier == store::TIER_ALERTS {
+        if [store::TIER_ALERTS, store::TIER_CALLBACKS].contains(&tier) {
             let at = written.tier.as_ref().map_or(0, |tier| tier.span().start);
-            self.problem(at, "the tier alerts is for [alerts] alone; use standard, paid or one of [tiers]");
+            let text = format!("the tier {tier} is for [{tier}] alone; use standard, paid or one of [tiers]");
+            self.problem(at, text);
         }
         let own = self.tiers.get(tier).cloned();
         if own.is_none() && ![STANDARD, addresses::TIER_PAID].contains(&tier) {
@@ -423,7 +390,7 @@ impl Reader<'_> {
     }
 
     /// Fetches a secret; what cannot be fetched is a problem and an empty secret.
-    fn secret(&mut self, written: &Spanned<WrittenSecret>) -> Secret {
+    pub(super) fn secret(&mut self, written: &Spanned<WrittenSecret>) -> Secret {
         let fetched = match written.get_ref() {
             WrittenSecret::Env(name) => {
                 (self.variables)(name).filter(|value| !value.trim().is_empty()).ok_or_else(|| {
@@ -443,7 +410,7 @@ impl Reader<'_> {
         }
     }
 
-    fn is_missing(&self, secret: &Secret) -> bool {
+    pub(super) fn is_missing(&self, secret: &Secret) -> bool {
         *secret == Secret::new("")
     }
 
@@ -516,6 +483,7 @@ fn channel_extras(written: &written::WrittenChannel) -> ChannelExtras {
         on_gone: written.on_gone.map(|word| word.as_str().to_owned()),
         unsure: written.unsure.map(|word| word.as_str().to_owned()),
         alerts: None,
+        outcomes: None,
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }
@@ -567,6 +535,7 @@ impl Channel {
             paused_until: domain::time::Timestamp(0),
             paused_why: None,
             error_streak: 0,
+            tier: account.settings.tier.clone(),
         }
     }
 

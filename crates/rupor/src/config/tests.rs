@@ -560,3 +560,30 @@ fn a_bot_whose_rules_or_transcripts_fail_is_not_applied() {
     write("hi.dialogue", "> привет\n‹ Здравствуйте!\n");
     assert_eq!(parse(), Ok(()));
 }
+
+#[test]
+fn callbacks_are_an_account_and_a_channel_of_their_own() {
+    let with = |rest: &str| file("") + "\n[callbacks]\n" + rest;
+    let config = parse(&with("url = \"https://shop.example/rupor\"\noutcomes = [\"dead\"]")).unwrap();
+    let workspace = &config.workspaces[0];
+    let channel = workspace.channels.iter().find(|channel| channel.name == "callbacks/webhook").unwrap();
+    assert_eq!(
+        (channel.account.as_str(), &channel.settings.settings["outcomes"]),
+        ("callbacks/webhook", &serde_json::json!(["dead"]))
+    );
+    let account = workspace.accounts.iter().find(|account| account.name == channel.account).unwrap();
+    assert_eq!(account.settings.tier, store::TIER_CALLBACKS);
+    assert!(config.notes.iter().any(|note| note.contains("[callbacks] has no secret")), "{:?}", config.notes);
+    for (rest, problem) in [
+        (
+            "url = \"https://shop.example/\"\noutcomes = [\"failed\"]",
+            "\"failed\" is not one; known are sent, failed_permanent, dead",
+        ),
+        ("url = \"https://shop.example/\"\noutcomes = []", "nothing would be told"),
+        ("url = \"ftp://shop.example/\"", "http"),
+        ("url = \"http://10.0.0.1/\"", "https"),
+    ] {
+        let found = format!("{:?}", parse(&with(rest)).unwrap_err());
+        assert!(found.contains(problem), "{rest}: {found}");
+    }
+}

@@ -32,6 +32,8 @@ pub(super) struct WrittenFile {
     pub bots: Named<WrittenBot>,
     /// Who hears of trouble, also of the whole node.
     pub alerts: Option<Spanned<WrittenAlerts>>,
+    /// Which program hears what became of deliveries.
+    pub callbacks: Option<WrittenCallbacks>,
     /// What accounts of any workspace may name.
     pub tiers: Named<WrittenTier>,
     /// Further workspaces, each with the same tables.
@@ -59,6 +61,7 @@ pub(super) struct WrittenWorkspace {
     pub endpoints: Named<WrittenEndpoint>,
     pub bots: Named<WrittenBot>,
     pub alerts: Option<Spanned<WrittenAlerts>>,
+    pub callbacks: Option<WrittenCallbacks>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,6 +172,15 @@ pub(super) struct WrittenAlerts {
     pub quiet_hours: Option<QuietHours>,
     pub time_zone: Option<TimeZone>,
     pub lang: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenCallbacks {
+    pub url: Spanned<String>,
+    pub secret: Option<Spanned<WrittenSecret>>,
+    /// `sent`, `failed_permanent`, `dead`; all of them without it.
+    pub outcomes: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -9,13 +9,12 @@ use store::{NewMessage, Store};
 pub(crate) async fn test(store: &Store, workspace: &str, key: &str) -> anyhow::Result<Value> {
     let ws = super::verb::find_workspace(store, workspace).await?;
     let channels = store.channels(ws).await?;
-    let ways: Vec<_> =
-        channels.iter().filter(|channel| channel.settings.settings["alerts"].is_object()).collect();
+    let ways: Vec<_> = channels.iter().filter(|channel| channel.is_of_alerts()).collect();
     if ways.is_empty() {
         return Ok(json!({"deliveries": []}));
     }
     let text = format!("🔔 this is a test: trouble of workspace {workspace} is told here");
-    let at = jiff::Timestamp::from_microsecond(store.now().await?.0).map(|at| at.to_string()).ok();
+    let at = store.now().await?.rfc3339();
     let data = json!({
         "type": "alert.test",
         "timestamp": at,

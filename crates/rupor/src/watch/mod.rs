@@ -67,8 +67,13 @@ pub(crate) struct Way {
 
 impl Way {
     fn of(channel: &Channel) -> Option<Way> {
-        let extras = serde_json::from_value(channel.settings.settings.get("alerts")?.clone()).ok()?;
-        Some(Way { workspace: channel.workspace_id, channel: channel.clone(), extras })
+        let how = channel.settings.settings.get("alerts").cloned().unwrap_or_default();
+        let extras = serde_json::from_value(how).unwrap_or_default();
+        channel.is_of_alerts().then(|| Way {
+            workspace: channel.workspace_id,
+            channel: channel.clone(),
+            extras,
+        })
     }
 
     /// Whether this is what the trouble is about: then it cannot tell of it.

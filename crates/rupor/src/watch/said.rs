@@ -49,7 +49,7 @@ pub(crate) fn message(workspace: &Workspace, alert: &Alert, said: Said, now: Tim
             Said::Reminder => "alert.reminder",
             Said::Cleared => "alert.cleared",
         },
-        "timestamp": stamp(now),
+        "timestamp": now.rfc3339(),
         "data": {
             "id": alert.alert_id,
             "workspace": workspace.name,
@@ -60,8 +60,8 @@ pub(crate) fn message(workspace: &Workspace, alert: &Alert, said: Said, now: Tim
             "cause": alert.words["cause"],
             "next": alert.words["next"],
             "help": alert.words["help"],
-            "opened_at": stamp(alert.opened_at),
-            "ended_at": alert.ended_at.map(stamp),
+            "opened_at": alert.opened_at.rfc3339(),
+            "ended_at": alert.ended_at.map(Timestamp::rfc3339),
         },
     });
     let own = match how.language {
@@ -102,8 +102,4 @@ fn lines(words: &Value, said: Said, since: Timestamp, now: Timestamp, language: 
         lines.push(say!("alert.since", at = since));
     }
     Phrase::list(lines, "\n").in_language(language)
-}
-
-fn stamp(at: Timestamp) -> String {
-    jiff::Timestamp::from_microsecond(at.0).map_or_else(|_| String::new(), |at| at.to_string())
 }

@@ -2,6 +2,7 @@
 
 mod bot;
 mod bot_page;
+mod callbacks;
 mod operating;
 mod promises;
 mod readme;

@@ -30,6 +30,7 @@ GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients,
     case_keys, case_pictures, held_posts, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     audiences, audience_recipients, campaigns, campaign_variants, campaign_cohorts, campaign_recipients, campaign_codes, campaign_progress, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON alerts, api_tokens TO rupor_app;
+GRANT SELECT, DELETE ON outcomes TO rupor_app;
 GRANT SELECT (held, held_why, key_check) ON control TO rupor_app;
 GRANT UPDATE (held) ON workspaces TO rupor_app;
 GRANT INSERT, UPDATE, DELETE ON workspace_endpoints, platform_limits, case_keys, case_pictures, held_posts, message_media, media_looks,

@@ -32,3 +32,26 @@ CREATE TABLE api_tokens (
     revoked_at   INTEGER,
     UNIQUE (workspace_id, name)
 ) STRICT;
+
+-- Deliveries that ended and of which programs are still to be told.
+CREATE TABLE outcomes (
+    outcome_id   INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace_id INTEGER NOT NULL REFERENCES workspaces,
+    delivery_id  INTEGER NOT NULL
+) STRICT;
+CREATE INDEX outcomes_of_workspace ON outcomes (workspace_id, outcome_id);
+CREATE INDEX accounts_of_callbacks ON accounts (workspace_id) WHERE tier = 'callbacks';
+
+-- In the transaction that ends them. Only where an account of the workspace is in the tier of callbacks; what became of
+-- alerts and of callbacks themselves is told to nobody.
+CREATE TRIGGER deliveries_outcome
+AFTER UPDATE OF status ON deliveries
+WHEN NEW.channel_id IS NOT NULL AND OLD.status <> NEW.status
+ AND (NEW.status = 'sent' OR NEW.status = 'failed_permanent' OR NEW.status = 'dead')
+BEGIN
+    INSERT INTO outcomes (workspace_id, delivery_id)
+    SELECT NEW.workspace_id, NEW.delivery_id
+     WHERE EXISTS (SELECT 1 FROM accounts AS a WHERE a.workspace_id = NEW.workspace_id AND a.tier = 'callbacks')
+       AND NOT EXISTS (SELECT 1 FROM accounts AS a
+                        WHERE a.account_id = NEW.account_id AND (a.tier = 'alerts' OR a.tier = 'callbacks'));
+END;

@@ -171,7 +171,8 @@ macro_rules! channel_columns {
     () => {
         "channel_id, workspace_id, account_id, platform, name, target, chat_kind, rate, max_parallel, ambiguity, dedup, \
          dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, max_media, route, quiet_hours, time_zone, \
-         settings, enabled, disabled_by, paused_until, paused_why, error_streak, target_since"
+         settings, enabled, disabled_by, paused_until, paused_why, error_streak, target_since, \
+         (SELECT a.tier FROM accounts AS a WHERE a.account_id = channels.account_id)"
     };
 }
 pub(super) use channel_columns;
@@ -208,6 +209,7 @@ pub(super) fn channel(row: &Row) -> Result<Channel> {
         paused_why: row.get(25),
         error_streak: row.get(26),
         target_since: at(row, 27),
+        tier: row.get(28),
     })
 }
 

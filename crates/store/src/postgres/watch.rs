@@ -1,6 +1,6 @@
 //! Troubles, the picture of the moment and the tokens of the API.
 
-use domain::ids::WorkspaceId;
+use domain::ids::{DeliveryId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 use tokio_postgres::Row;
@@ -54,6 +54,9 @@ const CLEARED: &str = "
 UPDATE alerts
    SET cleared_at = rupor_now()
  WHERE workspace_id = $1 AND alert_id = $2 AND cleared_at IS NULL";
+const OUTCOMES: &str =
+    "SELECT outcome_id, delivery_id FROM outcomes WHERE workspace_id = $1 ORDER BY outcome_id LIMIT $2";
+const OUTCOMES_TOLD: &str = "DELETE FROM outcomes WHERE workspace_id = $1 AND outcome_id = ANY ($2)";
 const SNAPSHOT: &str = "SELECT monitor_snapshot($1)";
 const INSERT_TOKEN: &str = "
 WITH made AS (
@@ -93,6 +96,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     SELECT_LATEST,
     TOLD,
     CLEARED,
+    OUTCOMES,
+    OUTCOMES_TOLD,
     SNAPSHOT,
     INSERT_TOKEN,
     SELECT_TOKENS,
@@ -140,6 +145,16 @@ impl Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_LATEST, &[&workspace.0, &limit]).await?;
         rows.iter().map(alert).collect()
+    }
+
+    pub async fn outcomes(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<(i64, DeliveryId)>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.all(As::App(workspace), Again::Safe, OUTCOMES, &[&workspace.0, &limit]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), DeliveryId(row.get(1)))).collect())
+    }
+
+    pub async fn outcomes_told(&self, workspace: WorkspaceId, notes: Vec<i64>) -> Result<()> {
+        self.all(As::App(workspace), Again::Safe, OUTCOMES_TOLD, &[&workspace.0, &notes]).await.map(drop)
     }
 
     pub async fn snapshot(&self, workspace: WorkspaceId) -> Result<Snapshot> {

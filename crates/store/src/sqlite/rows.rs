@@ -106,7 +106,7 @@ pub(super) fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
 pub(super) const CHANNEL_COLUMNS: &str = "channel_id, workspace_id, account_id, platform, name, target, chat_kind, \
      rate, max_parallel, ambiguity, dedup, dedup_ttl_us, max_age_us, template, parse_mode, body_max, overflow, \
      max_media, route, quiet_hours, time_zone, settings, enabled, disabled_by, paused_until, paused_why, error_streak, \
-     target_since";
+     target_since, (SELECT a.tier FROM accounts AS a WHERE a.account_id = channels.account_id)";
 
 pub(super) fn channel(row: &Row<'_>) -> rusqlite::Result<Channel> {
     Ok(Channel {
@@ -140,6 +140,7 @@ pub(super) fn channel(row: &Row<'_>) -> rusqlite::Result<Channel> {
         paused_why: row.get(25)?,
         error_streak: row.get(26)?,
         target_since: Timestamp(row.get(27)?),
+        tier: row.get(28)?,
     })
 }
 

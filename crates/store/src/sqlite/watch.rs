@@ -1,6 +1,6 @@
 //! Troubles, the picture of the moment and the tokens of the API.
 
-use domain::ids::{AccountId, CampaignId, ChannelId, LaneId, WorkspaceId};
+use domain::ids::{AccountId, CampaignId, ChannelId, DeliveryId, LaneId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
 use secrecy::SecretString;
@@ -46,15 +46,15 @@ SELECT coalesce(sum(n_queued), 0), coalesce(sum(n_retry), 0), coalesce(sum(n_sen
  WHERE workspace_id = ?1 AND recipient_id IS NULL";
 const IN_FLIGHT: &str =
     "SELECT count(*), count(CASE WHEN lease_until <= ?2 THEN 1 END) FROM inflight WHERE workspace_id = ?1";
-/// The channels of alerts are no channels of posts.
+/// The channels of alerts and callbacks are no channels of posts.
 const CHANNELS: &str = "
 SELECT count(*), count(CASE WHEN c.paused_until > ?2 THEN 1 END), count(CASE WHEN c.enabled = 0 THEN 1 END)
   FROM channels AS c JOIN accounts AS a ON a.account_id = c.account_id
- WHERE c.workspace_id = ?1 AND c.removed_at IS NULL AND a.tier <> 'alerts'";
+ WHERE c.workspace_id = ?1 AND c.removed_at IS NULL AND a.tier NOT IN ('alerts', 'callbacks')";
 const ACCOUNTS: &str = "
 SELECT count(*), count(CASE WHEN a.paused THEN 1 END), count(CASE WHEN g.cooldown_until > ?2 THEN 1 END)
   FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
- WHERE a.workspace_id = ?1 AND a.tier <> 'alerts'";
+ WHERE a.workspace_id = ?1 AND a.tier NOT IN ('alerts', 'callbacks')";
 const SOURCES: &str = "
 SELECT count(*), count(CASE WHEN s.enabled AND c.failing_since IS NOT NULL THEN 1 END)
   FROM pull_sources AS s LEFT JOIN pull_cursors AS c ON c.source_id = s.source_id
@@ -99,6 +99,11 @@ SELECT e.name, e.at, e.channel_id, coalesce(json_extract(e.detail, '$.code'), js
                                     AND (q.name = 'dead_letter' OR q.name = 'failed_permanent' OR q.name = 'requeued' OR q.name = 'retry_scheduled' OR q.name = 'lease_recovered')
                                     AND q.name = 'requeued' AND json_extract(q.detail, '$.parent') IS NOT NULL))
  ORDER BY e.at, e.event_id";
+
+const OUTCOMES: &str =
+    "SELECT outcome_id, delivery_id FROM outcomes WHERE workspace_id = ?1 ORDER BY outcome_id LIMIT ?2";
+const OUTCOMES_TOLD: &str =
+    "DELETE FROM outcomes WHERE workspace_id = ?1 AND outcome_id IN (SELECT value FROM json_each(?2))";
 
 const INSERT_TOKEN: &str = "
 INSERT INTO api_tokens (workspace_id, name, secret_hash, scopes, created_at)
@@ -163,6 +168,18 @@ impl Sqlite {
         let sql =
             format!("SELECT {COLUMNS} FROM alerts WHERE workspace_id = ?1 ORDER BY alert_id DESC LIMIT ?2");
         self.read(move |tx| tx.all(&sql, (workspace.0, limit), alert)).await
+    }
+
+    pub async fn outcomes(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<(i64, DeliveryId)>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let note = |row: &Row<'_>| Ok((row.get(0)?, DeliveryId(row.get(1)?)));
+        self.read(move |tx| tx.all(OUTCOMES, (workspace.0, limit), note)).await
+    }
+
+    pub async fn outcomes_told(&self, workspace: WorkspaceId, notes: Vec<i64>) -> Result<()> {
+        let notes = json!(notes).to_string();
+        self.write(Urgency::Maintenance, move |tx| tx.execute(OUTCOMES_TOLD, (workspace.0, notes)).map(drop))
+            .await
     }
 
     pub async fn snapshot(&self, workspace: WorkspaceId) -> Result<Snapshot> {

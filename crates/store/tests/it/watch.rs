@@ -14,6 +14,7 @@ contract! {
     a_trouble_that_grows_worse_is_told_again,
     trouble_of_another_machine_is_left_alone,
     alerts_pass_stop_all_and_a_held_workspace,
+    outcomes_are_noted_where_somebody_wants_to_hear_and_never_of_calls,
     a_snapshot_agrees_with_the_counted_rows,
     a_failure_that_was_queued_again_is_no_failure_any_more,
     a_token_opens_its_own_workspace_until_it_is_revoked,
@@ -102,6 +103,31 @@ async fn alerts_pass_stop_all_and_a_held_workspace(w: &World) {
     assert_eq!(w.claim(10).await.len(), 1);
     w.store.hold_workspace(w.ws, false).await.unwrap();
     assert_eq!(w.claim(10).await.len(), 1, "the oldest of the posts");
+}
+
+async fn outcomes_are_noted_where_somebody_wants_to_hear_and_never_of_calls(w: &World) {
+    let posts = w.channels(1).await;
+    w.post("никто не слушает", &posts).await;
+    w.sent(&w.claim(1).await[0]).await;
+    assert_eq!(w.store.outcomes(w.ws, 10).await.unwrap(), []);
+    let of = |tier: &str| AccountSettings { tier: tier.into(), ..AccountSettings::default() };
+    let callbacks = w.channel(w.account_with(of(TIER_CALLBACKS)).await).await;
+    let alerts = w.channel(w.account_with(of(TIER_ALERTS)).await).await;
+    let heard = w.post("слушают", &posts).await.deliveries[0].delivery_id;
+    w.post("звонок", &[callbacks]).await;
+    w.post("тревога", &[alerts]).await;
+    for claim in w.claim(10).await {
+        w.sent(&claim).await;
+    }
+    let cancelled = w.post("отменят", &posts).await.deliveries[0].delivery_id;
+    w.store.cancel(w.ws, vec![cancelled]).await.unwrap();
+    let notes = w.store.outcomes(w.ws, 10).await.unwrap();
+    assert_eq!(notes.iter().map(|(_, delivery)| *delivery).collect::<Vec<_>>(), [heard, cancelled]);
+    assert_eq!(w.store.outcomes(w.ws, 1).await.unwrap(), notes[..1]);
+    let other = w.another_workspace("лавка").await;
+    other.store.outcomes_told(other.ws, vec![notes[0].0, notes[1].0]).await.unwrap();
+    w.store.outcomes_told(w.ws, vec![notes[0].0]).await.unwrap();
+    assert_eq!(w.store.outcomes(w.ws, 10).await.unwrap(), notes[1..], "another workspace changes nothing");
 }
 
 async fn a_snapshot_agrees_with_the_counted_rows(w: &World) {

@@ -90,11 +90,11 @@ BEGIN
         || (SELECT jsonb_build_object('channels', count(*), 'paused_channels', count(*) FILTER (WHERE c.paused_until > today),
                                       'disabled_channels', count(*) FILTER (WHERE NOT c.enabled))
               FROM channels AS c JOIN accounts AS a ON a.account_id = c.account_id
-             WHERE c.workspace_id = ws AND c.removed_at IS NULL AND a.tier <> 'alerts')
+             WHERE c.workspace_id = ws AND c.removed_at IS NULL AND a.tier NOT IN ('alerts', 'callbacks'))
         || (SELECT jsonb_build_object('accounts', count(*), 'paused_accounts', count(*) FILTER (WHERE a.paused),
                                       'cooling_accounts', count(*) FILTER (WHERE g.cooldown_until > today))
               FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
-             WHERE a.workspace_id = ws AND a.tier <> 'alerts')
+             WHERE a.workspace_id = ws AND a.tier NOT IN ('alerts', 'callbacks'))
         || (SELECT jsonb_build_object('sources', count(*),
                                       'failing_sources', count(*) FILTER (WHERE s.enabled AND c.failing_since IS NOT NULL))
               FROM pull_sources AS s LEFT JOIN pull_cursors AS c ON c.source_id = s.source_id
@@ -109,3 +109,22 @@ BEGIN
     PERFORM set_config('rupor.span', 'on', true);
     RETURN QUERY SELECT t.* FROM api_tokens AS t WHERE t.secret_hash = hash AND t.revoked_at IS NULL;
 END $$;
+
+-- What became of deliveries to channels, noted for the programs that want to hear of it, in the transaction that ends them.
+-- Only where an account of the workspace is in the tier of callbacks; what became of alerts and of callbacks themselves is
+-- told to nobody. Runs with the rights of the function that ends the delivery.
+CREATE OR REPLACE FUNCTION rupor_note_outcome() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO outcomes (workspace_id, delivery_id)
+    SELECT NEW.workspace_id, NEW.delivery_id
+     WHERE EXISTS (SELECT FROM accounts AS a WHERE a.workspace_id = NEW.workspace_id AND a.tier = 'callbacks')
+       AND NOT EXISTS (SELECT FROM accounts AS a WHERE a.account_id = NEW.account_id AND a.tier IN ('alerts', 'callbacks'));
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER deliveries_outcome
+AFTER UPDATE OF status ON deliveries
+FOR EACH ROW
+WHEN (NEW.channel_id IS NOT NULL AND NEW.status IN ('sent', 'failed_permanent', 'dead') AND OLD.status <> NEW.status)
+EXECUTE FUNCTION rupor_note_outcome();
