@@ -583,7 +583,7 @@ fn callbacks_are_an_account_and_a_channel_of_their_own() {
         ("url = \"ftp://shop.example/\"", "http"),
         ("url = \"http://10.0.0.1/\"", "https"),
     ] {
-        let found = format!("{:?}", parse(&with(rest)).unwrap_err());
+        let found = parse(&with(rest)).unwrap_err().to_string();
         assert!(found.contains(problem), "{rest}: {found}");
     }
 }

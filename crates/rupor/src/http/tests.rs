@@ -449,7 +449,7 @@ async fn guessing_secrets_is_slowed_down_told_and_alerted_and_costs_nobody_else(
     );
     assert_eq!(server.send_from("127.0.0.2", right.as_bytes()).await.status, 202, "another household");
     let asked = server.ask("GET", "/metrics", &[("Authorization", &format!("Bearer {TOKEN}"))], "").await;
-    assert!(asked.body.contains("rupor_refused_secrets_total{kind=\"/v1/ingest\"} 1"), "{}", asked.body);
+    assert!(asked.body.contains("rupor_secrets_refused_total{door=\"/v1/ingest\"} 1"), "{}", asked.body);
     for _ in 0..100 {
         server.brake.wrong(Client { address: "127.0.0.1".parse().unwrap(), far: false }, "/v1/ingest");
     }

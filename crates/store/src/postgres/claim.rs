@@ -65,7 +65,7 @@ impl Postgres {
             .await?;
         match row {
             None => Ok(Begun::Lost),
-            Some(row) if row.get(23) => Ok(Begun::Now(Box::new(rows::claim(&row)?))),
+            Some(row) if row.get("begun") => Ok(Begun::Now(Box::new(rows::claim(&row)?))),
             Some(_) => Ok(Begun::Before),
         }
     }
