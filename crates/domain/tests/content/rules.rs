@@ -105,6 +105,60 @@ fn phones_are_read_in_every_spelling() {
     }
 }
 
+fn check_phones(cases: &[(&str, &[&str])]) {
+    for (text, numbers) in cases {
+        assert_eq!(facts(text).phone_numbers().collect::<Vec<_>>(), *numbers, "{text}");
+    }
+}
+
+#[test]
+fn letters_may_stand_for_digits_anywhere_in_a_number() {
+    check_phones(&[
+        ("Пропал кот, звоните 8 9O7 4OO 63 I2", &["+79074006312"]),
+        ("Потерялась такса. Тел. 8-943-З2О-О7-15", &["+79433200715"]),
+        ("Найден щенок, 8 943 oo1 22 33", &["+79430012233"]),
+        ("Ищем кота, 8 943 120 45 67 в любое время", &["+79431204567"]),
+        ("Пропал пёс 8 943 120 45 67, о находке сообщите", &["+79431204567"]),
+    ]);
+}
+
+#[test]
+fn a_second_number_may_be_told_by_its_last_digits() {
+    check_phones(&[
+        ("Пропал кот, 8 943 120 45 71 или 72", &["+79431204571", "+79431204572"]),
+        ("Ищем собаку. Звонить 8-943-120-45-76/78", &["+79431204576", "+79431204578"]),
+        ("Пропал кот, 8 943 120 45 71 или 2 подъезд, квартира Ивановых", &["+79431204571"]),
+        ("Пропала такса, 8 943 120 45 71, ей 12 лет", &["+79431204571"]),
+    ]);
+}
+
+#[test]
+fn a_number_that_the_post_takes_back_is_no_contact() {
+    check_phones(&[
+        ("Номер 8 943 120 45 67 неверный, звоните 8 943 120 45 68. Ищем кота", &["+79431204568"]),
+        ("Не звоните на 8 943 120 45 67, там мошенники! Наш телефон 8 943 777 00 11", &["+79437770011"]),
+        ("Пропал кот. 8 943 120 45 67 больше не работает, пишите 8 943 120 45 69", &["+79431204569"]),
+        ("Найден пёс. Номер прежний 8 943 120 45 67", &["+79431204567"]),
+        (
+            "Найден пёс, 8 943 120 45 67, если не отвечаю — Вера 8 943 120 45 68",
+            &["+79431204567", "+79431204568"],
+        ),
+        ("Сбор на лечение, Сбер 8 943 120 45 67 (переводы и вопросы)", &["+79431204567"]),
+    ]);
+}
+
+#[test]
+fn numbers_in_the_addresses_of_messengers_are_contacts() {
+    check_phones(&[
+        ("Пропал кот, пишите https://wa.me/79431204567", &["+79431204567"]),
+        ("Пропал кот, t.me/+79431204567", &["+79431204567"]),
+        ("Ищем таксу: viber://chat?number=%2B79431204567", &["+79431204567"]),
+        ("Найдена кошка, api.whatsapp.com/send?phone=79431204567", &["+79431204567"]),
+        ("Наш канал t.me/poteryashki", &[]),
+        ("Пост https://vk.com/wall-89431204567_12", &[]),
+    ]);
+}
+
 #[test]
 fn cards_and_other_numbers_are_not_phones() {
     for text in [
@@ -259,6 +313,26 @@ fn misspelled_and_glued_words_are_read() {
     ]);
     assert_eq!(facts("ПPOПAЛA KOШKA").animal.value.name(), "cat");
     assert_eq!(facts("пропола сабака").animal.value.name(), "dog");
+}
+
+#[test]
+fn a_word_of_every_day_is_a_name_where_only_an_animal_can_stand() {
+    let name = |text: &str| facts(text).pet_names.iter().map(|name| name.value.clone()).collect::<Vec<_>>();
+    assert_eq!(name("Клюква вчера уехала в новый дом! Спасибо всем"), ["Клюква"]);
+    assert_eq!(
+        name("Отчёт по Винтику: операция прошла, собрано 4 000 руб., карта 2200 0000 4417 9051"),
+        ["Винтик"]
+    );
+    assert_eq!(name("Пропала такса! Ищем Сардельку третий день, помогите найти"), ["Сарделька"]);
+    assert_eq!(name("Шлейка порвалась, пропал пёс, ищем"), Vec::<String>::new());
+}
+
+#[test]
+fn who_is_meant_is_told_by_name_and_verb() {
+    let sex = |text: &str| facts(text).sex.value.name();
+    assert_eq!(sex("Пельмень нашёлся, спасибо всем!"), "m");
+    assert_eq!(sex("Тайга дома! Сидела у соседей в сарае"), "f");
+    assert_eq!(sex("Забрала с улицы щенка, накормила, отмыла. Чей?"), "unknown");
 }
 
 #[test]

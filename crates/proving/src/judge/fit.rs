@@ -23,14 +23,16 @@ pub(crate) struct Settings {
     pub pull: f64,
     pub seen_min: usize,
     pub rounds: usize,
+    /// Whether rare answers count more: for kinds all are worth the same, a sex is right or wrong.
+    pub balanced: bool,
 }
 
 impl Settings {
     pub(crate) fn of(question: Question) -> Settings {
         match question {
-            Question::Kind => Settings { pull: 2.0, seen_min: 3, rounds: 30 },
-            Question::Animal => Settings { pull: 1.5, seen_min: 3, rounds: 30 },
-            Question::Sex => Settings { pull: 3.0, seen_min: 3, rounds: 30 },
+            Question::Kind => Settings { pull: 2.0, seen_min: 3, rounds: 30, balanced: true },
+            Question::Animal => Settings { pull: 1.5, seen_min: 3, rounds: 30, balanced: true },
+            Question::Sex => Settings { pull: 1.5, seen_min: 2, rounds: 30, balanced: false },
         }
     }
 }
@@ -74,7 +76,7 @@ pub(crate) fn fit(question: Question, examples: &[&Example], settings: Settings)
         squares: vec![1e-3; size],
         seen,
     };
-    let balance = balance(examples, answers);
+    let balance = if settings.balanced { balance(examples, answers) } else { vec![1.0; answers] };
     let mut order: Vec<usize> = (0..examples.len()).collect();
     let mut dice = 0x2545_f491_4f6c_dd1d_u64;
     let averaged = settings.rounds / 2;

@@ -24,23 +24,23 @@ fn posts_of_a_writer_who_taught_nothing_are_read_above_the_floors() {
         assert!(got >= floor, "{field}: {got:.3} is below {floor}");
     }
     let kind = mean(&|score| score.kind_macro_f1);
-    assert!(kind >= 0.87, "kind macro-F1 {kind:.3}");
+    assert!(kind >= 0.88, "kind macro-F1 {kind:.3}");
     let (precision, recall) = (mean(&|score| score.pair_precision), mean(&|score| score.pair_recall));
     let wrong: usize = scores.iter().map(|score| score.wrong_merges).sum();
     assert!(
-        precision >= 0.98 && recall >= 0.645 && wrong <= 6,
+        precision >= 0.99 && recall >= 0.70 && wrong <= 3,
         "pairs {precision:.3} {recall:.3}, {wrong} wrong"
     );
 }
 
 const FLOORS: [(&str, f64); 7] = [
-    ("animal", 0.925),
-    ("sex", 0.865),
-    ("phones", 0.97),
-    ("city", 0.95),
-    ("place", 0.84),
-    ("pet_name", 0.845),
-    ("when", 0.895),
+    ("animal", 0.937),
+    ("sex", 0.89),
+    ("phones", 0.985),
+    ("city", 0.957),
+    ("place", 0.855),
+    ("pet_name", 0.865),
+    ("when", 0.904),
 ];
 
 /// The smallest table stands for all three, which one function fits; the others take minutes when not optimised, and

@@ -77,14 +77,20 @@ pub fn decide(sketch: &Sketch, records: &[impl Borrow<CaseRecord>]) -> Option<De
 fn best_same(sketch: &Sketch, weighed: &[(CaseId, Weighing)]) -> Option<CaseId> {
     let mut fitting: Vec<_> = weighed.iter().filter(|(_, weighing)| weighing.is_same(sketch)).collect();
     // Who says that the owners turned up speaks of the finder's case first.
-    fitting.sort_by_key(|(_, weighing)| weighing.other_voice);
+    // A happy end that calls the animal by name means the case of that name, not what was seen of it.
+    let unnamed = |weighing: &Weighing| sketch.kind == Kind::Reunited && !weighing.calls_it();
+    fitting.sort_by_key(|(_, weighing)| (weighing.other_voice, unnamed(weighing)));
     let (case, best) = fitting.first()?;
-    let may_join = opens_a_case(sketch) || best.reposted || sketch.wordless || sketch.kind == Kind::Other;
+    let may_join = opens_a_case(sketch)
+        || best.reposted
+        || sketch.wordless
+        || sketch.kind == Kind::Other
+        || !sketch.kind_sure && best.shows_it();
     if !may_join || told_by_another(sketch, best, weighed) {
         return None;
     }
     match fitting.get(1) {
-        Some((_, second)) if second.rivals(best) => None,
+        Some((_, second)) if second.rivals(best) && unnamed(second) == unnamed(best) => None,
         _ => Some(*case),
     }
 }

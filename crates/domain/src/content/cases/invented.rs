@@ -37,6 +37,7 @@ pub fn invented(number: u64) -> Sketch {
         refers: Vec::new(),
         links: Vec::new(),
         kind,
+        kind_sure: true,
         animal: if dice.below(2) == 0 { Animal::Dog } else { Animal::Cat },
         sex: [Sex::M, Sex::F, Sex::Unknown][dice.below(3) as usize],
         animal_sure: true,
@@ -65,6 +66,7 @@ pub fn invented(number: u64) -> Sketch {
         repeat: false,
         follow_up: false,
         litter: false,
+        remaining: false,
         many: false,
         wordless: false,
     }
@@ -72,7 +74,7 @@ pub fn invented(number: u64) -> Sketch {
 
 fn name(number: u64) -> NameSketch {
     let name = format!("имя{number}");
-    NameSketch { stems: vec![name.clone()], name }
+    NameSketch { stems: vec![name.clone()], name, stated: true }
 }
 
 /// Telling words of which some are common to many, and a signature that nobody shares.

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use crate::content::Kind;
+use crate::content::lexicon::lexicon;
+use crate::content::lexicon::morph::{self, Pos, bit};
 use crate::content::similarity::{is_stop, stem};
 
 /// A reference stands at the beginning of a post, within this many words.
@@ -40,6 +42,7 @@ pub fn closing(kind: Kind, words: &[&str]) -> Closing {
     if turned_out || handed_over || near(words, &tables.keep, &tables.ourselves) {
         Closing::Finder
     } else if near(words, &tables.settled, &tables.home)
+        || words.iter().take(LEAVING_WORDS).any(|word| matches!(*word, "уехал" | "уехала" | "уехали"))
         || words.iter().any(|word| word.starts_with("пристроен"))
     {
         Closing::Home
@@ -58,6 +61,8 @@ fn near(words: &[&str], heads: &BTreeSet<&str>, tails: &BTreeSet<&str>) -> bool 
 }
 
 const NEAR_WORDS: usize = 4;
+/// "Гоша уехал!": who says so at the beginning has given it away.
+const LEAVING_WORDS: usize = 3;
 
 /// Stems after "с", "из" or "от" at the beginning of a text, before anything has happened in it.
 pub fn referred_places(words: &[&str]) -> Vec<String> {
@@ -68,7 +73,7 @@ pub fn referred_places(words: &[&str]) -> Vec<String> {
             break;
         }
         if matches!(*word, "с" | "со" | "из" | "от") {
-            let after = words.clone().take(3).filter(|word| !is_stop(&stem(word)) && !happens(word));
+            let after = words.clone().take(3).filter(|word| !is_stop(&stem(word)) && !is_verb(word));
             referred.extend(after.map(|word| stem(word)));
         }
     }
@@ -87,7 +92,29 @@ pub fn continues(words: &[&str]) -> bool {
     let again = beginning.windows(3).any(|window| {
         matches!(window, ["еще", "один" | "второй" | "другой", "телефон" | "номер" | "контакт"])
     });
-    about || to_a_post || again
+    let reminds = beginning.iter().take(REMINDING_WORDS).any(|word| {
+        matches!(*word, "помните" | "помнишь" | "upd" | "апд" | "апдейт" | "продолжение" | "дополнение")
+    });
+    let on_the_matter = beginning.windows(2).any(|window| matches!(window, ["по", "поводу"]));
+    about || to_a_post || again || reminds || on_the_matter
+}
+
+/// A reminder is among the first words.
+const REMINDING_WORDS: usize = 4;
+
+/// "Осталась одна", "осталось двое", "последний": part of a litter has found its homes.
+pub fn remains(kind: Kind, words: &[&str]) -> bool {
+    let beginning = &words[..words.len().min(2 * REFERENCE_WORDS)];
+    let left = |word: &&str| {
+        matches!(*word, "остался" | "осталась" | "осталось" | "остались" | "последний" | "последняя")
+    };
+    matches!(kind, Kind::Adoption | Kind::Reunited) && beginning.iter().any(left)
+}
+
+/// What somebody does is no place to come from.
+fn is_verb(word: &str) -> bool {
+    let morph = morph::known(lexicon(), word).morph;
+    happens(word) || morph.pos == Pos::Verb && morph.is(bit::KNOWN)
 }
 
 /// A verb that begins a story of its own: what follows is not a reference.

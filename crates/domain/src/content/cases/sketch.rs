@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::marks::{Coat, Mark, coat, is_thing, marks};
-use super::reference::{Closing, closing, continues, referred_places};
+use super::reference::{Closing, closing, continues, referred_places, remains};
 use crate::content::picture::PictureHash;
 use crate::content::similarity::{
     TextSketch, WORDS_MAX, is_stop, is_telling, stable_hash, stem, stems, word_hash,
@@ -32,6 +32,9 @@ pub struct Sketch {
     /// Posts that it links to.
     pub links: Vec<Origin>,
     pub kind: Kind,
+    /// No other kind is nearly as likely.
+    #[serde(default = "sure")]
+    pub kind_sure: bool,
     pub animal: Animal,
     pub sex: Sex,
     /// The species is read from a word for it, not from a hint or a usual name.
@@ -61,6 +64,9 @@ pub struct Sketch {
     pub repeat: bool,
     pub follow_up: bool,
     pub litter: bool,
+    /// Some of them are left: "осталась одна".
+    #[serde(default)]
+    pub remaining: bool,
     pub many: bool,
     /// Nothing to read in the post itself or what it reposts.
     pub wordless: bool,
@@ -78,6 +84,13 @@ pub struct Origin {
 pub struct NameSketch {
     pub name: String,
     pub stems: Vec<String>,
+    /// The post says that this is the name (`кличка Рич`, `кот Рич`); otherwise it only stands where a name stands.
+    #[serde(default = "sure")]
+    pub stated: bool,
+}
+
+fn sure() -> bool {
+    true
 }
 
 /// A place by the stems of its telling words and the numbers in it.
@@ -100,6 +113,7 @@ impl Sketch {
             refers: few(copied_origins(post)),
             links: few(texts(post).flat_map(wall_links)),
             kind: facts.kind.value,
+            kind_sure: !facts.unsure,
             animal: facts.animal.value,
             sex: facts.sex.value,
             animal_sure: !guessed(&facts.animal, &["animal.hint", "animal.usual", "animal.sum"]),
@@ -128,6 +142,7 @@ impl Sketch {
             repeat: facts.flag(Flag::Repeat),
             follow_up: facts.flag(Flag::FollowUp) || continues(&words),
             litter: facts.flag(Flag::Litter),
+            remaining: remains(facts.kind.value, &words),
             many: facts.flag(Flag::ManyAnimals),
             wordless: words.is_empty(),
         }
@@ -280,7 +295,11 @@ fn people(facts: &Facts) -> Vec<u64> {
 fn names(facts: &Facts) -> Vec<NameSketch> {
     let breed = facts.breed.as_ref().map(|breed| fold(&breed.value));
     let mut names: Vec<NameSketch> = Vec::new();
-    for name in facts.pet_names.iter().flat_map(|name| name.value.split(',')).map(NameSketch::new) {
+    let stated = |name: &Fact<String>| name.evidence.first().is_some_and(|why| is_stating(&why.rule));
+    let told = facts.pet_names.iter().flat_map(|fact| {
+        fact.value.split(',').map(|name| NameSketch { stated: stated(fact), ..NameSketch::new(name) })
+    });
+    for name in told {
         // "Лайка" and "Малыш" are what people call any such animal.
         let personal = !is_endearment(&name) && breed.as_ref() != Some(&name.name);
         if personal && !name.stems.is_empty() && !names.contains(&name) && names.len() < SKETCH_ITEMS_MAX {
@@ -288,6 +307,23 @@ fn names(facts: &Facts) -> Vec<NameSketch> {
         }
     }
     names
+}
+
+/// Rules of names by which the post itself says that it is one.
+fn is_stating(rule: &str) -> bool {
+    matches!(
+        rule,
+        "names.nickname"
+            | "names.by_name"
+            | "names.called"
+            | "names.answers"
+            | "names.after_noun"
+            | "names.described"
+            | "names.heading"
+            | "names.meet"
+            | "names.form"
+            | "names.our"
+    )
 }
 
 /// Words that people call any animal by.
@@ -303,7 +339,7 @@ impl NameSketch {
         let name = fold(name.trim());
         let stems =
             name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(stem).collect();
-        NameSketch { name, stems }
+        NameSketch { name, stems, stated: true }
     }
 
     /// Whether two names may be one, endings aside: "Сильвер" is "Капитан Сильвер", "Капитан Флинт" is not.
@@ -311,8 +347,37 @@ impl NameSketch {
         let within = |short: &NameSketch, long: &NameSketch| {
             !short.stems.is_empty() && short.stems.iter().all(|word| long.stems.contains(word))
         };
-        within(self, other) || within(other, self)
+        within(self, other) || within(other, self) || pet_form(&self.name) == pet_form(&other.name)
     }
+}
+
+/// A name without what makes it tender: `Найдушка` and `Найда`, `Тишка` and `Тиша` are one animal.
+fn pet_form(name: &str) -> &str {
+    const TENDER: [&str; 16] = [
+        "юшенька",
+        "ушенька",
+        "юшка",
+        "ушка",
+        "енька",
+        "онька",
+        "очка",
+        "ечка",
+        "ичка",
+        "уня",
+        "уся",
+        "юня",
+        "юся",
+        "ька",
+        "ик",
+        "ка",
+    ];
+    const NAME_LETTERS: usize = 3;
+    let short = TENDER
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending).filter(|rest| rest.chars().count() >= NAME_LETTERS));
+    let rest = short.unwrap_or(name);
+    let bare = rest.strip_suffix(['а', 'я', 'ь', 'й', 'о', 'е', 'и']).unwrap_or(rest);
+    if bare.chars().count() >= NAME_LETTERS { bare } else { rest }
 }
 
 fn places(facts: &Facts) -> Vec<PlaceSketch> {

@@ -51,7 +51,7 @@ prop_compose! {
             people: Vec::new(), breed: None, age_months: None, coat: Coat(0), marks: Vec::new(),
             city: None, home_city: None, places: Vec::new(), referred: Vec::new(), when_day: None,
             text: TextSketch::default(), pictures: Vec::new(), closing: Closing::None,
-            repeat: false, follow_up: false, litter: false, many: false, wordless: false,
+            repeat: false, follow_up: false, litter: false, remaining: false, kind_sure: true, many: false, wordless: false,
         }
     }
 }
@@ -85,7 +85,7 @@ prop_compose! {
             text: TextSketch::new(words),
             pictures: photos.iter().map(|photo| hash_of_id(photo)).collect(),
             closing: if identity.kind == Kind::Reunited { closing } else { Closing::None },
-            repeat: flags[0], follow_up: flags[1], litter: flags[2], many: flags[3], wordless: flags[4],
+            repeat: flags[0], follow_up: flags[1], litter: flags[2], remaining: false, kind_sure: true, many: flags[3], wordless: flags[4],
             ..identity
         }
     }
@@ -255,6 +255,51 @@ fn a_name_is_like_its_parts_and_forms() {
     assert!(like("Муська", "Муську"));
     assert!(!like("Капитан Сильвер", "Капитан Флинт"));
     assert!(!like("Марс", "Марсель"));
+    assert!(like("Найдушка", "Найда"));
+    assert!(like("Тишка", "Тиша"));
+    assert!(like("Кнопочка", "Кнопа"));
+    assert!(!like("Рада", "Радж"));
+}
+
+#[test]
+fn a_guessed_name_or_kind_gives_way_to_the_same_picture_and_number() {
+    let shown = |post_id: i64, name: &str, stated: bool| {
+        let mut sketch = plain(post_id);
+        sketch.phones = vec!["+79010000001".to_owned()];
+        sketch.pictures = vec![hash_of_id("p1")];
+        sketch.names = vec![NameSketch { stated, ..NameSketch::new(name) }];
+        sketch
+    };
+    let joins = |second: Sketch| {
+        let mut book = CaseBook::new();
+        let first = book.take_in(shown(1, "Веста", true)).unwrap().0;
+        book.take_in(second).unwrap().0 == first
+    };
+    assert!(joins(shown(2, "Кекс", false)));
+    let found = |kind_sure: bool| Sketch {
+        kind: Kind::Found,
+        kind_sure,
+        names: Vec::new(),
+        ..shown(3, "Веста", true)
+    };
+    assert!(joins(found(false)));
+    let mut stranger = found(true);
+    stranger.phones.clear();
+    assert!(!joins(stranger));
+}
+
+#[test]
+fn what_is_left_of_a_litter_is_its_story() {
+    let litter = |post_id: i64, litter: bool, remaining: bool| {
+        let mut sketch = plain(post_id);
+        sketch.kind = Kind::Adoption;
+        sketch.phones = vec!["+79010000001".to_owned()];
+        Sketch { litter, remaining, ..sketch }
+    };
+    let mut book = CaseBook::new();
+    let first = book.take_in(litter(1, true, false)).unwrap().0;
+    assert_eq!(book.take_in(litter(2, false, true)).unwrap().0, first);
+    assert_ne!(book.take_in(litter(3, false, false)).unwrap().0, first);
 }
 
 /// A post that says nothing but where it stands.

@@ -71,6 +71,12 @@ pub const MARK: i32 = 15;
 pub const MARKS_COUNTED: usize = 3;
 pub const BREED: i32 = 12;
 pub const ANIMAL: i32 = 6;
+/// Of ferrets, parrots and tortoises a town has few that are talked of at one time.
+pub const RARE_ANIMAL: i32 = 14;
+/// "Осталась одна": what is left of a litter, from the same number.
+pub const LITTER_LEFT: i32 = 26;
+/// A number that stands in several cases, when the words point at one of them.
+pub const PHONE_REFERRED: i32 = 10;
 pub const COAT: i32 = 5;
 pub const SEX: i32 = 4;
 pub const SAME_DAY: i32 = 10;
@@ -122,6 +128,8 @@ pub const OTHER_COUNT: i32 = -12;
 pub const OTHER_SPECIES_GUESS: i32 = -12;
 /// Another sex, of which one is read from a name or an ending.
 pub const OTHER_SEX_GUESS: i32 = -25;
+/// With so much else in common a name that is only guessed does not part two posts.
+pub const RENAMED_SCORE: i32 = 60;
 /// A finder's name gives way to the owner's.
 pub const RENAMED: i32 = -14;
 /// The group's home towns differ and neither post names one.

@@ -120,16 +120,21 @@ fn opens_clause(word: &str) -> bool {
 
 /// Groups that tell who somebody is.
 #[derive(Debug, Clone, Copy)]
-pub struct People {
+pub struct People<'n> {
     owner: Option<Group>,
+    /// Tokens that are the pet's name.
+    called: &'n [usize],
 }
 
-impl People {
-    pub fn new() -> People {
-        People { owner: lexicon().group("owner") }
+impl<'n> People<'n> {
+    pub fn new(called: &'n [usize]) -> People<'n> {
+        People { owner: lexicon().group("owner"), called }
     }
 
-    fn who(self, token: &Token, word: &str) -> Who {
+    fn who(self, token: &Token, index: usize, word: &str) -> Who {
+        if self.called.contains(&index) {
+            return Who::Pet;
+        }
         let entry = token.entry();
         if self.owner.is_some_and(|group| token.is(group)) {
             return Who::Owner;
@@ -158,14 +163,8 @@ impl People {
     }
 }
 
-impl Default for People {
-    fn default() -> People {
-        People::new()
-    }
-}
-
 /// Who does what the verb at `index` says, and to whom.
-pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People, index: usize) -> (Who, Who) {
+pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People<'_>, index: usize) -> (Who, Who) {
     let verb = reading.tokens[index].morph;
     let clause = clauses.of[index];
     let (mut subject, mut object) = (Who::Nobody, Who::Nobody);
@@ -175,13 +174,15 @@ pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People, index: us
             let Some(token) = reading.tokens.get(at).filter(|_| clauses.of[at] == clause) else { continue };
             if !matches!(token.morph.pos, Pos::Noun | Pos::Name | Pos::Pronoun)
                 && token.entry().is_none_or(|entry| entry.species.is_none())
+                && !people.called.contains(&at)
             {
                 continue;
             }
             let word = reading.word(token);
-            let who = people.who(token, word);
+            let who = people.who(token, at, word);
             let agrees = agrees(verb.bits, token.morph.bits);
-            if subject == Who::Nobody && token.morph.is(bit::NOM) && agrees {
+            let stands = token.morph.is(bit::NOM) || who == Who::Pet && !token.morph.is(bit::KNOWN);
+            if subject == Who::Nobody && stands && agrees {
                 subject = who;
             } else if object == Who::Nobody && token.morph.is(bit::ACC) {
                 object = who;

@@ -62,12 +62,14 @@ struct Sum<'t> {
 
 impl Sum<'_> {
     /// The words of the rules, or else those that gave most to the sum.
+    /// An answer with a small lead is told as a sum first, whatever rule speaks for it: it is a guess.
     fn spoken(&self, reading: &Reading<'_>, by_rules: Vec<Evidence>, rule: &'static str) -> Vec<Evidence> {
-        if !by_rules.is_empty() {
+        if !by_rules.is_empty() && self.tally.margin >= UNSURE {
             return by_rules;
         }
         let words = strongest(self.table, &self.trail, &self.tally, WORDS_SHOWN);
-        words.into_iter().map(|(first, last)| reading.evidence(rule, first, last)).collect()
+        let sum = words.into_iter().map(|(first, last)| reading.evidence(rule, first, last));
+        sum.chain(by_rules).collect()
     }
 }
 

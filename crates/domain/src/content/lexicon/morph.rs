@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use rumorph::{Dictionary, Source};
 
 use super::{Entry, Lexicon, WordHasher};
+use crate::content::Sex;
 
 /// Answers kept per thread; when they are more, all are forgotten. Bounds the memory whatever is sent.
 const KEPT_MAX: usize = 1 << 15;
@@ -64,6 +65,8 @@ pub mod bit {
     pub const FIRST_NAME: u32 = 1 << 24;
     pub const SURNAME: u32 = 1 << 25;
     pub const PLACE_NAME: u32 = 1 << 26;
+    /// A verb that nobody does to anybody: `сидела`, `нашлась`.
+    pub const INTRANSITIVE: u32 = 1 << 27;
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,8 +117,7 @@ fn load() -> Result<Grammar, String> {
             for (_, value) in tag.feats() {
                 bits |= feature(value);
             }
-            for (label, bit) in [("Name", bit::FIRST_NAME), ("Surn", bit::SURNAME), ("Geox", bit::PLACE_NAME)]
-            {
+            for (label, bit) in [("Geox", bit::PLACE_NAME), ("intr", bit::INTRANSITIVE)] {
                 bits |= if tag.has_label(label) { bit } else { 0 };
             }
             (part_of_speech(tag.pos()), bits)
@@ -148,6 +150,9 @@ fn feature(value: &str) -> u32 {
         "Inf" => bit::INFINITIVE,
         "Anim" => bit::ANIMATE,
         "Short" => bit::SHORT,
+        "Giv" => bit::FIRST_NAME,
+        "Sur" => bit::SURNAME,
+        "Geo" => bit::PLACE_NAME,
         _ => 0,
     }
 }
@@ -198,6 +203,9 @@ fn is_russian(word: &str) -> bool {
     word.len() <= WORD_BYTES_MAX && word.chars().all(|letter| matches!(letter, 'а'..='я' | '-'))
 }
 
+/// What only the dictionary may say: the ending of an unknown word proves no name.
+const NAMES: u32 = bit::FIRST_NAME | bit::SURNAME | bit::PLACE_NAME;
+
 fn analyse(word: &str) -> Morph {
     let unknown = Morph { lemma: key(word), ..Morph::default() };
     let Ok(grammar) = GRAMMAR.as_ref() else { return unknown };
@@ -208,14 +216,14 @@ fn analyse(word: &str) -> Morph {
     let tag = |number: u16| grammar.tags.get(usize::from(number)).copied().unwrap_or_default();
     let Some(first) = analyses.first() else { return unknown };
     let (pos, mut bits) = tag(first.ud);
+    bits &= !NAMES;
     for other in &analyses {
         let (other_pos, other_bits) = tag(other.ud);
         if other.lemma == first.lemma && other_pos == pos {
-            bits |= other_bits;
+            bits |= other_bits & !NAMES;
         }
-        bits |= other_bits & (bit::FIRST_NAME | bit::SURNAME | bit::PLACE_NAME);
         if other.source == Source::Dictionary {
-            bits |= bit::KNOWN;
+            bits |= bit::KNOWN | other_bits & NAMES;
             bits |= if other_pos == Pos::Name { 0 } else { bit::COMMON };
         }
     }
@@ -230,6 +238,24 @@ pub fn lemma(word: &str) -> String {
             analyses.first().map_or_else(|| word.to_owned(), |first| fold(&first.lemma))
         }
         _ => word.to_owned(),
+    }
+}
+
+/// The gender of a word in its dictionary form, where the dictionary has it with one gender only.
+pub fn gender(word: &str) -> Option<Sex> {
+    let grammar = GRAMMAR.as_ref().ok().filter(|_| is_russian(word))?;
+    let mut genders = 0;
+    for analysis in grammar.dictionary.analyze(word) {
+        let (pos, bits) = grammar.tags.get(usize::from(analysis.ud)).copied().unwrap_or_default();
+        let named = matches!(pos, Pos::Noun | Pos::Name) && bits & bit::NOM != 0 && bits & bit::SING != 0;
+        if analysis.source == Source::Dictionary && named {
+            genders |= bits & (bit::MASC | bit::FEM | bit::NEUT);
+        }
+    }
+    match genders {
+        bit::MASC => Some(Sex::M),
+        bit::FEM => Some(Sex::F),
+        _ => None,
     }
 }
 

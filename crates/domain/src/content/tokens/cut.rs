@@ -312,6 +312,10 @@ impl<'r, 'a, 'n> Cutter<'r, 'a, 'n> {
             "ok.ru/",
             "max.ru/",
             "youtu.be/",
+            "viber://",
+            "whatsapp://",
+            "tg://",
+            "tel:",
         ];
         if !known
             .iter()

@@ -35,9 +35,15 @@ pub(super) fn weigh_pictures(weighing: &mut Weighing, sketch: &Sketch, case: Cas
     } else if case.announced(sketch.kind) && !weighing.reposted {
         // Another author, or the happy end, brings pictures of its own; a repeat would show the old ones.
         weighing.add(Ground::Picture, OTHER_PICTURES, "other pictures");
-        if sketch.kind == Kind::Found {
-            weighing.add(Ground::Picture, FINDS_AGAIN, "whoever finds may find again");
-        }
+    }
+}
+
+/// A finder's second post with other pictures is the next find, unless place and marks say that it is not.
+pub(super) fn weigh_next_find(weighing: &mut Weighing, sketch: &Sketch) {
+    let other = weighing.reasons.iter().any(|reason| reason.ground == Ground::Picture && reason.points < 0);
+    let described = weighing.has(Ground::NamedPlace) && weighing.has(Ground::Mark);
+    if sketch.kind == Kind::Found && other && !described {
+        weighing.add(Ground::Picture, FINDS_AGAIN, "whoever finds may find again");
     }
 }
 

@@ -42,7 +42,8 @@ pub(super) fn weigh_look(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_
     if told(sketch.kind) && case.any(|member| told(member.kind) && apart(member)) {
         weighing.add(Ground::Look, OTHER_AGE, "another age");
     }
-    if sketch.animal != Animal::Unknown && case.members().all(|member| member.litter != sketch.litter) {
+    let counted = sketch.animal != Animal::Unknown && !sketch.remaining;
+    if counted && case.members().all(|member| member.litter != sketch.litter) {
         weighing.add(Ground::Look, OTHER_COUNT, "one animal against several");
     }
 }
@@ -56,7 +57,10 @@ pub(super) fn weigh_species(weighing: &mut Weighing, sketch: &Sketch, case: Case
     if let Some(known) = case.animal().filter(|_| sketch.animal != Animal::Unknown) {
         let several = sketch.animal == Animal::Several || known.animal == Animal::Several;
         if sketch.animal == known.animal {
-            weighing.add(Ground::Look, ANIMAL, format!("both {}", sketch.animal.name()));
+            let rare = !matches!(sketch.animal, Animal::Dog | Animal::Cat | Animal::Several);
+            let points = if rare { RARE_ANIMAL } else { ANIMAL };
+            weighing.rare = rare;
+            weighing.add(Ground::Look, points, format!("both {}", sketch.animal.name()));
         } else if several {
             weighing.add(Ground::Look, OTHER_COUNT, "one species against several");
         } else if sketch.animal_sure && known.animal_sure && !weighing.reposted {
@@ -82,9 +86,9 @@ pub(super) fn weigh_breed(weighing: &mut Weighing, sketch: &Sketch, case: Case<'
     let Some(own) = &sketch.breed else { return };
     let known: Vec<&String> = case.members().filter_map(|member| member.breed.as_ref()).collect();
     if known.iter().any(|breed| same_breed(own, breed)) {
-        weighing.add(Ground::Look, BREED, format!("both {own}"));
+        weighing.add(Ground::Breed, BREED, format!("both {own}"));
     } else if !known.is_empty() {
-        weighing.add(Ground::Look, OTHER_BREED, "another breed");
+        weighing.add(Ground::Breed, OTHER_BREED, "another breed");
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::circumstance::{OTHER_DAY_TOLD, weigh_place, weigh_time, weigh_town};
 use self::identity::{
-    OTHER_NAME, OTHER_SEX, brings_own_picture, is_series, shared_name, weigh_contacts, weigh_names,
+    OTHER_NAME, brings_own_picture, is_series, shared_name, weigh_contacts, weigh_names, weigh_next_find,
     weigh_origin, weigh_pictures, weigh_text,
 };
 use self::look::weigh_look;
@@ -42,6 +42,7 @@ pub enum Ground {
     Place,
     Reference,
     Mark,
+    Breed,
     Look,
     Time,
     Town,
@@ -73,6 +74,8 @@ pub struct Weighing {
     pub same_source: bool,
     /// A finder's happy end for an owner's case, or the other way: right only if no case of its own side claims it.
     pub other_voice: bool,
+    /// An animal of which a town has few.
+    pub rare: bool,
     /// Lost against found: at best the other side of one story.
     pub opposed: bool,
 }
@@ -99,6 +102,16 @@ impl Weighing {
     pub fn points_at_it(&self) -> bool {
         self.reposted
             || [Ground::Phone, Ground::Picture, Ground::Reference].iter().any(|ground| self.has(*ground))
+    }
+
+    /// A number or a picture of the case.
+    pub fn shows_it(&self) -> bool {
+        self.has(Ground::Phone) || self.has(Ground::Picture)
+    }
+
+    /// Its name is the name of the case.
+    pub fn calls_it(&self) -> bool {
+        self.has(Ground::Name)
     }
 
     fn forbid(&mut self, words: impl Into<String>) {
@@ -195,14 +208,16 @@ pub fn weigh(sketch: &Sketch, record: &CaseRecord, crowd: &Crowd) -> Weighing {
     weigh_text(&mut weighing, sketch, case);
     weigh_place(&mut weighing, sketch, case);
     weigh_look(&mut weighing, sketch, case);
+    weigh_next_find(&mut weighing, sketch);
     weigh_time(&mut weighing, sketch, case);
     weigh_town(&mut weighing, sketch, case);
     weigh_sides(&mut weighing, sketch, case);
-    corroborate(&mut weighing, sketch);
+    weigh_litter(&mut weighing, sketch, case);
+    corroborate(&mut weighing, sketch, case);
     forbid_generic(&mut weighing, sketch, case, crowd);
     forbid_coincidence(&mut weighing, sketch, case);
     forbid_other_event(&mut weighing, sketch, case);
-    trust_identity(&mut weighing, sketch);
+    trust_identity(&mut weighing, sketch, case);
     weighing.reasons.sort_by_key(|reason| -reason.points.abs());
     weighing
 }
@@ -257,6 +272,9 @@ fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
         Kind::Adoption => owner,
         _ => false,
     };
+    // A kind that is only guessed does not part what is the same post or the same picture and number.
+    let same = weighing.reposted || weighing.has(Ground::Picture) && weighing.has(Ground::Phone);
+    weighing.opposed &= sketch.kind_sure || !same;
     let other_voice = match sketch.closing {
         Closing::Finder | Closing::Home => owner,
         Closing::Owner => finder && !case.has_kind(Kind::Adoption),
@@ -285,9 +303,18 @@ fn weigh_sides(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     }
 }
 
+/// "Осталась одна", from the same number: what is left of a litter is the litter's story.
+fn weigh_litter(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
+    let same = weighing.has(Ground::Phone) || weighing.has(Ground::Person);
+    let young = case.any(|member| member.litter || member.remaining);
+    if sketch.remaining && same && young && case.any(|member| member.animal == sketch.animal) {
+        weighing.identify(Ground::Story, LITTER_LEFT, "what is left of a litter");
+    }
+}
+
 /// Things that single nobody out alone, but together do: a name that is only mentioned beside a place or a person, a
 /// place beside the same words or marks.
-fn corroborate(weighing: &mut Weighing, sketch: &Sketch) {
+fn corroborate(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let has = |grounds: &[Ground]| grounds.iter().any(|ground| weighing.has(*ground));
     let named = has(&[Ground::Name])
         && has(&[
@@ -298,28 +325,39 @@ fn corroborate(weighing: &mut Weighing, sketch: &Sketch) {
             Ground::Text,
             Ground::Mark,
         ]);
+    let somewhere = has(&[Ground::Place, Ground::NamedPlace]);
     let placed = has(&[Ground::NamedPlace]) && has(&[Ground::Text, Ground::Mark, Ground::Person]);
     let known = has(&[Ground::Person]) && has(&[Ground::Place, Ground::NamedPlace, Ground::Phone]);
-    if named || !is_series(sketch.kind) && (placed || known) {
+    let looks = somewhere && has(&[Ground::Mark]) && has(&[Ground::Breed, Ground::Text])
+        || somewhere && has(&[Ground::Breed]) && has(&[Ground::Text]);
+    // A happy end, told where the story began, ends the one story that fits.
+    let ends = sketch.kind == Kind::Reunited
+        && case.record.closed_at.is_none()
+        && weighing.same_source
+        && (has(&[Ground::NamedPlace, Ground::Mark, Ground::Person]) || weighing.rare);
+    let referred = has(&[Ground::Reference]) && has(&[Ground::Phone]);
+    if named || !is_series(sketch.kind) && (placed || known || looks || ends) {
         weighing.identified = true;
+    }
+    if referred {
+        weighing.add(Ground::Reference, PHONE_REFERRED, "and gives its number");
     }
 }
 
-/// What was read from words gives way to what singles the animal out: the same picture with the same phone is the same
-/// animal, whatever a name or a word's gender was read as. Not in a series: shelters put all their animals into one
-/// form under one banner.
-fn trust_identity(weighing: &mut Weighing, sketch: &Sketch) {
+/// A name that was only guessed gives way to what singles the animal out: the same picture with the same phone is the
+/// same animal. Species and sex need nothing here: they forbid only where both posts state them. Not in a series:
+/// shelters put all their animals into one form under one banner.
+fn trust_identity(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
     let has = |grounds: &[Ground]| grounds.iter().any(|ground| weighing.has(*ground));
-    if is_series(sketch.kind) || !has(&[Ground::Picture]) || !has(&[Ground::Phone, Ground::NamedPlace]) {
-        return;
-    }
-    let copy = has(&[Ground::Phone]) && has(&[Ground::SameText, Ground::CloseText]);
-    if weighing.vetoes.iter().any(|veto| veto == OTHER_NAME) {
+    let pictured = has(&[Ground::Picture]);
+    let identity = pictured && has(&[Ground::Phone, Ground::NamedPlace]) && !is_series(sketch.kind);
+    let stated = |sketch: &Sketch| sketch.names.iter().any(|name| name.stated);
+    let guessed = !is_series(sketch.kind)
+        && (pictured || weighing.score >= RENAMED_SCORE)
+        && !(stated(sketch) && case.any(stated));
+    if (identity || guessed) && weighing.vetoes.iter().any(|veto| veto == OTHER_NAME) {
         weighing.vetoes.retain(|veto| veto != OTHER_NAME);
         weighing.add(Ground::Name, RENAMED, "another name");
-    }
-    if copy {
-        weighing.vetoes.retain(|veto| veto != OTHER_SEX);
     }
 }
 

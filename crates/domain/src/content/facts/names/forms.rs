@@ -1,6 +1,7 @@
 //! The shapes of names: their dictionary form, their gender, and what only looks like one.
 
 use crate::content::Sex;
+use crate::content::lexicon::morph;
 
 pub(super) fn is_preposition(word: &str) -> bool {
     matches!(word, "в" | "во" | "на" | "по" | "у" | "с" | "со" | "из" | "к" | "от" | "до" | "за" | "под")
@@ -39,7 +40,11 @@ pub(super) fn straighten(name: &str, male: bool) -> String {
     fixed.filter(|fixed| fixed.chars().count() >= 2).unwrap_or_else(|| name.to_owned())
 }
 
+/// What the dictionary knows the word as (`Пельмень`, `Тиша`), or else its ending.
 pub(super) fn guess_gender(name: &str) -> Sex {
+    if let Some(sex) = morph::gender(&fold(name)) {
+        return sex;
+    }
     match name.chars().last() {
         Some('а' | 'я') => Sex::F,
         Some(letter) if "бвгджзйклмнпрстфхцчшщ".contains(letter) => Sex::M,

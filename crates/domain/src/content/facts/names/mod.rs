@@ -11,6 +11,7 @@ use forms::{fold, guess_gender, straighten, title_case};
 use super::city;
 use super::read::Spans;
 use super::sex::NameGender;
+use crate::content::lexicon::morph::{self, Pos, bit};
 use crate::content::lexicon::{Group, Species, case, lexicon};
 use crate::content::tokens::{Gap, Letters, Reading, Token, within};
 use crate::content::{Fact, Kind, Sex};
@@ -117,6 +118,14 @@ fn groups() -> Groups {
         ]
         .map(group),
     }
+}
+
+/// A word of the dictionary in a form that cannot be its first one: `Боцмана`, `Сардельку`.
+fn is_declined(token: &Token) -> bool {
+    token.morph.is(bit::KNOWN)
+        && matches!(token.morph.pos, Pos::Noun | Pos::Name)
+        && !token.morph.is(bit::NOM)
+        && token.morph.is(bit::SING)
 }
 
 fn is(token: &Token, group: Option<Group>) -> bool {
@@ -340,7 +349,12 @@ impl Finder<'_, '_> {
             _ => false,
         };
         let male = self.noun.is_some_and(|(_, species)| species.sex == Sex::M || species.gender == Sex::M);
-        let name = if oblique { straighten(&shown, male) } else { shown };
+        let declined = !stated && is_declined(token);
+        let name = match () {
+            () if declined => title_case(&morph::lemma(self.word(index))),
+            () if oblique => straighten(&shown, male),
+            () => shown,
+        };
         let sex = guess_gender(&name);
         (name, sex, false)
     }

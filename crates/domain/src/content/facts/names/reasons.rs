@@ -3,11 +3,30 @@
 use super::forms::{ends_like_adjective, is_preposition, looks_inflected};
 use super::{Candidate, Finder, is};
 use crate::content::Kind;
-use crate::content::lexicon::morph::bit;
+use crate::content::lexicon::morph::{Pos, bit, key};
 use crate::content::tokens::{Gap, Letters, Token};
 
 /// `Пропала собака. Боцман. …`: a sentence of one name stands among the first ones.
 const ALONE_SENTENCES: u32 = 5;
+
+/// Of the verbs that are said of a pet, those that no thing does: to get lost, to run, to leave, to come back, to move.
+const DEEDS: [usize; 6] = [0, 1, 2, 3, 4, 5];
+
+/// What is written about one animal.
+const REPORTS: [&str; 12] = [
+    "отчет",
+    "сбор",
+    "долг",
+    "пост",
+    "повод",
+    "новость",
+    "итог",
+    "вопрос",
+    "информация",
+    "докладывать",
+    "повторять",
+    "писать",
+];
 
 impl Finder<'_, '_> {
     /// `кличка Рич`, `по кличке: «Рич»`, `по имени Рич`, `познакомьтесь — Рич`.
@@ -180,7 +199,7 @@ impl Finder<'_, '_> {
             token.gap == Gap::Colon || token.gap == Gap::Dash || pet && token.letters == Letters::Title;
         if !(opens || listed)
             || self.person_speaks(index)
-            || self.is_everyday(index) && !self.tells_age(index)
+            || self.is_everyday(index) && !self.tells_age(index) && !self.acts(index)
             || !pet && looks_inflected(self.reading.word(token)) && !self.tells_age(index)
         {
             return;
@@ -191,6 +210,9 @@ impl Finder<'_, '_> {
         let Some(next) = self.after(last) else {
             return self.heading(index, pet, out);
         };
+        if !pet && self.acts(index) {
+            return self.push(index, 5.0, "names.acts", out);
+        }
         let verb = self.groups.verbs.iter().any(|group| is(next, *group))
             || matches!(
                 self.reading.word(next),
@@ -232,6 +254,69 @@ impl Finder<'_, '_> {
             && token.morph.is(bit::COMMON)
             && !token.morph.is(names)
             && !self.is_pet(index)
+    }
+
+    /// `Клюква сегодня уехала`, `Сабля вернулась`: a thing that does what only an animal does is called so.
+    fn acts(&self, index: usize) -> bool {
+        let token = &self.reading.tokens[index];
+        let thing = token.morph.pos == Pos::Noun
+            && token.morph.is(bit::NOM)
+            && token.morph.is(bit::SING)
+            && !token.morph.is(bit::ANIMATE)
+            && token.entry().is_none_or(|entry| entry.groups().is_empty() && entry.species.is_none());
+        let told = matches!(self.kind, Kind::Reunited | Kind::Adoption | Kind::Fundraising | Kind::Lost);
+        thing && told && token.capital() && self.deed_after(index)
+    }
+
+    /// A verb of coming and going within three words, in the gender of the word before.
+    fn deed_after(&self, index: usize) -> bool {
+        let token = &self.reading.tokens[index];
+        for at in index + 1..=index + 3 {
+            let Some(next) = self.token(at).filter(|next| {
+                next.sentence == token.sentence && (next.gap <= Gap::Space || next.gap == Gap::Dash)
+            }) else {
+                return false;
+            };
+            if self.reading.word(next) == "дома" {
+                return true;
+            }
+            if next.morph.pos == Pos::Verb {
+                let genders = bit::MASC | bit::FEM | bit::NEUT;
+                let agrees = next.morph.bits & token.morph.bits & genders != 0;
+                return agrees && DEEDS.iter().any(|group| is(next, self.groups.verbs[*group]));
+            }
+            if !matches!(next.morph.pos, Pos::Adverb | Pos::Small) && self.reading.word(next) != "сегодня"
+            {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// `отчёт по Графу`, `долг за Тузика`, `пост про Найду`: what is reported on has a name.
+    fn reported(&self, index: usize, before: &str) -> bool {
+        if !matches!(before, "по" | "за" | "про" | "о" | "об" | "для" | "на") {
+            return false;
+        }
+        let Some(noun) = index.checked_sub(2).and_then(|at| self.token(at)) else { return false };
+        noun.sentence == self.reading.tokens[index].sentence
+            && REPORTS.iter().any(|lemma| noun.morph.lemma == key(lemma))
+    }
+
+    /// `увели Боцмана`, `отыскали Сардельку`, `убежала Гроза`: a word of every day that has a capital in the middle of
+    /// a sentence, beside a verb that it is the object or the subject of.
+    fn beside_verb(&self, index: usize) -> bool {
+        let token = &self.reading.tokens[index];
+        let word = token.morph.pos == Pos::Noun
+            && token.morph.is(bit::COMMON)
+            && token.morph.is(bit::SING)
+            && token.morph.is(bit::NOM | bit::ACC)
+            && !token.morph.is(bit::FIRST_NAME | bit::SURNAME | bit::PLACE_NAME);
+        let inside = token.gap <= Gap::Space && token.letters == Letters::Title && !token.quoted;
+        let verb = |token: &Token| token.morph.pos == Pos::Verb && token.letters == Letters::Lower;
+        let before = self.before(index).is_some_and(verb);
+        let after = self.after(index).is_some_and(|next| next.gap <= Gap::Space && next.capital());
+        word && inside && before && !after && !self.street_like(index)
     }
 
     /// `Канноли, 5 месяцев`.
@@ -277,9 +362,19 @@ impl Finder<'_, '_> {
         if early && told && token.letters == Letters::Title && (pet || !token.morph.is(bit::KNOWN)) && !top {
             return self.push(index, if pet { 6.0 } else { 4.0 }, "names.alone", out);
         }
+        let listed =
+            profile && early && !pet && self.token(index + 1).is_some_and(|next| self.profile_line(next));
+        if listed && token.letters == Letters::Upper {
+            return self.push(index, 6.0, "names.heading", out);
+        }
         if top && (profile || pet && self.kind == Kind::Reunited) {
             self.push(index, if pet { 7.0 } else { 6.0 }, "names.heading", out);
         }
+    }
+
+    /// `девочка`, `мальчик`: the first line of a profile below the name.
+    fn profile_line(&self, token: &Token) -> bool {
+        is(token, self.groups.male) || is(token, self.groups.female) || is(token, self.groups.agreeing)
     }
 
     /// `— это Матильда`, `Тося, это ты`, `оказался Бубликом`, `без Арчи`, and usual names inside a sentence.
@@ -305,6 +400,9 @@ impl Finder<'_, '_> {
         let home_for = before == "для"
             && matches!(second, "дом" | "семья" | "семью" | "дома" | "семьи" | "хозяев" | "вольер" | "руки");
         if told && home_for {
+            return self.push(index, 5.0, "names.about", out);
+        }
+        if told && (self.reported(index, before) || self.beside_verb(index)) && !self.is_person(index) {
             return self.push(index, 5.0, "names.about", out);
         }
         if told && self.kind == Kind::Lost && self.is_gone(index) {

@@ -43,7 +43,7 @@ fn summed(text: &str, sums: &Sums, trail: &mut Trail<'_>) {
 }
 
 fn words(seen: &Seen<'_, '_>, trail: &mut Trail<'_>) {
-    let people = People::new();
+    let people = People::new(&[]);
     for (index, token) in seen.reading.tokens.iter().enumerate() {
         if token.kind == TokenKind::Link || token.mention {
             continue;
@@ -79,7 +79,7 @@ fn pair(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail<'_>) {
     trail.add("pair", &[seen.labels[before], seen.labels[index]], 1.0, Some((before, index)), name);
 }
 
-fn verb(seen: &Seen<'_, '_>, people: People, index: usize, trail: &mut Trail<'_>) {
+fn verb(seen: &Seen<'_, '_>, people: People<'_>, index: usize, trail: &mut Trail<'_>) {
     let morph = seen.reading.tokens[index].morph;
     let form = match () {
         () if morph.is(bit::FIRST) => "first",

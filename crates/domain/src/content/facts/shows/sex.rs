@@ -4,20 +4,23 @@ use super::Seen;
 use crate::content::evidence::Trail;
 use crate::content::evidence::clauses::{People, Who, roles};
 use crate::content::facts::sex::Votes;
+use crate::content::lexicon::Species;
 use crate::content::lexicon::morph::{Pos, bit, key};
 use crate::content::tokens::{Token, TokenKind};
 use crate::content::{Animal, Kind, Sex};
 
 pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail<'_>) {
     voted(kind, animal, votes, trail);
-    let people = People::new();
+    let called: Vec<usize> = votes.names.iter().map(|name| name.index).collect();
+    let people = People::new(&called);
     let mut counts = Counts::default();
     for (index, token) in seen.reading.tokens.iter().enumerate() {
         if token.kind != TokenKind::Word || token.mention || token.tag {
             continue;
         }
-        if token.entry().is_some_and(|entry| entry.species.is_some_and(|species| species.noun)) {
+        if let Some(species) = token.entry().and_then(|entry| entry.species).filter(|species| species.noun) {
             noun(seen, index, trail);
+            counts.noun(species);
         }
         let Some(gender) = gender(token) else { continue };
         match token.morph.pos {
@@ -28,9 +31,7 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
                 trail.add("verb-of", &[key(subject.name()), key(gender)], 1.0, Some((index, index)), || {
                     format!("{}+{gender}", subject.name())
                 });
-                if matches!(subject, Who::Nobody | Who::Pet) {
-                    counts.add("free-verb", gender);
-                }
+                counts.verb(token, subject, gender);
             }
             Pos::Adjective => {
                 counts.add("adjective", gender);
@@ -42,6 +43,7 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
             Pos::Pronoun => {
                 let word = seen.word(index);
                 trail.add("pronoun", &[key(word)], 1.0, Some((index, index)), || word.to_owned());
+                counts.pronoun(word);
             }
             Pos::Noun => seen.say_as(trail, "noun", index, gender),
             Pos::Name => counts.add("name", gender),
@@ -123,31 +125,85 @@ fn free(seen: &Seen<'_, '_>, index: usize) -> bool {
     !beside(Some(index + 1)) && !beside(index.checked_sub(1))
 }
 
+/// What agrees with somebody who is not named beside it, and the nouns that may force it.
 #[derive(Default)]
-struct Counts(Vec<(&'static str, &'static str, u32)>);
+struct Counts {
+    seen: Vec<(&'static str, &'static str, u32)>,
+    /// Nouns that tell the sex, that force the masculine, that force the feminine.
+    nouns: [bool; 3],
+}
+
+/// Families of agreement that are told together with the nouns of the post.
+const AGREEING: [&str; 7] =
+    ["verb", "free-verb", "own-verb", "adjective", "free-adjective", "pronoun", "alone"];
 
 impl Counts {
     fn add(&mut self, what: &'static str, gender: &'static str) {
-        match self.0.iter_mut().find(|known| (known.0, known.1) == (what, gender)) {
+        match self.seen.iter_mut().find(|known| (known.0, known.1) == (what, gender)) {
             Some(known) => known.2 += 1,
-            None => self.0.push((what, gender, 1)),
+            None => self.seen.push((what, gender, 1)),
         }
     }
 
     fn has(&self, what: &str, gender: &str) -> bool {
-        self.0.iter().any(|known| (known.0, known.1) == (what, gender))
+        self.seen.iter().any(|known| (known.0, known.1) == (what, gender))
+    }
+
+    fn noun(&mut self, species: Species) {
+        let slot = match (species.sex, species.gender) {
+            (Sex::Unknown, Sex::M) => 1,
+            (Sex::Unknown, Sex::F) => 2,
+            (Sex::Unknown, Sex::Unknown) => return,
+            _ => 0,
+        };
+        self.nouns[slot] = true;
+    }
+
+    /// Who writes `забрала` means herself; who writes `сидела` means the animal.
+    fn verb(&mut self, token: &Token, subject: Who, gender: &'static str) {
+        match subject {
+            Who::Nobody if token.morph.is(bit::INTRANSITIVE) => self.add("own-verb", gender),
+            Who::Pet => self.add("own-verb", gender),
+            Who::Author => self.add("author", gender),
+            _ => {}
+        }
+        if matches!(subject, Who::Nobody | Who::Pet) {
+            self.add("free-verb", gender);
+        }
+    }
+
+    fn pronoun(&mut self, word: &str) {
+        match word {
+            "он" | "его" | "ему" | "него" | "нему" | "ним" | "нем" => {
+                self.add("pronoun", "m")
+            }
+            "она" | "ее" | "ей" | "нее" | "ней" | "ею" => self.add("pronoun", "f"),
+            "сам" | "один" => self.add("alone", "m"),
+            "сама" | "одна" => self.add("alone", "f"),
+            _ => {}
+        }
     }
 
     fn tell(&self, trail: &mut Trail<'_>) {
-        for (what, gender, count) in &self.0 {
+        for (what, gender, count) in &self.seen {
             let value = (*count).min(3) as f32 / 3.0;
             trail.add("count", &[key(what), key(gender)], value, None, || format!("{what}+{gender}"));
             trail.add("has", &[key(what), key(gender)], 1.0, None, || format!("{what}+{gender}"));
         }
-        for what in ["verb", "free-verb", "adjective", "free-adjective"] {
+        let nouns = match self.nouns {
+            [true, ..] => "sexed",
+            [_, true, true] => "both",
+            [_, true, _] => "masculine",
+            [_, _, true] => "feminine",
+            _ => "none",
+        };
+        for what in AGREEING {
             for (gender, other) in [("m", "f"), ("f", "m")] {
                 if self.has(what, gender) && !self.has(what, other) {
                     trail.add("only", &[key(what), key(gender)], 1.0, None, || format!("{what}+{gender}"));
+                    trail.add("beside", &[key(nouns), key(what), key(gender)], 1.0, None, || {
+                        format!("{nouns}+{what}+{gender}")
+                    });
                 }
             }
         }
