@@ -21,6 +21,7 @@ CREATE TYPE claimed_delivery AS (
     not_ready_waits integer,
     unknowns integer,
     lost_claims integer,
+    lost_requests integer,
     flood_since timestamp with time zone,
     slot_at timestamp with time zone,
     lease_until timestamp with time zone,
@@ -67,6 +68,7 @@ CREATE TYPE rupor_settlement AS (
     not_ready_waits integer,
     unknowns integer,
     lost_claims integer,
+    lost_requests integer,
     flood_since timestamp with time zone,
     run_at timestamp with time zone,
     lane_until timestamp with time zone,
@@ -76,7 +78,8 @@ CREATE TYPE rupor_settlement AS (
     disable boolean,
     account_effect text,
     account_until timestamp with time zone,
-    attempt integer
+    attempt integer,
+    absent boolean
 );
 
 CREATE TABLE account_heads (
@@ -568,6 +571,7 @@ CREATE TABLE deliveries (
     not_ready_waits integer NOT NULL DEFAULT 0,
     unknowns integer NOT NULL DEFAULT 0,
     lost_claims integer NOT NULL DEFAULT 0,
+    lost_requests integer NOT NULL DEFAULT 0,
     flood_since timestamp with time zone,
     run_at timestamp with time zone,
     "position" bigint,
@@ -589,7 +593,7 @@ CREATE TABLE deliveries (
     CONSTRAINT deliveries_workspace_id_channel_id_fkey FOREIGN KEY (workspace_id, channel_id) REFERENCES channels(workspace_id, channel_id),
     CONSTRAINT deliveries_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id),
     CONSTRAINT deliveries_workspace_id_recipient_id_fkey FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients(workspace_id, recipient_id),
-    CONSTRAINT deliveries_counters CHECK ((((charged >= 0) AND (charged <= attempt)) AND ((unknowns >= 0) AND (unknowns <= attempt)) AND ((lost_claims >= 0) AND (lost_claims <= attempt)) AND (attempt <= claim_seq) AND (generation >= 0) AND (priority = ANY (ARRAY[0, 1])))),
+    CONSTRAINT deliveries_counters CHECK ((((charged >= 0) AND (charged <= attempt)) AND ((unknowns >= 0) AND (unknowns <= attempt)) AND ((lost_claims >= 0) AND (lost_claims <= attempt)) AND ((lost_requests >= 0) AND (lost_requests <= unknowns)) AND (attempt <= claim_seq) AND (generation >= 0) AND (priority = ANY (ARRAY[0, 1])))),
     CONSTRAINT deliveries_state CHECK (
 CASE
     WHEN (status = ANY (ARRAY['sending'::text, 'claimed'::text])) THEN ((claim_token IS NOT NULL) AND (lease_until IS NOT NULL) AND (run_at IS NULL) AND ("position" IS NULL) AND (sent_at IS NULL) AND (ended_at IS NULL))
@@ -644,6 +648,7 @@ CREATE TABLE inflight (
     slot_at timestamp with time zone NOT NULL,
     lease_until timestamp with time zone NOT NULL,
     requested_at timestamp with time zone,
+    absent boolean NOT NULL DEFAULT false,
     CONSTRAINT inflight_pkey PRIMARY KEY (account_id, lane_id, delivery_id)
 ) WITH (fillfactor=60, autovacuum_vacuum_threshold=500, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_cost_delay=0);
 
@@ -3419,24 +3424,25 @@ BEGIN
     -- The claims that are still theirs, held until we are done.
     SELECT array_agg(l.ord) INTO ours
       FROM (SELECT c.ord
-              FROM (SELECT i.ord, i.claim_token, i.part, d.workspace_id, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
+              FROM (SELECT i.ord, i.claim_token, i.part, i.absent, d.workspace_id, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
                       FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid,
-                                                                     part integer))
-                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, part, ord)
+                                                                     part integer, absent boolean))
+                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, part, absent, ord)
                       JOIN deliveries AS d ON d.delivery_id = i.delivery_id AND d.workspace_id = i.workspace_id
                      ORDER BY d.delivery_id) AS c
               JOIN inflight AS i
                 ON i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
                AND i.claim_token = c.claim_token
-             WHERE i.lease_until > at AND (c.campaign_id IS NULL OR c.part IS NOT NULL OR rupor_may_leave(c.delivery_id))
+             WHERE i.lease_until > at AND (c.campaign_id IS NULL OR c.part IS NOT NULL OR c.absent OR rupor_may_leave(c.delivery_id))
                FOR NO KEY UPDATE OF i) AS l;
     UPDATE inflight AS i
-       SET requested_at = at
-      FROM (SELECT DISTINCT d.account_id, d.lane_id, d.delivery_id
+       SET requested_at = CASE WHEN c.requested THEN at END, absent = i.absent OR c.absent
+      FROM (SELECT d.account_id, d.lane_id, d.delivery_id, bool_or(c.absent IS TRUE) AS absent, bool_or(c.absent IS NOT TRUE) AS requested
               FROM unnest(ours) AS o (ord)
-             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer)
+             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer, absent boolean)
               JOIN deliveries AS d ON d.delivery_id = c.delivery_id
-             WHERE c.part IS NULL) AS c
+             WHERE c.part IS NULL
+             GROUP BY d.account_id, d.lane_id, d.delivery_id) AS c
      WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
        AND i.requested_at IS NULL;
     UPDATE deliveries AS d
@@ -5162,7 +5168,8 @@ BEGIN
       FROM account_heads AS h JOIN rate_groups AS g ON g.group_id = h.group_id
      WHERE h.account_id = held.account_id;
     s.charged := d.charged; s.flood_waits := d.flood_waits; s.not_ready_waits := d.not_ready_waits;
-    s.attempt := d.attempt; s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
+    s.attempt := d.attempt; s.unknowns := d.unknowns; s.lost_claims := d.lost_claims;
+    s.lost_requests := d.lost_requests; s.flood_since := d.flood_since; s.absent := held.absent;
     s := rupor_settle(s, lane.ambiguity, d.channel_id, d.recipient_id, coalesce(chan.error_streak, who.error_streak, 0),
                       grp.flood_channel, grp.flood_recipient, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
     IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN
@@ -5194,7 +5201,7 @@ BEGIN
     UPDATE deliveries AS x
        SET status = s.status, reason = s.reason, claim_token = NULL, lease_until = NULL, charged = s.charged,
            flood_waits = s.flood_waits, not_ready_waits = s.not_ready_waits, unknowns = s.unknowns,
-           lost_claims = s.lost_claims, flood_since = s.flood_since, run_at = s.run_at, position = place,
+           lost_claims = s.lost_claims, lost_requests = s.lost_requests, flood_since = s.flood_since, run_at = s.run_at, position = place,
            retry_at = CASE s.status WHEN 'retry' THEN at ELSE x.retry_at END,
            sent_at = CASE s.status WHEN 'sent' THEN least(coalesce(sent, at), at) END,
            ended_at = CASE WHEN s.status <> 'retry' THEN at END,
@@ -5260,8 +5267,7 @@ CREATE OR REPLACE FUNCTION public.rupor_end_lease(held inflight, at timestamp wi
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    RETURN rupor_end_claim(held, CASE WHEN held.requested_at IS NULL THEN 'lost' ELSE 'unknown' END, NULL, NULL, NULL, NULL,
-                           ((held.delivery_id::numeric * 7919 + held.attempt * 104729) % 1000000)::integer, at);
+    RETURN rupor_end_claim(held, CASE WHEN held.requested_at IS NULL THEN 'lost' ELSE 'unknown' END, NULL, NULL, NULL, NULL, 0, at);
 END $function$
 ;
 
@@ -5544,6 +5550,20 @@ BEGIN
     )
     SELECT coalesce(sum(t.n), 0), coalesce(sum(t.n) FILTER (WHERE t.reason IS NOT NULL), 0) INTO n, gone FROM counted AS t;
 END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_given_up(s rupor_settlement, policy text)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE policy
+               WHEN 'resend' THEN false
+               WHEN 'hold' THEN true
+               WHEN 'reconcile' THEN s.unknowns - CASE WHEN s.absent THEN s.lost_requests ELSE 0 END > rupor_rule_unknowns_max()
+               ELSE s.unknowns > rupor_rule_unknowns_max()
+           END
+$function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_guard(workspace_id bigint)
@@ -6152,7 +6172,7 @@ AS $function$
                 ELSE rupor_doubled(rupor_rule_release_wait_us(), (c.idle - rupor_rule_releases_free() - 1)::integer,
                                    rupor_rule_release_wait_max_us())
            END
-      FROM (SELECT s.attempt - s.charged - s.flood_waits - s.not_ready_waits - s.lost_claims AS idle) AS c
+      FROM (SELECT s.attempt - s.charged - s.flood_waits - s.not_ready_waits - s.lost_claims - s.lost_requests AS idle) AS c
 $function$
 ;
 
@@ -6274,15 +6294,26 @@ BEGIN
         ELSE
             s.reason := 'lease_expired'; s.run_at := at;
         END IF;
-    ELSIF ending = 'unknown' OR (failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown') THEN
+    ELSIF ending = 'unknown' THEN
+        -- The platform has refused nothing, so this is no attempt; but the row may be what kills.
+        s.unknowns := s.unknowns + 1;
+        s.lost_requests := s.lost_requests + 1;
+        IF rupor_given_up(s, policy) THEN
+            s.status := 'dead'; s.reason := 'outcome_unknown';
+        ELSIF s.lost_requests >= rupor_rule_lost_requests_max() THEN
+            s.status := 'dead'; s.reason := 'poison';
+        ELSE
+            s.reason := 'lease_expired'; s.run_at := at + rupor_span(rupor_rule_lost_request_wait_us());
+        END IF;
+    ELSIF failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown' THEN
         s.unknowns := s.unknowns + 1;
         s.charged := s.charged + 1;
-        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > rupor_rule_unknowns_max()) THEN
+        IF rupor_given_up(s, policy) THEN
             s.status := 'dead'; s.reason := 'outcome_unknown';
         ELSIF s.charged >= rupor_rule_attempts_max() THEN
             s.status := 'dead'; s.reason := 'attempts_exhausted';
         ELSE
-            s.reason := CASE ending WHEN 'unknown' THEN 'lease_expired' ELSE 'outcome_unknown' END;
+            s.reason := 'outcome_unknown';
             s.run_at := at + rupor_span(greatest(rupor_backoff_us(s.charged, chance), wait_us));
         END IF;
         IF ending = 'failed' AND scope = 'platform' THEN
@@ -7325,6 +7356,8 @@ GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text,text) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_app;
@@ -7434,6 +7467,10 @@ GRANT EXECUTE ON FUNCTION rupor_rule_flood_waits_max() TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_rule_lease_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_lost_claims_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lost_request_wait_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lost_requests_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_max_us() TO rupor_app;
 
@@ -7739,6 +7776,8 @@ GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text,text) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_healthy(bigint[]) TO rupor_dispatcher;
@@ -7848,6 +7887,10 @@ GRANT EXECUTE ON FUNCTION rupor_rule_flood_waits_max() TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_rule_lease_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_lost_claims_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lost_request_wait_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lost_requests_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_wait_max_us() TO rupor_dispatcher;
 

@@ -185,6 +185,8 @@ pub struct Counters {
     pub unknowns: i32,
     /// Leases that ended with no request recorded.
     pub lost_claims: i32,
+    /// Leases that ended after one: whoever asked never came back. Unknown outcomes all of them, and never charged.
+    pub lost_requests: i32,
     /// The first flood of the present row of floods.
     pub flood_since: Option<Timestamp>,
 }
@@ -199,7 +201,8 @@ pub enum AmbiguityPolicy {
     ResendOnce,
     /// Never send again: dead, for a person to decide.
     Hold,
-    /// Read the channel back first, then as `ResendOnce`.
+    /// Read the channel back first, then as `ResendOnce`. A request that died with our own process counts only where the
+    /// channel cannot be read.
     Reconcile,
 }
 

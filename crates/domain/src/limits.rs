@@ -22,6 +22,13 @@ pub const NOT_READY_WAITS_MAX: i32 = 23;
 /// Claims lost without a request before a delivery is poison: all but the first alone, so that neither a neighbour nor
 /// a host that keeps throwing the process down condemns it.
 pub const LOST_CLAIMS_MAX: i32 = 6;
+/// Requests of one delivery that nobody came back from (the process died under them, a lease ran out) before it is
+/// poison. Not charged: the platform has refused nothing. Many more than claims lost without a request, for those that
+/// are out at the same moment are counted together, and a host may throw the process down for a while.
+pub const LOST_REQUESTS_MAX: i32 = 20;
+/// The wait after each of them: long enough for a platform to show what it took and for others to go on beside a post
+/// that kills; not longer however often it happens, for who waits longer than a process lives is never sent.
+pub const LOST_REQUEST_WAIT: Span = Span::from_secs(1);
 /// A suspect waits this long for a moment in which its claimer has nothing else that could kill it.
 pub const SUSPECT_PATIENCE: Span = Span::from_secs(10);
 /// Claims handed back unsent that cost a delivery no wait: a stop, a slot that was missed.
@@ -29,7 +36,8 @@ pub const RELEASES_FREE: i32 = 2;
 /// The wait after the next one; doubles up to `RELEASE_WAIT_MAX`, so that what cannot leave is not claimed for ever.
 pub const RELEASE_WAIT: Span = Span::from_millis(250);
 pub const RELEASE_WAIT_MAX: Span = Span::from_secs(60);
-/// Unknown outcomes that `resend_once` and `reconcile` survive.
+/// Unknown outcomes that `resend_once` and `reconcile` survive. Lost requests whose post was looked for and is not there
+/// are none of them.
 pub const UNKNOWNS_MAX: i32 = 1;
 
 /// First pause of a channel after a permanent failure of its own; doubles with the streak.

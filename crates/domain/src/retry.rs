@@ -44,8 +44,9 @@ pub fn doubled(base: Span, times: i32, cap: Span) -> Span {
 
 /// How long a delivery waits that was handed back unsent, by how many of its claims came to nothing.
 pub fn release_wait(counters: &Counters) -> Span {
-    let told = counters.charged + counters.flood_waits + counters.not_ready_waits + counters.lost_claims;
-    let idle = counters.attempt - told;
+    let waited = counters.flood_waits + counters.not_ready_waits;
+    let lost = counters.lost_claims + counters.lost_requests;
+    let idle = counters.attempt - counters.charged - waited - lost;
     match idle <= RELEASES_FREE {
         true => Span::ZERO,
         false => doubled(RELEASE_WAIT, idle - RELEASES_FREE - 1, RELEASE_WAIT_MAX),

@@ -37,6 +37,8 @@ pub struct Standing {
     pub flood: Option<(Destination, Timestamp)>,
     /// Failures of the whole account in a row.
     pub trouble_streak: i32,
+    /// Before this claim sent anything, what the claims before it may have sent was looked for and is not there.
+    pub absent: bool,
 }
 
 /// What is true afterwards.
@@ -91,9 +93,7 @@ pub fn settle(standing: &Standing, ending: &Ending, now: Timestamp, chance: Chan
     match ending {
         Ending::Outcome(Outcome::Sent(_)) => sent(standing),
         Ending::Outcome(Outcome::Failed(failure)) => failed(standing, failure, now, chance),
-        Ending::LeaseExpired { requested: true } => {
-            unknown(standing, Reason::LeaseExpired, Span::ZERO, now, chance)
-        }
+        Ending::LeaseExpired { requested: true } => request_lost(standing, now),
         Ending::LeaseExpired { requested: false } => lost(standing, now),
         Ending::Released => {
             let wait = release_wait(&standing.counters);
@@ -119,7 +119,7 @@ fn failed(standing: &Standing, failure: &Failure, now: Timestamp, chance: Chance
         (Category::Permanent, _, _) => refused(standing, failure, now),
         (Category::Transient, Certainty::Unknown, scope) => {
             let wait = asked_wait(failure).unwrap_or(Span::ZERO);
-            let settled = unknown(standing, Reason::OutcomeUnknown, wait, now, chance);
+            let settled = unknown(standing, wait, now, chance);
             match scope {
                 Scope::Platform => settled.account(cooldown(standing, failure, now)),
                 Scope::Delivery | Scope::Channel => settled,
@@ -214,22 +214,44 @@ fn second_flood(standing: &Standing, now: Timestamp) -> bool {
     standing.flood.is_some_and(|(first, until)| first != standing.destination && until > now)
 }
 
-fn unknown(standing: &Standing, reason: Reason, asked: Span, now: Timestamp, chance: Chance) -> Settlement {
+fn unknown(standing: &Standing, asked: Span, now: Timestamp, chance: Chance) -> Settlement {
     let mut counters = standing.counters;
     counters.unknowns += 1;
     counters.charged += 1;
-    let given_up = match standing.policy {
-        AmbiguityPolicy::Hold => true,
-        AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Reconcile => counters.unknowns > UNKNOWNS_MAX,
-        AmbiguityPolicy::Resend => false,
-    };
-    if given_up {
+    if given_up(standing, &counters) {
         return Settlement::end(counters, Step::Die, Reason::OutcomeUnknown);
     }
     if counters.charged >= ATTEMPTS_MAX {
         return Settlement::end(counters, Step::Die, Reason::AttemptsExhausted);
     }
-    Settlement::retry(counters, reason, now + backoff(counters.charged, chance).max(asked))
+    Settlement::retry(counters, Reason::OutcomeUnknown, now + backoff(counters.charged, chance).max(asked))
+}
+
+/// The claim died after a request was recorded. The platform has refused nothing and may be as well as ever, so this is
+/// no attempt; but the row may be what kills.
+fn request_lost(standing: &Standing, now: Timestamp) -> Settlement {
+    let mut counters = standing.counters;
+    counters.unknowns += 1;
+    counters.lost_requests += 1;
+    if given_up(standing, &counters) {
+        return Settlement::end(counters, Step::Die, Reason::OutcomeUnknown);
+    }
+    if counters.lost_requests >= LOST_REQUESTS_MAX {
+        return Settlement::end(counters, Step::Die, Reason::Poison);
+    }
+    Settlement::retry(counters, Reason::LeaseExpired, now + LOST_REQUEST_WAIT)
+}
+
+/// Whether the policy of the lane allows no further try of an outcome that nobody knows.
+fn given_up(standing: &Standing, counters: &Counters) -> bool {
+    match standing.policy {
+        AmbiguityPolicy::Resend => false,
+        AmbiguityPolicy::Hold => true,
+        AmbiguityPolicy::Reconcile if standing.absent => {
+            counters.unknowns - counters.lost_requests > UNKNOWNS_MAX
+        }
+        AmbiguityPolicy::Reconcile | AmbiguityPolicy::ResendOnce => counters.unknowns > UNKNOWNS_MAX,
+    }
 }
 
 /// The claim died before any request was recorded: nothing was sent, but the row may be what kills.

@@ -10,6 +10,8 @@ const B: Destination = Destination::Channel(ChannelId(2));
 const ANNA: Destination = Destination::Recipient(RecipientId(1));
 const BORIS: Destination = Destination::Recipient(RecipientId(2));
 
+const LOST_REQUEST: Ending = Ending::LeaseExpired { requested: true };
+
 fn standing(policy: AmbiguityPolicy) -> Standing {
     Standing {
         counters: Counters { attempt: 1, ..Counters::default() },
@@ -18,6 +20,7 @@ fn standing(policy: AmbiguityPolicy) -> Standing {
         error_streak: 0,
         flood: None,
         trouble_streak: 0,
+        absent: false,
     }
 }
 
@@ -169,13 +172,68 @@ fn an_unknown_outcome_follows_the_channels_policy() {
 #[test]
 fn an_expired_lease_is_unknown_only_if_a_request_was_recorded() {
     let at = standing(AmbiguityPolicy::Hold);
-    assert_eq!(check(&at, Ending::LeaseExpired { requested: true }).reason, Some(Reason::OutcomeUnknown));
+    assert_eq!(check(&at, LOST_REQUEST).reason, Some(Reason::OutcomeUnknown));
     let settled = check(&at, Ending::LeaseExpired { requested: false });
     assert_eq!((settled.status, settled.run_at), (Status::Retry, Some(NOW)));
     assert_eq!(
         (settled.counters.lost_claims, settled.counters.unknowns, settled.counters.charged),
         (1, 0, 0)
     );
+}
+
+/// Where the platform recognises repeats, the death of our own process is no attempt.
+#[test]
+fn a_request_lost_with_its_process_is_not_charged() {
+    let mut at = standing(AmbiguityPolicy::Resend);
+    for n in 1..LOST_REQUESTS_MAX {
+        let settled = check(&at, LOST_REQUEST);
+        assert_eq!((settled.status, settled.reason), (Status::Retry, Some(Reason::LeaseExpired)));
+        assert_eq!(settled.run_at, Some(NOW + LOST_REQUEST_WAIT), "the lane does not stand still for long");
+        let counters = settled.counters;
+        assert_eq!((counters.lost_requests, counters.unknowns, counters.charged), (n, n, 0));
+        at.counters = counters;
+    }
+    let settled = check(&at, LOST_REQUEST);
+    assert_eq!((settled.status, settled.reason), (Status::Dead, Some(Reason::Poison)));
+    // What was lost before leaves all attempts to what the platform answers.
+    at.counters.unknowns -= 1;
+    for charged in 1..ATTEMPTS_MAX {
+        let settled = check_failure(&at, failure(Category::Transient, Scope::Delivery));
+        assert_eq!((settled.status, settled.counters.charged), (Status::Retry, charged));
+        at.counters = settled.counters;
+    }
+}
+
+#[test]
+fn a_lost_request_counts_against_the_policy_unless_its_post_is_certainly_absent() {
+    let unknown = || failure(Category::Transient, Scope::Delivery).unknown();
+    let twice_lost = |policy, absent| {
+        let at = standing(policy);
+        let first = check(&at, LOST_REQUEST);
+        assert_eq!(first.status, Status::Retry);
+        Standing { counters: first.counters, absent, ..at }
+    };
+    for policy in [AmbiguityPolicy::ResendOnce, AmbiguityPolicy::Reconcile] {
+        let settled = check(&twice_lost(policy, false), LOST_REQUEST);
+        assert_eq!((settled.status, settled.reason), (Status::Dead, Some(Reason::OutcomeUnknown)));
+    }
+    let at = twice_lost(AmbiguityPolicy::ResendOnce, true);
+    assert_eq!(check(&at, LOST_REQUEST).status, Status::Dead, "nobody looked under this policy");
+
+    // Looked for, not there, sent, and lost again: as at the first time.
+    let mut at = twice_lost(AmbiguityPolicy::Reconcile, true);
+    for _ in 2..LOST_REQUESTS_MAX {
+        let settled = check(&at, LOST_REQUEST);
+        assert_eq!((settled.status, settled.counters.charged), (Status::Retry, 0));
+        at.counters = settled.counters;
+    }
+    assert_eq!(check(&at, LOST_REQUEST).reason, Some(Reason::Poison));
+    // What the platform itself leaves open is counted as ever.
+    let settled = check_failure(&at, unknown());
+    assert_eq!(settled.status, Status::Retry);
+    at.counters = settled.counters;
+    let settled = check_failure(&at, unknown());
+    assert_eq!((settled.status, settled.reason), (Status::Dead, Some(Reason::OutcomeUnknown)));
 }
 
 #[test]
@@ -254,6 +312,7 @@ fn what_is_handed_back_again_and_again_waits_longer_and_longer() {
         release_wait(&counters).millis()
     };
     assert_eq!([1, 2, 3, 4, 5, 20].map(wait), [0, 0, 250, 500, 1_000, 60_000]);
-    let counters = Counters { attempt: 9, charged: 4, flood_waits: 3, ..Counters::default() };
+    let counters =
+        Counters { attempt: 12, charged: 4, flood_waits: 3, lost_requests: 3, ..Counters::default() };
     assert_eq!(release_wait(&counters), Span::ZERO, "what was tried is not counted");
 }

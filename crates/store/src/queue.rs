@@ -253,6 +253,8 @@ impl Claim {
 /// Progress of one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartProgress {
+    /// What earlier claims may have sent was looked for and is not there.
+    Absent,
     /// A request may leave us from now on: if we die, the outcome is unknown.
     Requested,
     /// The part is visible under these provider ids.

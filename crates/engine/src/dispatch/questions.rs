@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use domain::delivery::AmbiguityPolicy;
 use domain::outcome::Category;
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 use platforms::platform::{Question, Reconciled};
-use store::Claim;
+use store::{Attempt, Claim, PartProgress};
 use tokio::time::Instant;
 
 use super::admit::SLOTS_MISSED_MAX;
@@ -68,14 +68,12 @@ impl Dispatcher {
     pub(super) async fn look_first(&self, claim: &Claim, work: &Work, progress: &mut Progress) -> Step<()> {
         let attempts =
             self.ledger.attempts(claim.workspace_id, claim.delivery_id).await.map_err(unreadable)?;
-        let asked = |attempt: &store::Attempt| attempt.requested_at;
-        let Some(first_at) = attempts.iter().find_map(asked) else {
+        let Some(since) = unknown_since(&attempts) else {
             return Ok(());
         };
-        let last_at = attempts.iter().rev().find_map(asked).unwrap_or(first_at);
         let must_look = match work.place.policy {
             AmbiguityPolicy::Reconcile => true,
-            AmbiguityPolicy::Resend => self.time.now() - first_at > KEY_WINDOW,
+            AmbiguityPolicy::Resend => self.time.now() - since > KEY_WINDOW,
             AmbiguityPolicy::ResendOnce | AmbiguityPolicy::Hold => false,
         };
         if !must_look {
@@ -102,7 +100,7 @@ impl Dispatcher {
         let question = Question {
             part,
             key: &key,
-            sent_at_ms: last_at.millis(),
+            sent_at_ms: since.millis(),
             taken: &taken,
             deadline: self.deadlines(&work.place).request,
         };
@@ -122,8 +120,19 @@ impl Dispatcher {
                 progress.earlier.push(ids);
                 Ok(())
             }
-            Reconciled::Absent | Reconciled::CannotKnow => Ok(()),
+            Reconciled::Absent => self.is_absent(claim).await,
+            Reconciled::CannotKnow => Ok(()),
             Reconciled::Failed(failure) => Err(refusal(failure).into()),
+        }
+    }
+
+    /// Kept, so that a request that dies with this process is not held against a post that nobody has seen.
+    async fn is_absent(&self, claim: &Claim) -> Step<()> {
+        self.meters.count("rupor_reconciled_total", "absent");
+        match self.recorder.mark(claim.reference(), PartProgress::Absent).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Halt::Lost),
+            Err(error) => Err(unreadable(error)),
         }
     }
 
@@ -139,5 +148,48 @@ impl Dispatcher {
             self.meters.slots_missed.inc();
         }
         Err(Halt::Release)
+    }
+}
+
+/// When the first request was made of which nobody knows what became. Those after it may have been recognised by their
+/// key, and made nothing new.
+fn unknown_since(attempts: &[Attempt]) -> Option<Timestamp> {
+    let unanswered = |error: &serde_json::Value| error["certainty"] == "unknown";
+    let unknown = |attempt: &&Attempt| {
+        attempt.outcome == "lease_expired" || attempt.error.as_ref().is_some_and(unanswered)
+    };
+    attempts.iter().filter(unknown).find_map(|attempt| attempt.requested_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn attempt(requested_at: Option<i64>, outcome: &str, error: Option<serde_json::Value>) -> Attempt {
+        Attempt {
+            attempt: 1,
+            claim_seq: 1,
+            run_id: "прогон".into(),
+            started_at: Timestamp(0),
+            requested_at: requested_at.map(Timestamp),
+            finished_at: Timestamp(100),
+            outcome: outcome.into(),
+            error,
+            provider_message_id: None,
+        }
+    }
+
+    #[test]
+    fn a_post_is_looked_for_from_the_first_request_that_may_have_shown_it() {
+        let refused = attempt(Some(1), "retry", Some(json!({"code": "429", "certainty": "not_sent"})));
+        let lost = attempt(None, "lease_expired", None);
+        let died = |at| attempt(Some(at), "lease_expired", None);
+        let silent = attempt(Some(5), "retry", Some(json!({"code": "timeout", "certainty": "unknown"})));
+        assert_eq!(unknown_since(&[refused.clone(), lost.clone()]), None);
+        let attempts = [refused, lost, died(3), died(4), silent.clone()];
+        assert_eq!(unknown_since(&attempts), Some(Timestamp(3)));
+        assert_eq!(unknown_since(&[silent]), Some(Timestamp(5)));
     }
 }

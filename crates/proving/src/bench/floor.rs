@@ -26,7 +26,7 @@ enum Bare {
 /// What a fresh row has in `deliveries`; the values follow in each dialect.
 const COLUMNS: &str = "delivery_id, workspace_id, lane_id, account_id, channel_id, message_id, revision, action, \
      generation, priority, status, claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, \
-     run_at, position, idempotency_key, parts, queued_at";
+     lost_requests, run_at, position, idempotency_key, parts, queued_at";
 
 impl Floor {
     /// Fills the table.
@@ -97,7 +97,7 @@ CREATE TABLE bench_floor (
     channel_id INTEGER, recipient_id INTEGER, message_id INTEGER, revision INTEGER, action TEXT,
     target_delivery INTEGER, generation INTEGER, parent_delivery INTEGER, priority INTEGER, status TEXT,
     reason TEXT, claim_token TEXT, claim_seq INTEGER, attempt INTEGER, charged INTEGER, flood_waits INTEGER,
-    not_ready_waits INTEGER, unknowns INTEGER, lost_claims INTEGER, flood_since INTEGER, run_at INTEGER,
+    not_ready_waits INTEGER, unknowns INTEGER, lost_claims INTEGER, lost_requests INTEGER, flood_since INTEGER, run_at INTEGER,
     position INTEGER, lease_until INTEGER, slot_at INTEGER, expires_at INTEGER, parts TEXT,
     provider_message_id TEXT, idempotency_key TEXT, last_error TEXT, queued_at INTEGER, claimed_at INTEGER,
     sending_at INTEGER, retry_at INTEGER, sent_at INTEGER, ended_at INTEGER
@@ -107,7 +107,7 @@ CREATE INDEX bench_floor_due ON bench_floor (run_at, delivery_id) WHERE status =
 fn insert_sqlite(connection: &Connection, rows: usize, batch: usize) -> rusqlite::Result<()> {
     let sql = format!(
         "INSERT INTO bench_floor ({COLUMNS})
-         VALUES (?1, 1, ?1 % 100, ?1 % 50, ?1 % 100, ?1, 1, 'send', 0, 0, 'queued', 0, 0, 0, 0, 0, 0, 0, ?2, ?2, 'd' || ?1,
+         VALUES (?1, 1, ?1 % 100, ?1 % 50, ?1 % 100, ?1, 1, 'send', 0, 0, 'queued', 0, 0, 0, 0, 0, 0, 0, 0, ?2, ?2, 'd' || ?1,
                  '[]', ?2)"
     );
     let mut id = 0_i64;
@@ -168,7 +168,7 @@ CREATE TABLE bench_floor (
     channel_id bigint, recipient_id bigint, message_id bigint, revision integer, action text,
     target_delivery bigint, generation integer, parent_delivery bigint, priority integer, status text,
     reason text, claim_token uuid, claim_seq bigint, attempt integer, charged integer, flood_waits integer,
-    not_ready_waits integer, unknowns integer, lost_claims integer, flood_since timestamptz,
+    not_ready_waits integer, unknowns integer, lost_claims integer, lost_requests integer, flood_since timestamptz,
     run_at timestamptz, position bigint, lease_until timestamptz, slot_at timestamptz,
     expires_at timestamptz, parts jsonb, provider_message_id text, idempotency_key text, last_error jsonb,
     queued_at timestamptz, claimed_at timestamptz, sending_at timestamptz, retry_at timestamptz,
@@ -183,7 +183,7 @@ async fn insert_postgres(
 ) -> std::result::Result<(), tokio_postgres::Error> {
     let sql = format!(
         "INSERT INTO bench_floor ({COLUMNS})
-         SELECT id, 1, id % 100, id % 50, id % 100, id, 1, 'send', 0, 0, 'queued', 0, 0, 0, 0, 0, 0, 0, clock_timestamp(),
+         SELECT id, 1, id % 100, id % 50, id % 100, id, 1, 'send', 0, 0, 'queued', 0, 0, 0, 0, 0, 0, 0, 0, clock_timestamp(),
                 1794744000000000 + id, 'd' || id, '[]', clock_timestamp()
            FROM unnest($1::bigint[]) AS id"
     );

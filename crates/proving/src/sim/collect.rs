@@ -105,6 +105,7 @@ fn delivery(row: Delivery, attempts: Vec<AttemptLog>) -> DeliveryLog {
         not_ready_waits: row.counters.not_ready_waits,
         unknowns: row.counters.unknowns,
         lost_claims: row.counters.lost_claims,
+        lost_requests: row.counters.lost_requests,
         provider_id: row.provider_message_id,
         parts: row.parts,
         queued_at: row.queued_at.0,

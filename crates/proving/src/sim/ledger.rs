@@ -195,6 +195,7 @@ impl SimLedger {
     async fn record_once(&self, batch: Vec<(ClaimRef, PartProgress)>) -> Result<Vec<bool>> {
         let world = self.world();
         let skipped = |progress: &PartProgress| match progress {
+            PartProgress::Absent => false,
             PartProgress::Requested => self.sabotaged(Saboteur::MarkSkipped),
             PartProgress::Done { .. } => self.sabotaged(Saboteur::PartsForgotten),
         };

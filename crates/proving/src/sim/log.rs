@@ -303,6 +303,7 @@ pub(crate) struct DeliveryLog {
     pub not_ready_waits: i32,
     pub unknowns: i32,
     pub lost_claims: i32,
+    pub lost_requests: i32,
     pub provider_id: Option<String>,
     pub parts: BTreeMap<u32, String>,
     pub queued_at: i64,

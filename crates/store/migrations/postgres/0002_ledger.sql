@@ -78,6 +78,7 @@ CREATE TABLE deliveries (
     not_ready_waits integer     NOT NULL DEFAULT 0,
     unknowns        integer     NOT NULL DEFAULT 0,
     lost_claims     integer     NOT NULL DEFAULT 0,
+    lost_requests   integer     NOT NULL DEFAULT 0,
     flood_since     timestamptz,
     run_at          timestamptz,                    -- when it is due, while pending
     position        bigint,                         -- its place in `ready`, while pending
@@ -114,6 +115,7 @@ CREATE TABLE deliveries (
         ELSE false END),
     CONSTRAINT deliveries_counters CHECK (
         charged BETWEEN 0 AND attempt AND unknowns BETWEEN 0 AND attempt AND lost_claims BETWEEN 0 AND attempt
+        AND lost_requests BETWEEN 0 AND unknowns
         AND attempt <= claim_seq AND generation >= 0 AND priority IN (0, 1)),
     CONSTRAINT deliveries_target CHECK (
         (channel_id IS NULL) <> (recipient_id IS NULL) AND action IN ('send', 'edit', 'reply', 'delete'))
@@ -158,6 +160,7 @@ CREATE TABLE inflight (
     slot_at      timestamptz NOT NULL,
     lease_until  timestamptz NOT NULL,
     requested_at timestamptz,                       -- a request may have left us from here on
+    absent       boolean     NOT NULL DEFAULT false,  -- before that, what earlier claims may have sent was not there
     PRIMARY KEY (account_id, lane_id, delivery_id)
 ) WITH (fillfactor = 60, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
 

@@ -74,6 +74,7 @@ CREATE TABLE deliveries (
     not_ready_waits INTEGER NOT NULL DEFAULT 0,
     unknowns        INTEGER NOT NULL DEFAULT 0,
     lost_claims     INTEGER NOT NULL DEFAULT 0,
+    lost_requests   INTEGER NOT NULL DEFAULT 0,
     flood_since     INTEGER,
     run_at          INTEGER,                        -- when it is due, while pending
     position        INTEGER,                        -- its place in `ready`, while pending
@@ -107,6 +108,7 @@ CREATE TABLE deliveries (
             AND claim_token IS NULL AND lease_until IS NULL AND sent_at IS NULL)),
     CONSTRAINT deliveries_counters CHECK (
         charged BETWEEN 0 AND attempt AND unknowns BETWEEN 0 AND attempt AND lost_claims BETWEEN 0 AND attempt
+        AND lost_requests BETWEEN 0 AND unknowns
         AND attempt <= claim_seq),
     CONSTRAINT deliveries_target CHECK ((channel_id IS NULL) <> (recipient_id IS NULL))
 ) STRICT;
@@ -166,6 +168,7 @@ CREATE TABLE inflight (
     slot_at      INTEGER NOT NULL,
     lease_until  INTEGER NOT NULL,
     requested_at INTEGER,                           -- a request may have left us from here on
+    absent       INTEGER NOT NULL DEFAULT 0 CHECK (absent IN (0, 1)),  -- before that, what earlier claims may have sent was not there
     PRIMARY KEY (account_id, lane_id, delivery_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -60,9 +60,13 @@ fn claim(claim: &ClaimRef) -> Value {
 
 fn part((of, progress): &(ClaimRef, PartProgress)) -> Value {
     let mut item = claim(of);
-    if let PartProgress::Done { part, provider_message_id } = progress {
-        item["part"] = json!(part);
-        item["provider_message_id"] = json!(provider_message_id);
+    match progress {
+        PartProgress::Requested => {}
+        PartProgress::Absent => item["absent"] = json!(true),
+        PartProgress::Done { part, provider_message_id } => {
+            item["part"] = json!(part);
+            item["provider_message_id"] = json!(provider_message_id);
+        }
     }
     item
 }

@@ -148,6 +148,8 @@ fn rules() -> String {
         FLOOD_WAITS_MAX,
         LEASE,
         LOST_CLAIMS_MAX,
+        LOST_REQUESTS_MAX,
+        LOST_REQUEST_WAIT,
         NOT_READY_WAIT,
         NOT_READY_WAITS_MAX,
         NOT_READY_WAIT_MAX,

@@ -65,7 +65,7 @@ macro_rules! delivery_columns {
     () => {
         "delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action, \
          generation, parent_delivery, priority, status, reason, claim_seq, attempt, charged, flood_waits, \
-         not_ready_waits, unknowns, lost_claims, flood_since, run_at, lease_until, slot_at, parts, \
+         not_ready_waits, unknowns, lost_claims, lost_requests, flood_since, run_at, lease_until, slot_at, parts, \
          provider_message_id, last_error, queued_at, sending_at, sent_at, ended_at"
     };
 }
@@ -88,20 +88,20 @@ pub(super) fn delivery(row: &Row) -> Result<Delivery> {
         reason: row.get(13),
         claim_seq: row.get(14),
         counters: counters(row, 15),
-        run_at: time(row, 22),
-        lease_until: time(row, 23),
-        slot_at: time(row, 24),
-        parts: parts(&row.get(25)),
-        provider_message_id: row.get(26),
-        last_error: row.get(27),
-        queued_at: at(row, 28),
-        sending_at: time(row, 29),
-        sent_at: time(row, 30),
-        ended_at: time(row, 31),
+        run_at: time(row, 23),
+        lease_until: time(row, 24),
+        slot_at: time(row, 25),
+        parts: parts(&row.get(26)),
+        provider_message_id: row.get(27),
+        last_error: row.get(28),
+        queued_at: at(row, 29),
+        sending_at: time(row, 30),
+        sent_at: time(row, 31),
+        ended_at: time(row, 32),
     })
 }
 
-/// Seven columns, from `attempt` to `flood_since`.
+/// Eight columns, from `attempt` to `flood_since`.
 pub(super) fn counters(row: &Row, first: usize) -> Counters {
     Counters {
         attempt: row.get(first),
@@ -110,7 +110,8 @@ pub(super) fn counters(row: &Row, first: usize) -> Counters {
         not_ready_waits: row.get(first + 3),
         unknowns: row.get(first + 4),
         lost_claims: row.get(first + 5),
-        flood_since: time(row, first + 6),
+        lost_requests: row.get(first + 6),
+        flood_since: time(row, first + 7),
     }
 }
 
@@ -287,7 +288,7 @@ macro_rules! claim_columns {
     () => {
         "delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action, \
          target_delivery, claim_token, claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, \
-         flood_since, slot_at, lease_until, parts, idempotency_key, due_at, campaign_id"
+         lost_requests, flood_since, slot_at, lease_until, parts, idempotency_key, due_at, campaign_id"
     };
 }
 pub(super) use claim_columns;
@@ -306,12 +307,12 @@ pub(super) fn claim(row: &Row) -> Result<Claim> {
         claim_token: ClaimToken(row.get(10)),
         claim_seq: row.get(11),
         counters: counters(row, 12),
-        slot_at: at(row, 19),
-        lease_until: at(row, 20),
-        parts: parts(&row.get(21)),
-        idempotency_key: row.get(22),
-        due_at: at(row, 23),
-        campaign_id: row.get::<_, Option<i64>>(24).map(CampaignId),
+        slot_at: at(row, 20),
+        lease_until: at(row, 21),
+        parts: parts(&row.get(22)),
+        idempotency_key: row.get(23),
+        due_at: at(row, 24),
+        campaign_id: row.get::<_, Option<i64>>(25).map(CampaignId),
     })
 }
 

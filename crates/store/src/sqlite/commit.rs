@@ -53,6 +53,12 @@ UPDATE inflight
                            OR EXISTS (SELECT 1 FROM suppressions AS s
                                        WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform
                                          AND s.user_id = r.user_id AND s.account_id IN (0, r.account_id))))";
+/// What was there before this claim is known only until its own request leaves.
+pub(super) const ABSENT: &str = "
+UPDATE inflight
+   SET absent = (absent OR requested_at IS NULL)
+ WHERE account_id = ?1 AND lane_id = ?2 AND delivery_id = ?3
+   AND claim_token = ?4 AND workspace_id = ?5 AND lease_until > ?6";
 pub(super) const SELECT_PARTS: &str = "
 SELECT d.parts
   FROM inflight AS i CROSS JOIN deliveries AS d ON d.delivery_id = i.delivery_id
@@ -134,6 +140,7 @@ fn fence(tx: &Tx<'_>, claim: &ClaimRef) -> (i64, i64, i64, Token, i64, i64) {
 
 fn record_part(tx: &Tx<'_>, claim: &ClaimRef, progress: &PartProgress) -> Result<bool> {
     match progress {
+        PartProgress::Absent => Ok(tx.execute(ABSENT, fence(tx, claim))? == 1),
         PartProgress::Requested => Ok(tx.execute(REQUESTED, fence(tx, claim))? == 1),
         PartProgress::Done { part, provider_message_id } => {
             let Some(json) = tx.first(SELECT_PARTS, fence(tx, claim), |row| rows::json(row, 0))? else {

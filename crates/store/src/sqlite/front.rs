@@ -36,7 +36,7 @@ SELECT r.priority, r.position, r.delivery_id, r.run_at, r.expires_at, r.suspect,
 }
 /// Asked of what was claimed before; the rest has nothing to count.
 const COUNTERS: &str = "
-SELECT attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, flood_since
+SELECT attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, lost_requests, flood_since
   FROM deliveries
  WHERE delivery_id = ?1";
 pub(super) const NEXT_ROWS: &str = next_rows!("");

@@ -135,6 +135,7 @@ fn hot_statements_search_by_index_and_never_sort() {
         sent::DELETE_CLAIMS,
         settle::SELECT_HELD,
         commit::SELECT_PARTS,
+        commit::ABSENT,
         commit::REQUESTED,
         commit::RENEW,
         sent::END_SENT,

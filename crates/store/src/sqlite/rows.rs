@@ -14,8 +14,8 @@ use crate::queue::*;
 
 pub(super) const DELIVERY_COLUMNS: &str = "delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, \
      message_id, revision, action, generation, parent_delivery, priority, status, reason, claim_seq, attempt, \
-     charged, flood_waits, not_ready_waits, unknowns, lost_claims, flood_since, run_at, lease_until, slot_at, parts, \
-     provider_message_id, last_error, queued_at, sending_at, sent_at, ended_at";
+     charged, flood_waits, not_ready_waits, unknowns, lost_claims, lost_requests, flood_since, run_at, lease_until, \
+     slot_at, parts, provider_message_id, last_error, queued_at, sending_at, sent_at, ended_at";
 
 pub(super) fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     Ok(Delivery {
@@ -34,20 +34,20 @@ pub(super) fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         reason: row.get(13)?,
         claim_seq: row.get(14)?,
         counters: counters(row, 15)?,
-        run_at: time(row, 22)?,
-        lease_until: time(row, 23)?,
-        slot_at: time(row, 24)?,
-        parts: parts(&json(row, 25)?),
-        provider_message_id: row.get(26)?,
-        last_error: json_or_null(row, 27)?,
-        queued_at: Timestamp(row.get(28)?),
-        sending_at: time(row, 29)?,
-        sent_at: time(row, 30)?,
-        ended_at: time(row, 31)?,
+        run_at: time(row, 23)?,
+        lease_until: time(row, 24)?,
+        slot_at: time(row, 25)?,
+        parts: parts(&json(row, 26)?),
+        provider_message_id: row.get(27)?,
+        last_error: json_or_null(row, 28)?,
+        queued_at: Timestamp(row.get(29)?),
+        sending_at: time(row, 30)?,
+        sent_at: time(row, 31)?,
+        ended_at: time(row, 32)?,
     })
 }
 
-/// Seven columns, from `attempt` to `flood_since`.
+/// Eight columns, from `attempt` to `flood_since`.
 pub(super) fn counters(row: &Row<'_>, first: usize) -> rusqlite::Result<Counters> {
     Ok(Counters {
         attempt: row.get(first)?,
@@ -56,7 +56,8 @@ pub(super) fn counters(row: &Row<'_>, first: usize) -> rusqlite::Result<Counters
         not_ready_waits: row.get(first + 3)?,
         unknowns: row.get(first + 4)?,
         lost_claims: row.get(first + 5)?,
-        flood_since: time(row, first + 6)?,
+        lost_requests: row.get(first + 6)?,
+        flood_since: time(row, first + 7)?,
     })
 }
 

@@ -28,7 +28,7 @@ use crate::error::{Result, StoreError};
 pub(super) const SELECT_HELD: &str = "
 SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id, i.claimed_at, i.slot_at, i.lease_until,
        i.requested_at, d.message_id, d.priority, d.expires_at, d.channel_id, d.recipient_id,
-       d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
+       d.attempt, d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.lost_requests, d.flood_since,
        h.ambiguity, coalesce(c.error_streak, r.error_streak, 0), h.max_parallel,
        g.group_id, g.flood_channel, g.flood_recipient, g.flood_until, g.trouble_streak, c.removed_at IS NOT NULL,
        d.channel_id IS NOT NULL AND d.action = 'send' AND d.parts = '[]'
@@ -40,7 +40,7 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
             WHEN EXISTS (SELECT 1 FROM suppressions AS s
                           WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
                             AND s.account_id IN (0, r.account_id)) THEN 'stopped' END,
-       d.campaign_id
+       d.campaign_id, i.absent
   FROM deliveries AS d
  CROSS JOIN inflight AS i ON i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id
   JOIN lane_heads AS h ON h.lane_id = i.lane_id
@@ -52,9 +52,9 @@ SELECT i.workspace_id, i.account_id, i.lane_id, i.claim_seq, i.attempt, i.run_id
 pub(super) const END_SENDING: &str = "
 UPDATE deliveries
    SET status = ?2, reason = ?3, claim_token = NULL, lease_until = NULL, charged = ?4, flood_waits = ?5,
-       not_ready_waits = ?6, unknowns = ?7, lost_claims = ?8, flood_since = ?9, run_at = ?10, position = ?11,
-       retry_at = coalesce(?12, retry_at), sent_at = ?13, ended_at = ?14,
-       provider_message_id = coalesce(?15, provider_message_id), last_error = coalesce(?16, last_error)
+       not_ready_waits = ?6, unknowns = ?7, lost_claims = ?8, lost_requests = ?9, flood_since = ?10, run_at = ?11,
+       position = ?12, retry_at = coalesce(?13, retry_at), sent_at = ?14, ended_at = ?15,
+       provider_message_id = coalesce(?16, provider_message_id), last_error = coalesce(?17, last_error)
  WHERE delivery_id = ?1 AND status = 'sending'";
 pub(super) const CHANNEL_HEALTHY: &str = "UPDATE channels SET error_streak = 0 WHERE channel_id = ?1";
 const CHANNEL_PAUSED: &str = "
@@ -115,8 +115,8 @@ pub(super) fn held(
     claim_token: Token,
 ) -> Result<Option<Held>> {
     tx.first(SELECT_HELD, (delivery_id, workspace_id, claim_token), |row| {
-        let flooded = Destination::of(row.get(26)?, row.get(27)?);
-        let flood_until = Timestamp(row.get(28)?);
+        let flooded = Destination::of(row.get(27)?, row.get(28)?);
+        let flood_until = Timestamp(row.get(29)?);
         Ok(Held {
             delivery_id,
             claim_token,
@@ -133,37 +133,33 @@ pub(super) fn held(
             message_id: row.get(10)?,
             priority: row.get(11)?,
             expires_at: row.get(12)?,
-            ordered: row.get::<_, i32>(24)? == 1,
-            group_id: row.get(25)?,
-            removed: row.get(30)?,
-            vanished: row.get(31)?,
-            unwanted: row.get::<_, Option<String>>(32)?.map(|word| match word.as_str() {
+            ordered: row.get::<_, i32>(25)? == 1,
+            group_id: row.get(26)?,
+            removed: row.get(31)?,
+            vanished: row.get(32)?,
+            unwanted: row.get::<_, Option<String>>(33)?.map(|word| match word.as_str() {
                 "stopped" => Reason::Stopped,
                 _ => Reason::Cancelled,
             }),
-            campaign_id: row.get(33)?,
+            campaign_id: row.get(34)?,
             standing: Standing {
                 counters: rows::counters(row, 15)?,
-                policy: rows::word(row, 22, AmbiguityPolicy::parse)?,
+                policy: rows::word(row, 23, AmbiguityPolicy::parse)?,
                 destination: rows::destination(row, 13)?,
-                error_streak: row.get(23)?,
+                error_streak: row.get(24)?,
                 flood: flooded.map(|destination| (destination, flood_until)),
-                trouble_streak: row.get(29)?,
+                trouble_streak: row.get(30)?,
+                absent: row.get(35)?,
             },
         })
     })
 }
 
-/// Ends a claim whose lease is over. Chance is drawn from the row itself, so that every node would draw the same.
+/// Ends a claim whose lease is over; no wait after that depends on chance.
 pub(super) fn lease_expired(tx: &Tx<'_>, settling: &mut Settling, held: &Held) -> Result<Status> {
     let ending = Ending::LeaseExpired { requested: held.requested_at.is_some() };
-    let settlement = settle(&held.standing, &ending, tx.now, recovery_chance(held.delivery_id, held.attempt));
+    let settlement = settle(&held.standing, &ending, tx.now, Chance::NONE);
     write(tx, settling, held, &ending, settlement)
-}
-
-pub(crate) fn recovery_chance(delivery_id: i64, attempt: i32) -> Chance {
-    let mixed = delivery_id.wrapping_mul(7_919).wrapping_add(i64::from(attempt).wrapping_mul(104_729));
-    Chance::new(u32::try_from(mixed.rem_euclid(1_000_000)).unwrap_or(0))
 }
 
 pub(super) fn write(
@@ -291,6 +287,7 @@ fn end_sending(
             c.not_ready_waits,
             c.unknowns,
             c.lost_claims,
+            c.lost_requests,
             c.flood_since.map(|at| at.0),
             settlement.run_at.map(|at| at.0),
             position,

@@ -788,6 +788,7 @@ impl Model {
             error_streak: channel.error_streak,
             flood: account.flood,
             trouble_streak: account.trouble_streak,
+            absent: false,
         };
         let mut settlement = settle(&standing, ending, self.now, chance);
         if let (Some(at), Some(run_at)) = (not_before, &mut settlement.run_at) {
@@ -857,9 +858,7 @@ impl Model {
     fn expire_lease(&mut self, id: DeliveryId) -> Status {
         let delivery = &self.deliveries[&id];
         let ending = Ending::LeaseExpired { requested: delivery.requested };
-        let mixed = id.0.wrapping_mul(7_919).wrapping_add(i64::from(delivery.counters.attempt) * 104_729);
-        let chance = Chance::new(u32::try_from(mixed.rem_euclid(1_000_000)).unwrap());
-        self.settle(id, &ending, chance, None)
+        self.settle(id, &ending, Chance::NONE, None)
     }
 
     fn too_late(&mut self, claim: &Claim, ending: &FinishKind) -> Finished {

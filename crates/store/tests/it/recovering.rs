@@ -1,7 +1,7 @@
 //! Recovery: a claim whose holder died is taken up again, honestly.
 
-use domain::delivery::Status;
-use domain::limits::LOST_CLAIMS_MAX;
+use domain::delivery::{AmbiguityPolicy, Status};
+use domain::limits::{LOST_CLAIMS_MAX, LOST_REQUESTS_MAX};
 use domain::time::Span;
 use store::*;
 
@@ -11,6 +11,9 @@ contract! {
     an_expired_lease_comes_back,
     a_lease_that_is_renewed_does_not_expire,
     a_request_that_may_have_left_makes_the_outcome_unknown,
+    a_request_lost_with_its_process_is_no_attempt_where_repeats_are_recognised,
+    what_is_certainly_absent_is_sent_again_however_often_our_process_died,
+    nobody_can_say_that_it_is_absent_once_his_own_request_left,
     a_row_that_kills_its_holder_again_and_again_is_poison,
     a_suspect_is_claimed_alone,
     a_suspect_does_not_wait_for_ever,
@@ -70,6 +73,69 @@ async fn a_request_that_may_have_left_makes_the_outcome_unknown(w: &World) {
     let delivery = &w.store.deliveries(w.ws, DeliveryFilter::default(), 10).await.unwrap()[0];
     assert_eq!((delivery.reason.as_deref(), delivery.counters.unknowns), (Some("outcome_unknown"), 2));
     assert_eq!(delivery.counters.lost_claims, 0);
+}
+
+/// One post in a channel of this policy.
+async fn posted_under(w: &World, ambiguity: AmbiguityPolicy) {
+    let account = w.account().await;
+    let settings = ChannelSettings { ambiguity, ..ChannelSettings::default() };
+    let channel = w.channel_with(account, settings).await;
+    w.post("раз", &[channel]).await;
+}
+
+/// Claims it, says what was looked for and found, asks, and never comes back.
+async fn dies(w: &World, absent: bool) -> Status {
+    let claim = w.claim_one().await;
+    if absent {
+        let noted = w.store.record_parts(vec![(claim.reference(), PartProgress::Absent)]).await.unwrap();
+        assert_eq!(noted, [true]);
+    }
+    request_leaves(w, &claim).await;
+    w.seconds(60).await;
+    let status = recover(w).await[0].status;
+    w.seconds(20).await;
+    status
+}
+
+async fn only_delivery(w: &World) -> Delivery {
+    w.store.deliveries(w.ws, DeliveryFilter::default(), 10).await.unwrap().remove(0)
+}
+
+async fn a_request_lost_with_its_process_is_no_attempt_where_repeats_are_recognised(w: &World) {
+    posted_under(w, AmbiguityPolicy::Resend).await;
+    for lost in 1..LOST_REQUESTS_MAX {
+        assert_eq!(dies(w, false).await, Status::Retry);
+        let counters = only_delivery(w).await.counters;
+        assert_eq!((counters.lost_requests, counters.unknowns, counters.charged), (lost, lost, 0));
+    }
+    assert_eq!(dies(w, false).await, Status::Dead, "a post that really kills has an end");
+    assert_eq!(only_delivery(w).await.reason.as_deref(), Some("poison"));
+    assert!(w.event_names().await.contains(&"dead_letter".to_owned()));
+    assert_eq!(w.store.audit(w.ws).await.unwrap(), Vec::<String>::new());
+}
+
+async fn what_is_certainly_absent_is_sent_again_however_often_our_process_died(w: &World) {
+    posted_under(w, AmbiguityPolicy::Reconcile).await;
+    assert_eq!(dies(w, false).await, Status::Retry);
+    for _ in 0..3 {
+        assert_eq!(dies(w, true).await, Status::Retry, "looked for, not there, sent and lost again");
+    }
+    assert_eq!(dies(w, false).await, Status::Dead, "nobody looked, and it may be there");
+    let delivery = only_delivery(w).await;
+    assert_eq!(delivery.reason.as_deref(), Some("outcome_unknown"));
+    assert_eq!((delivery.counters.lost_requests, delivery.counters.charged), (5, 0));
+}
+
+async fn nobody_can_say_that_it_is_absent_once_his_own_request_left(w: &World) {
+    posted_under(w, AmbiguityPolicy::Reconcile).await;
+    assert_eq!(dies(w, false).await, Status::Retry);
+    let claim = w.claim_one().await;
+    request_leaves(w, &claim).await;
+    w.store.record_parts(vec![(claim.reference(), PartProgress::Absent)]).await.unwrap();
+    w.seconds(60).await;
+    assert_eq!(recover(w).await[0].status, Status::Dead);
+    let noted = w.store.record_parts(vec![(claim.reference(), PartProgress::Absent)]).await.unwrap();
+    assert_eq!(noted, [false], "the claim is not his any more");
 }
 
 async fn a_row_that_kills_its_holder_again_and_again_is_poison(w: &World) {

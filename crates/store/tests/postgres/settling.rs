@@ -45,6 +45,7 @@ fn standing() -> impl Strategy<Value = Standing> {
         0..=NOT_READY_WAITS_MAX,
         0..3,
         0..LOST_CLAIMS_MAX,
+        (0..LOST_REQUESTS_MAX, any::<bool>()),
         proptest::option::of(at(-25..1)),
     );
     let around = (destination(), 0..4, proptest::option::of((destination(), at(-1..2))), 0..8);
@@ -55,15 +56,17 @@ fn standing() -> impl Strategy<Value = Standing> {
                 charged: c.0,
                 flood_waits: c.1,
                 not_ready_waits: c.2,
-                unknowns: c.3,
+                unknowns: c.3 + c.5.0,
                 lost_claims: c.4,
-                flood_since: c.5,
+                lost_requests: c.5.0,
+                flood_since: c.6,
             },
             policy,
             destination,
             error_streak,
             flood,
             trouble_streak,
+            absent: c.5.1,
         },
     )
 }
@@ -90,7 +93,7 @@ fn ending() -> impl Strategy<Value = Ending> {
     prop_oneof![
         10 => failed,
         1 => Just(Ending::Outcome(Outcome::Sent(Sent { provider_message_id: None, raw: Value::Null }))),
-        1 => Just(Ending::LeaseExpired { requested: true }),
+        2 => Just(Ending::LeaseExpired { requested: true }),
         1 => Just(Ending::LeaseExpired { requested: false }),
         1 => Just(Ending::Released),
     ]
@@ -121,7 +124,8 @@ fn as_json(settlement: &Settlement, error_streak: i32) -> Value {
         "status": settlement.status.as_str(),
         "reason": settlement.reason.map(|reason| reason.as_str()),
         "charged": c.charged, "flood_waits": c.flood_waits, "not_ready_waits": c.not_ready_waits,
-        "unknowns": c.unknowns, "lost_claims": c.lost_claims, "flood_since": c.flood_since,
+        "unknowns": c.unknowns, "lost_claims": c.lost_claims, "lost_requests": c.lost_requests,
+        "flood_since": c.flood_since,
         "run_at": settlement.run_at,
         "lane_until": lane_until, "destination_effect": destination, "destination_until": until,
         "error_streak": streak, "disable": disable,
@@ -141,7 +145,8 @@ fn asked((standing, ending, chance): &Case) -> Value {
     json!({
         "attempt": c.attempt,
         "charged": c.charged, "flood_waits": c.flood_waits, "not_ready_waits": c.not_ready_waits,
-        "unknowns": c.unknowns, "lost_claims": c.lost_claims, "flood_since": c.flood_since,
+        "unknowns": c.unknowns, "lost_claims": c.lost_claims, "lost_requests": c.lost_requests,
+        "flood_since": c.flood_since, "absent": standing.absent,
         "policy": standing.policy.as_str(), "error_streak": standing.error_streak,
         "channel": standing.destination.channel(), "recipient": standing.destination.recipient(),
         "flood_channel": standing.flood.and_then(|(chat, _)| chat.channel()),
@@ -152,14 +157,15 @@ fn asked((standing, ending, chance): &Case) -> Value {
 }
 
 const SETTLE: &str = "
-SELECT to_jsonb(s) - 'attempt' || jsonb_build_object(
+SELECT to_jsonb(s) - 'attempt' - 'absent' || jsonb_build_object(
            'flood_since', rupor_micros(s.flood_since), 'run_at', rupor_micros(s.run_at),
            'lane_until', rupor_micros(s.lane_until), 'destination_until', rupor_micros(s.destination_until),
            'account_until', rupor_micros(s.account_until))
   FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS i (c, n)
  CROSS JOIN LATERAL rupor_settle(
            ROW(NULL, NULL, c -> 'charged', c -> 'flood_waits', c -> 'not_ready_waits', c -> 'unknowns', c -> 'lost_claims',
-               rupor_time(c -> 'flood_since'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c -> 'attempt')::rupor_settlement,
+               c -> 'lost_requests', rupor_time(c -> 'flood_since'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c -> 'attempt',
+               (c ->> 'absent')::boolean)::rupor_settlement,
            c ->> 'policy', (c ->> 'channel')::bigint, (c ->> 'recipient')::bigint, (c ->> 'error_streak')::integer,
            (c ->> 'flood_channel')::bigint, (c ->> 'flood_recipient')::bigint, rupor_time(c -> 'flood_until'), (c ->> 'trouble_streak')::integer, c ->> 'ending',
            CASE WHEN c -> 'failure' <> 'null' THEN rupor_failure(c -> 'failure', NULL) END,

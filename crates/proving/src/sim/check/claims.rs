@@ -1,6 +1,6 @@
 //! V5 to V8, V19: one holder at a time, behind the fence, every claim counted and told.
 
-use domain::limits::LOST_CLAIMS_MAX;
+use domain::limits::{ATTEMPTS_MAX, LOST_CLAIMS_MAX, LOST_REQUESTS_MAX};
 
 use super::{Harm, Judge};
 use crate::sim::log::{AttemptLog, DeliveryLog};
@@ -95,9 +95,8 @@ fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
         attempt.error.as_ref().is_some_and(|error| error.transient && which(error))
     };
     let expired = |attempt: &AttemptLog| attempt.outcome == "lease_expired";
-    let unknowns = count(&|attempt| {
-        failed(attempt, &|error| error.unknown) || (expired(attempt) && attempt.requested_at.is_some())
-    });
+    let lost_requests = count(&|attempt| expired(attempt) && attempt.requested_at.is_some());
+    let unanswered = count(&|attempt| failed(attempt, &|error| error.unknown));
     let floods = count(&|attempt| {
         failed(attempt, &|error| {
             let asked = error.scope != "delivery" && error.retry_after_ms.is_some();
@@ -106,10 +105,11 @@ fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
     });
     let lost = count(&|attempt| expired(attempt) && attempt.requested_at.is_none());
     let plain = count(&|attempt| failed(attempt, &|error| !error.unknown && error.scope == "delivery"));
-    let charged = unknowns + plain - row.not_ready_waits;
+    let charged = unanswered + plain - row.not_ready_waits;
     let expected = [
         ("attempt", row.attempt, count(&|_| true)),
-        ("unknowns", row.unknowns, unknowns),
+        ("unknowns", row.unknowns, unanswered + lost_requests),
+        ("lost_requests", row.lost_requests, lost_requests),
         ("flood_waits", row.flood_waits, floods),
         ("lost_claims", row.lost_claims, lost),
         ("charged", row.charged, charged),
@@ -120,7 +120,7 @@ fn counted(judge: &mut Judge<'_>, row: &DeliveryLog) {
             judge.find("V8", Harm::Unexpected, Some(row.id), what);
         }
     }
-    if row.charged > 5 {
+    if row.charged > ATTEMPTS_MAX {
         judge.find("V8", Harm::Unexpected, Some(row.id), format!("charged {} times", row.charged));
     }
     let unsent = |attempt: &&AttemptLog| {
@@ -185,8 +185,13 @@ fn poison(judge: &mut Judge<'_>) {
         if row.lost_claims > LOST_CLAIMS_MAX {
             found.push((row.id, format!("{} claims were lost", row.lost_claims)));
         }
-        if row.reason == "poison" && row.lost_claims != LOST_CLAIMS_MAX {
-            found.push((row.id, format!("poison after {} lost claims", row.lost_claims)));
+        if row.lost_requests > LOST_REQUESTS_MAX {
+            found.push((row.id, format!("{} requests were lost", row.lost_requests)));
+        }
+        let worn_out = row.lost_claims == LOST_CLAIMS_MAX || row.lost_requests == LOST_REQUESTS_MAX;
+        if row.reason == "poison" && !worn_out {
+            let lost = (row.lost_claims, row.lost_requests);
+            found.push((row.id, format!("poison after {lost:?} lost claims and requests")));
         }
         if !judge.options.poison {
             continue;

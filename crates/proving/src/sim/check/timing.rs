@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::limits::LOST_CLAIMS_MAX;
+use domain::limits::{LOST_CLAIMS_MAX, LOST_REQUEST_WAIT};
 
 use super::{Harm, Judge};
 use crate::sim::log::{Answer, AttemptLog, DeliveryLog, Micros, Request, RequestKind, RunLog, SendLog, Verb};
@@ -61,14 +61,15 @@ fn waits(judge: &mut Judge<'_>, row: &DeliveryLog) {
     }
     let mut charged = 0;
     for pair in row.attempts.windows(2) {
-        if is_charged(&pair[0]) {
-            charged += 1;
-            let floor = 1_600_000_i64 << (charged - 1).min(8);
+        let (is_charged, lost) = (is_charged(&pair[0]), is_lost_request(&pair[0]));
+        if is_charged || lost {
+            charged += i64::from(is_charged);
+            let floor = if lost { LOST_REQUEST_WAIT.0 } else { 1_600_000_i64 << (charged - 1).min(8) };
             let early = pair[1].started_at - pair[0].finished_at + judge.back_us < floor;
             let resumed = was_resumed(judge, row, pair[0].finished_at, pair[1].started_at);
             if pair[1].run != "adopted" && early && !resumed {
                 found.push(format!(
-                    "attempt {} began {} ms after charged attempt {}",
+                    "attempt {} began {} ms after charged or lost attempt {}",
                     pair[1].attempt,
                     (pair[1].started_at - pair[0].finished_at) / 1_000,
                     pair[0].attempt
@@ -91,12 +92,14 @@ fn was_resumed(judge: &Judge<'_>, row: &DeliveryLog, written_at: i64, until: i64
 }
 
 fn is_charged(attempt: &AttemptLog) -> bool {
-    let lost = attempt.outcome == "lease_expired" && attempt.requested_at.is_some();
-    let failed = attempt.error.as_ref().is_some_and(|error| {
+    attempt.error.as_ref().is_some_and(|error| {
         let unready = error.code == "attachment.not.ready";
         error.transient && (error.unknown || (error.scope == "delivery" && !unready))
-    });
-    lost || failed
+    })
+}
+
+fn is_lost_request(attempt: &AttemptLog) -> bool {
+    attempt.outcome == "lease_expired" && attempt.requested_at.is_some()
 }
 
 /// V21: where nothing died, stood still or was cut off, no lease ends.

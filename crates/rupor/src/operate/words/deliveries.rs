@@ -2,7 +2,7 @@
 
 use domain::delivery::{AmbiguityPolicy, Status};
 use domain::destination::Destination;
-use domain::limits::ATTEMPTS_MAX;
+use domain::limits::{ATTEMPTS_MAX, LOST_REQUESTS_MAX};
 use domain::time::{Span, Timestamp};
 use store::{Channel, Delivery, RecipientStatus};
 
@@ -149,6 +149,9 @@ fn why_failed(delivery: &Delivery) -> (Phrase, Phrase) {
         Some("cancelled") => (say!("ended.cancelled"), Phrase::none()),
         Some("expired") => (say!("ended.expired"), Phrase::none()),
         Some("channel_removed") => (say!("ended.channel_removed"), say!("ended.channel_removed.help")),
+        Some("poison") if counters.lost_requests >= LOST_REQUESTS_MAX => {
+            (say!("ended.poison.sending", n = counters.lost_requests), say!("ended.poison.sending.help"))
+        }
         Some("poison") => (say!("ended.poison", n = counters.lost_claims), say!("ended.poison.help")),
         Some("outcome_unknown") => {
             (say!("ended.unknown", cause = found.sentence), say!("ended.unknown.help"))

@@ -227,7 +227,8 @@ BEGIN
 END $$;
 
 -- Progress of claims. Each item names the claim and either nothing more (a request is about to leave: if we die now,
--- the outcome is unknown) or "part" with its "provider_message_id" (that part is visible). One boolean per item, in
+-- the outcome is unknown) or "part" with its "provider_message_id" (that part is visible) or "absent": true (before any
+-- request of this claim: what earlier claims may have sent was looked for and is not there). One boolean per item, in
 -- order: false if the claim is not the caller's any more.
 CREATE FUNCTION record_parts(items jsonb) RETURNS SETOF boolean
 LANGUAGE plpgsql SECURITY DEFINER
@@ -256,24 +257,25 @@ BEGIN
     -- The claims that are still theirs, held until we are done.
     SELECT array_agg(l.ord) INTO ours
       FROM (SELECT c.ord
-              FROM (SELECT i.ord, i.claim_token, i.part, d.workspace_id, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
+              FROM (SELECT i.ord, i.claim_token, i.part, i.absent, d.workspace_id, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
                       FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid,
-                                                                     part integer))
-                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, part, ord)
+                                                                     part integer, absent boolean))
+                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, part, absent, ord)
                       JOIN deliveries AS d ON d.delivery_id = i.delivery_id AND d.workspace_id = i.workspace_id
                      ORDER BY d.delivery_id) AS c
               JOIN inflight AS i
                 ON i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
                AND i.claim_token = c.claim_token
-             WHERE i.lease_until > at AND (c.campaign_id IS NULL OR c.part IS NOT NULL OR rupor_may_leave(c.delivery_id))
+             WHERE i.lease_until > at AND (c.campaign_id IS NULL OR c.part IS NOT NULL OR c.absent OR rupor_may_leave(c.delivery_id))
                FOR NO KEY UPDATE OF i) AS l;
     UPDATE inflight AS i
-       SET requested_at = at
-      FROM (SELECT DISTINCT d.account_id, d.lane_id, d.delivery_id
+       SET requested_at = CASE WHEN c.requested THEN at END, absent = i.absent OR c.absent
+      FROM (SELECT d.account_id, d.lane_id, d.delivery_id, bool_or(c.absent IS TRUE) AS absent, bool_or(c.absent IS NOT TRUE) AS requested
               FROM unnest(ours) AS o (ord)
-             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer)
+             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer, absent boolean)
               JOIN deliveries AS d ON d.delivery_id = c.delivery_id
-             WHERE c.part IS NULL) AS c
+             WHERE c.part IS NULL
+             GROUP BY d.account_id, d.lane_id, d.delivery_id) AS c
      WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
        AND i.requested_at IS NULL;
     UPDATE deliveries AS d

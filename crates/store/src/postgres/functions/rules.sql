@@ -9,6 +9,7 @@ CREATE TYPE rupor_settlement AS (
     not_ready_waits integer,
     unknowns        integer,
     lost_claims     integer,
+    lost_requests   integer,
     flood_since     timestamptz,
     run_at          timestamptz,   -- set exactly when the status is retry
     lane_until      timestamptz,   -- set when the lane pauses
@@ -18,7 +19,8 @@ CREATE TYPE rupor_settlement AS (
     disable         boolean,
     account_effect  text,          -- none, healthy, flood, cooldown, pause
     account_until   timestamptz,
-    attempt         integer        -- claims so far, this one included
+    attempt         integer,       -- claims so far, this one included
+    absent          boolean        -- what earlier claims may have sent was looked for and is not there
 );
 
 -- `base` × 2^`times`, at most `cap`; a negative `times` counts as zero.
@@ -33,6 +35,17 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT d - d * rupor_rule_backoff_jitter_per_mille() / 1000
            + 2 * (d * rupor_rule_backoff_jitter_per_mille() / 1000) * chance / 1000000
       FROM (SELECT rupor_doubled(rupor_rule_backoff_base_us(), charged - 1, rupor_rule_backoff_max_us()) AS d) AS delay
+$$;
+
+-- Whether the policy of the lane allows no further try of an outcome that nobody knows.
+CREATE FUNCTION rupor_given_up(s rupor_settlement, policy text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE policy
+               WHEN 'resend' THEN false
+               WHEN 'hold' THEN true
+               WHEN 'reconcile' THEN s.unknowns - CASE WHEN s.absent THEN s.lost_requests ELSE 0 END > rupor_rule_unknowns_max()
+               ELSE s.unknowns > rupor_rule_unknowns_max()
+           END
 $$;
 
 -- The wait a platform asked for, in microseconds, as it stands in an error; NULL if it named none.
@@ -96,7 +109,7 @@ LANGUAGE sql IMMUTABLE AS $$
                 ELSE rupor_doubled(rupor_rule_release_wait_us(), (c.idle - rupor_rule_releases_free() - 1)::integer,
                                    rupor_rule_release_wait_max_us())
            END
-      FROM (SELECT s.attempt - s.charged - s.flood_waits - s.not_ready_waits - s.lost_claims AS idle) AS c
+      FROM (SELECT s.attempt - s.charged - s.flood_waits - s.not_ready_waits - s.lost_claims - s.lost_requests AS idle) AS c
 $$;
 
 -- ending: sent, failed (with failure), lost (lease over, no request recorded), unknown (lease over after a request),
@@ -128,15 +141,26 @@ BEGIN
         ELSE
             s.reason := 'lease_expired'; s.run_at := at;
         END IF;
-    ELSIF ending = 'unknown' OR (failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown') THEN
+    ELSIF ending = 'unknown' THEN
+        -- The platform has refused nothing, so this is no attempt; but the row may be what kills.
+        s.unknowns := s.unknowns + 1;
+        s.lost_requests := s.lost_requests + 1;
+        IF rupor_given_up(s, policy) THEN
+            s.status := 'dead'; s.reason := 'outcome_unknown';
+        ELSIF s.lost_requests >= rupor_rule_lost_requests_max() THEN
+            s.status := 'dead'; s.reason := 'poison';
+        ELSE
+            s.reason := 'lease_expired'; s.run_at := at + rupor_span(rupor_rule_lost_request_wait_us());
+        END IF;
+    ELSIF failure ->> 'category' = 'TRANSIENT' AND failure ->> 'certainty' = 'unknown' THEN
         s.unknowns := s.unknowns + 1;
         s.charged := s.charged + 1;
-        IF policy = 'hold' OR (policy IN ('resend_once', 'reconcile') AND s.unknowns > rupor_rule_unknowns_max()) THEN
+        IF rupor_given_up(s, policy) THEN
             s.status := 'dead'; s.reason := 'outcome_unknown';
         ELSIF s.charged >= rupor_rule_attempts_max() THEN
             s.status := 'dead'; s.reason := 'attempts_exhausted';
         ELSE
-            s.reason := CASE ending WHEN 'unknown' THEN 'lease_expired' ELSE 'outcome_unknown' END;
+            s.reason := 'outcome_unknown';
             s.run_at := at + rupor_span(greatest(rupor_backoff_us(s.charged, chance), wait_us));
         END IF;
         IF ending = 'failed' AND scope = 'platform' THEN

@@ -1,12 +1,11 @@
 -- What one ended claim means, written down: the delivery, its attempt, its key, its events, and what it says about its
 -- lane, its destination and its account. The rules come from rules.sql; the caller has passed the fence.
 
--- Ends a claim whose lease is over. Chance is drawn from the row itself, so that every node would draw the same.
+-- Ends a claim whose lease is over; no wait after that depends on chance.
 CREATE FUNCTION rupor_end_lease(held inflight, at timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN rupor_end_claim(held, CASE WHEN held.requested_at IS NULL THEN 'lost' ELSE 'unknown' END, NULL, NULL, NULL, NULL,
-                           ((held.delivery_id::numeric * 7919 + held.attempt * 104729) % 1000000)::integer, at);
+    RETURN rupor_end_claim(held, CASE WHEN held.requested_at IS NULL THEN 'lost' ELSE 'unknown' END, NULL, NULL, NULL, NULL, 0, at);
 END $$;
 
 -- Settles one claim and writes all that follows from it. Returns where the delivery went.
@@ -38,7 +37,8 @@ BEGIN
       FROM account_heads AS h JOIN rate_groups AS g ON g.group_id = h.group_id
      WHERE h.account_id = held.account_id;
     s.charged := d.charged; s.flood_waits := d.flood_waits; s.not_ready_waits := d.not_ready_waits;
-    s.attempt := d.attempt; s.unknowns := d.unknowns; s.lost_claims := d.lost_claims; s.flood_since := d.flood_since;
+    s.attempt := d.attempt; s.unknowns := d.unknowns; s.lost_claims := d.lost_claims;
+    s.lost_requests := d.lost_requests; s.flood_since := d.flood_since; s.absent := held.absent;
     s := rupor_settle(s, lane.ambiguity, d.channel_id, d.recipient_id, coalesce(chan.error_streak, who.error_streak, 0),
                       grp.flood_channel, grp.flood_recipient, grp.flood_until, grp.trouble_streak, ending, failure, at, chance);
     IF s.run_at IS NOT NULL AND not_before IS NOT NULL THEN
@@ -70,7 +70,7 @@ BEGIN
     UPDATE deliveries AS x
        SET status = s.status, reason = s.reason, claim_token = NULL, lease_until = NULL, charged = s.charged,
            flood_waits = s.flood_waits, not_ready_waits = s.not_ready_waits, unknowns = s.unknowns,
-           lost_claims = s.lost_claims, flood_since = s.flood_since, run_at = s.run_at, position = place,
+           lost_claims = s.lost_claims, lost_requests = s.lost_requests, flood_since = s.flood_since, run_at = s.run_at, position = place,
            retry_at = CASE s.status WHEN 'retry' THEN at ELSE x.retry_at END,
            sent_at = CASE s.status WHEN 'sent' THEN least(coalesce(sent, at), at) END,
            ended_at = CASE WHEN s.status <> 'retry' THEN at END,
