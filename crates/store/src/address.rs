@@ -98,22 +98,6 @@ impl PostgresUrl {
         }
         Ok(wishes)
     }
-
-    /// The same server, another database.
-    pub(crate) fn with_database(&self, name: &str) -> Result<PostgresUrl> {
-        let bad = || StoreError::BadAddress {
-            address: self.to_string(),
-            problem: "it is not a well-formed PostgreSQL address".into(),
-        };
-        let mut url = url::Url::parse(&self.0).map_err(|_| bad())?;
-        url.set_path(name);
-        Ok(PostgresUrl(url.into()))
-    }
-
-    pub(crate) fn database(&self) -> Option<String> {
-        let config = self.wishes().ok()?.config().ok()?;
-        config.get_dbname().map(str::to_owned)
-    }
 }
 
 impl std::fmt::Display for SqlitePath {

@@ -9,8 +9,6 @@
 //! JSON as text, claim tokens as bytes, booleans as 0 and 1), and the PostgreSQL side converts by the type of the column.
 //! Tokens stay sealed as they are: nothing here knows the key. Start with `copy`.
 
-use domain::ids::WorkspaceId;
-
 use crate::address::Address;
 use crate::error::{Result, SchemaError, StoreError};
 use crate::{postgres, sqlite};
@@ -196,7 +194,7 @@ async fn move_all(
 }
 
 /// What the target has, the source must tell.
-pub(crate) async fn columns(source: &Source, target: &Target, table: &Table) -> Result<Vec<String>> {
+async fn columns(source: &Source, target: &Target, table: &Table) -> Result<Vec<String>> {
     let (given, wanted) = (source.columns(table).await?, target.columns(table).await?);
     let is_derived = |name: &String| table.derived.iter().any(|(derived, _)| derived == name);
     let unknown = wanted.iter().find(|name| !given.contains(name) && !is_derived(name));
@@ -233,26 +231,18 @@ macro_rules! each {
 }
 
 /// One snapshot of a database that nobody works on.
-pub(crate) enum Source {
+enum Source {
     Sqlite(sqlite::copy::Source),
     Postgres(Box<postgres::copy::Source>),
 }
 
 impl Source {
-    pub(crate) async fn open(address: &Address) -> Result<Source> {
+    async fn open(address: &Address) -> Result<Source> {
         match address {
             Address::Sqlite(path) => Ok(Source::Sqlite(sqlite::copy::Source::open(path).await?)),
             Address::Postgres(url) => {
                 Ok(Source::Postgres(Box::new(postgres::copy::Source::open(url).await?)))
             }
-        }
-    }
-
-    /// Only what belongs to this workspace, and what belongs to nobody.
-    pub(crate) fn only(&mut self, workspace: WorkspaceId) {
-        match self {
-            Source::Sqlite(db) => db.only = Some(workspace),
-            Source::Postgres(db) => db.only = Some(workspace),
         }
     }
 
@@ -264,12 +254,12 @@ impl Source {
         each!(Source, self, db => db.count(table))
     }
 
-    pub(crate) async fn begin(&mut self, table: &Table, columns: &[String]) -> Result<()> {
+    async fn begin(&mut self, table: &Table, columns: &[String]) -> Result<()> {
         each!(Source, self, db => db.begin(table, columns))
     }
 
     /// The next rows of the table that was begun; none at its end.
-    pub(crate) async fn next(&mut self, table: &Table) -> Result<Vec<Row>> {
+    async fn next(&mut self, table: &Table) -> Result<Vec<Row>> {
         each!(Source, self, db => db.next(table))
     }
 
@@ -296,13 +286,13 @@ impl Source {
 }
 
 /// An empty database in one open transaction.
-pub(crate) enum Target {
+enum Target {
     Sqlite(sqlite::copy::Target),
     Postgres(Box<postgres::copy::Target>),
 }
 
 impl Target {
-    pub(crate) async fn open(address: &Address) -> Result<Target> {
+    async fn open(address: &Address) -> Result<Target> {
         match address {
             Address::Sqlite(path) => Ok(Target::Sqlite(sqlite::copy::Target::open(path).await?)),
             Address::Postgres(url) => {
@@ -319,7 +309,7 @@ impl Target {
         each!(Target, self, db => db.count(table))
     }
 
-    pub(crate) async fn write(&mut self, table: &Table, columns: &[String], rows: Vec<Row>) -> Result<()> {
+    async fn write(&mut self, table: &Table, columns: &[String], rows: Vec<Row>) -> Result<()> {
         each!(Target, self, db => db.write(table, columns, rows))
     }
 
@@ -330,11 +320,6 @@ impl Target {
 
     async fn commit(&mut self) -> Result<()> {
         each!(Target, self, db => db.commit())
-    }
-
-    /// Keeps what is written and begins anew: for measuring, where nobody minds half a copy.
-    pub(crate) async fn commit_and_go_on(&mut self) -> Result<()> {
-        each!(Target, self, db => db.commit_and_go_on())
     }
 
     fn roles_refused(&self) -> Option<String> {
@@ -354,12 +339,6 @@ impl Target {
 pub(crate) fn quoted(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     names.join(", ")
-}
-
-/// The rows of one workspace, in a table that has such.
-pub(crate) fn scope(columns: &[String], only: Option<WorkspaceId>) -> Option<String> {
-    let scoped = columns.iter().any(|column| column == "workspace_id");
-    only.filter(|_| scoped).map(|workspace| format!("workspace_id = {workspace}"))
 }
 
 /// The one error of a target that holds something.

@@ -25,7 +25,6 @@ pub mod media;
 pub mod migrations;
 pub mod queue;
 pub mod recipients;
-pub mod refill;
 mod tally;
 pub mod wake;
 pub mod watch;

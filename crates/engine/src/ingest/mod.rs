@@ -228,7 +228,7 @@ fn is_of_the_post(error: &StoreError) -> bool {
 /// How long posts are prepared before those that are ready are stored.
 const PREPARE_MAX: Duration = Duration::from_secs(20);
 /// Posts of one transaction. Small, because their cases are decided one after the other while others wait.
-pub const POSTS_PER_TRANSACTION: usize = 50;
+const POSTS_PER_TRANSACTION: usize = 50;
 
 /// A post with everything but what the database knows.
 pub async fn prepare(

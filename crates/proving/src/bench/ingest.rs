@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use store::*;
 
 use super::database::Database;
-use engine::ingest::{POSTS_PER_TRANSACTION, Preset, PublishRules, RawPost, SourceSettings, take_in};
+use engine::ingest::{Preset, PublishRules, RawPost, SourceSettings, take_in};
 
 /// Measure the intake of posts against the bare insert of the same rows, in the same run
 ///
 /// The intake is all of it: facts, cases, deduplication, messages and deliveries to every channel, in its own transactions.
-/// The floor inserts every row that the intake left (messages, cases and their keys, deliveries, the queue, the index of
-/// what is said, events) into a scratch database of the same kind beside the first: the same tables with the same indexes,
-/// checks and references, rows ready made in batches of 1000, as many commits as the intake had, and no rule at all.
-/// `ratio` is floor_seconds / seconds: 1 would mean that thinking costs nothing. Uses a workspace of its own in the given
-/// database, which nobody else may have open; take a scratch one, on PostgreSQL as a user that may create databases.
+/// The floor is `rupor db copy` of the database afterwards into a scratch one of the same kind beside it: the same rows
+/// (messages, cases and their keys, deliveries, the queue, the index of what is said, events) into the same tables with
+/// the same indexes, checks and references, ready made in batches of 1000, in one transaction, and no rule at all.
+/// `ratio` is floor_seconds / seconds: 1 would mean that thinking costs nothing. The database must be new, is held
+/// afterwards, and nobody else may have it open; on PostgreSQL the user must be allowed to create databases.
 #[derive(Debug, Args)]
 pub(crate) struct Ingest {
     #[command(flatten)]
@@ -40,8 +40,6 @@ pub(crate) struct Ingest {
 /// Posts handed over at once, as a file gives them.
 const PIECE: usize = 500;
 const COPY_EVERY: usize = 7;
-/// A delivery, its place in the queue and its key: for the size of a commit of the floor.
-const ROWS_PER_DELIVERY: u64 = 3;
 
 pub(super) fn run(args: &Ingest) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -66,21 +64,73 @@ async fn measure(args: &Ingest) -> anyhow::Result<Value> {
     }
     let seconds = started.elapsed().as_secs_f64();
     closed(&address, store).await?;
-    let commits = args.posts.div_ceil(POSTS_PER_TRANSACTION).max(1) as u64;
-    let rows_written = u64::try_from(counts.enqueued)? * ROWS_PER_DELIVERY;
-    let floor = refill::refill(&address, workspace, (rows_written / commits).max(1)).await?;
-    let floor_seconds = floor.write.as_secs_f64();
+    let (rows, floor_seconds) = copied(&address, args.database.written()).await?;
     Ok(json!({
         "posts": counts.stored,
         "deliveries": counts.enqueued,
-        "rows": floor.rows,
+        "rows": rows,
         "seconds": seconds,
         "posts_per_second": f64::from(counts.stored) / seconds,
-        "rows_per_second": floor.rows as f64 / seconds,
+        "rows_per_second": rows as f64 / seconds,
         "floor_seconds": floor_seconds,
-        "floor_rows_per_second": floor.rows as f64 / floor_seconds,
+        "floor_rows_per_second": rows as f64 / floor_seconds,
         "ratio": floor_seconds / seconds,
     }))
+}
+
+/// The floor: everything once more, into a database beside this one that is gone afterwards.
+async fn copied(address: &Address, written: &str) -> anyhow::Result<(u64, f64)> {
+    let name = format!("rupor_floor_{}", uuid::Uuid::new_v4().simple());
+    let (scratch, forget) = match address {
+        Address::Sqlite(_) => {
+            let scratch = format!("{written}.{name}");
+            let file = scratch.trim_start_matches("sqlite:").to_owned();
+            (scratch, Forget::Files(file))
+        }
+        Address::Postgres(url) => {
+            let client = postgres::bare_connection(url).await?;
+            client.batch_execute(&format!("CREATE DATABASE \"{name}\"")).await?;
+            (beside(written, &name)?, Forget::Database(client, name))
+        }
+    };
+    let (scratch, started) = (Address::parse(&scratch)?, Instant::now());
+    let copied = store::copy::copy(address, &scratch, |_| {}).await;
+    let seconds = started.elapsed().as_secs_f64();
+    forget.now().await?;
+    Ok((copied?.rows(), seconds))
+}
+
+/// What the floor leaves behind.
+enum Forget {
+    Files(String),
+    Database(tokio_postgres::Client, String),
+}
+
+impl Forget {
+    async fn now(self) -> anyhow::Result<()> {
+        match self {
+            Forget::Files(file) => {
+                for suffix in ["", "-wal", "-shm", ".lock"] {
+                    let _ = std::fs::remove_file(format!("{file}{suffix}"));
+                }
+                Ok(())
+            }
+            Forget::Database(client, name) => {
+                let gone = format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)");
+                Ok(client.batch_execute(&gone).await?)
+            }
+        }
+    }
+}
+
+/// The same server, another database.
+fn beside(written: &str, name: &str) -> anyhow::Result<String> {
+    let (front, options) = written.split_once('?').map_or((written, ""), |(front, rest)| (front, rest));
+    let (server, _) = front
+        .rsplit_once('/')
+        .filter(|(server, _)| !server.ends_with('/'))
+        .with_context(|| format!("{front} names no database"))?;
+    Ok(if options.is_empty() { format!("{server}/{name}") } else { format!("{server}/{name}?{options}") })
 }
 
 /// The writer thread lets go of a file a moment after the last handle is dropped.

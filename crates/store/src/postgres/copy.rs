@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::ids::WorkspaceId;
 use domain::time::Timestamp;
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
@@ -17,7 +16,7 @@ use super::migrate;
 use super::rows::Time;
 use super::trouble::Trouble;
 use crate::address::PostgresUrl;
-use crate::copy::{CONTROL, Row, TABLES, Table, Value, occupied, quoted, scope};
+use crate::copy::{CONTROL, Row, TABLES, Table, Value, occupied, quoted};
 use crate::error::{Result, StoreError};
 
 /// Superusers and owners see everything; everybody else would see less than there is.
@@ -209,7 +208,6 @@ pub(crate) struct Source {
     hand: Hand,
     url: PostgresUrl,
     kinds: Vec<Kind>,
-    pub(crate) only: Option<WorkspaceId>,
 }
 
 impl Source {
@@ -225,7 +223,7 @@ impl Source {
             );
             return Err(StoreError::invalid("source", problem));
         }
-        Ok(Source { hand, url: url.clone(), kinds: Vec::new(), only: None })
+        Ok(Source { hand, url: url.clone(), kinds: Vec::new() })
     }
 
     pub(crate) async fn columns(&self, table: &Table) -> Result<Vec<String>> {
@@ -252,10 +250,9 @@ impl Source {
             chosen.iter().map(|column| format!("\"{}\"{}", column.name, column.kind.as_text())).collect();
         let kinds = chosen.iter().map(|column| column.kind).collect();
         let sql = format!(
-            "CLOSE ALL; DECLARE {CURSOR} NO SCROLL CURSOR FOR SELECT {} FROM {} WHERE {}",
+            "CLOSE ALL; DECLARE {CURSOR} NO SCROLL CURSOR FOR SELECT {} FROM {}",
             select.join(", "),
-            table.name,
-            scope(columns, self.only).unwrap_or_else(|| "true".into())
+            table.name
         );
         self.hand.run(&sql).await?;
         self.kinds = kinds;
@@ -375,31 +372,11 @@ impl Target {
         committed.map_err(|error| Trouble::at_commit(error).into_error(&self.hand.address))
     }
 
-    pub(crate) async fn commit_and_go_on(&mut self) -> Result<()> {
-        self.hand.run(&format!("COMMIT; {BEGIN}")).await
-    }
-
     /// The server rolls back what was not committed.
     pub(crate) async fn abandon(self) {
         // Best effort: the error that matters is the one being told.
         let _ = self.hand.run("ROLLBACK").await;
     }
-}
-
-/// A database of that name on the same server.
-pub(crate) async fn create_database(url: &PostgresUrl, name: &str) -> Result<PostgresUrl> {
-    server_says(url, &format!("CREATE DATABASE \"{name}\"")).await?;
-    url.with_database(name)
-}
-
-pub(crate) async fn drop_database(url: &PostgresUrl, scratch: &PostgresUrl) -> Result<()> {
-    let name = scratch.database().unwrap_or_default();
-    server_says(url, &format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)")).await
-}
-
-async fn server_says(url: &PostgresUrl, sql: &str) -> Result<()> {
-    let done = connect(url).await?.batch_execute(sql).await;
-    done.map_err(|error| Trouble::from(error).into_error(&url.to_string()))
 }
 
 fn value(

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use domain::ids::WorkspaceId;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
@@ -13,7 +12,7 @@ use super::connect::{connect, connect_reader, failure};
 use super::media::{media_folder, media_path, off_thread, read_file, remove_file, write_file};
 use super::{lock_file, migrate};
 use crate::address::SqlitePath;
-use crate::copy::{CONTROL, MEDIA, Row, TABLES, Table, Value, occupied, quoted, scope};
+use crate::copy::{CONTROL, MEDIA, Row, TABLES, Table, Value, occupied, quoted};
 use crate::error::{Result, StoreError};
 
 const COLUMNS: &str = "SELECT name FROM pragma_table_info(?1) ORDER BY cid";
@@ -68,7 +67,6 @@ pub(crate) struct Source {
     _lock: Option<std::fs::File>,
     reading: Reading,
     media_missing: u64,
-    pub(crate) only: Option<WorkspaceId>,
 }
 
 /// Where the reading of a table stands.
@@ -91,7 +89,7 @@ impl Source {
         migrate::require_current(&connection, path)?;
         connection.execute_batch("BEGIN").map_err(|error| failure(path, error))?;
         let (hand, reading) = (Hand::new(connection, path), Reading::default());
-        Ok(Source { hand, path: path.clone(), _lock: lock, reading, media_missing: 0, only: None })
+        Ok(Source { hand, path: path.clone(), _lock: lock, reading, media_missing: 0 })
     }
 
     pub(crate) async fn columns(&self, table: &Table) -> Result<Vec<String>> {
@@ -127,11 +125,10 @@ impl Source {
         let (select, order) = (select.join(", "), quoted(&key));
         let marks: Vec<String> = (1..=key.len()).map(|n| format!("?{n}")).collect();
         let end = format!("ORDER BY {order} LIMIT {}", table.batch);
-        let scope = scope(columns, self.only).unwrap_or_else(|| "true".into());
         let marks = marks.join(", ");
         self.reading = Reading {
-            first: format!("SELECT {select} FROM {name} WHERE {scope} {end}"),
-            further: format!("SELECT {select} FROM {name} WHERE {scope} AND ({order}) > ({marks}) {end}"),
+            first: format!("SELECT {select} FROM {name} {end}"),
+            further: format!("SELECT {select} FROM {name} WHERE ({order}) > ({marks}) {end}"),
             key: key.iter().filter_map(|key| columns.iter().position(|column| column == key)).collect(),
             after: None,
             columns: columns.iter().cloned().zip(0..).collect(),
@@ -322,10 +319,6 @@ impl Target {
         self.hand.run(|db| db.execute_batch("COMMIT")).await
     }
 
-    pub(crate) async fn commit_and_go_on(&mut self) -> Result<()> {
-        self.hand.run(|db| db.execute_batch("COMMIT; BEGIN IMMEDIATE")).await
-    }
-
     /// Best effort: the error that matters is the one being told.
     pub(crate) async fn abandon(self) {
         let _ = self.hand.run(|db| db.execute_batch("ROLLBACK")).await;
@@ -343,7 +336,7 @@ impl Target {
 }
 
 /// Removes a database with everything around it; media that are not ours stay.
-pub(crate) fn forget(path: &SqlitePath) -> Result<()> {
+fn forget(path: &SqlitePath) -> Result<()> {
     let SqlitePath::File(database) = path else {
         return Ok(());
     };
