@@ -1211,7 +1211,7 @@ BEGIN
     begun := FOUND;
     SELECT d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id, d.revision,
            d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt, d.charged, d.flood_waits,
-           d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since, held.slot_at, held.lease_until, d.parts,
+           d.not_ready_waits, d.unknowns, d.lost_claims, d.lost_requests, d.flood_since, held.slot_at, held.lease_until, d.parts,
            d.idempotency_key, held.claimed_at, d.campaign_id
       INTO claim
       FROM deliveries AS d
@@ -1850,8 +1850,8 @@ BEGIN
                  WHERE d.delivery_id = ANY (t.id)
                 RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id,
                           d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
-                          d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.flood_since,
-                          d.slot_at, d.lease_until, d.parts, d.idempotency_key,
+                          d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.lost_requests,
+                          d.flood_since, d.slot_at, d.lease_until, d.parts, d.idempotency_key,
                           due_ats[width_bucket(d.delivery_id, sorted.id)] AS due_at, d.campaign_id
             ), held AS (
                 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
