@@ -128,7 +128,6 @@ impl Dispatcher {
 
     /// Kept, so that a request that dies with this process is not held against a post that nobody has seen.
     async fn is_absent(&self, claim: &Claim) -> Step<()> {
-        self.meters.count("rupor_reconciled_total", "absent");
         match self.recorder.mark(claim.reference(), PartProgress::Absent).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Halt::Lost),
