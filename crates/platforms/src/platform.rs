@@ -47,6 +47,16 @@ pub trait Platform: fmt::Debug + Send + Sync {
     /// What a target tells about its chat.
     fn chat_kind(&self, target: &str) -> ChatKind;
 
+    /// A target as people copy it, such as the address of a page, in the form that is sent.
+    fn plain_target(&self, written: &str) -> String {
+        written.trim().to_owned()
+    }
+
+    /// A typical mistake that a usable target may be, with the fix.
+    fn doubt(&self, _target: &str) -> Option<String> {
+        None
+    }
+
     /// Where somebody is written to, by their own id on the platform.
     fn address_of_person(&self, user_id: &str) -> String {
         user_id.to_owned()

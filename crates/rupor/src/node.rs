@@ -45,6 +45,9 @@ const START_AGAIN: Duration = Duration::from_secs(1);
 const KEY_TRIES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
+/// The workspace of the quick start.
+const QUICK_START: &str = "default";
+
 /// Everything a node is told at its start.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -53,6 +56,8 @@ pub(crate) struct Settings {
     pub key_path: PathBuf,
     /// What the rows should say, and what happens to those it does not name.
     pub config: Option<(Config, Absent)>,
+    /// Channels of the quick start whose variable says no, while no other asks for anything.
+    pub switched_off: Vec<&'static str>,
     pub listen: Option<SocketAddr>,
     pub bases: ApiBases,
     /// Whether the platforms' own limits of private chats are obeyed.
@@ -105,6 +110,9 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
                 tracing::warn!("{problem}");
             }
         });
+    }
+    if settings.config.is_none() {
+        look_around(&store, &settings.switched_off).await?;
     }
     let operators = match operate::socket_path(address) {
         Some(path) => Some(operate::serve(store.clone(), &path)?),
@@ -172,6 +180,38 @@ impl Running {
         (&mut self.loops).await.context("the loops ended badly")??;
         Ok(())
     }
+}
+
+/// A start without a configuration: what variables switched off is shut and keeps its queue, and who starts without
+/// anything to do hears what to do.
+async fn look_around(store: &Store, switched_off: &[&str]) -> anyhow::Result<()> {
+    let workspaces = store.workspaces().await?;
+    if workspaces.is_empty() {
+        tracing::warn!(
+            "nothing is configured yet: `rupor init` writes a first rupor.toml, `rupor apply` puts it to work while this \
+             runs, `rupor run --config rupor.toml` does both at the start"
+        );
+    }
+    let Some(workspace) = workspaces.iter().find(|workspace| workspace.name == QUICK_START) else {
+        return Ok(());
+    };
+    let ws = workspace.workspace_id;
+    let starter = operate::who::own(Some("its variable switched it off".to_owned()));
+    let accounts = store.accounts(ws).await?;
+    for channel in store.channels(ws).await? {
+        let account = accounts.iter().find(|account| account.account_id == channel.account_id);
+        // The quick start gives the account and the channel one name.
+        let of_variables = account.is_some_and(|account| account.name == channel.name);
+        if channel.enabled && of_variables && switched_off.contains(&channel.name.as_str()) {
+            let by = store::DisabledBy::Operator;
+            store.by(starter.clone()).disable_channel(ws, channel.channel_id, by).await?;
+            tracing::warn!(
+                channel = channel.name,
+                "the channel was switched off by its variable; what waits is kept"
+            );
+        }
+    }
+    Ok(())
 }
 
 async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {

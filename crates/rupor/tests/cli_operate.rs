@@ -217,7 +217,10 @@ async fn the_quick_start_runs_from_variables_alone() {
     let ended = tokio::task::spawn_blocking(move || wrong.output().unwrap()).await.unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(1));
-    assert!(said.contains("TG_CHAT: \"чат\" is not a number; write the numeric id"), "{said}");
+    assert!(
+        said.contains("TG_CHAT: \"чат\" cannot be used; write @name of a public channel, or the numeric id"),
+        "{said}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -427,6 +430,7 @@ async fn hostile_names_and_posts_act_on_no_terminal_and_forge_no_line() {
         &["why", "1"],
         &["why", &name],
         &["post", "Наша собака у подъезда"],
+        &["init", "other.toml", "--force", "--read", &name, "--to", &name],
         &["message", "list"],
         &["message", "approve", "9"],
         &["message", "reject", "9"],

@@ -24,13 +24,47 @@ pub static FACTS: Facts = Facts {
         prefix: "TG",
         name: "telegram",
         target: "TG_CHAT",
-        target_form: "the numeric id of the chat, such as -1001234567890",
+        target_form: "@name of a public channel, or the numeric id of the chat, such as -1001234567890",
         token_fallback: None,
         parse_mode: Some("HTML"),
         is_wall: false,
     }),
     quick_read: None,
 };
+
+/// `https://t.me/name` and `name` are `@name`; `https://t.me/c/123/4` is the chat -100123.
+pub fn plain_target(written: &str) -> String {
+    let written = written.trim().trim_end_matches('/');
+    let page =
+        written.strip_prefix("https://").or_else(|| written.strip_prefix("http://")).unwrap_or(written);
+    let name = page.strip_prefix("t.me/").or_else(|| page.strip_prefix("telegram.me/"));
+    if let Some(private) = name.and_then(|name| name.strip_prefix("c/")) {
+        let id = private.split('/').next().unwrap_or_default();
+        return format!("-100{id}");
+    }
+    let name = name.map_or(written, |name| name.split('/').next().unwrap_or_default());
+    match name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+    {
+        true => format!("@{name}"),
+        false => name.to_owned(),
+    }
+}
+
+/// Ids are copied from places that leave out the -100 which the API wants.
+pub fn doubt(target: &str) -> Option<String> {
+    let id: i64 = target.parse().ok()?;
+    match id {
+        1_000_000_000..1_000_000_000_000 => Some(format!(
+            "{id} is the chat with one person; the id of a channel or group begins with -100: write -100{id}"
+        )),
+        -999_999_999_999..=-1_000_000_000 => Some(format!(
+            "{id} looks like an id without its -100; for a channel or supergroup write -100{}",
+            -id
+        )),
+        _ => None,
+    }
+}
 
 /// Channels stand below −10¹², groups are negative, people positive.
 pub fn chat_kind(target: &str) -> ChatKind {
@@ -65,4 +99,33 @@ pub const HOOK_HEADER: &str = "x-telegram-bot-api-secret-token";
 /// The token becomes part of a path, so nothing may be in it that means something there.
 pub fn accepts_token(token: &str) -> bool {
     token.len() <= 80 && token.bytes().all(|b| b.is_ascii_alphanumeric() || b":_-".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_understood_as_people_copy_them() {
+        for (written, plain) in [
+            ("https://t.me/lost_pets", "@lost_pets"),
+            (" t.me/lost_pets/ ", "@lost_pets"),
+            ("lost_pets", "@lost_pets"),
+            ("@lost_pets", "@lost_pets"),
+            ("https://t.me/c/1234567890/17", "-1001234567890"),
+            ("-1001234567890", "-1001234567890"),
+            ("77", "77"),
+        ] {
+            assert_eq!(plain_target(written), plain);
+        }
+    }
+
+    #[test]
+    fn a_forgotten_minus_100_is_explained() {
+        assert!(doubt("1234567890").unwrap().ends_with("write -1001234567890"));
+        assert!(doubt("-1234567890").unwrap().ends_with("write -1001234567890"));
+        for fine in ["-1001234567890", "-12345", "77", "@name"] {
+            assert_eq!(doubt(fine), None);
+        }
+    }
 }

@@ -50,6 +50,14 @@ impl Platform for Telegram {
         facts::chat_kind(target)
     }
 
+    fn plain_target(&self, written: &str) -> String {
+        facts::plain_target(written)
+    }
+
+    fn doubt(&self, target: &str) -> Option<String> {
+        facts::doubt(target)
+    }
+
     fn post_link(&self, target: &str, id: &str) -> Option<String> {
         facts::link(target, id)
     }

@@ -81,7 +81,7 @@ pub static FACTS: Facts = Facts {
         prefix: "VK_OUT",
         name: "vk_out",
         target: "VK_OUT_OWNER_ID",
-        target_form: "the numeric id of the wall, negative for groups, such as -123456",
+        target_form: "the numeric id of the wall, negative for groups, such as -123456, or its address",
         token_fallback: Some("VK_TOKEN"),
         parse_mode: None,
         is_wall: true,

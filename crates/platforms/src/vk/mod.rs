@@ -106,6 +106,13 @@ impl Platform for Vk {
         Some(self)
     }
 
+    fn plain_target(&self, written: &str) -> String {
+        match self.wall(written) {
+            Some(crate::walls::Wall::Owner(id)) => id.to_string(),
+            _ => written.trim().to_owned(),
+        }
+    }
+
     fn walls(&self) -> Option<&dyn WallReader> {
         Some(self)
     }

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
+use anstyle::{AnsiColor, Style};
 use anyhow::bail;
 use clap::Args;
 use engine::addresses::ApiBases;
@@ -18,7 +19,7 @@ use crate::operate::words::counted;
 /// Make accounts, channels and doors equal to a configuration file
 ///
 /// Shows what changes first. A second run says that there is nothing to do.
-/// A channel that left the file is removed, after a question or with --yes.
+/// A channel that left the file is removed, and a workspace that left it is stopped, after a question or with --yes.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  rupor apply\n  rupor apply rupor.toml --dry-run\n  rupor apply --yes --json"
@@ -30,9 +31,12 @@ pub(super) struct Apply {
     /// Only show what would change
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask before channels are removed
+    /// Do not ask before anything is removed or stopped
     #[arg(long)]
     yes: bool,
+    /// Leave workspaces alone that the file does not name: they have a file of their own
+    #[arg(long)]
+    keep_others: bool,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -42,9 +46,13 @@ pub(super) fn run(args: &Apply) -> anyhow::Result<()> {
     block_on(apply(args, config))
 }
 
-async fn apply(args: &Apply, config: Config) -> anyhow::Result<()> {
+async fn apply(args: &Apply, mut config: Config) -> anyhow::Result<()> {
     create_database(args).await?;
     let look = args.operator.look().await?;
+    if !args.keep_others {
+        let known = look.store.workspaces().await?;
+        config.stops(&known.into_iter().map(|workspace| workspace.name).collect::<Vec<_>>());
+    }
     let planned = plan(&look.store, &config, Absent::Remove).await?;
     if !args.operator.json {
         for note in &config.notes {
@@ -68,7 +76,7 @@ async fn apply(args: &Apply, config: Config) -> anyhow::Result<()> {
         });
     }
     if !args.operator.json {
-        say(planned.to_string().trim_end())?;
+        show(&planned)?;
     }
     confirm(args, &planned)?;
     let answer = args.operator.perform(Verb::Apply { config, absent: Absent::Remove }).await?;
@@ -88,12 +96,38 @@ async fn create_database(args: &Apply) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The plan; what ends is red where colours are seen.
+fn show(plan: &Plan) -> anyhow::Result<()> {
+    let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
+    let mut out = anstream::stdout().lock();
+    for (line, ends) in plan.lines() {
+        match ends {
+            true => writeln!(out, "{red}{line}{red:#}")?,
+            false => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(out.flush()?)
+}
+
 fn confirm(args: &Apply, planned: &Plan) -> anyhow::Result<()> {
-    let removals = planned.removals();
-    if args.yes || removals == 0 {
+    let removed = planned.removals();
+    let stopped = planned.stops();
+    let mut what = Vec::new();
+    if removed > 0 {
+        what.push(counted(removed, "channel would be removed", "channels would be removed"));
+    }
+    if stopped > 0 {
+        what.push(counted(
+            stopped,
+            "thing that left the file would stop",
+            "things that left the file would stop",
+        ));
+    }
+    // An account or a door that left the file has always been closed without a question.
+    if args.yes || removed == 0 && !stops_a_workspace(planned) {
         return Ok(());
     }
-    let what = counted(removals, "channel would be removed", "channels would be removed");
+    let what = what.join(", ");
     if args.operator.json || !std::io::stdin().is_terminal() {
         bail!("{what}; nothing was changed: run it again with --yes");
     }
@@ -103,9 +137,14 @@ fn confirm(args: &Apply, planned: &Plan) -> anyhow::Result<()> {
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim().to_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
+        "y" | "yes" | "д" | "да" => Ok(()),
         _ => bail!("nothing was changed"),
     }
+}
+
+/// Channels are stopped, and not removed, only where their whole workspace has left the file.
+fn stops_a_workspace(plan: &Plan) -> bool {
+    plan.steps.iter().any(|step| step.is_destructive() && step.what == "channel" && !step.is_removal())
 }
 
 fn steps(plan: &Plan) -> String {

@@ -20,6 +20,7 @@ mod endpoint;
 mod events;
 mod hold;
 mod import;
+mod init;
 mod key;
 mod log;
 mod message;
@@ -53,6 +54,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Demo),
+    Init(init::Init),
     Run(run::Run),
     Analyse(analyse::Analyse),
     Sandbox(sandbox::SandboxArgs),
@@ -97,6 +99,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Demo(args) => demo::run(args),
+        Command::Init(args) => init::run(args),
         Command::Run(args) => run::run(args),
         Command::Analyse(args) => analyse::run(args),
         Command::Sandbox(args) => sandbox::run(args),

@@ -17,7 +17,7 @@ use engine::span;
 use crate::config::{self, environment};
 use crate::node;
 
-/// Runs a node: reads walls and feeds, sends what is queued, until it is told to stop
+/// Run a node: read walls and feeds, send what is queued, until it is told to stop
 ///
 /// SIGTERM or Ctrl-C stops it in order: no new work, what is out is finished, the rest is handed back.
 #[derive(Debug, Args)]
@@ -73,6 +73,7 @@ async fn node(args: &Run) -> anyhow::Result<()> {
         key_path: args.database.key_path(&address),
         address,
         config: args.config()?,
+        switched_off: args.switched_off(),
         listen: args.listen,
         bases: ApiBases::from_env(|name| std::env::var(name).ok()),
         platform_limits: environment::platform_limits(&config::process_variables)
@@ -106,6 +107,15 @@ impl Run {
             None if environment::is_used(variables) => Some((config::from_env(variables)?, Absent::Disable)),
             None => None,
         })
+    }
+
+    /// A file says by itself what it wants; without one a variable that says no counts, also when it was the last.
+    fn switched_off(&self) -> Vec<&'static str> {
+        let variables = &config::process_variables;
+        match self.config.is_some() || environment::is_used(variables) {
+            true => Vec::new(),
+            false => environment::switched_off(variables),
+        }
     }
 
     fn starts(&self, which: Loop) -> bool {

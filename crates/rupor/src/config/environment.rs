@@ -1,6 +1,7 @@
 //! The quick start: one workspace from the variables of DESIGN §11, so that a one-channel set-up needs no file.
 //! A bad value names its variable and the fix.
 
+use domain::content::Kind;
 use domain::limits::effective_rate;
 use domain::time::Span;
 use serde_json::json;
@@ -39,6 +40,16 @@ pub(crate) fn is_used(variables: Variables<'_>) -> bool {
     })
 }
 
+/// Channels that variables have switched off, by what the quick start calls them.
+pub(crate) fn switched_off(variables: Variables<'_>) -> Vec<&'static str> {
+    let is_off = |out: &Outlet| {
+        let value = variables(&format!("{}_ENABLED", out.start.prefix));
+        value
+            .is_some_and(|value| matches!(value.trim().to_lowercase().as_str(), "0" | "false" | "no" | "off"))
+    };
+    outlets().filter(is_off).map(|out| out.start.name).collect()
+}
+
 pub(crate) fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
     let mut reader = Reader { variables, problems: Vec::new(), notes: Vec::new() };
     let limits = platform_limits(variables).unwrap_or_else(|problem| {
@@ -46,14 +57,7 @@ pub(crate) fn config(variables: Variables<'_>) -> Result<Config, ConfigError> {
         PlatformLimits::On
     });
     let dedup = reader.dedup();
-    let mut workspace = Workspace {
-        name: DEFAULT_WORKSPACE.into(),
-        accounts: Vec::new(),
-        channels: Vec::new(),
-        sources: Vec::new(),
-        endpoints: Vec::new(),
-        bots: Vec::new(),
-    };
+    let mut workspace = Workspace::empty(DEFAULT_WORKSPACE);
     for (platform, read) in readers() {
         reader.walls(&mut workspace, platform, read, limits);
     }
@@ -132,10 +136,16 @@ impl Reader<'_> {
         };
         workspace.accounts.push(account(platform, platform, read.kind, token, limits));
         for group in groups.split(',').map(str::trim).filter(|group| !group.is_empty()) {
-            if !group.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+            // The address of a wall ends in its name.
+            let group =
+                group.trim_end_matches('/').rsplit('/').next().unwrap_or(group).trim_start_matches('@');
+            let is_wall = known_platform(platform).walls().is_some_and(|walls| walls.wall(group).is_some());
+            if !is_wall {
                 self.problem(
                     read.walls,
-                    format!("{group:?} is no id or screen name; write a comma list such as -123456,lostpets"),
+                    format!(
+                        "{group:?} is no wall; write a comma list of ids, names or addresses, such as -123456,lostpets"
+                    ),
                 );
                 continue;
             }
@@ -188,6 +198,7 @@ impl Reader<'_> {
             parse_mode: out.start.parse_mode.map(|usual| self.parse_mode(&named("PARSE_MODE"), usual)),
             max_media: self.count(&named("MAX_MEDIA"), MAX_MEDIA),
             settings: json!(extras),
+            route: self.kinds(&named("KINDS")).or(preset(Preset::Pets).route),
             ..preset(Preset::Pets)
         };
         let channel = Channel {
@@ -244,7 +255,15 @@ impl Reader<'_> {
             let name = format!("{}_TOKEN", out.start.prefix);
             self.problem(&name, format!("{}; copy it again from where it was issued", error.root_cause()));
         } else if let Err(error) = channel.rehearse(account) {
-            self.problem(out.start.target, format!("{error:#}"));
+            let (target, form) = (&channel.target, out.start.target_form);
+            let known = error.root_cause().to_string();
+            self.problem(
+                out.start.target,
+                match known.contains("bad target") {
+                    true => format!("{target:?} cannot be used; write {form}"),
+                    false => format!("{error:#}"),
+                },
+            );
         }
     }
 
@@ -267,28 +286,39 @@ impl Reader<'_> {
     }
 
     fn outlet_target(&mut self, out: &Outlet) -> Option<String> {
-        match self.get(out.start.target) {
-            Some(text) => match text.parse::<i64>() {
-                Ok(id) => Some(id.to_string()),
-                Err(_) => {
-                    self.problem(
-                        out.start.target,
-                        format!("{text:?} is not a number; write {}", out.start.target_form),
-                    );
-                    None
-                }
-            },
-            None => {
-                self.problem(
-                    out.start.target,
+        let Some(text) = self.get(out.start.target) else {
+            let (prefix, form) = (out.start.prefix, out.start.target_form);
+            self.problem(out.start.target, format!("is not set, but {prefix}_ENABLED is true; write {form}"));
+            return None;
+        };
+        // Whether it is one is said by the platform, in `check`.
+        let target = out.platform.plain_target(&text);
+        let doubt = out.platform.doubt(&target);
+        self.notes.extend(doubt.map(|doubt| format!("{}: {doubt}", out.start.target)));
+        Some(target)
+    }
+
+    /// `PREFIX_KINDS`: which kinds of posts the channel publishes; `all` means every kind.
+    fn kinds(&mut self, name: &str) -> Option<String> {
+        let written = self.get(name)?.to_lowercase();
+        if written == "all" {
+            return preset(Preset::Mirror).route;
+        }
+        let known = Kind::ALL.map(Kind::name);
+        let mut wanted = Vec::new();
+        for kind in written.split(',').map(str::trim).filter(|kind| !kind.is_empty()) {
+            match known.contains(&kind) {
+                true => wanted.push(format!("kind:{kind}")),
+                false => self.problem(
+                    name,
                     format!(
-                        "is not set, but {}_ENABLED is true; write {}",
-                        out.start.prefix, out.start.target_form
+                        "{kind:?} is no kind of post; write all, or a comma list of {}",
+                        known.join(", ")
                     ),
-                );
-                None
+                ),
             }
         }
+        Some(json!({"any": wanted}).to_string())
     }
 
     /// A variable that says something.

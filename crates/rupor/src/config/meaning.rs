@@ -145,7 +145,7 @@ impl Reader<'_> {
         let endpoints =
             written.endpoints.into_iter().map(|(name, endpoint)| self.endpoint(name, endpoint)).collect();
         let bots = self.bots(written.bots, &accounts, &channels);
-        let mut workspace = Workspace { name, accounts, channels, sources, endpoints, bots };
+        let mut workspace = Workspace { name, accounts, channels, sources, endpoints, bots, gone: false };
         if let Some(written) = written.alerts {
             self.alerts(&mut workspace, written, defaults.time_zone.as_deref(), of_node);
         }
@@ -224,6 +224,11 @@ impl Reader<'_> {
         defaults: &Defaults,
     ) -> Option<Channel> {
         let account = self.find_account(&written.account, accounts)?;
+        let platform = known_platform(&account.platform);
+        let mut written = written;
+        written.target.0 = platform.plain_target(&written.target.0);
+        let doubt = platform.doubt(&written.target.0);
+        self.notes.extend(doubt.map(|doubt| format!("channel {}: {doubt}", name.get_ref())));
         let settings = self.channel_settings(name.get_ref(), &written, account, defaults);
         let channel = Channel {
             name: name.get_ref().clone(),

@@ -62,6 +62,34 @@ pub(crate) struct Workspace {
     pub endpoints: Vec<Endpoint>,
     #[serde(default)]
     pub bots: Vec<Bot>,
+    /// The configuration does not name it any more: what it configured is stopped, and keeps its queue.
+    #[serde(default)]
+    pub gone: bool,
+}
+
+impl Workspace {
+    fn empty(name: &str) -> Workspace {
+        Workspace {
+            name: name.to_owned(),
+            accounts: Vec::new(),
+            channels: Vec::new(),
+            sources: Vec::new(),
+            endpoints: Vec::new(),
+            bots: Vec::new(),
+            gone: false,
+        }
+    }
+}
+
+impl Config {
+    /// Workspaces that are there and not named here are stopped by this configuration too.
+    pub(crate) fn stops(&mut self, known: &[String]) {
+        for name in known {
+            if !self.workspaces.iter().any(|workspace| workspace.name == *name) {
+                self.workspaces.push(Workspace { gone: true, ..Workspace::empty(name) });
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -77,22 +77,87 @@ impl StepVerb {
     }
 }
 
+impl Step {
+    /// Whether something ends: somebody has to agree, and it is shown in red.
+    pub(crate) fn is_destructive(&self) -> bool {
+        let ends = matches!(self.what.as_str(), "channel" | "source" | "workspace");
+        ends && matches!(self.verb, StepVerb::Remove)
+            || matches!(self.verb, StepVerb::Disable | StepVerb::Pause) && self.detail == NOT_CONFIGURED
+    }
+}
+
+impl Step {
+    pub(crate) fn is_removal(&self) -> bool {
+        self.verb == StepVerb::Remove
+    }
+}
+
+/// From so many equal steps on, one line tells of all.
+const FOLD_FROM: usize = 6;
+/// Names on a folded line.
+const FOLD_NAMES: usize = 3;
+
 impl Plan {
     /// Channels that go: what waits for them fails, so somebody has to agree.
     pub(crate) fn removals(&self) -> usize {
         self.steps.iter().filter(|step| step.verb == StepVerb::Remove && step.what == "channel").count()
     }
+
+    /// Everything else that stops because the configuration does not name it any more.
+    pub(crate) fn stops(&self) -> usize {
+        let stops = |step: &&Step| step.is_destructive() && step.verb != StepVerb::Remove;
+        self.steps.iter().filter(stops).count()
+    }
+
+    /// One line a step, equal ones folded, each with whether something ends there.
+    pub(crate) fn lines(&self) -> Vec<(String, bool)> {
+        let mut lines = Vec::new();
+        let mut rest = self.steps.as_slice();
+        while let Some(first) = rest.first() {
+            let alike = |step: &&Step| {
+                let same =
+                    (&step.workspace, step.verb, &step.what) == (&first.workspace, first.verb, &first.what);
+                same && (step.detail == first.detail || first.verb == StepVerb::Create)
+            };
+            let n = rest.iter().take_while(alike).count();
+            let (same, others) = rest.split_at(if n < FOLD_FROM { 1 } else { n });
+            lines.push((shown::line(&line(same)).into_owned(), first.is_destructive()));
+            rest = others;
+        }
+        lines
+    }
+}
+
+/// Steps that are told in one line.
+fn line(steps: &[Step]) -> String {
+    let [first, ..] = steps else {
+        return String::new();
+    };
+    let mut place = format!("{}/{}", first.workspace, first.name);
+    let mut detail = first.detail.as_str();
+    if steps.len() > 1 {
+        let names: Vec<&str> =
+            steps.iter().skip(1).take(FOLD_NAMES - 1).map(|step| step.name.as_str()).collect();
+        place = format!("{place}, {}", names.join(", "));
+        if steps.len() > FOLD_NAMES {
+            place = format!("{place} and {} more", steps.len() - FOLD_NAMES);
+        }
+        detail = if steps.iter().all(|step| step.detail == first.detail) { detail } else { "" };
+    }
+    let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+    format!("{:<7} {:<9} {place}{detail}", first.verb.as_str(), first.what)
 }
 
 impl std::fmt::Display for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for step in &self.steps {
-            let detail = if step.detail.is_empty() { String::new() } else { format!(": {}", step.detail) };
-            let place = format!("{}/{}", step.workspace, step.name);
-            let line = format!("{:<7} {:<9} {place}{detail}", step.verb.as_str(), step.what);
-            writeln!(f, "{}", shown::line(&line))?;
-        }
-        Ok(())
+        self.lines().iter().try_for_each(|(line, _)| writeln!(f, "{line}"))
+    }
+}
+
+impl Workspace {
+    /// What happens to what it does not name: a workspace that left the configuration keeps its queues.
+    fn absent(&self, usual: Absent) -> Absent {
+        if self.gone { Absent::Disable } else { usual }
     }
 }
 
@@ -101,7 +166,7 @@ pub(crate) async fn plan(store: &Store, config: &Config, absent: Absent) -> anyh
     let mut steps = Vec::new();
     for workspace in &config.workspaces {
         let known = known_workspace(store, &workspace.name).await?;
-        let acts = acts(store, workspace, known, absent).await?;
+        let acts = acts(store, workspace, known, workspace.absent(absent)).await?;
         steps.extend(acts.into_iter().map(|(step, _)| step));
     }
     Ok(Plan { steps })
@@ -112,7 +177,7 @@ pub(crate) async fn apply(store: &Store, config: &Config, absent: Absent) -> any
     let mut steps = Vec::new();
     for workspace in &config.workspaces {
         let known = known_workspace(store, &workspace.name).await?;
-        let acts = acts(store, workspace, known, absent).await?;
+        let acts = acts(store, workspace, known, workspace.absent(absent)).await?;
         for (step, act) in acts {
             let named = || format!("{} {} {}", step.verb.as_str(), step.what, step.name);
             perform(store, &workspace.name, act).await.with_context(named)?;
@@ -192,6 +257,9 @@ async fn known_workspace(store: &Store, name: &str) -> anyhow::Result<Rows> {
 
 async fn acts(store: &Store, workspace: &Workspace, rows: Rows, absent: Absent) -> anyhow::Result<Acts> {
     let mut list = Listing { workspace: &workspace.name, acts: Vec::new() };
+    if workspace.gone && rows.is_still() {
+        return Ok(list.acts);
+    }
     if rows.id.is_none() {
         list.push(StepVerb::Create, "workspace", &workspace.name, "", Act::CreateWorkspace);
     }
@@ -421,6 +489,14 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
 }
 
 impl Rows {
+    /// Nothing of it does anything.
+    fn is_still(&self) -> bool {
+        self.channels.iter().all(|channel| !channel.enabled)
+            && self.sources.iter().all(|source| !source.enabled)
+            && self.endpoints.iter().all(|endpoint| !endpoint.enabled)
+            && self.accounts.iter().all(|account| account.paused)
+    }
+
     fn channel(&self, which: Which) -> anyhow::Result<ChannelId> {
         match which {
             Which::Id(id) => Ok(id),

@@ -289,7 +289,7 @@ fn bad_variables_are_named_with_the_fix() {
         TG_RATE_PER_SEC: "fast" is not a rate; write how many a second, above 0, such as 0.5
         TG_HTTP_TIMEOUT: "10" is not a time; write a number with its unit, such as 500ms, 10s, 5m, 72h or 7d
         TG_TOKEN: telegram: the token is empty or has characters that no telegram token has; copy it again from where it was issued
-        VK_OUT_OWNER_ID: "@wall" is not a number; write the numeric id of the wall, negative for groups, such as -123456
+        VK_OUT_OWNER_ID: "@wall" cannot be used; write the numeric id of the wall, negative for groups, such as -123456, or its address
         MAX_ENABLED: "maybe" is neither true nor false; write true or false"#]]
     .assert_eq(&said);
 }

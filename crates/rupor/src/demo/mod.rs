@@ -72,6 +72,7 @@ impl World {
         let node = node::start(node::Settings {
             address: address.clone(),
             key_path: file.with_extension("key"),
+            switched_off: Vec::new(),
             config: Some((config::from_text(CONFIG, "city.toml", &variables)?, Absent::Disable)),
             listen: Some(listen),
             bases,

@@ -44,6 +44,8 @@ impl Finding {
 /// An account to ask about, with the channels on it.
 #[derive(Debug)]
 pub(crate) struct Subject {
+    /// Named where there are several.
+    pub workspace: String,
     pub account: Account,
     pub token: Secret,
     pub channels: Vec<Channel>,
@@ -60,6 +62,7 @@ pub(crate) fn subjects_of_config(config: &Config) -> Vec<Subject> {
             let read =
                 workspace.sources.iter().filter(|source| source.account.as_ref() == Some(&account.name));
             subjects.push(Subject {
+                workspace: workspace.name.clone(),
                 account: account.as_row(),
                 token: account.token.clone(),
                 channels: on_it.map(|channel| channel.as_row(account)).collect(),
@@ -71,7 +74,11 @@ pub(crate) fn subjects_of_config(config: &Config) -> Vec<Subject> {
 }
 
 /// The subjects of a workspace as the rows are.
-pub(crate) async fn subjects_of_store(store: &Store, ws: WorkspaceId) -> anyhow::Result<Vec<Subject>> {
+pub(crate) async fn subjects_of_store(
+    store: &Store,
+    ws: WorkspaceId,
+    workspace: &str,
+) -> anyhow::Result<Vec<Subject>> {
     let channels = store.channels(ws).await?;
     let sources = store.sources(ws).await?;
     let mut subjects = Vec::new();
@@ -81,9 +88,43 @@ pub(crate) async fn subjects_of_store(store: &Store, ws: WorkspaceId) -> anyhow:
         let channels = on_it.cloned().collect();
         let read = sources.iter().filter(|source| source.account_id == Some(account.account_id));
         let walls = read.map(|source| (source.name.clone(), source.address.clone())).collect();
-        subjects.push(Subject { account, token: Secret::from(token), channels, walls });
+        let workspace = workspace.to_owned();
+        subjects.push(Subject { workspace, account, token: Secret::from(token), channels, walls });
     }
     Ok(subjects)
+}
+
+/// What a configuration would do, workspace by workspace.
+pub(crate) fn would_do(config: &Config) -> Vec<Finding> {
+    let told = config.workspaces.iter().map(|workspace| {
+        let what = say!("check.would.workspace", name = &workspace.name);
+        let found = say!(
+            "check.would",
+            sources = workspace.sources.len(),
+            channels = workspace.channels.len(),
+            accounts = workspace.accounts.len(),
+        );
+        Finding::good(what, found)
+    });
+    told.collect()
+}
+
+/// Asks about every subject; where there are several workspaces, each finding says of which.
+pub(crate) async fn all(network: &Network, bases: &ApiBases, subjects: &[Subject]) -> Vec<Finding> {
+    let first = subjects.first().map(|subject| &subject.workspace);
+    let several = subjects.iter().any(|subject| Some(&subject.workspace) != first);
+    let mut findings = Vec::new();
+    for about in subjects {
+        let found = subject(network, bases, about).await.into_iter();
+        findings.extend(found.map(|finding| match several {
+            true => {
+                let what = say!("check.in_workspace", workspace = &about.workspace, what = finding.what);
+                Finding { what, ..finding }
+            }
+            false => finding,
+        }));
+    }
+    findings
 }
 
 /// The database and its clock.
@@ -190,7 +231,7 @@ pub(crate) async fn channel(
     ws: WorkspaceId,
     channel: &Channel,
 ) -> anyhow::Result<Vec<Finding>> {
-    let mut subjects = subjects_of_store(store, ws).await?;
+    let mut subjects = subjects_of_store(store, ws, "").await?;
     subjects.retain(|subject| subject.account.account_id == channel.account_id);
     let Some(mut about) = subjects.pop() else {
         bail!("channel {}: its account is gone", channel.name);
