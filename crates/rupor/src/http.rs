@@ -104,11 +104,9 @@ pub(crate) fn routes() -> Vec<Route> {
         route("/v1/ingest", Guard::Endpoint, api::ingest()),
         route("/v1/openapi.json", Guard::Open, api::openapi()),
         route("/hooks/{platform}/{id}", Guard::Endpoint, hooks::hooks()),
-        route("/", Guard::Viewer, get(board::page)),
-        route("/board/state", Guard::Viewer, get(board::state)),
-        route("/board/events", Guard::Viewer, get(board::events)),
         route("/v1/messages", Guard::Token, api::messages()),
     ];
+    routes.extend(board::reading().into_iter().map(|(path, methods)| route(path, Guard::Viewer, methods)));
     let asked = api::readable().into_iter().chain(api::doable()).chain(api::adapters());
     routes.extend(asked.map(|(path, methods)| route(path, Guard::Token, methods)));
     routes

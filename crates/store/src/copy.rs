@@ -43,6 +43,7 @@ pub const TABLES: &[Table] = &[
     table("platform_limits"),
     table("account_heads"),
     table("lane_heads"),
+    table("lane_counts"),
     table("cases"),
     table("messages"),
     table("deliveries"),

@@ -39,7 +39,7 @@ pub struct Reading {
 
 /// Reads, judges and routes.
 pub fn read(raw: &RawPost, rules: &PublishRules, now: Timestamp) -> Reading {
-    let post = post_of(raw, rules);
+    let post = post_of(raw, rules, now);
     let mut analysis = analyse(&post);
     if let Some(kind) = raw.kind {
         analysis.facts.kind = Fact::silent(kind);
@@ -164,7 +164,8 @@ fn withheld(raw: &RawPost, rules: &PublishRules, analysis: &Analysis, now: Times
     nothing.then(|| "empty: nothing to read".to_owned())
 }
 
-fn post_of(raw: &RawPost, rules: &PublishRules) -> Post {
+/// What says no date of its own was posted now.
+fn post_of(raw: &RawPost, rules: &PublishRules, now: Timestamp) -> Post {
     let title = raw.title.as_deref().filter(|title| !raw.text.starts_with(*title));
     let words: Vec<&str> = title.into_iter().chain([raw.text.as_str()]).collect();
     let mut copies = raw.copies.clone();
@@ -175,7 +176,7 @@ fn post_of(raw: &RawPost, rules: &PublishRules) -> Post {
     Post {
         owner_id,
         post_id,
-        date: raw.origin.date.unwrap_or_default(),
+        date: raw.origin.date.unwrap_or(now.0 / 1_000_000),
         text: head(&words.join("\n"), TEXT_MAX),
         copy_history: copies,
         photos: Vec::new(),

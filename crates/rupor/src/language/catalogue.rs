@@ -31,6 +31,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("check", include_str!("catalogue/check.txt")),
     ("init", include_str!("catalogue/init.txt")),
     ("heard", include_str!("catalogue/heard.txt")),
+    ("board", include_str!("catalogue/board.txt")),
 ];
 
 static TEXTS: LazyLock<BTreeMap<&'static str, Text>> =

@@ -59,7 +59,6 @@ pub(crate) fn chosen() -> Language {
 }
 
 /// Every text whose id begins with `prefix`, as an object of id and text: for pages that speak for themselves.
-#[cfg_attr(not(test), expect(dead_code, reason = "the board asks for its words with this"))]
 pub(crate) fn as_json(language: Language, prefix: &str) -> serde_json::Value {
     let of_page = catalogue::all().filter(|text| text.id.starts_with(prefix));
     let texts = of_page.map(|text| (text.id.to_owned(), text.in_language(language).into()));

@@ -99,7 +99,9 @@ fn every_text_is_used_and_every_id_that_is_used_is_there() {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
     let all = files.join("\n");
     let quoted = |id: &str| ['"', '\'', '`'].iter().any(|mark| all.contains(&format!("{mark}{id}{mark}")));
-    let unused = catalogue::all().filter(|text| !text.id.starts_with("heard.") && !quoted(text.id));
+    // Of the board's words its own tests know which are said.
+    let elsewhere = |id: &str| id.starts_with("heard.") || id.starts_with("board.");
+    let unused = catalogue::all().filter(|text| !elsewhere(text.id) && !quoted(text.id));
     let unused: Vec<&str> = unused.map(|text| text.id).collect();
     assert!(unused.is_empty(), "nothing says {unused:?}");
     let mut unknown = Vec::new();

@@ -225,7 +225,7 @@ async fn delivery_story(store: &Store, known: &Facts, id: DeliveryId) -> anyhow:
 }
 
 /// Whether this source reads what the message came from.
-fn brings(source: &Source, message: &StoredMessage) -> bool {
+pub(crate) fn brings(source: &Source, message: &StoredMessage) -> bool {
     match (source.kind.as_str(), message.source.split_once(':')) {
         (kind, Some((of, owner))) if kind == of && walls::of(kind).is_some() => {
             source.address == owner

@@ -240,6 +240,20 @@ CREATE TABLE lane_heads (
 CREATE INDEX lane_heads_due ON lane_heads (account_id, head_priority, next_at, lane_id);
 CREATE INDEX lane_heads_listed ON lane_heads (workspace_id, lane_id) WHERE recipient_id IS NULL;
 
+-- The bars of the board: what ended in the lane of a channel, by the hour. Moved together with the counters of the lane, by
+-- whoever holds that row already. Campaigns and dialogues are not in it.
+CREATE TABLE lane_counts (
+    lane_id        bigint      NOT NULL,
+    at             timestamptz NOT NULL,                -- when the hour began
+    workspace_id   bigint      NOT NULL,
+    n_sent         bigint      NOT NULL DEFAULT 0,
+    n_deduped      bigint      NOT NULL DEFAULT 0,
+    n_failed       bigint      NOT NULL DEFAULT 0,      -- and given up
+    sent_at        timestamptz,                         -- the last success of it
+    PRIMARY KEY (lane_id, at)
+) WITH (fillfactor = 70);
+CREATE INDEX lane_counts_age ON lane_counts (at);
+
 -- Every table with a workspace_id passes through here: rows of another workspace do not exist for anybody but the
 -- boundary functions, and an unset workspace shows nothing. FORCE binds the owner too; only while a boundary
 -- function runs (it sets rupor.span) does the owner see across. The roles' own policies and grants are in roles.sql,
@@ -262,6 +276,7 @@ CALL rupor_isolate('suppressions');
 CALL rupor_isolate('platform_limits');
 CALL rupor_isolate('account_heads');
 CALL rupor_isolate('lane_heads');
+CALL rupor_isolate('lane_counts');
 
 -- A budget is seen by those who have an account on it.
 ALTER TABLE rate_groups ENABLE ROW LEVEL SECURITY;

@@ -25,7 +25,7 @@ GRANT USAGE ON SCHEMA public TO rupor_app, rupor_dispatcher;
 
 -- -- the application: reads its workspace, writes its configuration and its intake
 
-GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients, suppressions, platform_limits, rate_groups, account_heads, lane_heads,
+GRANT SELECT ON workspaces, workspace_endpoints, accounts, channels, recipients, suppressions, platform_limits, rate_groups, account_heads, lane_heads, lane_counts,
     cases, messages, deliveries, ready, inflight, attempts, dedup_index, events,
     case_keys, case_pictures, held_posts, message_media, media_looks, media_origin, media_blobs, pull_sources, pull_cursors, ingest_runs, ingress_receipts,
     audiences, audience_recipients, campaigns, campaign_variants, campaign_cohorts, campaign_recipients, campaign_codes, campaign_progress, bots, bot_accounts, bot_rules, bot_inbox, bot_state, bot_outbox, bot_logs, bot_chats TO rupor_app;

@@ -216,3 +216,17 @@ CREATE TABLE lane_heads (
 ) STRICT;
 CREATE INDEX lane_heads_due ON lane_heads (account_id, head_priority, next_at, lane_id);
 CREATE INDEX lane_heads_listed ON lane_heads (workspace_id, lane_id) WHERE recipient_id IS NULL;
+
+-- The bars of the board: what ended in the lane of a channel, by the hour. Moved together with the counters of the lane, by
+-- whoever holds that row already. Campaigns and dialogues are not in it.
+CREATE TABLE lane_counts (
+    lane_id        INTEGER NOT NULL,
+    at             INTEGER NOT NULL,                -- when the hour began
+    workspace_id   INTEGER NOT NULL,
+    n_sent         INTEGER NOT NULL DEFAULT 0,
+    n_deduped      INTEGER NOT NULL DEFAULT 0,
+    n_failed       INTEGER NOT NULL DEFAULT 0,      -- and given up
+    sent_at        INTEGER,                         -- the last success of it
+    PRIMARY KEY (lane_id, at)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX lane_counts_age ON lane_counts (at);

@@ -42,6 +42,19 @@ pub(super) const CHECKS: &[&str] = &[
          OR h.n_deduped < count(*) FILTER (WHERE d.status = 'deduped')
          OR h.n_failed < count(*) FILTER (WHERE d.status = 'failed_permanent')
          OR h.n_dead < count(*) FILTER (WHERE d.status = 'dead')",
+    // Of what ended since the oldest hour that is kept, and with what the lane counts in all.
+    "SELECT format('lane %s has hours with %s/%s/%s of %s/%s/%s', h.lane_id, n.sent, n.deduped, n.failed,
+                   h.n_sent, h.n_deduped, h.n_failed + h.n_dead)
+       FROM lane_heads AS h
+       JOIN (SELECT c.lane_id, min(c.at) AS since, sum(c.n_sent) AS sent, sum(c.n_deduped) AS deduped, sum(c.n_failed) AS failed
+               FROM lane_counts AS c GROUP BY c.lane_id) AS n ON n.lane_id = h.lane_id
+       LEFT JOIN deliveries AS d ON d.lane_id = h.lane_id AND d.ended_at >= n.since
+      WHERE h.workspace_id = $1
+      GROUP BY h.lane_id, n.sent, n.deduped, n.failed
+     HAVING n.sent > h.n_sent OR n.deduped > h.n_deduped OR n.failed > h.n_failed + h.n_dead
+         OR n.sent < count(*) FILTER (WHERE d.status = 'sent')
+         OR n.deduped < count(*) FILTER (WHERE d.status = 'deduped')
+         OR n.failed < count(*) FILTER (WHERE d.status IN ('failed_permanent', 'dead'))",
     "SELECT format('lane %s points at %s instead of %s', h.lane_id, h.next_at, n.next_at)
        FROM lane_heads AS h
       CROSS JOIN LATERAL (

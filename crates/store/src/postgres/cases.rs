@@ -87,6 +87,12 @@ SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_b
   FROM cases
  WHERE workspace_id = $1 AND case_id = ANY ($2)
  ORDER BY case_id";
+/// By the primary key from its end: the latest that were opened.
+pub(super) const SELECT_OPEN: &str = "
+SELECT k.case_id, k.kind, k.title, k.facts, k.opened_at, k.last_seen_at, k.closed_at, k.closed_by, k.n_messages, k.record
+  FROM (SELECT x.* FROM cases AS x WHERE x.workspace_id = $1 ORDER BY x.case_id DESC LIMIT $2) AS k
+ WHERE k.closed_at IS NULL
+ ORDER BY k.case_id DESC";
 
 pub(super) const STATEMENTS: &[&str] = &[
     FIND_CASES,
@@ -100,6 +106,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     TRIM_PICTURES,
     SELECT_CASE,
     SELECT_CASES,
+    SELECT_OPEN,
 ];
 
 type Tried<T> = std::result::Result<T, Trouble>;
@@ -117,7 +124,7 @@ impl Postgres {
     }
 }
 
-fn case(row: &Row) -> Case {
+pub(super) fn case(row: &Row) -> Case {
     Case {
         case_id: CaseId(row.get(0)),
         kind: row.get(1),

@@ -85,6 +85,7 @@ macro_rules! message_columns {
          last_seen_at, skipped, gone_at, created_at FROM messages WHERE workspace_id = $1 "
     };
 }
+pub(super) use message_columns;
 const SELECT_MESSAGE: &str = concat!(message_columns!(), "AND message_id = $2");
 const SELECT_BY_ORIGIN: &str = concat!(message_columns!(), "AND source = $2 AND origin_id = $3");
 const SELECT_BY_URL: &str =
@@ -227,7 +228,7 @@ impl Postgres {
     }
 }
 
-fn stored_message(row: &Row) -> StoredMessage {
+pub(super) fn stored_message(row: &Row) -> StoredMessage {
     StoredMessage {
         message_id: MessageId(row.get(0)),
         source: row.get(1),

@@ -26,6 +26,7 @@ mod intake;
 mod maintain;
 mod media;
 pub mod migrate;
+mod overview;
 mod progress;
 mod read;
 mod recipients;
@@ -98,6 +99,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     intake::STATEMENTS,
     maintain::STATEMENTS,
     media::STATEMENTS,
+    overview::STATEMENTS,
     read::STATEMENTS,
     recipients::STATEMENTS,
     recover::STATEMENTS,

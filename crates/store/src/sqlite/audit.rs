@@ -41,6 +41,19 @@ const CHECKS: &[&str] = &[
          OR h.n_deduped < count(CASE d.status WHEN 'deduped' THEN 1 END)
          OR h.n_failed < count(CASE d.status WHEN 'failed_permanent' THEN 1 END)
          OR h.n_dead < count(CASE d.status WHEN 'dead' THEN 1 END)",
+    // Of what ended since the oldest hour that is kept, and with what the lane counts in all.
+    "SELECT 'lane ' || h.lane_id || ' has hours with ' || n.sent || '/' || n.deduped || '/' || n.failed || ' of '
+            || h.n_sent || '/' || h.n_deduped || '/' || (h.n_failed + h.n_dead)
+       FROM lane_heads AS h
+       JOIN (SELECT c.lane_id, min(c.at) AS since, sum(c.n_sent) AS sent, sum(c.n_deduped) AS deduped, sum(c.n_failed) AS failed
+               FROM lane_counts AS c GROUP BY c.lane_id) AS n ON n.lane_id = h.lane_id
+       LEFT JOIN deliveries AS d ON d.lane_id = h.lane_id AND d.ended_at >= n.since
+      WHERE h.workspace_id = ?1
+      GROUP BY h.lane_id
+     HAVING n.sent > h.n_sent OR n.deduped > h.n_deduped OR n.failed > h.n_failed + h.n_dead
+         OR n.sent < count(CASE d.status WHEN 'sent' THEN 1 END)
+         OR n.deduped < count(CASE d.status WHEN 'deduped' THEN 1 END)
+         OR n.failed < count(CASE WHEN d.status IN ('failed_permanent', 'dead') THEN 1 END)",
     "SELECT 'lane ' || h.lane_id || ' points at ' || h.next_at
        FROM lane_heads AS h
       WHERE h.workspace_id = ?1

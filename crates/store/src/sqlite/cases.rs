@@ -71,6 +71,13 @@ SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_b
  WHERE workspace_id = ?1 AND case_id IN (SELECT value FROM json_each(?2))
  ORDER BY case_id";
 
+/// By the primary key from its end: the latest that were opened.
+pub(super) const SELECT_OPEN: &str = "
+SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages, record
+  FROM (SELECT * FROM cases WHERE workspace_id = ?1 ORDER BY case_id DESC LIMIT ?2)
+ WHERE closed_at IS NULL
+ ORDER BY case_id DESC";
+
 impl Sqlite {
     pub async fn cases(&self, workspace: WorkspaceId, ids: Vec<CaseId>) -> Result<Vec<Case>> {
         let ids = json!(ids.iter().map(|id| id.0).collect::<Vec<i64>>()).to_string();
@@ -83,7 +90,7 @@ impl Sqlite {
     }
 }
 
-fn case(row: &Row<'_>) -> rusqlite::Result<Case> {
+pub(super) fn case(row: &Row<'_>) -> rusqlite::Result<Case> {
     Ok(Case {
         case_id: CaseId(row.get(0)?),
         kind: row.get(1)?,

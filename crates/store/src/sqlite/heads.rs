@@ -48,6 +48,16 @@ pub(super) const IDLE_ACCOUNT_OF_LANE: &str = "
 SELECT a.account_id
   FROM lane_heads AS h JOIN account_heads AS a ON a.account_id = h.account_id
  WHERE h.lane_id = ?1 AND a.next_at = 9223372036854775807";
+/// By the hour, for channels only: campaigns note how far they are by themselves.
+pub(super) const COUNT_ENDED: &str = "
+INSERT INTO lane_counts (lane_id, at, workspace_id, n_sent, n_deduped, n_failed, sent_at)
+SELECT h.lane_id, ?2 - ?2 % 3600000000, h.workspace_id, ?3, ?4, ?5,
+       CASE WHEN ?3 > 0 THEN ?2 END
+  FROM lane_heads AS h
+ WHERE h.lane_id = ?1 AND h.channel_id IS NOT NULL
+ON CONFLICT DO UPDATE
+   SET n_sent = n_sent + excluded.n_sent, n_deduped = n_deduped + excluded.n_deduped, n_failed = n_failed + excluded.n_failed,
+       sent_at = coalesce(excluded.sent_at, sent_at)";
 const ACCOUNT_OF_LANE: &str = "SELECT account_id FROM lane_heads WHERE lane_id = ?1";
 
 /// When the account may next be served: its earliest lane, its budget, its parallelism. Never is the largest of all
@@ -89,6 +99,7 @@ impl Touched {
         for (lane_id, change) in self.lanes {
             if change.only_sent() && tx.execute(COUNT_SENT, (lane_id, change.sent))? == 1 {
                 self.accounts.extend(tx.first(IDLE_ACCOUNT_OF_LANE, [lane_id], |row| row.get::<_, i64>(0))?);
+                count_ended(tx, lane_id, change)?;
                 continue;
             }
             self.accounts.extend(tx.first(ACCOUNT_OF_LANE, [lane_id], |row| row.get::<_, i64>(0))?);
@@ -121,7 +132,16 @@ pub(super) fn move_lane(tx: &Tx<'_>, lane_id: i64, c: CountChange, served: Optio
             tx.now.0,
         ),
     )?;
-    Ok(())
+    count_ended(tx, lane_id, c)
+}
+
+/// The same transaction that moves the counters of a lane moves its hour.
+fn count_ended(tx: &Tx<'_>, lane_id: i64, c: CountChange) -> Result<()> {
+    let failed = c.failed + c.dead;
+    if c.sent == 0 && c.deduped == 0 && failed == 0 {
+        return Ok(());
+    }
+    tx.execute(COUNT_ENDED, (lane_id, tx.now.0, c.sent, c.deduped, failed)).map(drop)
 }
 
 /// The maintained counters of a lane, as differences.

@@ -86,7 +86,7 @@ UPDATE messages
    SET gone_at = ?4
  WHERE workspace_id = ?1 AND source = ?2 AND origin_id = ?3 AND gone_at IS NULL
 RETURNING message_id, revision";
-const MESSAGE_COLUMNS: &str = "message_id, source, origin_id, payload, kind, facts, tags, origin, case_id, revision, \
+pub(super) const MESSAGE_COLUMNS: &str = "message_id, source, origin_id, payload, kind, facts, tags, origin, case_id, revision, \
      seen_count, last_seen_at, skipped, gone_at, created_at";
 
 impl Sqlite {
@@ -239,7 +239,7 @@ fn post_gone(tx: &Tx<'_>, workspace: WorkspaceId, source: &str, origin_id: &str)
     Ok(true)
 }
 
-fn stored_message(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredMessage> {
+pub(super) fn stored_message(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredMessage> {
     Ok(StoredMessage {
         message_id: MessageId(row.get(0)?),
         source: row.get(1)?,

@@ -32,6 +32,7 @@ mod late;
 mod maintain;
 mod media;
 pub mod migrate;
+mod overview;
 mod place;
 mod progress;
 mod read;

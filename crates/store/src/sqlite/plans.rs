@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::{claim, commit, enqueue, front, heads, migrate, read, recipients, sent, settle};
+use super::{claim, commit, enqueue, front, heads, migrate, overview, read, recipients, sent, settle};
 use crate::address::SqlitePath;
 
 /// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows, and its first lane is full.
@@ -107,10 +107,15 @@ fn a_status_costs_the_same_beside_twenty_thousand_dialogues() {
             .map(Result::unwrap)
             .collect();
         assert_eq!(found, [(2, 1, 0, 10)]);
-        [steps(&connection, &read::lanes(), [1]), steps(&connection, recipients::PEOPLE, (1, 10_000))]
+        [
+            steps(&connection, &read::lanes(), [1]),
+            steps(&connection, recipients::PEOPLE, (1, 10_000)),
+            steps(&connection, overview::SELECT_COUNTS, (1, 0)),
+            steps(&connection, overview::SELECT_LAST_SENT, [1]),
+        ]
     };
     let (few, many) = (steps_beside(100), steps_beside(20_000));
-    assert_eq!(few, many, "steps to list the lanes, and to count the people");
+    assert_eq!(few, many, "steps to list the lanes, to count the people, and for the bars");
 }
 
 #[test]
@@ -127,6 +132,7 @@ fn hot_statements_search_by_index_and_never_sort() {
         claim::ACCOUNT_IN_FLIGHT,
         claim::LANE_IN_FLIGHT,
         front::DELETE_FRONT,
+        heads::COUNT_ENDED,
         heads::COUNT_SENT,
         heads::IDLE_ACCOUNT_OF_LANE,
         heads::MOVE_LANE,

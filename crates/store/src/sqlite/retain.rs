@@ -120,6 +120,12 @@ DELETE FROM ingest_runs
  WHERE run_id IN (SELECT run_id
                     FROM (SELECT run_id, started_at FROM ingest_runs WHERE ?1 IS NULL OR workspace_id = ?1 ORDER BY run_id LIMIT ?3)
                    WHERE started_at < ?2)";
+/// Bars as old as the oldest delivery, and never those that the board shows.
+const DELETE_COUNTS: &str = "
+DELETE FROM lane_counts
+ WHERE (lane_id, at) IN (SELECT lane_id, at FROM lane_counts
+                          WHERE at < ?2 AND (?1 IS NULL OR workspace_id = ?1) ORDER BY at LIMIT ?3)";
+const COUNTS_MIN: Span = Span::from_hours(48);
 
 /// Whose rows, and how many of them one step looks at.
 #[derive(Clone, Copy)]
@@ -181,6 +187,7 @@ fn clear(tx: &Tx<'_>, step: Step, keep: Retention, mut walk: Walk) -> Result<(Re
     }
     removed.case_keys = case_keys(tx, step, old, &mut walk)? + case_pictures(tx, step, old, &mut walk)?;
     removed.events = tx.execute(DELETE_EVENTS, (ws, before(keep.events), limit))? as u64;
+    tx.execute(DELETE_COUNTS, (ws, before(keep.deliveries.max(COUNTS_MIN)), limit))?;
     removed.runs = tx.execute(DELETE_RUNS, (ws, before(keep.events), limit))? as u64;
     Ok((removed, walk))
 }

@@ -109,6 +109,14 @@ async fn started(w: &World, new: NewCampaign) -> CampaignId {
     id
 }
 
+/// One that runs, with so many deliveries made.
+pub(crate) async fn running(w: &World, account: AccountId, n: usize) -> CampaignId {
+    people(w, account, 0..n).await;
+    let id = started(w, draft("рассылка", &[account])).await;
+    assert_eq!(feed(w, id, n).await, n as u64);
+    id
+}
+
 async fn feed(w: &World, id: CampaignId, limit: usize) -> u64 {
     let mut n = 0;
     for cohort in w.store.campaign_cohorts(w.ws, id).await.unwrap() {

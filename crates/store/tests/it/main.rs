@@ -23,6 +23,7 @@ mod isolation;
 mod maintaining;
 mod media;
 mod model;
+mod overview;
 mod pacing;
 mod recipients;
 mod recovering;

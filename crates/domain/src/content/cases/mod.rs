@@ -11,6 +11,7 @@ pub mod invented;
 pub mod marks;
 pub mod reference;
 pub mod sketch;
+pub mod suggest;
 pub mod weigh;
 pub mod weights;
 
@@ -21,6 +22,7 @@ pub use index::{
     stored_keys,
 };
 pub use sketch::{Origin, Sketch};
+pub use suggest::{Hint, Suggestion, suggest};
 
 #[cfg(test)]
 mod tests;

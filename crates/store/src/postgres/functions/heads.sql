@@ -137,3 +137,27 @@ BEGIN
       FROM due AS u
      WHERE d.delivery_id = u.delivery_id;
 END $$;
+
+-- The bars of the board. Whoever moves the counters of a lane holds its row, and nobody else asks for the hour of that lane
+-- meanwhile: no second wait, no new order of locks. For channels only: campaigns note how far they are by themselves.
+CREATE OR REPLACE FUNCTION rupor_lane_counted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    now timestamptz := rupor_now();
+BEGIN
+    PERFORM rupor_require_table(TG_RELID, 'lane_heads');
+    INSERT INTO lane_counts AS c (lane_id, at, workspace_id, n_sent, n_deduped, n_failed, sent_at)
+    VALUES (NEW.lane_id, date_trunc('hour', now, 'UTC'),
+            NEW.workspace_id, NEW.n_sent - OLD.n_sent, NEW.n_deduped - OLD.n_deduped,
+            NEW.n_failed - OLD.n_failed + NEW.n_dead - OLD.n_dead, CASE WHEN NEW.n_sent > OLD.n_sent THEN now END)
+    ON CONFLICT (lane_id, at) DO UPDATE
+       SET n_sent = c.n_sent + excluded.n_sent, n_deduped = c.n_deduped + excluded.n_deduped,
+           n_failed = c.n_failed + excluded.n_failed, sent_at = coalesce(excluded.sent_at, c.sent_at);
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER lane_heads_counted AFTER UPDATE ON lane_heads
+FOR EACH ROW
+WHEN (NEW.channel_id IS NOT NULL
+  AND (OLD.n_sent <> NEW.n_sent OR OLD.n_deduped <> NEW.n_deduped OR OLD.n_failed <> NEW.n_failed OR OLD.n_dead <> NEW.n_dead))
+EXECUTE FUNCTION rupor_lane_counted();

@@ -386,4 +386,10 @@ BEGIN
                         ORDER BY x.run_id LIMIT "limit") AS l
                 WHERE l.started_at < today - keep_events));
     GET DIAGNOSTICS runs = ROW_COUNT;
+    -- Bars as old as the oldest delivery, and never those that the board shows.
+    DELETE FROM lane_counts AS c
+     USING (SELECT x.lane_id, x.at FROM lane_counts AS x
+             WHERE x.at < today - greatest(keep_deliveries, interval '2 days') AND (ws IS NULL OR x.workspace_id = ws)
+             ORDER BY x.at LIMIT "limit") AS l
+     WHERE c.lane_id = l.lane_id AND c.at = l.at;
 END $$;
