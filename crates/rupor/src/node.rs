@@ -38,8 +38,11 @@ const SERVER_LOOKS: u32 = 2;
 const STOP_SLACK: Duration = Duration::from_millis(200);
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// Between two tries to start sending.
+/// Between two tries to reach the database or to start sending.
 const START_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a node that starts waits for a server that is not there.
+const DATABASE_WAIT: Duration = Duration::from_secs(60);
 
 /// How often a node looks for the key that another one is just making, and how long it waits between two looks.
 const KEY_TRIES: u32 = 20;
@@ -214,7 +217,24 @@ async fn look_around(store: &Store, switched_off: &[&str]) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn open(address: &Address, settings: &Settings) -> anyhow::Result<Store> {
+/// Waits for a server that is just being restarted: a node that gave up at once would need somebody to start it.
+async fn open(address: &Address, settings: &Settings) -> store::Result<Store> {
+    let asked = tokio::time::Instant::now();
+    let mut said = false;
+    loop {
+        match open_now(address, settings).await {
+            Err(away @ StoreError::Unreachable { .. }) if asked.elapsed() < DATABASE_WAIT => {
+                if !std::mem::replace(&mut said, true) {
+                    tracing::warn!("{away}; trying again for {} s", DATABASE_WAIT.as_secs());
+                }
+                tokio::time::sleep(START_AGAIN).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+async fn open_now(address: &Address, settings: &Settings) -> store::Result<Store> {
     let applied = Store::migrate(address).await?;
     if !applied.is_empty() {
         tracing::info!(?applied, "the schema was brought up to date");

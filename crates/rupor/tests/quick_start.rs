@@ -388,6 +388,53 @@ async fn two_nodes_that_read_the_same_walls_say_each_case_once() {
     nodes.into_iter().for_each(Node::terminate);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_starts_before_its_database_waits_for_it() {
+    let server = std::env::var("RUPOR_TEST_POSTGRES").expect("`./test` starts a server");
+    let folder = tempfile::tempdir().unwrap();
+    let there = url::Url::parse(&scratch_database(&server).await).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let door = listener.local_addr().unwrap();
+    drop(listener);
+    let mut address = there.clone();
+    address.set_port(Some(door.port())).unwrap();
+    let log = folder.path().join("log");
+    let start = || {
+        Command::new(env!("CARGO_BIN_EXE_rupor"))
+            .args(["run", "--only", "dispatch", "--db", address.as_str()])
+            .env("RUPOR_KEY_FILE", folder.path().join("key"))
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())
+            .spawn()
+            .unwrap()
+    };
+    let said = async |words: &str, times: usize| {
+        let begun = Instant::now();
+        let text = || std::fs::read_to_string(&log).unwrap_or_default();
+        while text().matches(words).count() < times {
+            assert!(begun.elapsed() < PATIENCE, "{words:?} was not said\n{}", text());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // Who stops it meanwhile is heard.
+    let node = Node(start());
+    said("trying again for 60 s", 1).await;
+    node.terminate();
+
+    let node = Node(start());
+    said("trying again for 60 s", 2).await;
+    let listener = tokio::net::TcpListener::bind(door).await.unwrap();
+    let behind = (there.host_str().unwrap().to_owned(), there.port().unwrap_or(5432));
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let mut far = tokio::net::TcpStream::connect(&behind).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
+    said("running", 1).await;
+    node.terminate();
+}
+
 async fn scratch_database(server: &str) -> String {
     let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);

@@ -68,8 +68,8 @@ pub(super) fn run(args: &Run) -> anyhow::Result<()> {
 
 async fn node(args: &Run) -> anyhow::Result<()> {
     let address = args.database.address()?;
-    let told = node::told_to_stop();
-    let mut node = node::start(node::Settings {
+    let mut told = std::pin::pin!(node::told_to_stop());
+    let starting = node::start(node::Settings {
         key_path: args.database.key_path(&address),
         address,
         config: args.config()?,
@@ -85,8 +85,12 @@ async fn node(args: &Run) -> anyhow::Result<()> {
         dispatch: args.starts(Loop::Dispatch),
         sources: args.starts(Loop::Sources),
         bot: args.starts(Loop::Bot),
-    })
-    .await?;
+    });
+    // A database that is away is waited for; a stop is heard meanwhile.
+    let mut node = tokio::select! {
+        started = starting => started?,
+        () = &mut told => return Ok(()),
+    };
     tokio::select! {
         () = told => {}
         ended = node.ended() => return ended,
