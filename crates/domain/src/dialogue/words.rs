@@ -1,6 +1,6 @@
 //! Words that a rule listens for, and how a text is held against them.
 //!
-//! A bare word means every form of it (equal stem), `x*` every word that begins so, `a|b` either, a space all of them
+//! A bare word means every form of it (equal lemma or stem), `x*` every word that begins so, `a|b` either, a space all of them
 //! in any order, `"a b"` side by side. «не» just before a hit forbids it, unless the pattern says «не» itself.
 //! All patterns of a file share one vocabulary, so that a text is looked up once, not once a rule.
 
@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::heard::Heard;
 use super::rules::Intent;
+use crate::content::lexicon::lexicon;
+use crate::content::lexicon::morph::{self, bit};
 use crate::content::may_be_one;
 use crate::content::similarity::stem;
 
@@ -44,6 +46,8 @@ struct Atom(u32);
 #[derive(Debug, Clone, Default)]
 pub struct Vocabulary {
     stems: HashMap<String, Atom>,
+    /// Words by their lemma, as posts are read: «шёл» is «идти», whatever their stems look like.
+    lemmas: HashMap<u64, Vec<Atom>>,
     /// Short stems are shared by words that have nothing to do with each other («меню», «меня»): the dictionary must
     /// know both as forms of one word.
     short: HashMap<String, Vec<(String, Atom)>>,
@@ -159,6 +163,12 @@ impl Vocabulary {
             false => *self.stems.entry(stem).or_insert(next),
         };
         self.n_atoms += u32::from(atom == next);
+        if let Some(lemma) = lemma(word) {
+            let atoms = self.lemmas.entry(lemma).or_default();
+            if !atoms.contains(&atom) {
+                atoms.push(atom);
+            }
+        }
         if let Some(first) = word.chars().next()
             && word.chars().count() >= TYPO_LETTERS_MIN
             && word.chars().all(char::is_alphabetic)
@@ -205,12 +215,15 @@ impl Vocabulary {
             } else {
                 found.extend(self.stems.get(&stem).map(|atom| (*atom, place)));
             }
+            let same = lemma(word).and_then(|lemma| self.lemmas.get(&lemma)).into_iter().flatten();
+            found.extend(same.map(|atom| (*atom, place)));
             for bytes in self.prefix_bytes.iter().take_while(|bytes| **bytes <= word.len()) {
                 let prefix = word.get(..*bytes).and_then(|start| self.prefixes.get(start));
                 found.extend(prefix.map(|atom| (*atom, place)));
             }
         }
         found.sort_unstable();
+        found.dedup();
         Hits { found, typos: Vec::new() }
     }
 
@@ -282,6 +295,12 @@ impl Pattern {
         }
         None
     }
+}
+
+/// The lemma of a word that the dictionary has; a guess is no lemma.
+fn lemma(word: &str) -> Option<u64> {
+    let morph = morph::known(lexicon(), word).morph;
+    morph.is(bit::KNOWN).then_some(morph.lemma)
 }
 
 fn is_short(stem: &str) -> bool {

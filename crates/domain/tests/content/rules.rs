@@ -336,6 +336,12 @@ fn who_is_meant_is_told_by_name_and_verb() {
 }
 
 #[test]
+fn a_post_that_no_rule_knows_is_no_news() {
+    let facts = facts("Над рекой поднялся туман, мост закрыт, троллейбусы повернули на проспект");
+    assert_eq!((facts.kind.value.name(), facts.unsure), ("other", true), "{:?}", facts.kind.evidence);
+}
+
+#[test]
 fn flags_and_smaller_facts() {
     let lost = facts("ПОВТОР! Пропала немецкая овчарка, 3 года, чёрная. Вознаграждение 15 тыс. [id5|Автор]");
     assert!(lost.flag(Flag::Repeat));

@@ -36,6 +36,13 @@ fn a_bare_word_means_all_its_forms_and_nothing_else() {
 }
 
 #[test]
+fn forms_whose_stems_differ_are_one_word_by_their_lemma() {
+    check("деньги", &["верните денег", "деньгами можно?"], &["в какой день", "деньской"]);
+    check("взять", &["возьму две", "можно взять"], &["взнос"]);
+    check("прийти", &["когда придёте", "не мог понять, пришёл ли заказ"], &["приятно"]);
+}
+
+#[test]
 fn a_star_means_every_word_that_begins_so() {
     check("достав*", &["доставка", "доставите", "достав"], &["дос тавка", "недоставка"]);
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::judge::corpus::writers;
 use crate::judge::folds::{Lessons, read_fold, weights};
+use crate::judge::real;
 use crate::judge::score::{FIELDS, Score, score};
 
 /// Leave one writer out: read the posts of each with weights fitted on all the others
@@ -22,6 +23,9 @@ pub(crate) struct Judgement {
     /// Name up to this many wrong answers of each writer
     #[arg(long, value_name = "N", default_value_t = 0)]
     show: usize,
+    /// Read real posts instead: a JSON list with `text`, `MessageType` (L, F, …), `Species` (D, C) and `Sex` (M, F)
+    #[arg(long, value_name = "FILE", conflicts_with = "folds")]
+    real: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -39,6 +43,11 @@ pub(crate) struct Fit {
 }
 
 pub(super) fn judge(command: &Judgement) -> anyhow::Result<()> {
+    if let Some(file) = &command.real {
+        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let figures = real::judge(&text, command.show)?;
+        return writeln!(anstream::stdout(), "{figures}").context("writing the figures");
+    }
     let writers = writers()?;
     let lessons =
         command.folds.is_none().then(|| Question::ALL.map(|question| Lessons::new(question, &writers)));

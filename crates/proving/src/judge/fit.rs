@@ -31,7 +31,7 @@ impl Settings {
     pub(crate) fn of(question: Question) -> Settings {
         match question {
             Question::Kind => Settings { pull: 2.0, seen_min: 3, rounds: 30, balanced: true },
-            Question::Animal => Settings { pull: 1.5, seen_min: 3, rounds: 30, balanced: true },
+            Question::Animal => Settings { pull: 1.5, seen_min: 2, rounds: 30, balanced: true },
             Question::Sex => Settings { pull: 1.5, seen_min: 2, rounds: 30, balanced: false },
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod corpus;
 pub(crate) mod fit;
 pub(crate) mod folds;
+pub(crate) mod real;
 pub(crate) mod score;
 
 #[cfg(test)]

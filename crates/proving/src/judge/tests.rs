@@ -28,14 +28,14 @@ fn posts_of_a_writer_who_taught_nothing_are_read_above_the_floors() {
     let (precision, recall) = (mean(&|score| score.pair_precision), mean(&|score| score.pair_recall));
     let wrong: usize = scores.iter().map(|score| score.wrong_merges).sum();
     assert!(
-        precision >= 0.99 && recall >= 0.70 && wrong <= 3,
+        precision >= 0.99 && recall >= 0.71 && wrong <= 3,
         "pairs {precision:.3} {recall:.3}, {wrong} wrong"
     );
 }
 
 const FLOORS: [(&str, f64); 7] = [
-    ("animal", 0.937),
-    ("sex", 0.89),
+    ("animal", 0.94),
+    ("sex", 0.895),
     ("phones", 0.985),
     ("city", 0.957),
     ("place", 0.855),

@@ -231,10 +231,16 @@ fn weigh(reading: &Reading<'_>, index: usize, token: &Token, species: Species, k
     if stranger && own {
         return weight * AUTHORS_OWN;
     }
-    if word_before == "без" {
+    let pet = matches!(species.animal, Animal::Dog | Animal::Cat);
+    if word_before == "без" || !pet && is_food(cases) && !reading.opens(index) {
         return weight * COMPANY;
     }
     weight
+}
+
+/// `кормим курицей`, `гречка с индейкой`: what is eaten stands in the instrumental.
+fn is_food(cases: u8) -> bool {
+    cases & case::INS != 0 && cases & (case::NOM | case::ACC | case::GEN) == 0
 }
 
 /// `#дворняжка76`: a species and the number of a region name a community, not the animal.

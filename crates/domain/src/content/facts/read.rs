@@ -40,9 +40,10 @@ pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
         Sum { table, trail, tally }
     });
     let [kind, animal, sex] = sums.each_ref().map(|sum| sum.tally);
+    let (told, nearly) = first.kind(&kind);
     let judged = Judged {
-        nearly: (first.rules.plain.is_none() && kind.margin < UNSURE).then(|| kind_named(kind.second)),
-        kind: first.rules.plain.unwrap_or_else(|| kind_named(kind.best)),
+        nearly,
+        kind: told,
         animal: Animal::ALL[animal.best],
         sex: if animal.best == Animal::Several as usize { Sex::Unknown } else { SEXES[sex.best] },
         sums,
@@ -142,6 +143,19 @@ impl<'a> First<'a> {
         let votes = sex::votes(&reading, rules.kind, subject.animal.value, subject.noun, &named.genders);
         let (clauses, labels) = (clauses(&reading), shows::labels(&reading));
         First { reading, numbers, rules, subject, cities, named, votes, clauses, labels }
+    }
+
+    /// The kind, and the one that is nearly as likely. News are not told by words alone: a post that no rule knows is
+    /// something else, and unsure.
+    fn kind(&self, tally: &Tally) -> (Kind, Option<Kind>) {
+        if let Some(plain) = self.rules.plain {
+            return (plain, None);
+        }
+        let (best, second) = (kind_named(tally.best), kind_named(tally.second));
+        if best == Kind::News && self.rules.hits().next().is_none() {
+            return (Kind::Other, Some(best));
+        }
+        (best, (tally.margin < UNSURE).then_some(second))
     }
 
     fn trail<'t>(&self, question: Question, mut trail: Trail<'t>) -> Trail<'t> {

@@ -1,7 +1,7 @@
 //! Reads the data files into the dictionary. Runs once; an unreadable line is a defect that a test finds.
 
 use super::inflect::{self, Gender};
-use super::{City, Entry, Group, Lexicon, Species, typos};
+use super::{City, Entry, Group, Lexicon, Species, morph, typos};
 use crate::content::{Animal, Colour, Sex};
 
 const WORDS: &str = include_str!("data/words.txt");
@@ -156,7 +156,22 @@ impl Builder {
                 continue;
             }
             for text in line.split_whitespace() {
-                self.one_species(animal.0, animal.1, &item(text));
+                match text.strip_prefix('^') {
+                    Some(lemma) => self.species_hint(animal.0, lemma),
+                    None => self.one_species(animal.0, animal.1, &item(text)),
+                }
+            }
+        }
+    }
+
+    /// What one species does (`^лаять`), in every form that the dictionary of the language has.
+    fn species_hint(&mut self, animal: Animal, lemma: &str) {
+        let (sex, gender) = (Sex::Unknown, Sex::Unknown);
+        let species = Species { animal, noun: false, sex, gender, breed: None, young: false };
+        for form in morph::forms(lemma) {
+            let (entry, _) = self.entry(&fold(&form));
+            if entry.species.is_none() && entry.number.is_none() {
+                entry.species = Some(species);
             }
         }
     }
@@ -389,7 +404,7 @@ impl Builder {
     }
 }
 
-/// `%word`, `&word`, `~word`, `=word` or the word itself.
+/// `%word`, `&word`, `~word`, `=word`, `^word` or the word itself.
 fn expand(word: &str) -> Vec<String> {
     let rest = &word[word.chars().next().map_or(0, char::len_utf8)..];
     match word.chars().next() {
@@ -400,6 +415,7 @@ fn expand(word: &str) -> Vec<String> {
         }
         Some('&') => inflect::adjective(rest).into_iter().map(|form| form.0).collect(),
         Some('~') => past(rest),
+        Some('^') => morph::forms(rest),
         Some('=') => ["", "а", "о", "ы"].iter().map(|ending| format!("{rest}{ending}")).collect(),
         _ => vec![word.to_owned()],
     }

@@ -259,6 +259,19 @@ pub fn gender(word: &str) -> Option<Sex> {
     }
 }
 
+/// Every form of a word of the dictionary, and the word itself.
+pub fn forms(lemma: &str) -> Vec<String> {
+    let mut forms = vec![lemma.to_owned()];
+    if let Ok(grammar) = GRAMMAR.as_ref() {
+        let analyses = grammar.dictionary.analyze(lemma);
+        let own = analyses.iter().filter(|analysis| fold(&analysis.lemma) == fold(lemma));
+        forms.extend(own.flat_map(|own| grammar.dictionary.forms(own)).map(|form| fold(&form.word)));
+    }
+    forms.sort_unstable();
+    forms.dedup();
+    forms
+}
+
 /// Every lemma that a form can belong to; the form itself if no dictionary knows it.
 pub fn every_lemma(word: &str) -> Vec<String> {
     match GRAMMAR.as_ref() {

@@ -22,6 +22,9 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
             noun(seen, index, trail);
             counts.noun(species);
         }
+        if token.morph.pos == Pos::Numeral {
+            seen.say(trail, "numeral", index);
+        }
         let Some(gender) = gender(token) else { continue };
         match token.morph.pos {
             Pos::Verb if token.morph.is(bit::PAST | bit::PARTICIPLE) => {
@@ -50,7 +53,49 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
             _ => {}
         }
     }
+    if crowd(seen) {
+        let flag = |set: bool| if set { "yes" } else { "no" };
+        let both = format!("{}-{}", flag(votes.explicit[0]), flag(votes.explicit[1]));
+        trail.shape_of("crowd", &both);
+        trail.shape("counted", 1.0);
+    }
     counts.tell(trail);
+}
+
+/// Several animals are counted: `двое`, `четыре штуки`, `6 котят`.
+fn crowd(seen: &Seen<'_, '_>) -> bool {
+    let tokens = &seen.reading.tokens;
+    let several = |token: &Token| token.morph.is(bit::PLUR) && !token.morph.is(bit::SING);
+    let counted = |token: &Token, word: &str| {
+        matches!(word, "шт" | "штук" | "штуки")
+            || several(token)
+                && token.entry().is_some_and(|entry| entry.species.is_some_and(|kind| kind.noun))
+    };
+    tokens.iter().enumerate().any(|(index, token)| {
+        let word = seen.reading.word(token);
+        if matches!(
+            word,
+            "двое"
+                | "трое"
+                | "четверо"
+                | "пятеро"
+                | "шестеро"
+                | "семеро"
+                | "оба"
+                | "обе"
+        ) {
+            return true;
+        }
+        let number = token.is_number() && !matches!(seen.reading.text(token), "1" | "0")
+            || token
+                .entry()
+                .is_some_and(|entry| entry.number.is_some_and(|number| (2..20).contains(&number)));
+        number
+            && (1..=2).any(|step| {
+                let next = tokens.get(index + step).filter(|next| next.sentence == token.sentence);
+                next.is_some_and(|next| counted(next, seen.reading.word(next)))
+            })
+    })
 }
 
 /// What is said in so many words counts more than what agrees by chance.
@@ -69,6 +114,7 @@ fn voted(kind: Kind, animal: Animal, votes: &Votes, trail: &mut Trail<'_>) {
         let name = || stated.name().to_owned();
         trail.add("stated", &[key(stated.name())], STATED, None, name);
     }
+    trail.shape_of("explicit-of-kind", &format!("{both}-{}", kind.name()));
     let rules = votes.rules().name();
     trail.shape_of("rules", rules);
     trail.shape_of("kind", kind.name());
