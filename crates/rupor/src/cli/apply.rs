@@ -78,7 +78,7 @@ async fn apply(args: &Apply, mut config: Config) -> anyhow::Result<()> {
     if !args.operator.json {
         show(&planned)?;
     }
-    confirm(args, &planned)?;
+    confirm(args, &config, &planned)?;
     let answer = args.operator.perform(Verb::Apply { config, absent: Absent::Remove }).await?;
     let done: Plan = serde_json::from_value(answer)?;
     args.operator.print(&outcome(&done, true, &notes), || format!("done: {}", steps(&done)))
@@ -109,7 +109,7 @@ fn show(plan: &Plan) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-fn confirm(args: &Apply, planned: &Plan) -> anyhow::Result<()> {
+fn confirm(args: &Apply, config: &Config, planned: &Plan) -> anyhow::Result<()> {
     let removed = planned.removals();
     let stopped = planned.stops();
     let mut what = Vec::new();
@@ -124,7 +124,7 @@ fn confirm(args: &Apply, planned: &Plan) -> anyhow::Result<()> {
         ));
     }
     // An account or a door that left the file has always been closed without a question.
-    if args.yes || removed == 0 && !stops_a_workspace(planned) {
+    if args.yes || removed == 0 && !stops_a_workspace(config, planned) {
         return Ok(());
     }
     let what = what.join(", ");
@@ -142,9 +142,11 @@ fn confirm(args: &Apply, planned: &Plan) -> anyhow::Result<()> {
     }
 }
 
-/// Channels are stopped, and not removed, only where their whole workspace has left the file.
-fn stops_a_workspace(plan: &Plan) -> bool {
-    plan.steps.iter().any(|step| step.is_destructive() && step.what == "channel" && !step.is_removal())
+/// Whether a workspace that left the file still does something.
+fn stops_a_workspace(config: &Config, plan: &Plan) -> bool {
+    let gone =
+        |name: &str| config.workspaces.iter().any(|workspace| workspace.gone && workspace.name == name);
+    plan.steps.iter().any(|step| gone(&step.workspace))
 }
 
 fn steps(plan: &Plan) -> String {

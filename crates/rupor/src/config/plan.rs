@@ -86,12 +86,6 @@ impl Step {
     }
 }
 
-impl Step {
-    pub(crate) fn is_removal(&self) -> bool {
-        self.verb == StepVerb::Remove
-    }
-}
-
 /// From so many equal steps on, one line tells of all.
 const FOLD_FROM: usize = 6;
 /// Names on a folded line.
@@ -491,8 +485,7 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
 impl Rows {
     /// Nothing of it does anything.
     fn is_still(&self) -> bool {
-        self.channels.iter().all(|channel| !channel.enabled)
-            && self.sources.iter().all(|source| !source.enabled)
+        self.sources.iter().all(|source| !source.enabled)
             && self.endpoints.iter().all(|endpoint| !endpoint.enabled)
             && self.accounts.iter().all(|account| account.paused)
     }

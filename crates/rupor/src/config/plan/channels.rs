@@ -8,6 +8,10 @@ use super::{Absent, Act, Listing, NOT_CONFIGURED, Rows, StepVerb, Which, differe
 use crate::config::{Channel, Workspace};
 
 pub(super) fn acts(workspace: &Workspace, rows: &Rows, absent: Absent, list: &mut Listing<'_>) {
+    if workspace.gone {
+        // Its accounts are paused: the channels keep their queues, and go on when the workspace comes back.
+        return;
+    }
     let same: Vec<Option<&store::Channel>> =
         workspace.channels.iter().map(|channel| rows.same_channel(channel, workspace)).collect();
     for row in &rows.channels {
