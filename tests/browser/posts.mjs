@@ -40,10 +40,10 @@ try {
   start(["run", "--config", "rupor.toml", "--poll-interval", "2s"]);
   browser = await openBrowser(process.env.CHROMIUM || "chromium");
   await shows(origin, (text) => text.includes("кот") || text.includes("КОТ"), POSTS.length);
-  await picture(origin, "posts", 1440, 1640);
+  await picture(origin, "posts", 1440, 2080);
   await put(origin, [{ id: 90, date: now, text: HOME, photos: [] }]);
   await shows(origin, (text) => /дома! спасибо/i.test(text), POSTS.length + 1);
-  await picture(origin, "posts-closed", 1440, 1900);
+  await picture(origin, "posts-closed", 1440, 2330);
 } finally {
   if (browser) await browser.close();
   for (const child of children) child.kill("SIGKILL");
@@ -79,7 +79,7 @@ async function counts(origin) {
 }
 
 async function picture(origin, name, width, height) {
-  await browser.send("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false });
+  await browser.send("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 0.72, mobile: false });
   await browser.send("Page.navigate", { url: `${origin}/` });
   await browser.until(`document.body && document.body.dataset.ready === "yes"`, "the page is ready");
   await browser.evaluate(`document.querySelectorAll("img").forEach((image) => { image.loading = "eager"; })`);

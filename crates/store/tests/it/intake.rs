@@ -20,6 +20,7 @@ contract! {
     two_copies_in_one_call_are_one_case,
     lost_and_found_do_not_suppress_each_other,
     the_same_post_again_is_only_counted,
+    what_a_newer_version_reads_out_of_a_post_edits_nothing,
     the_same_post_twice_in_one_call_is_stored_once,
     an_edit_before_the_sending_is_what_goes_out,
     an_edit_after_the_sending_follows_it,
@@ -195,6 +196,19 @@ async fn the_same_post_again_is_only_counted(w: &World) {
     assert_eq!(known.len(), 1);
     assert_eq!(known[0].origin_hash.as_deref(), Some(format!("mark of {LOST}").as_str()));
     assert_eq!(w.store.posts_seen(w.ws, "vk:-1", vec!["1".into(), "3".into()]).await.unwrap(), 1);
+}
+
+/// Other facts, a place told otherwise: the source is as it was, so what is out stays as it is.
+async fn what_a_newer_version_reads_out_of_a_post_edits_nothing(w: &World) {
+    let channels = case_channels(w, &[json!({})]).await;
+    let first = one(w, post(-1, 1, LOST, &channels)).await;
+    send_all(w).await;
+    let mut newer = post(-1, 1, LOST, &channels);
+    newer.message.payload["pet"] = json!({"animal": "dog", "name": "Буся"});
+    newer.message.payload["place"] = json!("улица Ямская");
+    assert_eq!(one(w, newer).await.fate, Fate::Seen);
+    assert!(send_all(w).await.is_empty());
+    assert_eq!(w.store.payload(w.ws, first.message_id).await.unwrap(), json!({"kind": "lost", "text": LOST}));
 }
 
 async fn the_same_post_twice_in_one_call_is_stored_once(w: &World) {
