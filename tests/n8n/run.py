@@ -306,6 +306,10 @@ def scenario():
 
 
 BOTS, MAX_BOTS, CHANNELS_EACH = 6, 3, 2
+# Seconds that who was killed stays away, and is left alone when back. n8n takes twenty seconds and more to come up on a busy machine,
+# and without its adapter it can send nothing: a node that is away for a while leaves it its share.
+AWAY = {"node": (10, 35), "n8n": (0, 2), "adapter": (0, 2)}
+LEFT_ALONE = {"node": 5, "n8n": 60, "adapter": 15}
 
 
 def crowd():
@@ -339,7 +343,7 @@ def both(seconds, seed, adapter):
         good("a fifth of the answers drips", status in (200, 201), answer if status >= 300 else "")
     makers = {"adapter": lambda: node("sources"), "node": sender, "n8n": lambda: spawn("n8n", [N8N, "start"], n8n_env())}
     alive = {"adapter": adapter, "node": sender(), "n8n": start_n8n()}
-    back_at, kills = {}, collections.Counter()
+    back_at, ready_at, kills = {}, {}, collections.Counter()
     began, accepted, text = time.time(), [], None
     next_kill, next_push = began + 5, began
     while time.time() < began + seconds:
@@ -357,17 +361,18 @@ def both(seconds, seed, adapter):
                 pass
             next_push = now + 2.0
         if now >= next_kill:
-            who = dice.choices(["node", "n8n", "adapter"], [5, 3, 2])[0]
-            # n8n takes ten seconds and more to come up; without its adapter it can send nothing.
-            wait, pause = dice.uniform(*{"node": (5, 30), "n8n": (0, 3), "adapter": (0, 2)}[who]), dice.uniform(3, 12)
-            if who in alive:
+            ready = [who for who in sorted(alive) if now >= ready_at.get(who, 0)]
+            who = dice.choice(ready) if ready else None
+            pause = dice.uniform(3, 12)
+            if who:
                 kill(alive.pop(who))
                 kills[who] += 1
-                back_at[who] = now + wait
+                back_at[who] = now + dice.uniform(*AWAY[who])
             next_kill = now + pause
         for who in [who for who, at in back_at.items() if now >= at]:
             del back_at[who]
             alive[who] = makers[who]()
+            ready_at[who] = now + LEFT_ALONE[who]
         time.sleep(0.05)
     for who in list(makers):
         if who not in alive:
