@@ -5,7 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { openBrowser } from "./devtools.mjs";
-import { begin, end, folder, node, page, push, sandbox } from "./board_stage.mjs";
+import { begin, end, folder, node, page, sandbox } from "./board_stage.mjs";
 import { call, takeScreenshot } from "./stage.mjs";
 
 const screenshots = process.argv[2];
@@ -24,11 +24,22 @@ token = { env = "TOKEN_OUT" }
 [accounts.max]
 platform = "max"
 token = { env = "TOKEN" }
+[accounts.reader]
+platform = "vk"
+kind = "service"
+token = { env = "TOKEN" }
+[sources.city]
+kind = "vk"
+account = "reader"
+groups = [-101]
+home_city = "Тюмень"
 [endpoints.site]
 kind = "push"
 secret = { env = "PUSH_SECRET" }
 rate = 10000
 ${channels.map(([platform, name], n) => `[channels."${name}"]\naccount = "${platform}"\ntarget = ${platform === "vk" ? -5000 - n : platform === "max" ? -70000000001000 - n : -1001000001000 - n}\n`).join("")}`;
+
+const LOOKS = [[375, 812, "light", "ru"], [375, 812, "dark", "en"], [1280, 900, "light", "en"], [1280, 900, "dark", "ru"]];
 
 const NAMES = ["Буся", "Рекс", "Мурка", "Барсик", "Лайма", "Гром", "Ася", "Тоша"];
 const STREETS = ["Ямской", "Республики", "Мельникайте", "Широтной", "Садовой", "Мира"];
@@ -41,6 +52,26 @@ function words(n) {
   if (n % 10 < 6) return `Ищет дом ласковая кошка, ${coat}, приучена к лотку, ${town}. Тел. ${phone}`;
   return `Доброе утро, дорогие подписчики! Новость номер ${n}: приют в ${town} открыт до шести вечера, ждём волонтёров.`;
 }
+
+const SPREAD = `
+import random, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+random.seed(7)
+hour = 3600 * 1000000
+shape = [1, 1, 1, 1, 2, 4, 7, 9, 10, 9, 8, 7, 8, 9, 9, 8, 10, 12, 11, 9, 6, 4, 2, 1]
+for lane, at, workspace, sent, deduped, failed, last in db.execute("SELECT lane_id, at, workspace_id, n_sent, n_deduped, n_failed, sent_at FROM lane_counts").fetchall():
+    db.execute("DELETE FROM lane_counts WHERE lane_id = ? AND at = ?", (lane, at))
+    counts = {}
+    for kind, n in ((0, sent), (1, deduped), (2, failed)):
+        for back in random.choices(range(24), [shape[(-b) % 24] for b in range(24)], k=n):
+            counts.setdefault(back, [0, 0, 0])[kind] += 1
+    for back, (s, d, f) in counts.items():
+        db.execute("INSERT INTO lane_counts (lane_id, at, workspace_id, n_sent, n_deduped, n_failed, sent_at) VALUES (?, ?, ?, ?, ?, ?, ?)", (lane, at - back * hour, workspace, s, d, f, last if back == 0 else at - back * hour))
+ids = [row[0] for row in db.execute("SELECT message_id FROM messages ORDER BY message_id DESC")]
+for n, id in enumerate(ids):
+    db.execute("UPDATE messages SET created_at = created_at - ? WHERE message_id = ?", (n * 80 * 1000000, id))
+db.commit()
+`;
 
 let browser;
 begin();
@@ -58,8 +89,6 @@ async function shoot(board, name, options) {
   await new Promise((resolve) => setTimeout(resolve, 700));
   await takeScreenshot(browser, screenshots, name);
 }
-
-const LOOKS = [[375, 812, "light", "ru"], [375, 812, "dark", "en"], [1280, 900, "light", "en"], [1280, 900, "dark", "ru"]];
 
 async function nothing(origin) {
   const { board, child } = await node(origin, null, "empty");
@@ -86,11 +115,13 @@ async function much(origin) {
   await call(`${origin}/_/faults`, { platform: "telegram", chat: "-1001000001006", kind: "403", times: 50 });
   ({ board, child } = await node(origin, CONFIG, "much"));
   const heard = listen(board);
-  await push(board, "now-1", words(1), { photos: [`${origin}/_/pictures/cat-1.jpg`] });
-  await push(board, "now-2", words(3).replace("Найдена", "Найдена сегодня"), { photos: [`${origin}/_/pictures/dog-2.jpg`] });
-  await new Promise((resolve) => setTimeout(resolve, 6000));
+  const photo = (n) => ({ type: "photo", photo: { id: n, owner_id: -101, sizes: [{ type: "x", url: `${origin}/_/pictures/pet-${n}.jpg`, width: 320, height: 240 }] } });
+  const told = ["Найдена такса, рыжая, в красном ошейнике, в Тюмени на улице Ямской. Ищем хозяев!", "Ищет дом котёнок, серый, два месяца, Тюмень. Тел. 8 901 000-00-15", "Пропал кот Персик, рыжий, Тюмень, улица Широтная, дом 5. Тел. 8 901 000-00-16",
+    "Пропала собака! В Тюмени на улице Ямской убежала такса Жужа, рыжая, в красном ошейнике. Телефон 8 901 000-00-17, Марина."];
+  await call(`${origin}/_/walls/-101`, told.map((text, n) => ({ id: n + 1, date: Math.floor(Date.now() / 1000) - 60 + n, text, attachments: [photo(n + 1)] })));
+  await new Promise((resolve) => setTimeout(resolve, 15000));
   const sizes = (await heard()).filter((size) => size > 100);
-  console.log(`changes while two posts went to 40 channels: ${sizes.length}, the largest ${Math.max(...sizes)} bytes`);
+  console.log(`changes while new posts went to 40 channels: ${sizes.length}, the largest ${Math.max(...sizes)} bytes`);
   for (const [width, height, scheme, lang] of LOOKS) await shoot(board, `much-${width}-${scheme}-${lang}`, { width, height, scheme, lang });
   await shoot(board, "much-1920-light-ru", { width: 1920, height: 1080, scheme: "light", lang: "ru" });
   await shoot(board, "posts-1280-light-ru", { width: 1280, height: 900, scheme: "light", lang: "ru", hash: "#/posts?kind=lost" });
@@ -146,23 +177,3 @@ async function paint(board) {
   }
   for (const { paint: first, ready, page: size } of figures) console.log(`with ${MANY} posts: first paint ${first} ms, data shown ${ready} ms, page ${size} kB`);
 }
-
-const SPREAD = `
-import random, sqlite3, sys
-db = sqlite3.connect(sys.argv[1])
-random.seed(7)
-hour = 3600 * 1000000
-shape = [1, 1, 1, 1, 2, 4, 7, 9, 10, 9, 8, 7, 8, 9, 9, 8, 10, 12, 11, 9, 6, 4, 2, 1]
-for lane, at, workspace, sent, deduped, failed, last in db.execute("SELECT lane_id, at, workspace_id, n_sent, n_deduped, n_failed, sent_at FROM lane_counts").fetchall():
-    db.execute("DELETE FROM lane_counts WHERE lane_id = ? AND at = ?", (lane, at))
-    counts = {}
-    for kind, n in ((0, sent), (1, deduped), (2, failed)):
-        for back in random.choices(range(24), [shape[(-b) % 24] for b in range(24)], k=n):
-            counts.setdefault(back, [0, 0, 0])[kind] += 1
-    for back, (s, d, f) in counts.items():
-        db.execute("INSERT INTO lane_counts (lane_id, at, workspace_id, n_sent, n_deduped, n_failed, sent_at) VALUES (?, ?, ?, ?, ?, ?, ?)", (lane, at - back * hour, workspace, s, d, f, last if back == 0 else at - back * hour))
-ids = [row[0] for row in db.execute("SELECT message_id FROM messages ORDER BY message_id DESC")]
-for n, id in enumerate(ids):
-    db.execute("UPDATE messages SET created_at = created_at - ? WHERE message_id = ?", (n * 80 * 1000000, id))
-db.commit()
-`;
