@@ -86,6 +86,7 @@ try {
 
 async function shoot(board, name, options) {
   await page(browser, board, options);
+  await browser.until(`[...document.images].every((image) => image.complete || image.getBoundingClientRect().top > innerHeight)`, "the pictures are loaded");
   await new Promise((resolve) => setTimeout(resolve, 700));
   await takeScreenshot(browser, screenshots, name);
 }
@@ -98,10 +99,10 @@ async function nothing(origin) {
 
 async function much(origin) {
   let { board, child } = await node(origin, CONFIG, "much");
-  const settled = async () => {
-    for (let tries = 0; tries < 600; tries++) {
+  const settled = async (is = (state) => state.moving.waiting.every((n) => n === 0)) => {
+    for (let tries = 0; tries < 120; tries++) {
       const state = await (await fetch(`${board}/board/state`)).json();
-      if (state.moving.waiting.every((n) => n === 0)) return;
+      if (is(state)) return;
       await new Promise((resolve) => setTimeout(resolve, 1000));
     }
   };
@@ -119,7 +120,7 @@ async function much(origin) {
   const told = ["Найдена такса, рыжая, в красном ошейнике, в Тюмени на улице Ямской. Ищем хозяев!", "Ищет дом котёнок, серый, два месяца, Тюмень. Тел. 8 901 000-00-15", "Пропал кот Персик, рыжий, Тюмень, улица Широтная, дом 5. Тел. 8 901 000-00-16",
     "Пропала собака! В Тюмени на улице Ямской убежала такса Жужа, рыжая, в красном ошейнике. Телефон 8 901 000-00-17, Марина."];
   await call(`${origin}/_/walls/-101`, told.map((text, n) => ({ id: n + 1, date: Math.floor(Date.now() / 1000) - 60 + n, text, attachments: [photo(n + 1)] })));
-  await new Promise((resolve) => setTimeout(resolve, 15000));
+  await settled((state) => Object.values(state.posts).some((post) => post.text.includes("Жужа")) && Object.values(state.trouble).some((trouble) => trouble.weight === "act"));
   const sizes = (await heard()).filter((size) => size > 100);
   console.log(`changes while new posts went to 40 channels: ${sizes.length}, the largest ${Math.max(...sizes)} bytes`);
   for (const [width, height, scheme, lang] of LOOKS) await shoot(board, `much-${width}-${scheme}-${lang}`, { width, height, scheme, lang });

@@ -63,7 +63,7 @@ async function copyText(text) {
 function tell(text) { document.getElementById("said").textContent = text; }
 
 /** What helps: commands with a button, the rest in words. */
-const helps = (list) => (list || []).filter(Boolean).map((help) => (help.startsWith("$ ") ? command(help.slice(2)) : make("p", {}, help)));
+const helps = (list) => (list || []).filter(Boolean).map((help) => (help.startsWith("$ ") ? command(help.slice(2)) : make("p", { class: "small" }, help)));
 
 // -- bars of a day
 
