@@ -422,6 +422,7 @@ CREATE TABLE campaigns (
     frozen_at timestamp with time zone,
     ended_at timestamp with time zone,
     rest_at timestamp with time zone,
+    resting jsonb NOT NULL DEFAULT '{}'::jsonb,
     n_total bigint NOT NULL DEFAULT 0,
     n_excluded bigint NOT NULL DEFAULT 0,
     n_failed_again bigint NOT NULL DEFAULT 0,
@@ -1028,6 +1029,8 @@ CREATE UNIQUE INDEX deliveries_of_recipient ON public.deliveries USING btree (me
 CREATE INDEX deliveries_of_workspace ON public.deliveries USING btree (workspace_id, delivery_id);
 
 CREATE INDEX deliveries_target ON public.deliveries USING btree (target_delivery) WHERE (target_delivery IS NOT NULL);
+
+CREATE INDEX events_of_cooldowns ON public.events USING btree (account_id, at) WHERE (name = 'cooldown'::text);
 
 CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
 
@@ -2999,7 +3002,7 @@ BEGIN
            SET wave = x.wave + 1, retries = move_campaign.retries, at_platform = '', at_user = '', frozen_at = NULL
          WHERE x.campaign_id = id;
     END IF;
-    UPDATE lane_heads AS h SET open = rupor_campaign_open(want) WHERE h.campaign_id = id;
+    UPDATE lane_heads AS h SET open = rupor_campaign_open(want) AND NOT rupor_rests(k.resting, h.account_id) WHERE h.campaign_id = id;
     PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = id ORDER BY h.lane_id));
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = id));
     PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'from', k.status, 'to', want, 'why', move_campaign.why));
@@ -3802,6 +3805,28 @@ BEGIN
     PERFORM rupor_refresh_lanes(moved);
     PERFORM rupor_refresh_accounts(ARRAY[reserve_slots_for.account_id]);
     RETURN slots;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rest_part(workspace_id bigint, campaign_id bigint, account_id bigint, why text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    part CONSTANT text := rest_part.account_id::text;
+    k    campaigns;
+BEGIN
+    PERFORM rupor_guard(rest_part.workspace_id);
+    k := rupor_lock_campaign(rest_part.workspace_id, rest_part.campaign_id);
+    k.resting := k.resting || jsonb_build_object(part, coalesce(to_jsonb(why), to_jsonb(rupor_micros(rupor_now()))));
+    UPDATE campaigns AS x SET resting = k.resting WHERE x.campaign_id = k.campaign_id;
+    UPDATE lane_heads AS h SET open = rupor_campaign_open(k.status) AND NOT rupor_rests(k.resting, h.account_id)
+     WHERE h.campaign_id = k.campaign_id;
+    PERFORM rupor_refresh_campaign(k.campaign_id);
+    PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'account', rest_part.account_id, 'rests', why));
 END $function$
 ;
 
@@ -5772,6 +5797,15 @@ DECLARE
     u  record;
     k  campaigns;
 BEGIN
+    IF why = 'stopped' THEN
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        SELECT ws, x.campaign_id, 'ended.stops', 1
+          FROM campaign_recipients AS m JOIN campaigns AS x ON x.campaign_id = m.campaign_id
+         WHERE m.workspace_id = ws AND m.recipient_id = who AND m.state <> 'excluded'
+           AND x.status IN ('running', 'paused', 'finishing')
+         ORDER BY x.campaign_id
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n;
+    END IF;
     FOR u IN
         SELECT d.delivery_id, d.lane_id, d.account_id, d.message_id, d.status, m.member_id, m.campaign_id,
                d.claim_seq = 0 AND d.parent_delivery IS NULL AS fresh
@@ -6289,6 +6323,13 @@ BEGIN
         RAISE EXCEPTION 'this trigger belongs to the table %', wanted USING ERRCODE = 'insufficient_privilege';
     END IF;
 END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_rests(resting jsonb, account_id bigint)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$ SELECT coalesce(jsonb_typeof(resting -> account_id::text) = 'string', false) $function$
 ;
 
 CREATE OR REPLACE FUNCTION public.rupor_secret_is_free()
@@ -7336,6 +7377,8 @@ GRANT EXECUTE ON FUNCTION reserve_slots(bigint,bigint,integer) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION reserve_slots_for(bigint,bigint,bigint[],integer) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rest_part(bigint,bigint,bigint,text) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION resume_account(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION resume_channel(bigint,bigint) TO rupor_app;
@@ -7475,6 +7518,8 @@ GRANT EXECUTE ON FUNCTION rupor_require_cases(bigint,jsonb) TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_require_channels(bigint,jsonb,boolean[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_require_table(oid,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rests(jsonb,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_max_us() TO rupor_app;
 
@@ -7897,6 +7942,8 @@ GRANT EXECUTE ON FUNCTION rupor_require_cases(bigint,jsonb) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_require_channels(bigint,jsonb,boolean[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_require_table(oid,text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rests(jsonb,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_max_us() TO rupor_dispatcher;
 

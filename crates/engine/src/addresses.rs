@@ -47,6 +47,8 @@ impl ApiBases {
 
 /// The tier of a Telegram bot that pays for broadcasts above 30 messages a second.
 pub const TIER_PAID: &str = "paid";
+/// What a message in that tier costs, in the platform's own coin, above the pace that is free.
+pub const PAID_PRICE: f64 = 0.1;
 
 /// What the `settings` of an account row may hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

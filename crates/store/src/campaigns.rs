@@ -23,6 +23,20 @@ pub(crate) const AT_ONCE_MAX: usize = 20_000;
 pub const FEED_MAX: usize = 500;
 /// What a count of those who ended badly begins with, beside the reasons of those who were left out.
 pub(crate) const ENDED: &str = "ended.";
+/// Who stopped while it ran, whether they had got it or not; told among the endings.
+pub const STOPS: &str = "stops";
+
+/// The accounts whose part rests, as they stand in the row.
+pub(crate) fn resting(written: &Value) -> BTreeMap<AccountId, String> {
+    let entry = |(id, why): (&String, &Value)| Some((AccountId(id.parse().ok()?), why.as_str()?.to_owned()));
+    written.as_object().into_iter().flatten().filter_map(entry).collect()
+}
+
+/// Those that went on, and when: a number instead of a reason.
+pub(crate) fn resumed(written: &Value) -> BTreeMap<AccountId, Timestamp> {
+    let entry = |(id, at): (&String, &Value)| Some((AccountId(id.parse().ok()?), Timestamp(at.as_i64()?)));
+    written.as_object().into_iter().flatten().filter_map(entry).collect()
+}
 /// Lots are drawn out of so many.
 pub const LOTS: i64 = 10_000;
 
@@ -89,6 +103,10 @@ pub struct Campaign {
     pub ended_at: Option<Timestamp>,
     /// The first ones have it; the others get it from then on.
     pub rest_at: Option<Timestamp>,
+    /// Accounts whose part alone is paused, and why.
+    pub resting: BTreeMap<AccountId, String>,
+    /// When the part of an account that rested went on.
+    pub resumed: BTreeMap<AccountId, Timestamp>,
     pub variants: Vec<Variant>,
 }
 
@@ -334,6 +352,27 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<CampaignNote>> {
         each!(self, db => db.campaign_progress(workspace, id, limit))
+    }
+
+    /// Pauses the part of one account, or lets it go on (`None`); the others are not touched.
+    pub async fn rest_part(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        account: AccountId,
+        why: Option<&str>,
+    ) -> Result<()> {
+        each!(self, db => db.rest_part(workspace, id, account, why))
+    }
+
+    /// How often an account had to cool down since then.
+    pub async fn cooldowns_since(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        since: Timestamp,
+    ) -> Result<i64> {
+        each!(self, db => db.cooldowns_since(workspace, account, since))
     }
 
     /// The first ones have it: the others get it from then on. The first word counts.

@@ -11,7 +11,7 @@ use store::{Campaign, Store};
 
 use super::people::Preview;
 use super::policy::Policy;
-use super::step::{FIRST, account_rate, policy_of};
+use super::step::{FIRST, campaign_rate, policy_of, sent_by};
 use crate::span;
 
 /// Two answers: as if nothing stood in the way, and with what is known to.
@@ -55,7 +55,7 @@ pub async fn of(store: &Store, campaign: &Campaign) -> anyhow::Result<Option<For
     let started = campaign.started_at.unwrap_or(now);
     let plan =
         Plan { groups, rest_at: campaign.rest_at, ..plan(&policy, &totals, started, campaign.deadline) };
-    walk(store, campaign, plan, now).await
+    walk(store, campaign, plan, &sent_by(&cohorts), now).await
 }
 
 /// Of a draft that starts now.
@@ -73,7 +73,7 @@ pub(super) async fn of_preview(
         [group(true, *n as f64 * share), group(false, *n as f64 * (1.0 - share))]
     });
     let plan = Plan { groups: groups.collect(), ..plan(&policy, &preview.audience, now, campaign.deadline) };
-    walk(store, campaign, plan, now).await
+    walk(store, campaign, plan, &BTreeMap::new(), now).await
 }
 
 fn plan(
@@ -104,17 +104,20 @@ async fn walk(
     store: &Store,
     campaign: &Campaign,
     mut plan: Plan,
+    sent: &BTreeMap<AccountId, i64>,
     now: Timestamp,
 ) -> anyhow::Result<Option<Forecast>> {
     let accounts = store.accounts(campaign.workspace_id).await?;
     let ours = || accounts.iter().filter(|account| campaign.accounts.contains(&account.account_id));
     let mut as_they_stand = BTreeMap::new();
+    let policy = policy_of(campaign)?;
     for account in ours() {
-        let Some(rate) = account_rate(account).or(plan.rate) else {
+        let so_far = sent.get(&account.account_id).copied().unwrap_or(0);
+        let Some(rate) = campaign_rate(account, &policy, so_far).or(plan.rate) else {
             return Ok(None);
         };
         plan.accounts.insert(account.account_id, (rate, now));
-        if !account.paused {
+        if !account.paused && !campaign.resting.contains_key(&account.account_id) {
             as_they_stand.insert(account.account_id, (rate, account.cooldown_until.max(now)));
         }
     }

@@ -20,6 +20,7 @@ use super::forecast::{self, Forecast};
 use super::people::{Judge, Preview};
 use super::policy::Policy;
 use super::step::{find, policy_of};
+use crate::addresses::{PAID_PRICE, TIER_PAID};
 use crate::lanes::{self, Queueing};
 
 const STOP_WORDS: &str = "Отписаться";
@@ -147,6 +148,14 @@ pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) ->
             );
         }
     }
+    let ours = || accounts.iter().filter(|account| campaign.accounts.contains(&account.account_id));
+    if policy_of(campaign)?.paid.is_some() && !ours().any(|account| account.settings.tier == TIER_PAID) {
+        bail!(
+            "campaign {}: paid: none of its accounts sends paid broadcasts; set tier = \"{TIER_PAID}\" on one of them in \
+             rupor.toml and run `rupor apply`, or leave paid out",
+            campaign.name
+        );
+    }
     // The whole list is counted by the freeze; whoever wants to see it first has the preview.
     if !Judge::of(store, campaign.clone()).await?.anybody(store, now).await? {
         bail!(
@@ -203,6 +212,37 @@ pub async fn pause(store: &Store, campaign: &Campaign, why: &str) -> anyhow::Res
     }
     require(campaign, CampaignStatus::Paused, "paused")?;
     move_on(store, campaign, CampaignStatus::Paused, why).await
+}
+
+/// Pauses the part of one account, or lets it go on; the others are not touched.
+pub async fn rest_part(
+    store: &Store,
+    campaign: &Campaign,
+    account: &store::Account,
+    why: Option<&str>,
+) -> anyhow::Result<()> {
+    if !campaign.accounts.contains(&account.account_id) {
+        bail!("campaign {} is not sent by account {}", campaign.name, account.name);
+    }
+    if campaign.status.is_over() {
+        bail!("campaign {} is {}; nothing of it is left to send", campaign.name, campaign.status);
+    }
+    Ok(store.rest_part(campaign.workspace_id, campaign.campaign_id, account.account_id, why).await?)
+}
+
+/// What it may cost at most where it is sent faster than is free; `None`: nothing.
+pub async fn most_stars(
+    store: &Store,
+    campaign: &Campaign,
+    preview: &Preview,
+) -> anyhow::Result<Option<f64>> {
+    let Some(paid) = policy_of(campaign)?.paid else {
+        return Ok(None);
+    };
+    let accounts = store.accounts(campaign.workspace_id).await?;
+    let paying = accounts.iter().filter(|one| one.settings.tier == TIER_PAID);
+    let people: i64 = paying.filter_map(|one| preview.audience.get(&one.account_id)).sum();
+    Ok(Some((people as f64 * PAID_PRICE).min(paid.stars)))
 }
 
 /// Whether nothing of it is in flight; claims of a node that is gone are taken up.

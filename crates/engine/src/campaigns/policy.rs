@@ -44,9 +44,19 @@ pub struct Policy {
     pub canary: Option<Canary>,
     #[serde(skip_serializing_if = "Guards::is_empty")]
     pub guards: Guards,
+    /// Faster than is free, where an account is set for it, until so much is spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paid: Option<Paid>,
     /// A button that ends it for the person who presses it; there unless this says false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paid {
+    /// The most that is spent; then it goes on at the pace that is free.
+    pub stars: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,6 +89,22 @@ pub struct Guards {
     /// Nobody knows whether they got it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<f64>,
+    /// Stopped the bot since it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stops: Option<f64>,
+    /// So many cooldowns of one account in ten minutes pause the part of that account alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cooldowns: Option<u32>,
+}
+
+/// What the shares of a guard are taken from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ended {
+    pub all: i64,
+    pub failed: i64,
+    pub gone: i64,
+    pub unknown: i64,
+    pub stops: i64,
 }
 
 /// So many must have come to an end before a share says anything.
@@ -90,14 +116,16 @@ impl Guards {
     }
 
     /// Why the campaign pauses, if it does.
-    pub fn speak(&self, ended: i64, failed: i64, gone: i64, unknown: i64) -> Option<String> {
+    pub fn speak(&self, of: Ended) -> Option<String> {
+        let ended = of.all;
         if ended < GUARD_MIN {
             return None;
         }
         let kinds = [
-            ("failed", self.failures, failed),
-            ("are gone", self.gone, gone),
-            ("have an unknown outcome", self.unknown, unknown),
+            ("failed", self.failures, of.failed),
+            ("are gone", self.gone, of.gone),
+            ("have an unknown outcome", self.unknown, of.unknown),
+            ("stopped the bot", self.stops, of.stops),
         ];
         kinds.into_iter().find_map(|(words, limit, n)| {
             let limit = limit?;
@@ -175,9 +203,17 @@ impl Policy {
         {
             anyhow::bail!("time_zone: {zone:?} is not known; write a name such as Europe/Moscow");
         }
-        let shares = [self.guards.failures, self.guards.gone, self.guards.unknown];
+        let shares = [self.guards.failures, self.guards.gone, self.guards.unknown, self.guards.stops];
         if let Some(bad) = shares.into_iter().flatten().find(|share| !(0.0..=1.0).contains(share)) {
             anyhow::bail!("guards: {bad} is no share; write such as 0.1 for a tenth");
+        }
+        if self.guards.cooldowns == Some(0) {
+            anyhow::bail!("guards: 0 cooldowns would never let it begin; write such as 3");
+        }
+        if let Some(paid) = &self.paid
+            && !(paid.stars.is_finite() && paid.stars > 0.0)
+        {
+            anyhow::bail!("paid: {} is no amount; write the most that may be spent, such as 500", paid.stars);
         }
         let mut times: Vec<(&str, Option<&String>)> =
             self.ramp.iter().map(|step| ("ramp", Some(&step.length))).collect();
@@ -245,11 +281,14 @@ mod tests {
 
     #[test]
     fn a_guard_speaks_when_enough_have_ended() {
-        let guards = Guards { failures: Some(0.1), gone: Some(0.3), unknown: None };
-        assert_eq!(guards.speak(10, 10, 0, 0), None, "ten are too few to say anything");
-        assert_eq!(guards.speak(100, 9, 29, 50), None);
-        assert_eq!(guards.speak(100, 10, 0, 0).unwrap(), "guard: 10 % of 100 failed, 10 % are allowed");
-        assert!(guards.speak(100, 0, 30, 0).unwrap().contains("are gone"));
+        let guards = Guards { failures: Some(0.1), gone: Some(0.3), stops: Some(0.02), ..Guards::default() };
+        let all = |failed, gone, unknown, stops| Ended { all: 100, failed, gone, unknown, stops };
+        let few = Ended { all: 10, failed: 10, ..Ended::default() };
+        assert_eq!(guards.speak(few), None, "ten are too few to say anything");
+        assert_eq!(guards.speak(all(9, 29, 50, 1)), None);
+        assert_eq!(guards.speak(all(10, 0, 0, 0)).unwrap(), "guard: 10 % of 100 failed, 10 % are allowed");
+        assert!(guards.speak(all(0, 30, 0, 0)).unwrap().contains("are gone"));
+        assert!(guards.speak(all(0, 0, 0, 2)).unwrap().contains("stopped the bot"));
     }
 
     #[test]
@@ -264,6 +303,8 @@ mod tests {
         check(serde_json::json!({"canary": {"share": 0.5, "hold": "soon"}}), "canary");
         check(serde_json::json!({"time_zone": "Mars/Base"}), "Europe/Moscow");
         check(serde_json::json!({"guards": {"gone": 30.0}}), "0.1 for a tenth");
+        check(serde_json::json!({"guards": {"cooldowns": 0}}), "such as 3");
+        check(serde_json::json!({"paid": {"stars": 0.0}}), "such as 500");
         assert!(serde_json::from_value::<Policy>(serde_json::json!({"rat": 1})).is_err());
     }
 }

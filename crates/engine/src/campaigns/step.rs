@@ -15,6 +15,8 @@ use crate::addresses;
 
 /// Steps of a freeze in one look: others wait meanwhile.
 const STEPS_MAX: usize = 40;
+/// How long a cooldown counts for the guard.
+const COOLDOWNS_COUNT: Span = Span::from_secs(600);
 /// The stage of those who get it before the others.
 pub(super) const FIRST: &str = "first";
 /// Claims that one look takes up for a campaign that waits for them.
@@ -100,6 +102,28 @@ pub(super) fn account_rate(account: &store::Account) -> Option<f64> {
     effective_rate(account.settings.rate, limit)
 }
 
+fn is_paid(account: &store::Account) -> bool {
+    account.settings.tier == addresses::TIER_PAID
+}
+
+/// The same for a campaign that has sent so many there: faster than is free only where it was asked for, and until that is
+/// spent. Every message counts as paid for, so that less is spent rather than more.
+pub(super) fn campaign_rate(account: &store::Account, policy: &Policy, sent: i64) -> Option<f64> {
+    let can = account_rate(account);
+    let next = sent as f64 + can.unwrap_or(0.0);
+    let affords = policy.paid.as_ref().is_some_and(|paid| next * addresses::PAID_PRICE <= paid.stars);
+    if !is_paid(account) || affords {
+        return can;
+    }
+    let facts = addresses::platform(&account.platform).ok()?.facts();
+    effective_rate(can, facts.account_rate(&account.settings.kind, ""))
+}
+
+/// What each account has sent of a campaign.
+pub(super) fn sent_by(cohorts: &[Cohort]) -> BTreeMap<AccountId, i64> {
+    cohorts.iter().map(|cohort| (cohort.account_id, cohort.lane_sent)).collect()
+}
+
 async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
     let policy = policy_of(campaign)?;
@@ -113,10 +137,14 @@ async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     let may = may_be_fed(store, campaign, &policy, &cohorts, now).await?;
     let accounts = store.accounts(ws).await?;
     let whole = policy.rate_after(now - started);
-    let mut changed = false;
-    for (account, rate) in rates(whole, &cohorts, &accounts) {
-        if whole.is_some() || !policy.ramp.is_empty() {
+    let mut changed = rest_parts(store, campaign, &policy, now).await?;
+    for (account, rate) in rates(&policy, whole, &cohorts, &accounts) {
+        let tiered = accounts.iter().any(|one| one.account_id == account && is_paid(one));
+        if whole.is_some() || !policy.ramp.is_empty() || tiered {
             store.pace_campaign(ws, id, account, rate).await?;
+        }
+        if campaign.resting.contains_key(&account) {
+            continue;
         }
         changed |= feed(store, campaign, &policy, &may, account, policy::ahead(rate)).await?;
     }
@@ -164,10 +192,38 @@ async fn guarded(store: &Store, campaign: &Campaign, policy: &Policy) -> anyhow:
     let counts = store.campaign_counts(ws, id).await?;
     let endings = store.campaign_endings(ws, id).await?;
     let n = |reason: &str| endings.get(reason).copied().unwrap_or(0);
-    let (gone, unknown) = (n("recipient_gone"), n("outcome_unknown"));
-    let failed = counts.failed + counts.dead - gone;
-    let ended = counts.sent + counts.failed + counts.dead;
-    Ok(policy.guards.speak(ended, failed, gone, unknown))
+    let gone = n("recipient_gone");
+    Ok(policy.guards.speak(policy::Ended {
+        all: counts.sent + counts.failed + counts.dead,
+        failed: counts.failed + counts.dead - gone,
+        gone,
+        unknown: n("outcome_unknown"),
+        stops: n(store::STOPS),
+    }))
+}
+
+/// The part of an account that has to cool down again and again rests; the others go on.
+async fn rest_parts(
+    store: &Store,
+    campaign: &Campaign,
+    policy: &Policy,
+    now: Timestamp,
+) -> anyhow::Result<bool> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let Some(most) = policy.guards.cooldowns else {
+        return Ok(false);
+    };
+    let mut changed = false;
+    for account in campaign.accounts.iter().filter(|account| !campaign.resting.contains_key(account)) {
+        let begun = campaign.resumed.get(account).copied().or(campaign.started_at).unwrap_or(now);
+        let n = store.cooldowns_since(ws, *account, begun.max(now - COOLDOWNS_COUNT)).await?;
+        if n >= i64::from(most) {
+            let why = format!("guard: {n} cooldowns of this account in ten minutes");
+            store.rest_part(ws, id, *account, Some(&why)).await?;
+            changed = true;
+        }
+    }
+    Ok(changed)
 }
 
 /// What waits in the queue for people whose window is closed is taken back; what was tried before waits until it opens.
@@ -217,6 +273,7 @@ async fn may_be_fed(
 
 /// What each account sends a second: its part of the whole by how many it has to reach, and never more than it can.
 fn rates(
+    policy: &Policy,
     whole: Option<f64>,
     cohorts: &[Cohort],
     accounts: &[store::Account],
@@ -226,10 +283,12 @@ fn rates(
         *total.entry(cohort.account_id).or_default() += cohort.total;
     }
     let all: i64 = total.values().sum::<i64>().max(1);
+    let sent = sent_by(cohorts);
     total
         .into_iter()
         .map(|(id, n)| {
-            let can = accounts.iter().find(|account| account.account_id == id).and_then(account_rate);
+            let account = accounts.iter().find(|account| account.account_id == id);
+            let can = account.and_then(|account| campaign_rate(account, policy, sent[&id]));
             let share = whole.map(|rate| (rate * n as f64 / all as f64).max(0.001));
             let rate = match (share, can) {
                 (Some(share), Some(can)) => Some(share.min(can)),
@@ -283,6 +342,7 @@ async fn finish(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
         store.note_progress(campaign.workspace_id, campaign.campaign_id, note_every(elapsed)).await?;
         let cohorts = store.campaign_cohorts(campaign.workspace_id, campaign.campaign_id).await?;
         keep_shut(store, campaign, &policy, &cohorts, now).await?;
+        rest_parts(store, campaign, &policy, now).await?;
         return Ok(ends_early(store, campaign, &policy, now).await?.unwrap_or(false));
     }
     if !counts.are_complete() {

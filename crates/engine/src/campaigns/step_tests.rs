@@ -219,6 +219,66 @@ async fn a_guard_pauses_a_campaign_that_goes_wrong() {
 }
 
 #[tokio::test]
+async fn an_account_that_cools_down_again_and_again_rests_alone() {
+    let w = World::new(&[(40, "")]).await;
+    w.start(json!({"guards": {"cooldowns": 3}})).await;
+    let account = w.campaign().await.accounts[0];
+    let flood = domain::outcome::Failure::new(
+        domain::outcome::Category::Transient,
+        domain::outcome::Scope::Platform,
+        "503",
+        "busy",
+    );
+    for _ in 0..3 {
+        w.clock.advance(Span::from_secs(100));
+        let claims = w.claim().await;
+        let end = |claim: &Claim| Finish {
+            claim: claim.reference(),
+            ending: FinishKind::Outcome(domain::outcome::Outcome::Failed(flood.clone())),
+            chance: domain::retry::Chance::NONE,
+        };
+        w.store.commit(claims.iter().take(1).map(end).collect()).await.unwrap();
+        let rest = claims.iter().skip(1);
+        let back = |claim: &Claim| Finish { ending: FinishKind::Release, ..end(claim) };
+        w.store.commit(rest.map(back).collect()).await.unwrap();
+    }
+    w.go().await;
+    let campaign = w.campaign().await;
+    assert!(campaign.resting[&account].contains("3 cooldowns"), "{campaign:?}");
+    assert!(campaign.status.is_open(), "the campaign itself goes on");
+    w.clock.advance(Span::from_secs(200));
+    assert_eq!(w.claim().await.len(), 0);
+    w.check().await;
+    // Who lets it go on has seen the three; three more are needed.
+    w.store.rest_part(w.ws, campaign.campaign_id, account, None).await.unwrap();
+    w.clock.advance(Span::from_secs(1));
+    w.go().await;
+    assert!(w.campaign().await.resting.is_empty());
+    assert!(!w.claim().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_campaign_pays_only_where_it_was_asked_to_and_until_that_is_spent() {
+    let w = World::new(&[]).await;
+    let known = w.store.accounts(w.ws).await.unwrap().remove(0);
+    let account = |tier: &str| store::Account {
+        settings: AccountSettings { tier: tier.into(), ..AccountSettings::default() },
+        ..known.clone()
+    };
+    let policy = |text: serde_json::Value| serde_json::from_value::<Policy>(text).unwrap();
+    let (free, paid) = (policy(json!({})), policy(json!({"paid": {"stars": 500.0}})));
+    let rate = |tier: &str, policy: &Policy, sent: i64| campaign_rate(&account(tier), policy, sent).unwrap();
+    assert!(rate("standard", &paid, 0) <= 30.0, "the account does not pay");
+    assert!(rate(addresses::TIER_PAID, &free, 0) <= 30.0, "nobody asked for it");
+    assert!(rate(addresses::TIER_PAID, &paid, 0) > 900.0);
+    assert!(rate(addresses::TIER_PAID, &paid, 3_900) > 900.0);
+    assert!(
+        rate(addresses::TIER_PAID, &paid, 4_100) <= 30.0,
+        "the next second would cost more than is allowed"
+    );
+}
+
+#[tokio::test]
 async fn a_deadline_ends_it_and_tells_who_did_not_get_it() {
     let w = World::new(&[(5, "")]).await;
     w.start(json!({"deadline": "1h"})).await;

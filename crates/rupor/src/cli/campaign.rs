@@ -14,6 +14,7 @@ use engine::campaigns::policy::Policy;
 use serde_json::{Value, json};
 use store::{Campaign, Member, Person, Retries};
 
+use super::campaign_forecast::forecast;
 use super::operator::{Hand, Look, OperatorArgs, block_on, say};
 use crate::operate::Verb;
 use crate::operate::campaigns::{CampaignOrder, Words, how_it_stands};
@@ -45,9 +46,9 @@ enum Command {
     /// Send it
     Start(Start),
     /// Send nothing more; returns when nothing is on its way
-    Pause(Named),
+    Pause(Part),
     /// Go on
-    Resume(Named),
+    Resume(Part),
     /// End it; who has not got it does not get it
     Cancel(Cancel),
     /// Other words for those who have not got it; only while it is paused
@@ -70,6 +71,15 @@ struct Named {
     name: String,
     #[command(flatten)]
     operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Part {
+    #[command(flatten)]
+    named: Named,
+    /// Only the part of this bot; the others are not touched
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -212,8 +222,8 @@ pub(super) fn run(args: &CampaignArgs) -> anyhow::Result<()> {
             Command::List(operator) => list(operator).await,
             Command::Preview(named) => preview(named).await,
             Command::Start(start) => begin(start).await,
-            Command::Pause(named) => pause(named).await,
-            Command::Resume(named) => go_on(named).await,
+            Command::Pause(part) => pause(part).await,
+            Command::Resume(part) => go_on(part).await,
             Command::Cancel(args) => cancel(args).await,
             Command::Edit(edit) => change(edit).await,
             Command::Status(status) => show(status).await,
@@ -369,37 +379,6 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
     operator.print(&all, || table(&heads, rows))
 }
 
-async fn forecast(look: &Look, campaign: &Campaign) -> anyhow::Result<(Value, String)> {
-    let (preview, forecast) = life::preview(&look.store, campaign).await?;
-    let now = look.store.now().await?;
-    let in_seconds = |at: Timestamp| (at - now).millis() as f64 / 1e3;
-    let seconds = forecast.map(|forecast| in_seconds(forecast.expected_at.unwrap_or(forecast.best_at)));
-    let value = json!({
-        "audience": preview.total(),
-        "excluded": preview.excluded,
-        "samples": preview.samples,
-        "duration_s": seconds,
-        "forecast": forecast,
-    });
-    let mut text = format!("{} people get it", preview.total());
-    if let Some(seconds) = seconds {
-        text += &format!(", in about {}", how_long(Span((seconds * 1e6) as i64)));
-    }
-    if let Some(late) = forecast.map(|forecast| forecast.late).filter(|late| *late > 0) {
-        text += &format!("\n  {late} of them would miss the deadline");
-    }
-    for (reason, n) in &preview.excluded {
-        text += &format!("\n  {n} do not: {}", reason.replace('_', " "));
-    }
-    for sample in &preview.samples {
-        text += "\n";
-        for line in sample.lines() {
-            text += &format!("\n  │ {line}");
-        }
-    }
-    Ok((value, text))
-}
-
 async fn preview(named: &Named) -> anyhow::Result<()> {
     let (look, campaign) = named.look().await?;
     let (value, text) = forecast(&look, &campaign).await?;
@@ -439,14 +418,22 @@ fn confirm(question: &str, otherwise: &str) -> anyhow::Result<()> {
     }
 }
 
-async fn pause(named: &Named) -> anyhow::Result<()> {
-    let way = Way::to(named).await?;
-    way.order(CampaignOrder::Pause { why: named.operator.why("") }).await?;
+async fn pause(part: &Part) -> anyhow::Result<()> {
+    let (named, way) = (&part.named, Way::to(&part.named).await?);
+    let why = named.operator.why("");
+    if let Some(account) = part.account.clone() {
+        let why = Some(if why.is_empty() { "by hand".to_owned() } else { why });
+        return named.print(&way.order(CampaignOrder::Part { account, why }).await?);
+    }
+    way.order(CampaignOrder::Pause { why }).await?;
     named.print(&way.until_status(|status| status["in_flight"] == 0).await?)
 }
 
-async fn go_on(named: &Named) -> anyhow::Result<()> {
-    let way = Way::to(named).await?;
+async fn go_on(part: &Part) -> anyhow::Result<()> {
+    let (named, way) = (&part.named, Way::to(&part.named).await?);
+    if let Some(account) = part.account.clone() {
+        return named.print(&way.order(CampaignOrder::Part { account, why: None }).await?);
+    }
     way.order(CampaignOrder::Resume).await?;
     named.print(&way.until(|state| state != "paused").await?)
 }
@@ -582,6 +569,9 @@ fn spoken(status: &Value) -> String {
     }
     if let Some(why) = status["why"].as_str().filter(|why| !why.is_empty()) {
         text += &format!("\nwhy: {}", line(why));
+    }
+    for (account, why) in status["resting"].as_object().into_iter().flatten() {
+        text += &format!("\n{} rests: {}", line(account), line(why.as_str().unwrap_or_default()));
     }
     text
 }

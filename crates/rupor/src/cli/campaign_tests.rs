@@ -19,6 +19,7 @@ fn the_policy_of_the_page_is_read_and_names_every_key() {
         "guards",
         "late_by",
         "min_gap",
+        "paid",
         "ramp",
         "rate",
         "time_zone",
@@ -27,6 +28,8 @@ fn the_policy_of_the_page_is_read_and_names_every_key() {
         "window",
     ];
     assert_eq!(keys, expected);
+    let guards: Vec<&String> = named["guards"].as_object().unwrap().keys().collect();
+    assert_eq!(guards, ["cooldowns", "failures", "gone", "stops", "unknown"]);
     let unknown = toml::from_str::<Policy>("rat = 1").unwrap_err().to_string();
     assert!(unknown.contains("rate") && unknown.contains("window"), "it names the known ones: {unknown}");
 }

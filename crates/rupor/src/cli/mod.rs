@@ -9,6 +9,7 @@ mod audience;
 mod backup;
 mod bot;
 mod campaign;
+mod campaign_forecast;
 mod channel;
 mod chats;
 mod check;

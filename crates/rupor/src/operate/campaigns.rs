@@ -61,6 +61,11 @@ pub(crate) enum CampaignOrder {
         why: String,
     },
     Resume,
+    /// The part of one account rests, or goes on without a reason.
+    Part {
+        account: String,
+        why: Option<String>,
+    },
     Cancel {
         why: String,
     },
@@ -168,6 +173,10 @@ pub(crate) async fn perform_on_campaign(
         CampaignOrder::Start { at } => life::start(store, &campaign, at).await?,
         CampaignOrder::Pause { why } => life::pause(store, &campaign, &why).await?,
         CampaignOrder::Resume => life::resume(store, &campaign).await?,
+        CampaignOrder::Part { account, why } => {
+            let (_, account) = find_account(store, workspace, &account).await?;
+            life::rest_part(store, &campaign, &account, why.as_deref()).await?;
+        }
         CampaignOrder::Cancel { why } => life::cancel(store, &campaign, &why).await?,
         CampaignOrder::Edit { words, key } => {
             let message = message(store, ws, words).await?;
@@ -280,11 +289,17 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
             .and_then(|forecast| forecast.expected_at)
             .map(|at| ((at - now).millis() as f64 / 1e3).round()),
     };
+    let accounts = store.accounts(campaign.workspace_id).await?;
+    let name =
+        |id: &_| accounts.iter().find(|one| one.account_id == *id).map_or("-", |one| one.name.as_str());
+    let resting: serde_json::Map<String, Value> =
+        campaign.resting.iter().map(|(id, why)| (name(id).to_owned(), json!(why))).collect();
     let (waiting, never) = if is_ended { (0, counts.waiting) } else { (counts.waiting, 0) };
     Ok(json!({
         "name": campaign.name,
         "state": campaign.status,
         "why": campaign.why,
+        "resting": resting,
         "total": counts.total,
         "waiting": waiting,
         "queued": counts.queued + counts.retry,

@@ -46,6 +46,7 @@ CREATE TABLE campaigns (
     frozen_at    timestamptz,
     ended_at     timestamptz,
     rest_at      timestamptz,                       -- the first ones have it; the others get it from then on
+    resting      jsonb  NOT NULL DEFAULT '{}',     -- accounts whose part alone is paused, and why
     n_total      bigint NOT NULL DEFAULT 0,
     n_excluded   bigint NOT NULL DEFAULT 0,
     n_failed_again bigint NOT NULL DEFAULT 0,      -- of those that failed, how many a later wave took up
@@ -131,6 +132,9 @@ CREATE TABLE campaign_progress (
     excluded     bigint NOT NULL,
     PRIMARY KEY (campaign_id, at)
 );
+
+-- How often an account had to cool down lately.
+CREATE INDEX events_of_cooldowns ON events (account_id, at) WHERE name = 'cooldown';
 
 -- A person gets one delivery of a campaign in each wave, whatever revision of its words.
 ALTER TABLE deliveries ADD COLUMN campaign_id bigint;

@@ -113,7 +113,7 @@ GRANT EXECUTE ON FUNCTION
     freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint, bigint),
     prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint),
     recall_campaign(bigint, bigint, bigint),
-    note_progress(bigint, bigint, bigint), shut_cohorts(bigint, bigint, bigint[], timestamptz[], bigint), end_retries(bigint, bigint, bigint),
+    note_progress(bigint, bigint, bigint), rest_part(bigint, bigint, bigint, text), shut_cohorts(bigint, bigint, bigint[], timestamptz[], bigint), end_retries(bigint, bigint, bigint),
     edit_campaign(bigint, bigint, bigint, integer, bigint), pace_campaign(bigint, bigint, bigint, double precision),
     let_rest_follow(bigint, bigint, timestamptz)
     TO rupor_app;

@@ -46,6 +46,7 @@ CREATE TABLE campaigns (
     frozen_at    INTEGER,
     ended_at     INTEGER,
     rest_at      INTEGER,                           -- the first ones have it; the others get it from then on
+    resting      TEXT    NOT NULL DEFAULT '{}',     -- accounts whose part alone is paused, and why
     n_total      INTEGER NOT NULL DEFAULT 0,
     n_excluded   INTEGER NOT NULL DEFAULT 0,
     n_failed_again INTEGER NOT NULL DEFAULT 0,      -- of those that failed, how many a later wave took up
@@ -131,6 +132,9 @@ CREATE TABLE campaign_progress (
     excluded     INTEGER NOT NULL,
     PRIMARY KEY (campaign_id, at)
 ) STRICT, WITHOUT ROWID;
+
+-- How often an account had to cool down lately.
+CREATE INDEX events_of_cooldowns ON events (account_id, at) WHERE name = 'cooldown';
 
 -- A person gets one delivery of a campaign in each wave, whatever revision of its words.
 ALTER TABLE deliveries ADD COLUMN campaign_id INTEGER;

@@ -34,7 +34,7 @@ SELECT campaign_id FROM made";
 const SELECT: &str = "
 SELECT k.campaign_id, k.name, k.status, k.why, k.version, k.ends_as, k.audience_id, k.accounts, k.settings, k.seed, k.revision,
        k.wave, k.retries, k.at_platform, k.at_user, k.min_gap_us, k.starts_at, k.deadline, k.created_at, k.started_at,
-       k.frozen_at, k.ended_at, k.rest_at, v.names, v.weights, v.messages
+       k.frozen_at, k.ended_at, k.rest_at, v.names, v.weights, v.messages, k.resting
   FROM campaigns AS k
  CROSS JOIN LATERAL (SELECT array_agg(x.name ORDER BY x.variant) AS names, array_agg(x.weight ORDER BY x.variant) AS weights,
                             array_agg(x.message_id ORDER BY x.variant) AS messages
@@ -59,6 +59,9 @@ const PEOPLE: &str = concat!(
  LIMIT $6"
 );
 const FREEZE: &str = "SELECT freeze_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+const REST_PART: &str = "SELECT rest_part($1, $2, $3, $4)";
+const COOLDOWNS: &str = "
+SELECT count(*) FROM events AS e WHERE e.name = 'cooldown' AND e.account_id = $2 AND e.at > $3 AND e.workspace_id = $1";
 const PACE: &str = "SELECT pace_campaign($1, $2, $3, $4)";
 const MEMBERS: &str = "
 SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code, m.provider_message_id, m.at, m.variant,
@@ -72,7 +75,7 @@ SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code
  LIMIT $5";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, SELECT, MOVE, SCHEDULE, ABORT, REST, PEOPLE, FREEZE, PACE, MEMBERS];
+    &[INSERT, SELECT, MOVE, SCHEDULE, ABORT, REST, REST_PART, COOLDOWNS, PEOPLE, FREEZE, PACE, MEMBERS];
 
 impl Postgres {
     pub async fn create_campaign(&self, workspace: WorkspaceId, new: NewCampaign) -> Result<CampaignId> {
@@ -140,6 +143,30 @@ impl Postgres {
     ) -> Result<bool> {
         let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &version, &why];
         Ok(self.one(As::App(workspace), Again::Never, ABORT, &params).await?.get(0))
+    }
+
+    pub async fn rest_part(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        account: AccountId,
+        why: Option<&str>,
+    ) -> Result<()> {
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &account.0, &why];
+        self.one(As::App(workspace), Again::Safe, REST_PART, &params).await?;
+        self.ring();
+        Ok(())
+    }
+
+    pub async fn cooldowns_since(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        since: Timestamp,
+    ) -> Result<i64> {
+        let since = Time(since);
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &account.0, &since];
+        Ok(self.one(As::App(workspace), Again::Safe, COOLDOWNS, &params).await?.get(0))
     }
 
     pub async fn let_rest_follow(&self, workspace: WorkspaceId, id: CampaignId, at: Timestamp) -> Result<()> {
@@ -276,6 +303,8 @@ fn campaign(row: &Row, workspace_id: WorkspaceId) -> Result<Campaign> {
         frozen_at: rows::time(row, 20),
         ended_at: rows::time(row, 21),
         rest_at: rows::time(row, 22),
+        resting: resting(&row.get(26)),
+        resumed: resumed(&row.get(26)),
         variants: variants
             .map(|((name, weight), id)| Variant { name, weight, message_id: MessageId(id) })
             .collect(),

@@ -144,7 +144,8 @@ const CHECKS: &[&str] = &[
                                                     WHERE m.campaign_id = k.campaign_id AND m.state = 'waiting')))",
     "SELECT 'lane ' || h.lane_id || ' is ' || CASE h.open WHEN 1 THEN 'open' ELSE 'closed' END || ' while its campaign is ' || k.status
        FROM lane_heads AS h JOIN campaigns AS k ON k.campaign_id = h.campaign_id
-      WHERE h.workspace_id = ?1 AND h.open <> (k.status IN ('running', 'finishing')) AND k.started_at IS NOT NULL",
+      WHERE h.workspace_id = ?1 AND h.open <> (k.status IN ('running', 'finishing')
+             AND coalesce(json_type(k.resting, '$.\"' || h.account_id || '\"'), '') <> 'text') AND k.started_at IS NOT NULL",
 ];
 
 impl Sqlite {

@@ -23,7 +23,8 @@ const INSERT_VARIANT: &str = "
 INSERT INTO campaign_variants (workspace_id, campaign_id, variant, name, weight, message_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const SELECT: &str = "
 SELECT campaign_id, name, status, why, version, ends_as, audience_id, accounts, settings, seed, revision, wave, retries,
-       at_platform, at_user, min_gap_us, starts_at, deadline, created_at, started_at, frozen_at, ended_at, rest_at
+       at_platform, at_user, min_gap_us, starts_at, deadline, created_at, started_at, frozen_at, ended_at, rest_at,
+       resting
   FROM campaigns
  WHERE workspace_id = ?1 AND (?2 IS NULL OR campaign_id = ?2)
  ORDER BY campaign_id";
@@ -39,7 +40,20 @@ const SCHEDULE: &str = "UPDATE campaigns SET starts_at = ?2 WHERE campaign_id = 
 const REST_AT: &str = "
 UPDATE campaigns SET rest_at = ?3 WHERE workspace_id = ?1 AND campaign_id = ?2 AND rest_at IS NULL";
 const ENDS_AS: &str = "UPDATE campaigns SET ends_as = ?2 WHERE campaign_id = ?1";
-const OPEN_LANES: &str = "UPDATE lane_heads SET open = ?2 WHERE campaign_id = ?1 RETURNING lane_id";
+/// The part of an account may rest while the others go on.
+const OPEN_LANES: &str = "
+UPDATE lane_heads AS h
+   SET open = ?2 AND NOT EXISTS (SELECT 1 FROM campaigns AS k, json_each(k.resting) AS r
+                                  WHERE k.campaign_id = ?1 AND r.type = 'text'
+                                    AND r.key = CAST(h.account_id AS TEXT))
+ WHERE h.campaign_id = ?1
+RETURNING lane_id";
+const REST_PART: &str = "
+UPDATE campaigns
+   SET resting = json_set(resting, '$.\"' || ?3 || '\"', coalesce(?4, ?5))
+ WHERE workspace_id = ?1 AND campaign_id = ?2";
+const COOLDOWNS: &str = "
+SELECT count(*) FROM events WHERE name = 'cooldown' AND account_id = ?2 AND at > ?3 AND workspace_id = ?1";
 const SUPPRESSED: &str = "
 EXISTS (SELECT 1 FROM suppressions AS s
          WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform AND s.user_id = r.user_id
@@ -151,6 +165,35 @@ impl Sqlite {
             Ok(moved)
         })
         .await
+    }
+
+    pub async fn rest_part(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        account: AccountId,
+        why: Option<&str>,
+    ) -> Result<()> {
+        let why = why.map(str::to_owned);
+        self.write(Urgency::Maintenance, move |tx| {
+            let known = one(tx, workspace, id)?;
+            tx.execute(REST_PART, (workspace.0, id.0, account.0, &why, tx.now.0))?;
+            refresh(tx, &tx.all(OPEN_LANES, (id.0, known.status.is_open()), |row| row.get(0))?)?;
+            tell(tx, workspace, id, json!({"name": known.name, "account": account.0, "rests": why}))
+        })
+        .await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    pub async fn cooldowns_since(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+        since: Timestamp,
+    ) -> Result<i64> {
+        let key = (workspace.0, account.0, since.0);
+        Ok(self.read(move |tx| tx.first(COOLDOWNS, key, |row| row.get(0))).await?.unwrap_or(0))
     }
 
     pub async fn let_rest_follow(&self, workspace: WorkspaceId, id: CampaignId, at: Timestamp) -> Result<()> {
@@ -288,6 +331,8 @@ fn campaign(row: &Row<'_>, workspace_id: WorkspaceId) -> rusqlite::Result<Campai
         frozen_at: rows::time(row, 20)?,
         ended_at: rows::time(row, 21)?,
         rest_at: rows::time(row, 22)?,
+        resting: resting(&rows::json(row, 23)?),
+        resumed: resumed(&rows::json(row, 23)?),
         variants: Vec::new(),
     })
 }

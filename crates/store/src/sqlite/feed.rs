@@ -121,6 +121,11 @@ SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.claim_seq, d.status, 
        d.message_id, d.recipient_id, d.account_id
   FROM campaign_recipients AS m JOIN deliveries AS d ON d.delivery_id = m.delivery_id
  WHERE m.recipient_id = ?1 AND m.state = 'queued' AND (d.status = 'queued' OR d.status = 'retry')";
+/// Campaigns that this person is part of and that are not over.
+const RUNNING_FOR: &str = "
+SELECT k.campaign_id
+  FROM campaign_recipients AS m JOIN campaigns AS k ON k.campaign_id = m.campaign_id
+ WHERE m.recipient_id = ?1 AND m.state <> 'excluded' AND k.status IN ('running', 'paused', 'finishing')";
 const STOP: &str = "
 UPDATE deliveries
    SET status = 'dead', reason = 'stopped', run_at = NULL, position = NULL, ended_at = ?2
@@ -508,6 +513,11 @@ pub(super) fn leave_alone(tx: &Tx<'_>, workspace: WorkspaceId, recipient: i64, r
         let whose = (row.get::<_, i64>(6)?, row.get::<_, i64>(7)?, row.get::<_, Option<i64>>(8)?);
         Ok((place, never_claimed, was_queued, whose, (row.get::<_, i64>(9)?, row.get::<_, i64>(11)?)))
     })?;
+    if reason == "stopped" {
+        for campaign in tx.all(RUNNING_FOR, [recipient], |row| row.get::<_, i64>(0))? {
+            tx.execute(COUNT_CODE, (workspace.0, campaign, format!("{ENDED}{STOPS}"), 1))?;
+        }
+    }
     let mut touched = Touched::default();
     for (place, never_claimed, was_queued, (member, campaign, before), (message_id, account_id)) in found {
         tx.execute(DELETE_READY, place)?;

@@ -6,7 +6,7 @@ use domain::campaign::CampaignStatus;
 use domain::delivery::{AmbiguityPolicy, Status};
 use domain::ids::{AccountId, CampaignId, RecipientId};
 use domain::outcome::{Failure, Scope};
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 use serde_json::json;
 use store::*;
 
@@ -24,6 +24,8 @@ contract! {
     what_is_shut_is_taken_back_or_waits_until_it_opens,
     what_others_said_to_a_person_is_known_by_its_ids,
     how_far_it_was_is_remembered,
+    the_part_of_one_account_rests_alone,
+    who_stops_while_it_runs_is_counted,
     an_edit_reaches_those_who_certainly_have_not_got_it,
     who_stops_is_left_alone_at_once,
     who_is_suppressed_while_it_runs_gets_nothing_more,
@@ -258,12 +260,12 @@ async fn one_statement_writes_down_the_same_people_as_one_by_one(w: &World) {
             }
             let put = w.store.put_recipients(w.ws, account, vec![new]).await.unwrap()[0].recipient_id;
             match draw(8) {
-                0 => drop(w.store.set_recipient_status(w.ws, put, RecipientStatus::Gone, "").await.unwrap()),
-                1 => {
-                    drop(w.store.set_recipient_status(w.ws, put, RecipientStatus::Stopped, "").await.unwrap())
-                }
+                0 => w.store.set_recipient_status(w.ws, put, RecipientStatus::Gone, "").await.unwrap(),
+                1 => w.store.set_recipient_status(w.ws, put, RecipientStatus::Stopped, "").await.unwrap(),
                 2 => suppress(w, &format!("{n:05}"), (draw(2) == 0).then_some(account)).await,
-                3 => drop(w.store.approach(w.ws, put, Span::ZERO, w.now().await).await.unwrap()),
+                3 => {
+                    w.store.approach(w.ws, put, Span::ZERO, w.now().await).await.unwrap();
+                }
                 _ => {}
             }
         }
@@ -433,6 +435,42 @@ async fn what_others_said_to_a_person_is_known_by_its_ids(w: &World) {
     let other =
         claims.iter().find(|of| of.destination != claims[0].destination && of.lane_id != claims[0].lane_id);
     assert!(!said(other.unwrap()).await.contains(&id), "to somebody else it says nothing");
+}
+
+async fn the_part_of_one_account_rests_alone(w: &World) {
+    let (first, second) = (w.account().await, w.account().await);
+    people(w, first, 0..3).await;
+    people(w, second, 3..5).await;
+    let id = started(w, draft("части", &[first, second])).await;
+    feed(w, id, 10).await;
+    w.store.rest_part(w.ws, id, first, Some("остывает")).await.unwrap();
+    assert_eq!(campaign(w, id).await.resting, BTreeMap::from([(first, "остывает".to_owned())]));
+    assert_eq!(send_all(w).await, 2, "the other goes on");
+    // Another pause and its end change nothing about it.
+    assert!(to(w, id, CampaignStatus::Paused).await && to(w, id, CampaignStatus::Running).await);
+    w.seconds(60).await;
+    assert_eq!(send_all(w).await, 0);
+    w.check().await;
+    w.store.rest_part(w.ws, id, first, None).await.unwrap();
+    let now = campaign(w, id).await;
+    assert!(now.resting.is_empty() && now.resumed.contains_key(&first), "{now:?}");
+    assert_eq!(send_all(w).await, 3);
+    assert_eq!(w.store.cooldowns_since(w.ws, first, Timestamp(0)).await.unwrap(), 0);
+}
+
+async fn who_stops_while_it_runs_is_counted(w: &World) {
+    let account = w.account().await;
+    people(w, account, 0..3).await;
+    let id = started(w, draft("стоп", &[account])).await;
+    feed(w, id, 1).await;
+    send_all(w).await;
+    let people = w.store.recipients(w.ws, account, None, 10).await.unwrap();
+    for one in people.iter().take(2) {
+        w.store.set_recipient_status(w.ws, one.recipient_id, RecipientStatus::Stopped, "").await.unwrap();
+    }
+    let endings = w.store.campaign_endings(w.ws, id).await.unwrap();
+    assert_eq!(endings.get(STOPS), Some(&2), "one who had got it, and one who waits");
+    w.check().await;
 }
 
 async fn how_far_it_was_is_remembered(w: &World) {

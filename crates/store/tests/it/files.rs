@@ -238,7 +238,7 @@ async fn a_migration_that_broke_off_goes_on() {
          DROP TABLE bot_rules; DROP TABLE bot_accounts; DROP TABLE bots;
          DROP TABLE campaign_progress; DROP TABLE campaign_codes; DROP TABLE campaign_recipients; DROP TABLE campaign_cohorts; DROP TABLE campaign_variants;
          DROP TABLE campaigns; DROP TABLE audience_recipients; DROP TABLE audiences;
-         DROP INDEX deliveries_of_campaign; ALTER TABLE deliveries DROP COLUMN campaign_id;
+         DROP INDEX events_of_cooldowns; DROP INDEX deliveries_of_campaign; ALTER TABLE deliveries DROP COLUMN campaign_id;
          DROP TABLE ingress_receipts; DROP TABLE ingest_runs;
          DROP TABLE held_posts; DROP TABLE case_keys; DROP TABLE case_pictures; DROP TABLE message_media; DROP TABLE media_looks;
          DROP TABLE pull_cursors; DROP TABLE pull_sources; DROP TABLE media_blobs; DROP TABLE media_origin;",

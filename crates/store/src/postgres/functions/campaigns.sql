@@ -136,7 +136,7 @@ BEGIN
            SET wave = x.wave + 1, retries = move_campaign.retries, at_platform = '', at_user = '', frozen_at = NULL
          WHERE x.campaign_id = id;
     END IF;
-    UPDATE lane_heads AS h SET open = rupor_campaign_open(want) WHERE h.campaign_id = id;
+    UPDATE lane_heads AS h SET open = rupor_campaign_open(want) AND NOT rupor_rests(k.resting, h.account_id) WHERE h.campaign_id = id;
     PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h WHERE h.campaign_id = id ORDER BY h.lane_id));
     PERFORM rupor_refresh_accounts(array(SELECT h.account_id FROM lane_heads AS h WHERE h.campaign_id = id));
     PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'from', k.status, 'to', want, 'why', move_campaign.why));
@@ -144,6 +144,28 @@ BEGIN
         PERFORM rupor_note_progress(ws, id);
     END IF;
     RETURN true;
+END $$;
+
+-- A part that rests has a reason; one that went on has the time.
+CREATE FUNCTION rupor_rests(resting jsonb, account_id bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce(jsonb_typeof(resting -> account_id::text) = 'string', false) $$;
+
+-- Pauses the part of one account, or lets it go on (NULL); the others are not touched.
+CREATE FUNCTION rest_part(workspace_id bigint, campaign_id bigint, account_id bigint, why text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    part CONSTANT text := rest_part.account_id::text;
+    k    campaigns;
+BEGIN
+    PERFORM rupor_guard(rest_part.workspace_id);
+    k := rupor_lock_campaign(rest_part.workspace_id, rest_part.campaign_id);
+    k.resting := k.resting || jsonb_build_object(part, coalesce(to_jsonb(why), to_jsonb(rupor_micros(rupor_now()))));
+    UPDATE campaigns AS x SET resting = k.resting WHERE x.campaign_id = k.campaign_id;
+    UPDATE lane_heads AS h SET open = rupor_campaign_open(k.status) AND NOT rupor_rests(k.resting, h.account_id)
+     WHERE h.campaign_id = k.campaign_id;
+    PERFORM rupor_refresh_campaign(k.campaign_id);
+    PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'account', rest_part.account_id, 'rests', why));
 END $$;
 
 CREATE FUNCTION rupor_tell_campaign(k campaigns, detail jsonb) RETURNS void

@@ -327,6 +327,15 @@ DECLARE
     u  record;
     k  campaigns;
 BEGIN
+    IF why = 'stopped' THEN
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        SELECT ws, x.campaign_id, 'ended.stops', 1
+          FROM campaign_recipients AS m JOIN campaigns AS x ON x.campaign_id = m.campaign_id
+         WHERE m.workspace_id = ws AND m.recipient_id = who AND m.state <> 'excluded'
+           AND x.status IN ('running', 'paused', 'finishing')
+         ORDER BY x.campaign_id
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n;
+    END IF;
     FOR u IN
         SELECT d.delivery_id, d.lane_id, d.account_id, d.message_id, d.status, m.member_id, m.campaign_id,
                d.claim_seq = 0 AND d.parent_delivery IS NULL AS fresh
