@@ -103,7 +103,7 @@ fn callback(
     });
     let said = Message {
         data: Some(data),
-        ..Message::text(&format!("delivery {} is {status}", delivery.delivery_id))
+        ..Message::text(format!("delivery {} is {status}", delivery.delivery_id))
     };
     NewMessage {
         channels: listeners,

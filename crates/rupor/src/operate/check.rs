@@ -216,7 +216,7 @@ async fn look_at_wall(
     };
     let place = Place { offset: 0, count: 1, deadline: WALL_DEADLINE };
     match walls.page(network, account, &wall, place).await {
-        Ok(page) => Finding::good(what, say!("check.wall.good", address = address, n = page.total as i64)),
+        Ok(page) => Finding::good(what, say!("check.wall.good", address = address, n = page.total)),
         Err(failure) => {
             let (message, code) = (&failure.message, &failure.code);
             let found = say!("check.wall.bad", address = address, message = message, code = code);
@@ -268,7 +268,7 @@ fn token_finding(what: Phrase, row: &Account, probe: &Probe) -> Finding {
         platform = &row.platform,
         name = name,
         connection = heard(&probe.connection.to_string()),
-        limits = heard(&probe.limits.to_string()),
+        limits = heard(&probe.limits),
     );
     match row.paused {
         false => Finding::good(what, found),

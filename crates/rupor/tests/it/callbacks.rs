@@ -1,6 +1,8 @@
 //! A program follows its posts from `POST /v1/messages` to the ids that readers see: by asking, and by the signed callbacks
 //! that it gets. The node is killed on the way, and the program answers 500 at first.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -132,7 +134,7 @@ impl World {
         command.args(args).args(["--db", &self.database]).current_dir(&self.folder);
         command.envs([("RUPOR_KEY_FILE", self.folder.join("rupor.key"))]);
         command.envs([("BOT", "42:token-of-the-shelter"), ("CALLBACK_SECRET", &format!("whsec_{KEY}"))]);
-        command.envs([("RUPOR_TELEGRAM_API", self.sandbox.base(Name::Telegram).to_string().as_str())]);
+        command.env("RUPOR_TELEGRAM_API", self.sandbox.base(Name::Telegram));
         command.envs([("RUPOR_PLATFORM_LIMITS", "off"), ("RUPOR_LEASE", "2s")]);
         command
     }

@@ -131,7 +131,7 @@ impl Sqlite {
             ];
             let rows = tx.all(LOOK_POSTS, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
             let (ids, looked_to) = choose(&rows, window, limit);
-            let posts = tx.all(&sql, (workspace.0, rows::id_list(ids.into_iter())), stored_message)?;
+            let posts = tx.all(&sql, (workspace.0, rows::id_list(ids)), stored_message)?;
             Ok(Posts { posts, looked_to })
         })
         .await

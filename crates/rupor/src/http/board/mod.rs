@@ -36,13 +36,16 @@ use crate::language::{Language, Phrase};
 
 use seats::Seats;
 
+/// What was read, and when.
+type Remembered<T> = (Instant, Arc<T>);
+
 #[derive(Debug)]
 pub(crate) struct Board {
     store: Store,
     /// The last state of each workspace that somebody looks at, in each language.
-    states: Mutex<HashMap<(String, Language), (Instant, Arc<Value>)>>,
+    states: Mutex<HashMap<(String, Language), Remembered<Value>>>,
     /// What changes slowly and costs more to read.
-    beside: Mutex<HashMap<String, (Instant, Arc<state::Beside>)>>,
+    beside: Mutex<HashMap<String, Remembered<state::Beside>>>,
     seats: Arc<Seats>,
 }
 

@@ -221,7 +221,7 @@ impl Counts {
     fn pronoun(&mut self, word: &str) {
         match word {
             "он" | "его" | "ему" | "него" | "нему" | "ним" | "нем" => {
-                self.add("pronoun", "m")
+                self.add("pronoun", "m");
             }
             "она" | "ее" | "ей" | "нее" | "ней" | "ею" => self.add("pronoun", "f"),
             "сам" | "один" => self.add("alone", "m"),
