@@ -274,10 +274,19 @@ CREATE TABLE bot_outbox (
     kind text NOT NULL,
     delivery_id bigint,
     created_at timestamp with time zone NOT NULL,
+    bot_id bigint,
+    service text,
+    fields jsonb,
+    status text,
+    tries integer NOT NULL DEFAULT 0,
+    due_at timestamp with time zone,
+    reason text,
     CONSTRAINT bot_outbox_pkey PRIMARY KEY (outbox_id),
     CONSTRAINT bot_outbox_inbox_id_n_key UNIQUE (inbox_id, n),
     CONSTRAINT bot_outbox_workspace_id_recipient_id_fkey FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients(workspace_id, recipient_id),
-    CONSTRAINT bot_outbox_kind_check CHECK ((kind = ANY (ARRAY['reply'::text, 'forward'::text])))
+    CONSTRAINT bot_outbox_check CHECK (((kind = 'call'::text) = (status IS NOT NULL))),
+    CONSTRAINT bot_outbox_kind_check CHECK ((kind = ANY (ARRAY['reply'::text, 'forward'::text, 'call'::text]))),
+    CONSTRAINT bot_outbox_status_check CHECK ((status = ANY (ARRAY['waiting'::text, 'done'::text, 'failed'::text])))
 );
 
 CREATE TABLE bot_rules (
@@ -314,6 +323,7 @@ CREATE TABLE bots (
     name text NOT NULL,
     operators_id bigint,
     active_version integer NOT NULL DEFAULT 0,
+    services jsonb NOT NULL DEFAULT '{}'::jsonb,
     created_at timestamp with time zone NOT NULL DEFAULT rupor_now(),
     CONSTRAINT bots_pkey PRIMARY KEY (bot_id),
     CONSTRAINT bots_workspace_id_bot_id_key UNIQUE (workspace_id, bot_id),
@@ -1000,6 +1010,8 @@ CREATE INDEX bot_logs_of_person ON public.bot_logs USING btree (recipient_id);
 
 CREATE INDEX bot_logs_of_workspace ON public.bot_logs USING btree (workspace_id, log_id);
 
+CREATE INDEX bot_outbox_calls ON public.bot_outbox USING btree (due_at, outbox_id) WHERE (status = 'waiting'::text);
+
 CREATE INDEX bot_outbox_of_delivery ON public.bot_outbox USING btree (delivery_id);
 
 CREATE INDEX bot_outbox_of_person ON public.bot_outbox USING btree (recipient_id);
@@ -1238,6 +1250,47 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.bot_claim_calls("limit" integer, lease_us bigint, busy text[], OUT workspace_id bigint, OUT outbox_id bigint, OUT recipient_id bigint, OUT platform text, OUT bot_id bigint, OUT account_id bigint, OUT service text, OUT fields jsonb, OUT tries integer, OUT key text)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    at timestamptz := rupor_now();
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN QUERY
+    WITH due AS MATERIALIZED (
+        SELECT o.outbox_id FROM bot_outbox AS o
+         WHERE o.status = 'waiting' AND o.due_at <= at AND concat(o.bot_id, '/', o.service) <> ALL (busy)
+         ORDER BY o.due_at, o.outbox_id
+         LIMIT "limit"
+           FOR NO KEY UPDATE SKIP LOCKED
+    ), mine AS (
+        UPDATE bot_outbox AS o
+           SET tries = o.tries + 1, due_at = at + rupor_span(lease_us)
+          FROM due AS d
+         WHERE o.outbox_id = d.outbox_id
+        RETURNING o.*
+    )
+    SELECT m.workspace_id, m.outbox_id, m.recipient_id, r.platform, m.bot_id,
+           (SELECT (b.services ->> m.service)::bigint FROM bots AS b WHERE b.bot_id = m.bot_id),
+           m.service, m.fields, m.tries, concat(c.history, '.call.', m.outbox_id)
+      FROM mine AS m
+      JOIN recipients AS r ON r.recipient_id = m.recipient_id
+     CROSS JOIN control AS c
+     ORDER BY m.outbox_id;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.bot_claim_turns("limit" integer, lease_us bigint, events_max integer, OUT workspace_id bigint, OUT account_id bigint, OUT recipient_id bigint, OUT bot_id bigint, OUT operators_id bigint, OUT rules_version integer, OUT platform text, OUT user_id text, OUT attributes jsonb, OUT token uuid, OUT version integer, OUT mode text, OUT state jsonb, OUT timer_at timestamp with time zone, OUT events jsonb)
  RETURNS SETOF record
  LANGUAGE plpgsql
@@ -1371,6 +1424,14 @@ BEGIN
      CROSS JOIN LATERAL jsonb_array_elements(t.value -> 'logs') WITH ORDINALITY AS l (value, ord)
      ORDER BY t.ord, l.ord;
     PERFORM rupor_bot_say(ws, at, accounts, taken, timers);
+    INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, created_at, bot_id, service, fields, status, due_at)
+    SELECT ws, s.recipient_id, rupor_bot_event(t.value, t.timer, (c.value ->> 'event')::integer), (c.value ->> 'n')::integer, 'call',
+           at, (SELECT b.bot_id FROM bot_accounts AS b WHERE b.account_id = s.account_id), c.value ->> 'service',
+           coalesce(c.value -> 'fields', '{}'), 'waiting', at
+      FROM unnest(taken, timers) WITH ORDINALITY AS t (value, timer, ord)
+      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
+     CROSS JOIN LATERAL jsonb_array_elements(t.value -> 'calls') WITH ORDINALITY AS c (value, ord)
+     ORDER BY t.ord, c.ord;
     UPDATE bot_state AS s
        SET version = s.version + 1, mode = t.value ->> 'mode', state = t.value -> 'state', timer_at = rupor_time(t.value -> 'timer_at'),
            token = NULL, updated_at = at,
@@ -1624,7 +1685,48 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.bot_snapshot(workspace_id bigint, since interval, counted_max bigint, OUT waiting bigint, OUT oldest timestamp with time zone, OUT handoffs bigint, OUT turns bigint, OUT fallbacks bigint, OUT errors bigint)
+CREATE OR REPLACE FUNCTION public.bot_settle_call(workspace_id bigint, outbox_id bigint, tries integer, status text, after_us bigint, reason text, event jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws  CONSTANT bigint := bot_settle_call.workspace_id;
+    at  timestamptz := rupor_now();
+    who recipients;
+    is_over CONSTANT boolean := bot_settle_call.status <> 'waiting';
+BEGIN
+    PERFORM rupor_guard(ws);
+    SELECT r.* INTO who FROM recipients AS r
+     WHERE r.recipient_id = (SELECT o.recipient_id FROM bot_outbox AS o
+                              WHERE o.workspace_id = ws AND o.outbox_id = bot_settle_call.outbox_id)
+       FOR NO KEY UPDATE;
+    UPDATE bot_outbox AS o
+       SET status = bot_settle_call.status, reason = bot_settle_call.reason,
+           fields = CASE WHEN NOT is_over THEN o.fields END,
+           due_at = CASE WHEN NOT is_over THEN at + rupor_span(after_us) END
+     WHERE o.workspace_id = ws AND o.outbox_id = bot_settle_call.outbox_id AND o.tries = bot_settle_call.tries
+       AND o.status = 'waiting' AND o.recipient_id = who.recipient_id;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF is_over THEN
+        INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, body, happened_at, received_at)
+        VALUES (ws, who.account_id, who.recipient_id, concat('call:', bot_settle_call.outbox_id), 'answer', event, at, at)
+        ON CONFLICT DO NOTHING;
+        INSERT INTO bot_state AS s (recipient_id, workspace_id, account_id, due_at, updated_at)
+        VALUES (who.recipient_id, ws, who.account_id, at, at)
+        ON CONFLICT (recipient_id) DO UPDATE
+           SET due_at = excluded.due_at
+         WHERE s.due_at > excluded.due_at AND s.token IS NULL;
+    END IF;
+    RETURN true;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.bot_snapshot(workspace_id bigint, since interval, counted_max bigint, OUT waiting bigint, OUT oldest timestamp with time zone, OUT handoffs bigint, OUT handoffs_waiting bigint, OUT handoff_since timestamp with time zone, OUT turns bigint, OUT fallbacks bigint, OUT errors bigint)
  RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1637,8 +1739,9 @@ BEGIN
     PERFORM rupor_guard(ws);
     SELECT count(*), min(w.received_at) INTO waiting, oldest
       FROM (SELECT i.received_at FROM bot_inbox AS i WHERE i.done_at IS NULL AND i.workspace_id = ws LIMIT counted_max) AS w;
-    SELECT count(*) INTO handoffs
-      FROM (SELECT FROM bot_state AS s WHERE s.workspace_id = ws AND s.mode = 'human' LIMIT counted_max) AS h;
+    SELECT count(*), count(h.since), rupor_time(to_jsonb(min(h.since))) INTO handoffs, handoffs_waiting, handoff_since
+      FROM (SELECT (s.state ->> 'waits_since')::bigint AS since
+              FROM bot_state AS s WHERE s.workspace_id = ws AND s.mode = 'human' LIMIT counted_max) AS h;
     SELECT count(*), count(*) FILTER (WHERE l.verdict = 'fallback'), count(*) FILTER (WHERE l.verdict = 'error')
       INTO turns, fallbacks, errors
       FROM (SELECT x.verdict, x.at FROM bot_logs AS x WHERE x.workspace_id = ws ORDER BY x.log_id DESC LIMIT counted_max) AS l
@@ -3351,21 +3454,26 @@ DECLARE
     seen     record;
     troubles jsonb;
 BEGIN
-    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '10 minutes', 10000) AS s;
+    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '1 hour', 10000) AS s;
     SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles
       FROM (SELECT 'bot_waits' AS about, 'bot_waits' AS kind, 'act' AS severity,
                    format('%s messages to the bot wait for more than a minute', seen.waiting) AS headline,
                    'see whether anybody takes turns: a Rupor node or workflow 12' AS next
              WHERE seen.oldest < rupor_now() - interval '1 minute'
             UNION ALL
-            SELECT 'bot_errors', 'bot_errors', 'act', format('the rules of a bot broke %s times within ten minutes', seen.errors),
+            SELECT 'bot_errors', 'bot_errors', 'act', format('the rules of a bot broke %s times within an hour', seen.errors),
                    '`rupor bot status` shows where; `rupor bot activate NAME VERSION` goes back'
              WHERE seen.errors > 0
             UNION ALL
             SELECT 'bot_lost', 'bot_lost', 'heals',
-                   format('the bot did not understand %s of %s messages within ten minutes', seen.fallbacks, seen.turns),
+                   format('the bot did not understand %s of %s messages within an hour', seen.fallbacks, seen.turns),
                    '`rupor bot status` shows what was asked; add a rule for it'
-             WHERE seen.turns >= 20 AND 2 * seen.fallbacks > seen.turns
+             WHERE seen.turns >= 50 AND 5 * seen.fallbacks > seen.turns
+            UNION ALL
+            SELECT 'bot_handoffs', 'bot_handoffs', 'act',
+                   format('%s people wait for a human, the first for more than half an hour', seen.handoffs_waiting),
+                   'answer in the channel of the operators, by reply or #A and the number'
+             WHERE seen.handoff_since < rupor_now() - interval '30 minutes'
             UNION ALL
             SELECT concat('account:', b.account_id, ':bot_deaf'), 'bot_deaf', 'act',
                    format('account %s does not hear: %s', a.name, b.problem), '`rupor bot hooks show NAME` shows what the platform says'
@@ -4436,6 +4544,7 @@ DECLARE
     s_n        integer[];
     s_channel  bigint[];
     s_item     jsonb[];
+    s_turn     jsonb[];
     s_heard    boolean[];
     s_delivery bigint[];
     made       jsonb;
@@ -4446,12 +4555,13 @@ BEGIN
            array_agg((w.value ->> 'n')::integer ORDER BY t.ord, w.ord),
            array_agg((w.value ->> 'channel')::bigint ORDER BY t.ord, w.ord),
            array_agg(w.value -> 'message' ORDER BY t.ord, w.ord),
+           array_agg(jsonb_build_object('rate', t.value -> 'rate', 'ambiguity', t.value -> 'ambiguity') ORDER BY t.ord, w.ord),
            array_agg(CASE WHEN w.value ->> 'channel' IS NULL THEN r.status <> 'gone'
                           ELSE EXISTS (SELECT FROM channels AS c
                                         WHERE c.channel_id = (w.value ->> 'channel')::bigint AND c.workspace_id = ws
                                           AND c.removed_at IS NULL) END
                      ORDER BY t.ord, w.ord)
-      INTO s_who, s_account, s_event, s_n, s_channel, s_item, s_heard
+      INTO s_who, s_account, s_event, s_n, s_channel, s_item, s_turn, s_heard
       FROM unnest(taken, timers) WITH ORDINALITY AS t (value, timer, ord)
       JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
       JOIN recipients AS r ON r.recipient_id = s.recipient_id
@@ -4463,13 +4573,11 @@ BEGIN
     -- Replies: a lane for each dialogue that has none, then message, delivery and place in the queue.
     SELECT c.history INTO past FROM control AS c;
     INSERT INTO lane_heads (workspace_id, account_id, recipient_id, max_parallel, interval_us, ambiguity, served_at)
-    SELECT ws, s.account_id, s.recipient_id, 1, rupor_interval_us((t.value ->> 'rate')::double precision), t.value ->> 'ambiguity', today
-      FROM unnest(taken) AS t (value)
-      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
-     WHERE s.recipient_id IN (SELECT w.who FROM unnest(s_who, s_channel, s_heard) AS w (who, channel, heard)
-                               WHERE w.channel IS NULL AND w.heard)
-       AND NOT EXISTS (SELECT FROM lane_heads AS h WHERE h.recipient_id = s.recipient_id)
-     ORDER BY s.recipient_id;
+    SELECT DISTINCT ON (w.who) ws, w.account, w.who, 1, rupor_interval_us((w.turn ->> 'rate')::double precision),
+           w.turn ->> 'ambiguity', today
+      FROM unnest(s_who, s_account, s_channel, s_heard, s_turn) AS w (who, account, channel, heard, turn)
+     WHERE w.channel IS NULL AND w.heard AND NOT EXISTS (SELECT FROM lane_heads AS h WHERE h.recipient_id = w.who)
+     ORDER BY w.who;
     s_delivery := array(SELECT CASE WHEN w.channel IS NULL AND w.heard THEN nextval('deliveries_delivery_id_seq') END
                           FROM unnest(s_channel, s_heard) WITH ORDINALITY AS w (channel, heard, ord) ORDER BY w.ord);
     WITH said AS MATERIALIZED (
@@ -7285,6 +7393,8 @@ GRANT EXECUTE ON FUNCTION bot_hook(text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_receive(bigint,bigint,jsonb,text,text,bigint) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION bot_settle_call(bigint,bigint,integer,text,bigint,text,jsonb) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION bot_snapshot(bigint,interval,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_tick(integer) TO rupor_app;
@@ -7744,6 +7854,8 @@ GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint,timestamp with
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION begin_send(bigint,bigint,uuid) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION bot_claim_calls(integer,bigint,text[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_claim_turns(integer,bigint,integer) TO rupor_dispatcher;
 

@@ -501,13 +501,16 @@ pub struct ChannelProbe {
     pub title: Option<String>,
     /// `None`: the platform does not say before the first post.
     pub may_post: Option<bool>,
+    /// Why not everything that people write there is heard, and what helps. `None`: it is, or nobody can know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deaf: Option<String>,
     /// What is missing, or what is known to be limited.
     pub remarks: Vec<String>,
 }
 
 impl ChannelProbe {
     pub(crate) fn refused(reason: impl Into<String>) -> ChannelProbe {
-        ChannelProbe { title: None, may_post: Some(false), remarks: vec![reason.into()] }
+        ChannelProbe { title: None, may_post: Some(false), deaf: None, remarks: vec![reason.into()] }
     }
 }
 

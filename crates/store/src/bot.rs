@@ -3,12 +3,15 @@
 //! A dialogue is a recipient. Its events wait in the inbox; whoever claims it takes a turn over them, and the commit of
 //! that turn writes the state, the marks, the replies and the logs together or not at all.
 
+use std::collections::BTreeMap;
+
 use domain::delivery::AmbiguityPolicy;
 use domain::ids::{AccountId, BotId, ChannelId, ClaimToken, RecipientId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::calls::NewCall;
 use crate::error::{Result, StoreError};
 use crate::facade::{Store, each};
 use crate::queue::NewMessage;
@@ -49,6 +52,8 @@ pub struct NewBot {
     pub receive: Receive,
     /// Where people answer for it.
     pub operators: Option<ChannelId>,
+    /// Its own services by name: the account has the address and signs.
+    pub services: BTreeMap<String, AccountId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -59,6 +64,7 @@ pub struct Bot {
     /// Of its rules; 0: none yet.
     pub active_version: i32,
     pub accounts: Vec<BotAccount>,
+    pub services: BTreeMap<String, AccountId>,
 }
 
 /// How one account of a bot hears, and how it goes.
@@ -268,6 +274,7 @@ pub struct TurnTaken {
     /// The timer was due: it counts as one more event, the last.
     pub fired: bool,
     pub says: Vec<Say>,
+    pub calls: Vec<NewCall>,
     /// They subscribed or stopped.
     pub subscription: Option<(crate::recipients::RecipientStatus, &'static str)>,
     pub logs: Vec<NewLog>,
@@ -301,15 +308,16 @@ impl TurnTaken {
         crate::postgres::turn_item(self)
     }
 
-    /// The number of each say among those of its event.
+    /// The number of each say, then of each call, among those of its event.
     pub(crate) fn numbers(&self) -> Vec<i32> {
         let mut seen = vec![0; self.events.len() + 1];
-        let number = |say: &Say| {
-            let place = say.event.min(self.events.len());
+        let events = self.says.iter().map(|say| say.event).chain(self.calls.iter().map(|call| call.event));
+        let number = |event: usize| {
+            let place = event.min(self.events.len());
             seen[place] += 1;
             seen[place] - 1
         };
-        self.says.iter().map(number).collect()
+        events.map(number).collect()
     }
 
     /// A say as a message; named by its event and number, so that it is stored once.
@@ -343,7 +351,9 @@ impl TurnTaken {
 
     pub(crate) fn check(&self) -> Result<()> {
         let events = self.events.len() + usize::from(self.fired);
-        let wrong = self.says.iter().map(|say| say.event).chain(self.logs.iter().map(|log| log.event));
+        let said = self.says.iter().map(|say| say.event);
+        let asked = self.calls.iter().map(|call| call.event);
+        let wrong = said.chain(asked).chain(self.logs.iter().map(|log| log.event));
         match wrong.max() {
             Some(event) if event >= events => {
                 Err(StoreError::invalid("bot turn", format!("it speaks of event {event} of {events}")))
@@ -359,8 +369,10 @@ pub struct BotSnapshot {
     /// Events that nobody has looked at yet, and since when the oldest waits.
     pub waiting: i64,
     pub oldest: Option<Timestamp>,
-    /// Dialogues that people have taken over.
+    /// Dialogues that people have taken over; of these, those whose person waits for an answer, and since when the first.
     pub handoffs: i64,
+    pub handoffs_waiting: i64,
+    pub handoff_since: Option<Timestamp>,
     /// Lines of the log within the span asked for, and how many of them were fallbacks or errors.
     pub turns: i64,
     pub fallbacks: i64,

@@ -9,6 +9,7 @@
 
 pub mod address;
 pub mod bot;
+pub mod calls;
 pub mod campaigns;
 pub mod clock;
 pub mod config;
@@ -35,6 +36,7 @@ pub mod sqlite;
 
 pub use address::Address;
 pub use bot::*;
+pub use calls::*;
 pub use campaigns::*;
 pub use clock::Clock;
 pub use config::*;

@@ -253,6 +253,7 @@ impl<'a> Turn<'a> {
         self.state.mode = Mode::Human;
         self.state.misses = 0;
         self.state.tries = 0;
+        self.state.waits_since = self.state.waits_since.or(Some(self.now));
         self.state.remind_at = Some(self.now + operators.wait);
         self.state.back_at = Some(self.now + operators.back);
         self.handoff = Some(Handoff::Open { why: why.to_owned(), text });
@@ -261,6 +262,7 @@ impl<'a> Turn<'a> {
     /// The person goes on talking to people.
     pub(super) fn forward(&mut self, handoff: Handoff) {
         if let Some(operators) = &self.rules.operators {
+            self.state.waits_since = self.state.waits_since.or(Some(self.now));
             self.state.remind_at = self.state.remind_at.or(Some(self.now + operators.wait));
             self.state.back_at = Some(self.now + operators.back);
         }
@@ -271,6 +273,7 @@ impl<'a> Turn<'a> {
         self.log(Verdict::Human, "", "operator");
         self.state.mode = Mode::Human;
         self.state.idle_at = None;
+        self.state.waits_since = None;
         self.state.remind_at = None;
         self.state.back_at = self.rules.operators.as_ref().map(|operators| self.now + operators.back);
         // The words of a person are sent as they are: braces in them are no placeholders.
@@ -300,6 +303,7 @@ impl<'a> Turn<'a> {
         self.state.tries = 0;
         self.state.turns = 0;
         self.state.idle_at = None;
+        self.state.waits_since = None;
         self.state.remind_at = None;
         self.state.back_at = None;
         self.state.flood = Flood::default();
@@ -485,12 +489,13 @@ impl<'a> Turn<'a> {
     }
 
     /// The shop's service answered, or failed for good.
-    pub(super) fn answer(&mut self, service: &str, fields: Option<&BTreeMap<String, String>>) {
-        self.log(
-            Verdict::Answer,
-            "",
-            &format!("{service} {}", if fields.is_some() { "answered" } else { "failed" }),
-        );
+    pub(super) fn answer(&mut self, service: &str, fields: Option<&BTreeMap<String, String>>, reason: &str) {
+        let note = match fields {
+            Some(_) => format!("{service} answered"),
+            None if reason.is_empty() => format!("{service} failed"),
+            None => format!("{service} failed: {reason}"),
+        };
+        self.log(Verdict::Answer, "", &note);
         for (name, value) in fields.into_iter().flatten() {
             self.take(service, name, value);
         }

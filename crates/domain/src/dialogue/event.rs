@@ -52,7 +52,13 @@ pub enum What {
     /// An operator gave the dialogue back to the bot.
     Closed,
     /// The shop's own service answered a call; `None`: it failed for good.
-    Answer { service: String, fields: Option<BTreeMap<String, String>> },
+    Answer {
+        service: String,
+        fields: Option<BTreeMap<String, String>>,
+        /// Why it failed, for the log.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
 }
 
 impl Event {

@@ -27,7 +27,7 @@ pub mod lint;
 pub mod transcript;
 
 pub use decision::{Call, Decision, Handoff, Log, Reply, Subscription, Verdict};
-pub use event::{Event, What};
+pub use event::{Event, What, answer_fields};
 pub use fault::Fault;
 pub use rules::Rules;
 pub use state::{Mode, State};

@@ -31,6 +31,9 @@ pub struct State {
     /// When the state's own patience ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_at: Option<Timestamp>,
+    /// Since when the person waits for a human to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_since: Option<Timestamp>,
     /// When operators are reminded of a person who waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remind_at: Option<Timestamp>,

@@ -26,7 +26,7 @@ pub fn step(rules: &Rules, state: &State, event: &Event, now: Timestamp) -> Deci
         What::Timer => turn.timer(),
         What::Operator { text } => turn.operator(text),
         What::Closed => turn.closed(),
-        What::Answer { service, fields } => turn.answer(service, fields.as_ref()),
+        What::Answer { service, fields, reason } => turn.answer(service, fields.as_ref(), reason),
         _ => turn.person(),
     }
     turn.finish()

@@ -52,7 +52,11 @@ fn what() -> impl Strategy<Value = What> {
         1 => Just(What::Started { payload: String::new() }),
         1 => Just(What::Blocked),
         1 => Just(What::Returned),
-        1 => any::<bool>().prop_map(|ok| What::Answer { service: "x".to_owned(), fields: ok.then(Default::default) }),
+        1 => any::<bool>().prop_map(|ok| What::Answer {
+            service: "x".to_owned(),
+            fields: ok.then(Default::default),
+            reason: String::new(),
+        }),
     ]
 }
 

@@ -20,6 +20,14 @@ pub struct Desk {
     pub chat: String,
 }
 
+impl Desk {
+    /// A configuration may know it by its public name, and platforms tell of it by its number.
+    fn is(&self, said: &Said) -> bool {
+        let named = self.chat.strip_prefix('@').zip(said.chat_name.as_deref());
+        self.chat == said.chat || named.is_some_and(|(own, name)| own.eq_ignore_ascii_case(name))
+    }
+}
+
 /// An answer of a person that names a message instead of a dialogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unresolved {
@@ -99,7 +107,7 @@ fn skipped(why: &'static str) -> Read {
 }
 
 fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, UpdateOf, Option<Unresolved>) {
-    let desk = desks.iter().find(|desk| desk.account_id == account && desk.chat == said.chat);
+    let desk = desks.iter().find(|desk| desk.account_id == account && desk.is(said));
     let Some(from) = &said.from else {
         return plain(skipped("nobody"));
     };

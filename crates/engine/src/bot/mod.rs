@@ -5,9 +5,10 @@
 //! webhooks (rupor) ───┴─► hear ─► Store::bot_receive ═► turns ─► domain::dialogue::step ─► Store::bot_commit_turns ═► dispatch
 //! ```
 //!
-//! Nothing is sent inside a turn, so a send that fails cannot hold up a dialogue. The two loops meet only in the store.
-//! Start with `hear`, then `turns`.
+//! Nothing is sent inside a turn, so a send that fails cannot hold up a dialogue. A call that a turn asks for is made by
+//! `calls`, and its answer comes back like an update. The loops meet only in the store. Start with `hear`, then `turns`.
 
+mod calls;
 pub mod hear;
 mod listen;
 mod together;
@@ -18,7 +19,7 @@ mod tests;
 
 use platforms::platform::Network;
 use store::Store;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::addresses::ApiBases;
 
@@ -36,6 +37,9 @@ pub struct Settings {
 /// Listens and answers until told to stop.
 pub async fn run(store: Store, network: Network, settings: Settings, stop: watch::Receiver<bool>) {
     let listening = listen::run(&store, &network, &settings, stop.clone());
-    let answering = turns::run(&store, &network, &settings, stop);
-    tokio::join!(listening, answering);
+    // A hint that saves a call the wait for the next look.
+    let asked = Notify::new();
+    let answering = turns::run(&store, &network, &settings, &asked, stop.clone());
+    let calling = calls::run(&store, &network, &settings, &asked, stop);
+    tokio::join!(listening, answering, calling);
 }

@@ -38,6 +38,23 @@ fn at_desk(text: &str, reply_to: Option<&str>) -> Heard {
     heard(Event::Message(Said { chat, private: false, reply_to, ..private(text) }))
 }
 
+#[test]
+fn a_desk_that_is_configured_by_its_public_name_is_known_by_its_number() {
+    let desk = Desk { channel_id: ChannelId(3), account_id: HERE, chat: "@Support".into() };
+    let said = Said {
+        chat: "-100900".into(),
+        chat_name: Some("support".into()),
+        private: false,
+        ..private("#A17 Здравствуйте")
+    };
+    let incoming = Incoming { key: "k".into(), at_ms: Some(5), event: Event::Message(said.clone()) };
+    let of = |desks: &[Desk], incoming: &Incoming| hear::read("test", HERE, desks, incoming).update.of;
+    assert_eq!(of(std::slice::from_ref(&desk), &incoming), UpdateOf::Operator(RecipientId(17)));
+    let elsewhere = Said { chat_name: Some("другие".into()), ..said };
+    let incoming = Incoming { event: Event::Message(elsewhere), ..incoming };
+    assert_eq!(of(&[desk], &incoming), UpdateOf::Skipped("group"));
+}
+
 /// What it means in a dialogue, read back from what is kept.
 fn meant(said: Said) -> What {
     let heard = heard(Event::Message(said));

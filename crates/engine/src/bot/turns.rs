@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::AmbiguityPolicy;
-use domain::dialogue::{Decision, Event, Handoff, Mode, Rules, State, Subscription, What, step};
+use domain::dialogue::{Call, Decision, Event, Handoff, Mode, Rules, State, Subscription, What, step};
 use domain::ids::{AccountId, BotId, WorkspaceId};
 use domain::message::Message;
 use domain::time::{Span, Timestamp};
@@ -15,8 +15,8 @@ use futures_util::stream::FuturesUnordered;
 use platforms::incoming::Callback;
 use platforms::platform::Network;
 use serde_json::json;
-use store::{DialogueMode, NewLog, RecipientStatus, Say, Store, Turn, TurnTaken};
-use tokio::sync::watch;
+use store::{DialogueMode, NewCall, NewLog, RecipientStatus, Say, Store, Turn, TurnTaken};
+use tokio::sync::{Notify, watch};
 
 use super::Settings;
 use super::hear::{self, HEAD_MARK, ticket};
@@ -31,13 +31,12 @@ const IDLE: Span = Span::from_secs(1);
 /// A toast that nobody takes in this time is not worth more.
 const TOAST_TIME: Duration = Duration::from_secs(5);
 const TOASTS_MAX: usize = 32;
-/// Answers of services that one event may ask for.
-const CALLS_MAX: usize = 4;
 
 pub(super) async fn run(
     store: &Store,
     network: &Network,
     settings: &Settings,
+    calls: &Notify,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut book = Book::default();
@@ -47,7 +46,7 @@ pub(super) async fn run(
         if wake_up.is_none() {
             wake_up = store.wake_up().await.ok();
         }
-        let turned = turn_once(store, &mut book).await;
+        let turned = turn_once(store, &mut book, calls).await;
         let more = match turned {
             Ok((taken, asked)) => {
                 for (account, callback, text) in asked {
@@ -96,7 +95,7 @@ async fn until_next(store: &Store) -> Span {
 /// A press that wants an answer: on which account, which, and with what words.
 type Toast = ((WorkspaceId, AccountId), Callback, Option<String>);
 
-async fn turn_once(store: &Store, book: &mut Book) -> store::Result<(usize, Vec<Toast>)> {
+async fn turn_once(store: &Store, book: &mut Book, calls: &Notify) -> store::Result<(usize, Vec<Toast>)> {
     let turns = store.bot_claim_turns(BATCH, LEASE).await?;
     if turns.is_empty() {
         return Ok((0, Vec::new()));
@@ -109,13 +108,17 @@ async fn turn_once(store: &Store, book: &mut Book) -> store::Result<(usize, Vec<
     }
     let mut asked = Vec::new();
     for (workspace, turns) in taken {
-        let (turns, toasts): (Vec<_>, Vec<_>) = turns.into_iter().unzip();
+        let (turns, toasts): (Vec<TurnTaken>, Vec<_>) = turns.into_iter().unzip();
+        let calling = turns.iter().any(|turn| !turn.calls.is_empty());
         let kept = store.bot_commit_turns(workspace, turns).await?;
         for (kept, toasts) in kept.into_iter().zip(toasts) {
             match kept {
                 true => asked.extend(toasts),
                 false => tracing::debug!("a turn was another's by now"),
             }
+        }
+        if calling {
+            calls.notify_one();
         }
     }
     Ok((n, asked))
@@ -173,6 +176,7 @@ struct Taking<'a> {
     now: Timestamp,
     state: State,
     says: Vec<Say>,
+    calls: Vec<NewCall>,
     logs: Vec<NewLog>,
     subscription: Option<(RecipientStatus, &'static str)>,
     toasts: Vec<Toast>,
@@ -185,8 +189,8 @@ pub fn take(turn: &Turn, rules: Option<&Rules>, now: Timestamp) -> (TurnTaken, V
         return (unanswered(turn), Vec::new());
     };
     let state: State = serde_json::from_value(turn.state.clone()).unwrap_or_default();
-    let (says, logs, toasts) = (Vec::new(), Vec::new(), Vec::new());
-    let mut taking = Taking { turn, rules, now, state, says, logs, subscription: None, toasts };
+    let (says, calls, logs, toasts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut taking = Taking { turn, rules, now, state, says, calls, logs, subscription: None, toasts };
     let mut events = Vec::with_capacity(turn.events.len());
     for (place, heard) in turn.events.iter().enumerate() {
         let event = hear::event(&heard.body, heard.happened_at);
@@ -217,6 +221,7 @@ pub fn take(turn: &Turn, rules: Option<&Rules>, now: Timestamp) -> (TurnTaken, V
         events,
         fired,
         says: taking.says,
+        calls: taking.calls,
         subscription: taking.subscription,
         logs: taking.logs,
         ambiguity: ambiguity(&turn.platform),
@@ -237,6 +242,7 @@ fn unanswered(turn: &Turn) -> TurnTaken {
         events: turn.events.iter().map(|event| (event.inbox_id, "no_rules".to_owned())).collect(),
         fired: false,
         says: Vec::new(),
+        calls: Vec::new(),
         subscription: None,
         logs: Vec::new(),
         ambiguity: ambiguity(&turn.platform),
@@ -252,33 +258,18 @@ fn ambiguity(platform: &str) -> AmbiguityPolicy {
 impl Taking<'_> {
     /// Asks the rules about one event. A defect in them costs this event, not the dialogue.
     fn event(&mut self, place: usize, event: &Event) -> String {
-        let (rules, now) = (self.rules, self.now);
-        let mut asked = event.clone();
-        let mut verdict = None;
-        for _ in 0..=CALLS_MAX {
-            let state = self.state.clone();
-            let Ok(decision) = catch_unwind(AssertUnwindSafe(|| step(rules, &state, &asked, now))) else {
-                tracing::error!(
-                    dialogue = self.turn.recipient_id.0,
-                    "the rules broke at an event; please report it"
-                );
-                self.log(place, None, "error", json!({}));
-                return verdict.unwrap_or_else(|| "error".to_owned());
-            };
-            verdict.get_or_insert_with(|| decision.verdict().as_str().to_owned());
-            let call = decision.calls.first().map(|call| call.service.clone());
-            self.decided(place, decision);
-            let Some(service) = call else {
-                break;
-            };
-            // Services cannot be called yet: the rules hear at once that it failed, and say so.
-            asked = Event {
-                at: now,
-                platform: event.platform.clone(),
-                what: What::Answer { service, fields: None },
-            };
-        }
-        verdict.unwrap_or_default()
+        let (rules, now, state) = (self.rules, self.now, self.state.clone());
+        let Ok(decision) = catch_unwind(AssertUnwindSafe(|| step(rules, &state, event, now))) else {
+            tracing::error!(
+                dialogue = self.turn.recipient_id.0,
+                "the rules broke at an event; please report it"
+            );
+            self.log(place, None, "error", json!({}));
+            return "error".to_owned();
+        };
+        let verdict = decision.verdict().as_str().to_owned();
+        self.decided(place, decision);
+        verdict
     }
 
     fn decided(&mut self, place: usize, decision: Decision) {
@@ -287,6 +278,9 @@ impl Taking<'_> {
         }
         if let Some(handoff) = &decision.handoff {
             self.hand_off(place, handoff);
+        }
+        for Call { service, fields } in decision.calls {
+            self.calls.push(NewCall { event: place, service, fields });
         }
         match decision.subscription {
             Some(Subscription::Active) => self.subscription = Some((RecipientStatus::Active, "subscribed")),

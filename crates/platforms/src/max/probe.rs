@@ -42,7 +42,7 @@ async fn look_at(network: &Network, account: &Account, settings: &ChannelSetting
         Ok(_) => {
             let remarks =
                 vec!["max says whether a person can be written to only when it is tried".to_owned()];
-            return ChannelProbe { title: None, may_post: None, remarks };
+            return ChannelProbe { title: None, may_post: None, deaf: None, remarks };
         }
         Err(error) => return ChannelProbe::refused(error.to_string()),
     };
@@ -55,7 +55,7 @@ async fn look_at(network: &Network, account: &Account, settings: &ChannelSetting
     if chat["type"] == "dialog" {
         let active = chat["status"] == "active";
         let remarks = if active { Vec::new() } else { vec![format!("the dialogue is {}", chat["status"])] };
-        return ChannelProbe { title, may_post: Some(active), remarks };
+        return ChannelProbe { title, may_post: Some(active), deaf: None, remarks };
     }
     let call = Call::new(Method::Get, format!("/chats/{chat_id}/members/me"), "max GET /chats/members/me");
     match ask_for(Purpose::Read, network, account, call, DEADLINE).await {
@@ -83,5 +83,5 @@ fn judge(title: Option<String>, chat: &Value, member: &Value) -> ChannelProbe {
             "without the right read_all_messages nothing that happens in the chat is reported".to_owned(),
         );
     }
-    ChannelProbe { title, may_post: Some(may_post), remarks }
+    ChannelProbe { title, may_post: Some(may_post), deaf: None, remarks }
 }

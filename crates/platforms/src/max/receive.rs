@@ -102,6 +102,7 @@ fn said(message: &Value, edited: Edited) -> Option<Event> {
     let (body, recipient) = (&message["body"], &message["recipient"]);
     let said = Said {
         chat: recipient["chat_id"].as_i64()?.to_string(),
+        chat_name: None,
         from: message["sender"]["user_id"].as_i64().map(|id| id.to_string()),
         name: name(&message["sender"]),
         message_id: body["mid"].as_str()?.to_owned(),

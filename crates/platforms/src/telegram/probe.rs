@@ -22,7 +22,10 @@ impl Telegram {
         let me = ask(network, account, "getMe", json!({}), DEADLINE).await;
         let bot_id = me.as_ref().ok().and_then(|me| me["id"].as_i64());
         let channel = match (channel, bot_id) {
-            (Some(settings), Some(bot_id)) => Some(look_at_channel(network, account, settings, bot_id).await),
+            (Some(settings), Some(bot_id)) => {
+                let reads_all = me.as_ref().is_ok_and(|me| me["can_read_all_group_messages"] == true);
+                Some(look_at_channel(network, account, settings, bot_id, reads_all).await)
+            }
             _ => None,
         };
         let identity = me.map(|me| Identity {
@@ -39,6 +42,7 @@ async fn look_at_channel(
     account: &Account,
     settings: &ChannelSettings,
     bot_id: i64,
+    reads_all: bool,
 ) -> ChannelProbe {
     let chat_id = match settings.target.trim().parse::<i64>() {
         Ok(id) => json!(id),
@@ -50,12 +54,29 @@ async fn look_at_channel(
     };
     let title = chat["title"].as_str().or_else(|| chat["first_name"].as_str()).map(str::to_owned);
     if chat["type"] == "private" {
-        return ChannelProbe { title, may_post: Some(true), remarks: Vec::new() };
+        return ChannelProbe { title, may_post: Some(true), deaf: None, remarks: Vec::new() };
     }
     let asked = json!({ "chat_id": chat_id, "user_id": bot_id });
     match ask(network, account, "getChatMember", asked, DEADLINE).await {
-        Ok(member) => judge(title, &chat, &member),
+        Ok(member) => {
+            let probe = judge(title, &chat, &member);
+            ChannelProbe { deaf: deaf(&chat, &member, reads_all), ..probe }
+        }
         Err(failure) => ChannelProbe { title, ..ChannelProbe::refused(failure.message) },
+    }
+}
+
+/// In privacy mode a bot that is no administrator is told of commands and of replies to itself alone.
+fn deaf(chat: &Value, member: &Value, reads_all: bool) -> Option<String> {
+    let is_admin = matches!(member["status"].as_str(), Some("creator" | "administrator"));
+    match chat["type"].as_str() {
+        Some("channel") => Some("posts of a channel name nobody who wrote them; use a group".to_owned()),
+        _ if is_admin || reads_all => None,
+        _ => Some(
+            "privacy mode: the bot hears only replies to its own messages; make it an administrator of the group, or \
+             switch privacy off at @BotFather (/setprivacy) and add it to the group again"
+                .to_owned(),
+        ),
     }
 }
 
@@ -83,5 +104,5 @@ fn judge(title: Option<String>, chat: &Value, member: &Value) -> ChannelProbe {
     if let Some(seconds) = chat["slow_mode_delay"].as_i64().filter(|seconds| *seconds > 0) {
         remarks.push(format!("slow mode: one message in {seconds} s"));
     }
-    ChannelProbe { title, may_post: Some(may_post), remarks }
+    ChannelProbe { title, may_post: Some(may_post), deaf: None, remarks }
 }

@@ -93,6 +93,7 @@ fn said(kind: &str, content: &Value) -> Option<Said> {
     let text = content["text"].as_str().or_else(|| content["caption"].as_str()).unwrap_or_default();
     Some(Said {
         chat: content["chat"]["id"].as_i64()?.to_string(),
+        chat_name: content["chat"]["username"].as_str().map(str::to_owned),
         from: content["from"]["id"].as_i64().map(|id| id.to_string()),
         name: name(&content["from"]),
         message_id: content["message_id"].as_i64()?.to_string(),

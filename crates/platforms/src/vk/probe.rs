@@ -83,7 +83,7 @@ async fn look_at(
         Target::Wall(owner) => owner,
         _ => {
             let remarks = vec!["vk says whether a person can be written to only when it is tried".to_owned()];
-            return ChannelProbe { title: None, may_post: None, remarks };
+            return ChannelProbe { title: None, may_post: None, deaf: None, remarks };
         }
     };
     if account.kind == AccountKind::Service {
@@ -93,7 +93,7 @@ async fn look_at(
     }
     if owner > 0 {
         let own = identity.id == owner.to_string();
-        return ChannelProbe { title: None, may_post: own.then_some(true), remarks: Vec::new() };
+        return ChannelProbe { title: None, may_post: own.then_some(true), deaf: None, remarks: Vec::new() };
     }
     let call =
         Call::new("groups.getById").with("group_id", -owner).with("fields", "can_post,is_admin,admin_level");
@@ -116,7 +116,7 @@ fn judge(kind: AccountKind, identity: &Identity, owner: i64, group: Option<&Valu
             remarks.push(format!("the key belongs to community {}, not to {}", identity.id, -owner));
         }
         // Whether the key has the right `wall` shows only when it posts.
-        return ChannelProbe { title, may_post: if own { None } else { Some(false) }, remarks };
+        return ChannelProbe { title, may_post: if own { None } else { Some(false) }, deaf: None, remarks };
     }
     let may_post =
         group["can_post"].as_i64().map(|flag| flag == 1).or(group["is_admin"].as_i64().map(|f| f == 1));
@@ -124,5 +124,5 @@ fn judge(kind: AccountKind, identity: &Identity, owner: i64, group: Option<&Valu
         Some(false) => vec!["the user may not post on this wall; make them an editor".to_owned()],
         _ => Vec::new(),
     };
-    ChannelProbe { title, may_post, remarks }
+    ChannelProbe { title, may_post, deaf: None, remarks }
 }

@@ -162,6 +162,7 @@ fn said(message: &Value) -> Option<Said> {
         .or_else(|| message["conversation_message_id"].as_i64())?;
     Some(Said {
         chat: peer.to_string(),
+        chat_name: None,
         from: message["from_id"].as_i64().map(|id| id.to_string()),
         name: None,
         message_id: id.to_string(),

@@ -19,12 +19,15 @@ use crate::platform::{
     Account, Identity, Network, Platform, Probe, Question, Reconciled, Report, Sending, connection_words,
 };
 
+mod ask;
 mod errors;
 pub mod facts;
 mod send;
 
 #[cfg(test)]
 mod tests;
+
+pub use ask::{ANSWER_BYTES_MAX, ANSWER_TIME, Unanswered, ask};
 
 pub const NAME: &str = "webhook";
 
@@ -111,6 +114,11 @@ impl Platform for Webhook {
             async move { Probe { identity: Ok(identity), channel: None, connection, limits: facts::LIMITS } },
         )
     }
+}
+
+/// Whether an address may be called at all.
+pub fn is_callable(address: &str) -> bool {
+    checked(address).is_ok()
 }
 
 /// An address that may be called at all: https, or http on this machine.

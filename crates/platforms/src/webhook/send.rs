@@ -1,8 +1,9 @@
 //! One signed call, once.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+use url::Url;
 
 use super::{NAME, checked, errors, is_loopback};
 use crate::part::{Part, Target};
@@ -21,24 +22,37 @@ pub(super) async fn send(network: &Network, account: &Account, sending: Sending<
     if let Err(failure) = sending.budget.pay(Fare::Visible).await {
         return Report::failed(account, failure);
     }
-    // Who configures an address on this machine means it.
-    if is_loopback(&url) {
-        network.egress.guard().allow_loopback_origin(&url);
-    }
-    let id = message_id(sending.key);
-    let at = seconds();
-    // What is signed is what goes on the wire: the body is written from the same value in the same way.
-    let signed = format!("{id}.{at}.{body}");
-    let signature = account.token.signature(signed.as_bytes()).map(|signature| format!("v1,{signature}"));
-    let request = Request::new(Method::Post, SecretUrl::new(url, "webhook call"), sending.deadlines.request)
-        .header(text_header("webhook-id", &id))
-        .header(text_header("webhook-timestamp", &at))
-        .header(signature.and_then(|signature| text_header("webhook-signature", &signature)))
-        .payload(Payload::Json(body));
+    let (id, request) = signed(network, account, url, sending.key, body, sending.deadlines.request);
     match errors::classify(&network.egress.send(&account.route, request).await) {
         Ok(()) => Report::sent(vec![id]),
         Err(failure) => Report::failed(account, failure),
     }
+}
+
+/// The request of a call, and the id by which its receiver knows a repeat.
+pub(super) fn signed(
+    network: &Network,
+    account: &Account,
+    url: Url,
+    key: &str,
+    body: Value,
+    patience: Duration,
+) -> (String, Request) {
+    // Who configures an address on this machine means it.
+    if is_loopback(&url) {
+        network.egress.guard().allow_loopback_origin(&url);
+    }
+    let id = message_id(key);
+    let at = seconds();
+    // What is signed is what goes on the wire: the body is written from the same value in the same way.
+    let signed = format!("{id}.{at}.{body}");
+    let signature = account.token.signature(signed.as_bytes()).map(|signature| format!("v1,{signature}"));
+    let request = Request::new(Method::Post, SecretUrl::new(url, "webhook call"), patience)
+        .header(text_header("webhook-id", &id))
+        .header(text_header("webhook-timestamp", &at))
+        .header(signature.and_then(|signature| text_header("webhook-signature", &signature)))
+        .payload(Payload::Json(body));
+    (id, request)
 }
 
 /// The time of this attempt: receivers refuse calls that are minutes old by their own clock.

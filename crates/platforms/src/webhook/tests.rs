@@ -113,3 +113,38 @@ async fn an_address_inside_our_own_network_is_never_called() {
         assert!(!refused.to_string().contains("user:pass"), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn a_service_is_asked_signed_and_its_answer_is_an_object_or_a_reason() {
+    let settings =
+        |server: &RawServer| AccountSettings { api_base: Some(server.url("/orders")), ..Default::default() };
+    let asked = async |act: Act| {
+        let server = RawServer::start(vec![act]).await;
+        let account = Account::new(&Webhook, Token::new(SECRET), settings(&server)).unwrap();
+        let patience = std::time::Duration::from_millis(700);
+        let said = ask(&Network::default(), &account, "h.call.7", json!({"order": "AB-1"}), patience).await;
+        assert_eq!(server.n_connections(), 1, "once");
+        (said, server.requests().pop().unwrap_or_default())
+    };
+    let (said, request) = asked(Act::json(200, r#"{"status": "в пути"}"#)).await;
+    assert_eq!(said.unwrap(), json!({"status": "в пути"}));
+    assert!(request.starts_with("POST /orders "), "{request}");
+    assert!(request.contains("webhook-id: msg_h_call_7") && request.contains("webhook-signature: v1,"));
+    let html = http_with(200, &[("Content-Type", "text/html")], b"<html>sorry</html>");
+    let away = http_with(302, &[("Location", "http://169.254.169.254/latest")], b"");
+    let large = format!(r#"{{"a": "{}"}}"#, "x".repeat(ANSWER_BYTES_MAX));
+    for (act, again, reason) in [
+        (Act::Bytes(html), false, "its answer is text/html, not JSON"),
+        (Act::json(200, "[1]"), false, "its answer is no JSON object"),
+        (Act::json(200, "{"), false, "its answer is not JSON"),
+        (Act::json(200, &large), false, "its answer is larger than 64 KiB"),
+        (Act::Bytes(away), false, "status 302: calls are not redirected"),
+        (Act::json(404, "{}"), false, "status 404"),
+        (Act::json(503, "{}"), true, "status 503"),
+        (Act::json(429, "{}"), true, "status 429"),
+        (Act::ReadThenHang, true, "no answer in time"),
+    ] {
+        let (said, _) = asked(act).await;
+        assert_eq!(said.unwrap_err(), Unanswered { reason: reason.into(), again });
+    }
+}

@@ -86,7 +86,8 @@ impl Shop {
         let rig = Rig::new(&args.database, "off").await?;
         let account = rig.account(0, None, 64).await?;
         let (accounts, receive) = (vec![account], Receive::Webhook);
-        let new = NewBot { name: "shop".into(), accounts, receive, operators: None };
+        let new =
+            NewBot { name: "shop".into(), accounts, receive, operators: None, services: Default::default() };
         let bot = rig.store.put_bot(rig.workspace, new).await?;
         rig.store.put_bot_rules(rig.workspace, bot, SHOP).await?;
         let platform = platforms::registry::platform("telegram").context("no platform telegram")?;
@@ -134,6 +135,7 @@ fn question(person: usize, n: usize) -> Incoming {
     let words = ["сколько стоит доставка?", "как оплатить?", "когда вы работаете?", "какие есть размеры?"];
     let said = Said {
         chat: (700_000_000 + person).to_string(),
+        chat_name: None,
         from: Some((700_000_000 + person).to_string()),
         name: Some("Анна".into()),
         message_id: (n + 1).to_string(),
@@ -167,9 +169,10 @@ async fn turns(args: &BotBench, by_poll: bool) -> anyhow::Result<Value> {
         false => call_in(&shop, all).await?,
     }
     let received = begun.elapsed().as_secs_f64();
+    // Asking is work for the database too.
     while shop.waiting().await? > 0 {
         ensure!(begun.elapsed() < Duration::from_secs(600), "they are not answered");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let took = begun.elapsed().as_secs_f64();
     let answered = answers(args, shop.rig.workspace.0).await?;

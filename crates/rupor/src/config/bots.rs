@@ -1,12 +1,15 @@
 //! `[bots.NAME]`: who a bot hears through, and its rules, read and checked before anything is changed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use domain::dialogue::{Fault, Rules};
+use engine::addresses;
+use store::AccountSettings;
 use toml::Spanned;
 
 use super::meaning::Reader;
-use super::written::{Named, WrittenBot};
+use super::written::{Named, WrittenBot, WrittenService};
 use super::{Account, Bot, Channel, Problem};
 use crate::bot;
 
@@ -14,15 +17,24 @@ impl Reader<'_> {
     pub(super) fn bots(
         &mut self,
         written: Named<WrittenBot>,
-        accounts: &[Account],
+        accounts: &mut Vec<Account>,
         channels: &[Channel],
     ) -> Vec<Bot> {
         let mut bots: Vec<Bot> = Vec::new();
-        for (name, bot) in written {
+        for (name, mut bot) in written {
             let at = name.span().start;
-            let Some(bot) = self.bot(name, bot, accounts, channels) else {
+            let services: Vec<(String, Account)> = std::mem::take(&mut bot.services)
+                .into_iter()
+                .filter_map(|(service, written)| self.service(name.get_ref(), service, written))
+                .collect();
+            let Some(mut bot) = self.bot(name, bot, accounts, channels) else {
                 continue;
             };
+            self.note_services(&bot, &services);
+            for (service, account) in services {
+                bot.services.insert(service, account.name.clone());
+                accounts.push(account);
+            }
             let shared =
                 bot.accounts.iter().find(|account| bots.iter().any(|b| b.accounts.contains(account)));
             if let Some(account) = shared {
@@ -75,7 +87,62 @@ impl Reader<'_> {
             self.problem(written.rules.span().start, text);
         }
         let receive = written.receive.unwrap_or(store::Receive::Poll);
-        Some(Bot { name: name.into_inner(), accounts: found, receive, rules: text, operators })
+        let services = BTreeMap::new();
+        Some(Bot { name: name.into_inner(), accounts: found, receive, rules: text, operators, services })
+    }
+
+    /// A service is an account like any other: its secret is sealed, and its address too.
+    fn service(
+        &mut self,
+        bot: &str,
+        name: Spanned<String>,
+        written: WrittenService,
+    ) -> Option<(String, Account)> {
+        let token = self.secret(&written.secret);
+        let url = written.url.get_ref().trim();
+        if !platforms::webhook::is_callable(url) {
+            let text = format!(
+                "service {} has no address that can be called; write https://host/path, or http on 127.0.0.1",
+                name.get_ref()
+            );
+            self.problem(written.url.span().start, text);
+            return None;
+        }
+        if self.is_missing(&token) {
+            return None;
+        }
+        let account = Account {
+            name: format!("{bot}/{}", name.get_ref()),
+            platform: platforms::webhook::NAME.to_owned(),
+            token,
+            settings: AccountSettings { api_base: Some(url.into()), ..AccountSettings::default() },
+            paused: None,
+            limit: None,
+        };
+        if addresses::account(&account.as_row(), account.token.reveal(), &Default::default()).is_err() {
+            let text = "the secret of a service is whsec_ and base64; draw one with `echo whsec_$(openssl rand -base64 32)`";
+            self.problem(written.secret.span().start, text);
+            return None;
+        }
+        Some((name.into_inner(), account))
+    }
+
+    /// What rules ask and nobody has told where it is, and the other way round.
+    fn note_services(&mut self, bot: &Bot, services: &[(String, Account)]) {
+        let Ok(rules) = Rules::read(&bot.rules) else {
+            return;
+        };
+        let asked: BTreeSet<&str> = rules.services().collect();
+        for name in asked.iter().filter(|name| !services.iter().any(|(known, _)| known == *name)) {
+            self.notes.push(format!(
+                "bot {} asks the service {name}, which has no address: its rules hear {name}.failed; \
+                 write [bots.{}.services.{name}] with url and secret",
+                bot.name, bot.name
+            ));
+        }
+        for (name, _) in services.iter().filter(|(name, _)| !asked.contains(name.as_str())) {
+            self.notes.push(format!("bot {} has a service {name} that no rule calls", bot.name));
+        }
     }
 
     /// Rules that are sound, and whose transcripts go as they are written: nothing else may answer people.

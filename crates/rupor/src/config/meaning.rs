@@ -134,7 +134,7 @@ impl Reader<'_> {
             preset: written.preset.unwrap_or(Preset::Pets),
             time_zone: written.time_zone.map(|zone| zone.0),
         };
-        let accounts: Vec<Account> =
+        let mut accounts: Vec<Account> =
             written.accounts.into_iter().map(|(name, account)| self.account(name, account)).collect();
         let channels: Vec<Channel> = written
             .channels
@@ -144,7 +144,7 @@ impl Reader<'_> {
         let sources = self.sources(written.sources, &accounts, &defaults);
         let endpoints =
             written.endpoints.into_iter().map(|(name, endpoint)| self.endpoint(name, endpoint)).collect();
-        let bots = self.bots(written.bots, &accounts, &channels);
+        let bots = self.bots(written.bots, &mut accounts, &channels);
         let mut workspace = Workspace { name, accounts, channels, sources, endpoints, bots, gone: false };
         if let Some(written) = written.alerts {
             self.alerts(&mut workspace, written, defaults.time_zone.as_deref(), of_node);

@@ -15,6 +15,7 @@ mod written;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use secrecy::{ExposeSecret, SecretString};
@@ -151,6 +152,9 @@ pub(crate) struct Bot {
     pub rules: String,
     /// The channel where people answer, as the rules name it.
     pub operators: Option<String>,
+    /// Its own services by name, and the account that has the address of each and signs.
+    #[serde(default)]
+    pub services: BTreeMap<String, String>,
 }
 
 /// A token on its way into the store. It crosses nothing but the private socket of the running node,

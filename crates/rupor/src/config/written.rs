@@ -160,6 +160,17 @@ pub(super) struct WrittenBot {
     /// The file with its rules, beside this one.
     pub rules: Spanned<String>,
     pub receive: Option<store::Receive>,
+    /// What rules may ask by `call`, by name.
+    #[serde(default)]
+    pub services: Named<WrittenService>,
+}
+
+/// A shop's own service: where it is, and what signs a question to it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenService {
+    pub url: Spanned<String>,
+    pub secret: Spanned<WrittenSecret>,
 }
 
 /// Who hears of trouble.

@@ -19,8 +19,13 @@ async fn bot(server: &Server, platform: &str, key: &str, settings: Value) -> Acc
         settings: AccountSettings::default(),
     };
     let account = server.store.create_account(server.ws, new).await.unwrap();
-    let new =
-        NewBot { name: platform.into(), accounts: vec![account], receive: Receive::Webhook, operators: None };
+    let new = NewBot {
+        name: platform.into(),
+        accounts: vec![account],
+        receive: Receive::Webhook,
+        operators: None,
+        services: Default::default(),
+    };
     server.store.put_bot(server.ws, new).await.unwrap();
     let hash = platforms::secret::sha256(SECRET.as_bytes());
     server.store.set_bot_hook(server.ws, account, key, Some(&hash), settings).await.unwrap();

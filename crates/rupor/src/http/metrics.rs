@@ -168,6 +168,7 @@ struct Shown {
     bot_waiting: Gauges,
     bot_oldest: Gauges,
     bot_handoffs: Gauges,
+    bot_handoffs_waiting: Gauges,
     bot_turns: Gauges,
     bot_fallbacks: Gauges,
     bot_errors: Gauges,
@@ -208,6 +209,8 @@ impl Shown {
                 .gauges("bot_oldest_event_age_seconds", "How long the oldest of them has waited"),
             bot_handoffs: sheet
                 .gauges("bot_handoffs_open", "Dialogues that people have taken over; up to 10000"),
+            bot_handoffs_waiting: sheet
+                .gauges("bot_handoffs_waiting", "Of them those whose person waits for an answer"),
             bot_turns: sheet.gauges("bot_turns_last_hour", "Turns within an hour; up to 10000"),
             bot_fallbacks: sheet
                 .gauges("bot_fallbacks_last_hour", "Of them those in which no rule knew an answer"),
@@ -304,6 +307,7 @@ impl Shown {
             (&self.bot_waiting, figures.waiting as f64),
             (&self.bot_oldest, seconds(oldest)),
             (&self.bot_handoffs, figures.handoffs as f64),
+            (&self.bot_handoffs_waiting, figures.handoffs_waiting as f64),
             (&self.bot_turns, figures.turns as f64),
             (&self.bot_fallbacks, figures.fallbacks as f64),
             (&self.bot_errors, figures.errors as f64),

@@ -51,6 +51,8 @@ pub(crate) struct Subject {
     pub channels: Vec<Channel>,
     /// Walls that it reads: their names and addresses.
     pub walls: Vec<(String, String)>,
+    /// Of the channels, those where people answer for a bot.
+    pub desks: Vec<String>,
 }
 
 /// The subjects of a configuration that need not be applied yet.
@@ -67,6 +69,7 @@ pub(crate) fn subjects_of_config(config: &Config) -> Vec<Subject> {
                 token: account.token.clone(),
                 channels: on_it.map(|channel| channel.as_row(account)).collect(),
                 walls: read.map(|source| (source.name.clone(), source.address.clone())).collect(),
+                desks: workspace.bots.iter().filter_map(|bot| bot.operators.clone()).collect(),
             });
         }
     }
@@ -81,6 +84,9 @@ pub(crate) async fn subjects_of_store(
 ) -> anyhow::Result<Vec<Subject>> {
     let channels = store.channels(ws).await?;
     let sources = store.sources(ws).await?;
+    let operators: Vec<_> = store.bots(ws).await?.into_iter().filter_map(|bot| bot.operators).collect();
+    let is_desk = |channel: &&Channel| operators.contains(&channel.channel_id);
+    let desks: Vec<String> = channels.iter().filter(is_desk).map(|channel| channel.name.clone()).collect();
     let mut subjects = Vec::new();
     for account in store.accounts(ws).await? {
         let token = store.account_token(ws, account.account_id).await?;
@@ -88,8 +94,8 @@ pub(crate) async fn subjects_of_store(
         let channels = on_it.cloned().collect();
         let read = sources.iter().filter(|source| source.account_id == Some(account.account_id));
         let walls = read.map(|source| (source.name.clone(), source.address.clone())).collect();
-        let workspace = workspace.to_owned();
-        subjects.push(Subject { workspace, account, token: Secret::from(token), channels, walls });
+        let (workspace, desks) = (workspace.to_owned(), desks.clone());
+        subjects.push(Subject { workspace, account, token: Secret::from(token), channels, walls, desks });
     }
     Ok(subjects)
 }
@@ -173,7 +179,10 @@ pub(crate) async fn subject(network: &Network, bases: &ApiBases, subject: &Subje
                 let what = say!("check.channel", name = &channel.name);
                 Finding::bad(what, format!("{error:#}"), say!("check.correct"))
             }
-            Ok(settings) => look_at_channel(network, &account, platform, channel, &settings).await,
+            Ok(settings) => {
+                let is_desk = subject.desks.contains(&channel.name);
+                look_at_channel(network, &account, platform, channel, &settings, is_desk).await
+            }
         });
     }
     if let Some(walls) = platform.walls() {
@@ -248,9 +257,15 @@ async fn look_at_channel(
     platform: &dyn platforms::platform::Platform,
     channel: &Channel,
     settings: &ChannelSettings,
+    is_desk: bool,
 ) -> Finding {
     let what = say!("check.channel", name = &channel.name);
     match platform.probe(network, account, Some(settings)).await {
+        Probe { channel: Some(ChannelProbe { deaf: Some(why), .. }), .. } if is_desk => {
+            let (found, fix) = why.split_once("; ").unwrap_or((&why, ""));
+            let found = say!("check.channel.deaf", target = &channel.target, why = found);
+            Finding::bad(what, found, fix)
+        }
         Probe { channel: Some(probe), .. } => rights_finding(what, channel, &probe),
         Probe { identity: Err(failure), .. } => refused(what, &failure),
         Probe { channel: None, .. } => Finding::good(what, say!("check.channel.silent")),

@@ -138,3 +138,18 @@ async fn walls_are_read() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn operators_who_are_not_heard_are_red() {
+    let sandbox = sandbox().await;
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    let written = "engine = 1\nstart = \"menu\"\nfallback = [\"?\"]\noperators = { channel = \"lost\" }\n[states.menu]\n";
+    std::fs::write(&rules, written).unwrap();
+    let file =
+        format!("{FILE}\n[bots.shop]\naccounts = [\"bot\"]\nrules = {:?}\n", rules.display().to_string());
+    let said = check(&sandbox, &file, &[("TG", TOKEN)]).await;
+    let wanted = "FAIL channel lost: -1001234567890: operators are not heard there: posts of a channel name nobody who wrote them\n     \
+                  fix: use a group\n";
+    assert!(said.contains(wanted), "{said}");
+}

@@ -2,11 +2,11 @@
 
 use domain::destination::Destination;
 use domain::ids::{AccountId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
-use domain::time::Timestamp;
+use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
-    Account, Attempt, Channel, Delivery, Event, Health, HeldPost, Illness, Lane, PeopleOfAccount, Recipient,
-    RecipientStatus, Snapshot, Source, Store, Workspace,
+    Account, Attempt, Bot, BotSnapshot, Channel, Delivery, Event, Health, HeldPost, Illness, Lane,
+    PeopleOfAccount, Recipient, RecipientStatus, Snapshot, Source, Store, Workspace,
 };
 
 /// Events looked at to find out since when something is so.
@@ -37,6 +37,9 @@ pub(crate) struct Facts {
     pub held_posts: Vec<HeldPost>,
     /// Counts, lateness and failures.
     pub snapshot: Snapshot,
+    pub bots: Vec<Bot>,
+    /// The bots together, and their last hour.
+    pub bot: BotSnapshot,
     /// The newest first.
     #[serde(skip)]
     pub events: Vec<Event>,
@@ -130,6 +133,8 @@ pub(crate) async fn gather(store: &Store, workspace: &str, node: Option<bool>) -
         sources: store.sources(ws).await?,
         held_posts: store.held_posts(ws, HELD_POSTS_MAX).await?,
         snapshot: store.snapshot(ws).await?,
+        bots: store.bots(ws).await?,
+        bot: store.bot_snapshot(ws, Span::from_hours(1)).await?,
         events: store.recent_events(ws, EVENTS_MAX).await?,
     })
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use domain::shown;
 use domain::time::{Span, Timestamp};
 use serde::Serialize;
-use store::{Channel, DisabledBy, HeldPost, PEOPLE_COUNTED_MAX, PeopleOfAccount, Snapshot};
+use store::{BotSnapshot, Channel, DisabledBy, HeldPost, PEOPLE_COUNTED_MAX, PeopleOfAccount, Snapshot};
 
 use super::facts::Facts;
 use super::trouble::{Trouble, troubles};
@@ -27,6 +27,9 @@ pub(crate) struct Status {
     pub trouble: Vec<Trouble>,
     /// `monitor_snapshot`.
     pub snapshot: Snapshot,
+    /// The bots together; `None`: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bot: Option<BotSnapshot>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,6 +71,7 @@ pub(crate) fn status(facts: &Facts) -> Status {
         held_posts: facts.held_posts.clone(),
         trouble: troubles(facts),
         snapshot: facts.snapshot.clone(),
+        bot: (!facts.bots.is_empty()).then_some(facts.bot),
     }
 }
 
@@ -93,6 +97,19 @@ pub(crate) fn people_words(people: &[PeopleLine]) -> Option<Phrase> {
     ];
     let told = Phrase::list(told.into_iter().flatten(), ", ");
     (!told.is_empty()).then(|| say!("status.people", what = told))
+}
+
+/// `bots, last hour: 40 answers, 2 not understood, 1 person waits for a human`.
+fn bot_words(bot: &BotSnapshot) -> Phrase {
+    let told = [
+        Some(say!("status.bot_answers", n = bot.turns)),
+        Some(say!("status.bot_lost", n = bot.fallbacks)),
+        (bot.errors > 0).then(|| say!("status.bot_broke", n = bot.errors)),
+        (bot.waiting > 0).then(|| say!("status.bot_waiting", n = bot.waiting)),
+        (bot.handoffs > 0).then(|| say!("status.bot_handoffs", n = bot.handoffs)),
+        (bot.handoffs_waiting > 0).then(|| say!("status.bot_handoffs_waiting", n = bot.handoffs_waiting)),
+    ];
+    say!("status.bot", what = Phrase::list(told.into_iter().flatten(), ", "))
 }
 
 fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
@@ -170,6 +187,9 @@ impl Status {
         }
         if let Some(people) = people_words(&self.people) {
             page += &format!("\n{}\n", say(people));
+        }
+        if let Some(bot) = &self.bot {
+            page += &format!("\n{}\n", say(bot_words(bot)));
         }
         if self.trouble.is_empty() {
             return page + "\n" + &say(say!("status.no_trouble")) + "\n";

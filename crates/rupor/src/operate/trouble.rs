@@ -51,6 +51,11 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("stuck", "posts are due and nobody has taken them for more than two leases"),
     ("leases_missed", "three or more claims within ten minutes were lost by whoever held them"),
     ("posts_wait", "posts wait for a person to approve them"),
+    ("bot_waits", "a message to a bot has waited for an answer for more than a minute"),
+    ("bot_lost", "a bot did not understand more than 20 % of at least 50 messages within an hour"),
+    ("bot_errors", "the rules of a bot broke at a message within an hour"),
+    ("bot_handoffs", "a person has waited for a human for more than 30 minutes"),
+    ("bot_deaf", "an account of a bot has not been heard for more than a minute"),
 ];
 
 /// How much it matters.
@@ -144,7 +149,29 @@ pub(crate) fn troubles(facts: &Facts) -> Vec<Trouble> {
     troubles.extend(
         words::held_posts(facts).map(|words| Trouble::new("posts_wait", "posts", Weight::Act, words)),
     );
+    troubles.extend(of_bots(facts));
     troubles
+}
+
+/// People who are not answered, not understood or not heard.
+fn of_bots(facts: &Facts) -> Vec<Trouble> {
+    if facts.bots.is_empty() {
+        return Vec::new();
+    }
+    let kinds = [
+        ("bot_waits", Weight::Act, words::bots::unanswered(facts)),
+        ("bot_lost", Weight::Heals, words::bots::not_understood(facts)),
+        ("bot_errors", Weight::Act, words::bots::broke(facts)),
+        ("bot_handoffs", Weight::Act, words::bots::handoffs(facts)),
+    ];
+    let told =
+        kinds.into_iter().filter_map(|(kind, weight, words)| Some(Trouble::new(kind, kind, weight, words?)));
+    let heard = facts.bots.iter().flat_map(|bot| bot.accounts.iter().map(move |account| (bot, account)));
+    let deaf = heard.filter_map(|(bot, account)| {
+        let words = words::bots::deaf(facts, bot, account)?;
+        Some(Trouble::new("bot_deaf", format!("deaf:{}", account.account_id), Weight::Act, words))
+    });
+    told.chain(deaf).collect()
 }
 
 fn database(facts: &Facts) -> Option<Trouble> {

@@ -4,6 +4,7 @@
 //! with these words. Here is what concerns everything, an account or a source; deliveries, channels and the causes themselves
 //! have their own files.
 
+pub(crate) mod bots;
 mod causes;
 mod channels;
 mod deliveries;

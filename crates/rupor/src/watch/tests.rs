@@ -303,6 +303,7 @@ async fn every_kind_is_told_once_and_its_end_once(w: &mut World) {
     lateness(w).await;
     storms(w).await;
     sources(w).await;
+    bots(w).await;
     let told: Vec<&str> = w.raised.iter().map(String::as_str).collect();
     let not_made = ["database", "database_slow", "disk", "channel_waits", "posts_wait"];
     let missing: Vec<&str> = KINDS
@@ -529,4 +530,71 @@ async fn every_kind_of_trouble_is_told_once_on_postgres() {
     let url = format!("{head}/{name}");
     every_kind_is_told_once_and_its_end_once(&mut World::postgres(&url).await).await;
     admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+}
+
+/// What people meet at a bot: made in the mailbox itself, as a node would leave it.
+async fn bots(w: &mut World) {
+    let accounts = w.store.accounts(w.ws).await.unwrap();
+    let account = accounts.iter().find(|account| account.name == "bot").unwrap().account_id;
+    let (accounts, receive) = (vec![account], store::Receive::Webhook);
+    let new = store::NewBot {
+        name: "shop".into(),
+        accounts,
+        receive,
+        operators: None,
+        services: Default::default(),
+    };
+    w.store.put_bot(w.ws, new).await.unwrap();
+    let hear = async |w: &World, key: String| {
+        let of = store::UpdateOf::Person { user_id: "70".into(), address: "70".into(), name: None };
+        let update = store::Update { key, kind: "text".into(), at: None, body: json!({"text": "?"}), of };
+        w.store.bot_receive(w.ws, account, vec![update], None).await.unwrap();
+    };
+    // One turn over everything that waits, with this verdict for each message.
+    let answer = async |w: &World, verdict: &str, mode: store::DialogueMode, state: Value| loop {
+        let turns = w.store.bot_claim_turns(1, Span::from_secs(60)).await.unwrap();
+        let Some(turn) = turns.first() else { break };
+        let (mut taken, _) = engine::bot::take(turn, None, w.store.now().await.unwrap());
+        let log = |event| store::NewLog { event, rule: None, verdict: verdict.into(), detail: json!({}) };
+        taken.logs = (0..turn.events.len()).map(log).collect();
+        (taken.mode, taken.state) = (mode, state.clone());
+        assert!(w.store.bot_commit_turns(w.ws, vec![taken]).await.unwrap()[0]);
+    };
+    let bot = store::DialogueMode::Bot;
+
+    hear(w, "1".into()).await;
+    w.advance(2).await;
+    w.raised("bot_waits", &["1 message waits", "rupor bot status"]).await;
+    answer(w, "rule", bot, json!({})).await;
+    w.cleared("bot_waits").await;
+
+    for n in 0..50 {
+        hear(w, format!("lost {n}")).await;
+    }
+    answer(w, "fallback", bot, json!({})).await;
+    w.raised("bot_lost", &["did not understand 50 of 51", "rupor bot explain"]).await;
+    w.advance(61).await;
+    w.cleared("bot_lost").await;
+
+    hear(w, "error".into()).await;
+    answer(w, "error", bot, json!({})).await;
+    w.raised("bot_errors", &["broke at 1 message", "rupor bot activate shop"]).await;
+    w.advance(61).await;
+    w.cleared("bot_errors").await;
+
+    hear(w, "human".into()).await;
+    let since = w.store.now().await.unwrap();
+    answer(w, "rule", store::DialogueMode::Human, json!({"waits_since": since})).await;
+    w.advance(31).await;
+    w.raised("bot_handoffs", &["1 person waits for a human", "#A17"]).await;
+    hear(w, "back".into()).await;
+    answer(w, "rule", bot, json!({})).await;
+    w.cleared("bot_handoffs").await;
+
+    w.advance(2).await;
+    w.store.bot_account_problem(w.ws, account, Some("409: another program polls")).await.unwrap();
+    w.raised("bot_deaf", &["bot shop does not hear account bot", "409", "rupor bot hooks show shop"]).await;
+    hear(w, "heard".into()).await;
+    w.cleared("bot_deaf").await;
+    answer(w, "rule", bot, json!({})).await;
 }

@@ -21,6 +21,7 @@ fn every_listing_of_the_page_about_the_bot_does_what_it_says() {
             ("toml", "") => append(&folder.path().join("shop.toml"), body),
             ("dialogue" | "toml", name) => std::fs::write(folder.path().join(name), body).expect("written"),
             ("console", _) => commands += run(body, folder.path()),
+            ("json", "") => drop(serde_json::from_str::<serde_json::Value>(body).expect("JSON")),
             other => panic!("nobody runs listings of the kind {other:?}"),
         }
     }

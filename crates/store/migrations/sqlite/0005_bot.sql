@@ -7,6 +7,7 @@ CREATE TABLE bots (
     name           TEXT        NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
     operators_id   INTEGER,                            -- the channel where people answer for it
     active_version INTEGER     NOT NULL DEFAULT 0,    -- of its rules; 0: none yet
+    services       TEXT        NOT NULL DEFAULT '{}', -- by name, the account that has its address and signs
     created_at     INTEGER     NOT NULL,
     FOREIGN KEY (workspace_id, operators_id) REFERENCES channels (workspace_id, channel_id),
     UNIQUE (workspace_id, name),
@@ -87,14 +88,23 @@ CREATE TABLE bot_outbox (
     recipient_id INTEGER     NOT NULL,
     inbox_id     INTEGER     NOT NULL,
     n            INTEGER     NOT NULL,
-    kind         TEXT        NOT NULL CHECK (kind IN ('reply', 'forward')),
+    kind         TEXT        NOT NULL CHECK (kind IN ('reply', 'forward', 'call')),
     delivery_id  INTEGER,                              -- NULL: the person is gone
     created_at   INTEGER     NOT NULL,
+    bot_id       INTEGER,                              -- of a call: whose service
+    service      TEXT,
+    fields       TEXT,                              -- what it is told; forgotten when it has answered
+    status       TEXT CHECK (status IN ('waiting', 'done', 'failed')),
+    tries        INTEGER NOT NULL DEFAULT 0,            -- calls made; who settles one names its number
+    due_at       INTEGER,                          -- when to call, or until when somebody does
+    reason       TEXT,                              -- why it failed
+    CHECK ((kind = 'call') = (status IS NOT NULL)),
     UNIQUE (inbox_id, n),
     FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients (workspace_id, recipient_id)
 ) STRICT;
 CREATE INDEX bot_outbox_of_delivery ON bot_outbox (delivery_id);
 CREATE INDEX bot_outbox_of_person ON bot_outbox (recipient_id);
+CREATE INDEX bot_outbox_calls ON bot_outbox (due_at, outbox_id) WHERE status = 'waiting';
 
 CREATE TABLE bot_logs (
     log_id       INTEGER PRIMARY KEY,

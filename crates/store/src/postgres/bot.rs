@@ -11,6 +11,7 @@ use super::enqueue::items;
 use super::rows::Time;
 use super::{Again, As, Postgres, Query, rows};
 use crate::bot::*;
+use crate::calls::NewCall;
 use crate::error::{Result, StoreError};
 
 const RECEIVE: &str = "SELECT bot_receive($1, $2, $3, $4, $5, $6)";
@@ -76,13 +77,16 @@ impl Postgres {
 /// As an item of `bot_commit_turns`.
 pub(crate) fn item(turn: &TurnTaken) -> Result<Value> {
     let unfit = |error: serde_json::Error| StoreError::invalid("bot turn", error.to_string());
+    let numbers = turn.numbers();
     let mut says = Vec::with_capacity(turn.says.len());
-    for (say, n) in turn.says.iter().zip(turn.numbers()) {
-        let message = turn.message(say, n);
+    for (say, n) in turn.says.iter().zip(&numbers) {
+        let message = turn.message(say, *n);
         let message = items(std::slice::from_ref(&message)).pop();
         let message = serde_json::to_value(message).map_err(unfit)?;
         says.push(json!({"event": say.event, "n": n, "channel": say.channel, "message": message}));
     }
+    let call = |(call, n): (&NewCall, &i32)| json!({"event": call.event, "n": n, "service": call.service, "fields": call.fields});
+    let calls: Vec<Value> = turn.calls.iter().zip(&numbers[turn.says.len()..]).map(call).collect();
     let events: Vec<Value> =
         turn.events.iter().map(|(id, verdict)| json!({"inbox_id": id, "verdict": verdict})).collect();
     Ok(json!({
@@ -99,6 +103,7 @@ pub(crate) fn item(turn: &TurnTaken) -> Result<Value> {
         "ambiguity": turn.ambiguity.as_str(),
         "events": events,
         "says": says,
+        "calls": calls,
         "logs": turn.logs,
     }))
 }

@@ -16,8 +16,8 @@ use crate::error::{Result, StoreError};
 /// Unlike SQLite all of it is one statement: it is sent and answered at once.
 const PUT_BOT: &str = "
 WITH bot AS (
-    INSERT INTO bots (workspace_id, name, operators_id) VALUES ($1, $2, $3)
-    ON CONFLICT (workspace_id, name) DO UPDATE SET operators_id = excluded.operators_id
+    INSERT INTO bots (workspace_id, name, operators_id, services) VALUES ($1, $2, $3, $6)
+    ON CONFLICT (workspace_id, name) DO UPDATE SET operators_id = excluded.operators_id, services = excluded.services
     RETURNING bot_id
 ), rested AS (
     UPDATE bot_accounts AS a
@@ -38,7 +38,7 @@ UPDATE bot_accounts SET bot_id = NULL, owner = NULL, leased_until = 'epoch' WHER
 const TELL: &str =
     "INSERT INTO events (workspace_id, at, name, detail) VALUES ($1, rupor_now(), 'config_changed', $2)";
 const SELECT_BOTS: &str = "
-SELECT bot_id, name, operators_id, active_version FROM bots WHERE workspace_id = $1 ORDER BY name, bot_id";
+SELECT bot_id, name, operators_id, active_version, services FROM bots WHERE workspace_id = $1 ORDER BY name, bot_id";
 const SELECT_ACCOUNTS: &str = "
 SELECT bot_id, account_id, receive, hook_key, heard_at, problem
   FROM bot_accounts
@@ -91,7 +91,8 @@ UPDATE bot_accounts
 RETURNING account_id";
 const PROBLEM: &str = "UPDATE bot_accounts SET problem = $3 WHERE workspace_id = $1 AND account_id = $2";
 const SNAPSHOT: &str = "
-SELECT waiting, oldest, handoffs, turns, fallbacks, errors FROM bot_snapshot($1, rupor_span($2), $3)";
+SELECT waiting, oldest, handoffs, handoffs_waiting, handoff_since, turns, fallbacks, errors
+  FROM bot_snapshot($1, rupor_span($2), $3)";
 const FORGET: &str = "SELECT bot_forget($1, $2, $3)";
 const SELECT_CHATS: &str = "
 SELECT account_id, chat, title, seen_at, left_at FROM bot_chats WHERE workspace_id = $1 ORDER BY account_id, chat";
@@ -142,7 +143,9 @@ impl Postgres {
     pub async fn put_bot(&self, workspace: WorkspaceId, new: NewBot) -> Result<BotId> {
         let accounts: Vec<i64> = new.accounts.iter().map(|id| id.0).collect();
         let (operators, receive) = (new.operators.map(|id| id.0), new.receive.as_str());
-        let params: [&(dyn ToSql + Sync); 5] = [&workspace.0, &new.name, &operators, &accounts, &receive];
+        let services = json!(new.services);
+        let params: [&(dyn ToSql + Sync); 6] =
+            [&workspace.0, &new.name, &operators, &accounts, &receive, &services];
         let row = self.one(As::App(workspace), Again::Safe, PUT_BOT, &params).await?;
         Ok(BotId(row.get(0)))
     }
@@ -167,6 +170,7 @@ impl Postgres {
                 operators: row.get::<_, Option<i64>>(2).map(ChannelId),
                 active_version: row.get(3),
                 accounts: accounts.remove(&id).unwrap_or_default(),
+                services: serde_json::from_value(row.get(4)).unwrap_or_default(),
             }
         };
         Ok(bots.iter().map(bot).collect())
@@ -275,9 +279,11 @@ impl Postgres {
             waiting: row.get(0),
             oldest: rows::time(&row, 1),
             handoffs: row.get(2),
-            turns: row.get(3),
-            fallbacks: row.get(4),
-            errors: row.get(5),
+            handoffs_waiting: row.get(3),
+            handoff_since: rows::time(&row, 4),
+            turns: row.get(5),
+            fallbacks: row.get(6),
+            errors: row.get(7),
         })
     }
 

@@ -48,6 +48,7 @@ const FILES: &[&str] = files![
     "sources",
     "media",
     "bot",
+    "calls",
     "watch",
     "orchestrate",
 ];

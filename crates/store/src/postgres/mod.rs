@@ -9,6 +9,7 @@ mod audiences;
 mod audit;
 mod bot;
 mod bots;
+mod calls;
 mod campaigns;
 mod cases;
 mod channels;
@@ -86,6 +87,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     audit::CHECKS,
     bot::STATEMENTS,
     bots::STATEMENTS,
+    calls::STATEMENTS,
     campaigns::STATEMENTS,
     progress::STATEMENTS,
     cases::STATEMENTS,

@@ -33,12 +33,12 @@ UPDATE recipients
    SET status = ?2, status_why = ?3, status_at = ?4, error_streak = CASE WHEN ?2 = 'gone' THEN error_streak ELSE 0 END
  WHERE recipient_id = ?1";
 const PERSON_EXISTS: &str = "SELECT 1 FROM recipients WHERE workspace_id = ?1 AND recipient_id = ?2";
-const INSERT_EVENT: &str = "
+pub(super) const INSERT_EVENT: &str = "
 INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, body, happened_at, received_at, done_at, verdict)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT DO NOTHING";
 /// While a turn is being taken due_at is its lease, and stays; who commits the turn sees what came meanwhile.
-const WAKE: &str = "
+pub(super) const WAKE: &str = "
 INSERT INTO bot_state (recipient_id, workspace_id, account_id, due_at, updated_at)
 SELECT r.recipient_id, r.workspace_id, r.account_id, ?2, ?2 FROM recipients AS r WHERE r.recipient_id = ?1
 ON CONFLICT (recipient_id) DO UPDATE
@@ -86,6 +86,11 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const INSERT_OUTBOX: &str = "
 INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, delivery_id, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const INSERT_CALL: &str = "
+INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, created_at, bot_id, service, fields, status, due_at)
+VALUES (?1, ?2, ?3, ?4, 'call', ?5, (SELECT a.bot_id FROM bot_accounts AS a WHERE a.account_id = ?6), ?7, ?8, 'waiting', ?5)";
+const CHANNEL_THERE: &str =
+    "SELECT 1 FROM channels WHERE workspace_id = ?1 AND channel_id = ?2 AND removed_at IS NULL";
 const SETTLE: &str = "
 UPDATE bot_state
    SET version = version + 1, mode = ?2, state = ?3, timer_at = ?4, token = NULL, updated_at = ?5,
@@ -340,10 +345,15 @@ fn commit(tx: &Tx<'_>, workspace: WorkspaceId, turn: &TurnTaken) -> Result<bool>
         let row = (workspace.0, account, who, event, tx.now.0, version, &log.rule, &log.verdict, detail);
         tx.execute(INSERT_LOG, row)?;
     }
-    for (say, n) in turn.says.iter().zip(turn.numbers()) {
-        let delivery = speak(tx, workspace, turn, say, n)?;
+    let numbers = turn.numbers();
+    for (say, n) in turn.says.iter().zip(&numbers) {
+        let delivery = speak(tx, workspace, turn, say, *n)?;
         let kind = if say.channel.is_some() { "forward" } else { "reply" };
         tx.execute(INSERT_OUTBOX, (workspace.0, who, events.get(say.event), n, kind, delivery, tx.now.0))?;
+    }
+    for (call, n) in turn.calls.iter().zip(&numbers[turn.says.len()..]) {
+        let (event, fields) = (events.get(call.event), json!(call.fields).to_string());
+        tx.execute(INSERT_CALL, (workspace.0, who, event, n, tx.now.0, account, &call.service, fields))?;
     }
     let timer = turn.timer_at.map(|at| at.0);
     tx.execute(SETTLE, (who, turn.mode.as_str(), turn.state.to_string(), timer, tx.now.0))?;
@@ -353,7 +363,11 @@ fn commit(tx: &Tx<'_>, workspace: WorkspaceId, turn: &TurnTaken) -> Result<bool>
 /// The delivery of one say; `None`: nobody is there to hear it.
 fn speak(tx: &Tx<'_>, workspace: WorkspaceId, turn: &TurnTaken, say: &Say, n: i32) -> Result<Option<i64>> {
     let message = turn.message(say, n);
-    if say.channel.is_some() {
+    if let Some(channel) = say.channel {
+        // Removed meanwhile: nobody hears it there, and the dialogue goes on.
+        if tx.first(CHANNEL_THERE, (workspace.0, channel.0), |_| Ok(()))?.is_none() {
+            return Ok(None);
+        }
         let made = enqueue(tx, workspace, std::slice::from_ref(&message))?;
         return Ok(made[0].deliveries.first().map(|delivery| delivery.delivery_id.0));
     }

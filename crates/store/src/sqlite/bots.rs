@@ -15,16 +15,17 @@ use crate::bot::*;
 use crate::error::{Result, StoreError};
 
 const PUT_BOT: &str = "
-INSERT INTO bots (workspace_id, name, operators_id, created_at)
-VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (workspace_id, name) DO UPDATE SET operators_id = excluded.operators_id
+INSERT INTO bots (workspace_id, name, operators_id, services, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (workspace_id, name) DO UPDATE SET operators_id = excluded.operators_id, services = excluded.services
 RETURNING bot_id";
 const REST: &str = "UPDATE bot_accounts SET bot_id = NULL, owner = NULL, leased_until = 0 WHERE workspace_id = ?1 AND bot_id = ?2";
 const PUT_ACCOUNT: &str = "
 INSERT INTO bot_accounts (account_id, workspace_id, bot_id, receive)
 VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (account_id) DO UPDATE SET bot_id = excluded.bot_id, receive = excluded.receive";
-const SELECT_BOTS: &str = "SELECT bot_id, name, operators_id, active_version FROM bots WHERE workspace_id = ?1 ORDER BY name, bot_id";
+const SELECT_BOTS: &str = "
+SELECT bot_id, name, operators_id, active_version, services FROM bots WHERE workspace_id = ?1 ORDER BY name, bot_id";
 const SELECT_ACCOUNTS: &str = "
 SELECT bot_id, account_id, receive, hook_key, heard_at, problem
   FROM bot_accounts
@@ -70,10 +71,11 @@ const PROBLEM: &str = "UPDATE bot_accounts SET problem = ?3 WHERE workspace_id =
 const SNAPSHOT: &str = "
 SELECT (SELECT count(*) FROM (SELECT 1 FROM bot_inbox WHERE done_at IS NULL AND workspace_id = ?1 LIMIT ?3)),
        (SELECT min(w.received_at) FROM (SELECT received_at FROM bot_inbox WHERE done_at IS NULL AND workspace_id = ?1 LIMIT ?3) AS w),
-       (SELECT count(*) FROM (SELECT 1 FROM bot_state WHERE workspace_id = ?1 AND mode = 'human' LIMIT ?3)),
-       count(*), count(CASE l.verdict WHEN 'fallback' THEN 1 END), count(CASE l.verdict WHEN 'error' THEN 1 END)
-  FROM (SELECT verdict, at FROM bot_logs WHERE workspace_id = ?1 ORDER BY log_id DESC LIMIT ?3) AS l
- WHERE l.at > ?2";
+       h.handoffs, h.waiting, h.since, count(l.at), count(CASE l.verdict WHEN 'fallback' THEN 1 END), count(CASE l.verdict WHEN 'error' THEN 1 END)
+  FROM (SELECT count(*) AS handoffs, count(s.since) AS waiting, min(s.since) AS since
+          FROM (SELECT json_extract(state, '$.waits_since') AS since FROM bot_state
+                 WHERE workspace_id = ?1 AND mode = 'human' LIMIT ?3) AS s) AS h
+  LEFT JOIN (SELECT verdict, at FROM bot_logs WHERE workspace_id = ?1 ORDER BY log_id DESC LIMIT ?3) AS l ON l.at > ?2";
 const FIND_PERSON: &str =
     "SELECT recipient_id FROM recipients WHERE workspace_id = ?1 AND account_id = ?2 AND user_id = ?3";
 const PENDING: &str = "
@@ -131,8 +133,8 @@ impl Sqlite {
     pub async fn put_bot(&self, workspace: WorkspaceId, new: NewBot) -> Result<BotId> {
         self.write(Urgency::Maintenance, move |tx| {
             let operators = new.operators.map(|id| id.0);
-            let id =
-                tx.first(PUT_BOT, (workspace.0, &new.name, operators, tx.now.0), |row| row.get::<_, i64>(0))?;
+            let row = (workspace.0, &new.name, operators, json!(new.services).to_string(), tx.now.0);
+            let id = tx.first(PUT_BOT, row, |row| row.get::<_, i64>(0))?;
             let id = id.ok_or_else(|| StoreError::not_found("bot", &new.name))?;
             tx.execute(REST, (workspace.0, id))?;
             for account in &new.accounts {
@@ -158,6 +160,7 @@ impl Sqlite {
                     operators: row.get::<_, Option<i64>>(2)?.map(ChannelId),
                     active_version: row.get(3)?,
                     accounts: accounts.remove(&id).unwrap_or_default(),
+                    services: serde_json::from_value(rows::json(row, 4)?).unwrap_or_default(),
                 })
             })
         })
@@ -286,9 +289,11 @@ impl Sqlite {
                     waiting: row.get(0)?,
                     oldest: rows::time(row, 1)?,
                     handoffs: row.get(2)?,
-                    turns: row.get(3)?,
-                    fallbacks: row.get(4)?,
-                    errors: row.get(5)?,
+                    handoffs_waiting: row.get(3)?,
+                    handoff_since: rows::time(row, 4)?,
+                    turns: row.get(5)?,
+                    fallbacks: row.get(6)?,
+                    errors: row.get(7)?,
                 })
             })
         });

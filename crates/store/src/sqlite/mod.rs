@@ -10,6 +10,7 @@ mod audit;
 pub mod backup;
 mod bot;
 mod bots;
+mod calls;
 mod campaigns;
 mod cases;
 mod channels;

@@ -28,6 +28,13 @@ const ABANDONED_SOURCES: &str =
     "UPDATE pull_cursors SET lease_until = 0, lease_owner = NULL WHERE lease_owner IS NOT NULL";
 const ABANDONED_RUNS: &str = "
 UPDATE ingest_runs SET finished_at = ?1, error = ?2 WHERE finished_at IS NULL";
+/// Of bots: who polled, who took a turn (its lease is a short one, so the index of what is due leads there), who called.
+const ABANDONED_BOTS: &[&str] = &[
+    "UPDATE bot_accounts SET leased_until = 0 WHERE leased_until > ?1",
+    "UPDATE bot_state SET token = NULL, due_at = ?1
+      WHERE due_at > ?1 AND due_at < ?1 + 600000000 AND token IS NOT NULL",
+    "UPDATE bot_outbox SET due_at = ?1 WHERE status = 'waiting' AND due_at > ?1",
+];
 
 /// The lock on the file says that whoever held these is gone: nobody waits for a lease that nobody holds. Where a
 /// request may have left, recovery makes the outcome unknown, and the policy of the channel decides.
@@ -37,6 +44,9 @@ pub(super) fn end_abandoned(connection: &Connection, now: Timestamp) -> rusqlite
     tx.execute(ABANDONED_CLAIMS, [now.0])?;
     tx.execute(ABANDONED_SOURCES, [])?;
     tx.execute(ABANDONED_RUNS, (now.0, RUN_ABANDONED))?;
+    for sql in ABANDONED_BOTS {
+        tx.execute(sql, [now.0])?;
+    }
     tx.commit()
 }
 

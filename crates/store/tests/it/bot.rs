@@ -40,6 +40,7 @@ pub(super) async fn bot(w: &World) -> (AccountId, domain::ids::BotId) {
         accounts: vec![account],
         receive: Receive::Poll,
         operators: None,
+        services: Default::default(),
     };
     (account, w.store.put_bot(w.ws, new).await.unwrap())
 }
@@ -84,6 +85,7 @@ pub(super) fn echo(turn: &Turn) -> TurnTaken {
         events: turn.events.iter().map(|event| (event.inbox_id, "rule".into())).collect(),
         fired: false,
         says: says.collect(),
+        calls: Vec::new(),
         subscription: None,
         logs: logs.collect(),
         ambiguity: AmbiguityPolicy::Reconcile,
@@ -416,7 +418,13 @@ async fn a_webhook_is_found_by_its_address_until_it_is_changed(w: &World) {
     set("k1").await;
     assert_eq!(w.store.bot_hook("k1").await.unwrap(), None, "it polls");
     let name = w.store.bots(w.ws).await.unwrap()[0].name.clone();
-    let new = NewBot { name, accounts: vec![account], receive: Receive::Webhook, operators: None };
+    let new = NewBot {
+        name,
+        accounts: vec![account],
+        receive: Receive::Webhook,
+        operators: None,
+        services: Default::default(),
+    };
     assert_eq!(w.store.put_bot(w.ws, new).await.unwrap(), id);
     let hook = w.store.bot_hook("k1").await.unwrap().unwrap();
     assert_eq!(
@@ -492,14 +500,24 @@ async fn figures_say_what_waits_and_what_was_not_understood(w: &World) {
     let (account, _) = bot(w).await;
     receive(w, account, &[said("1", "70", "раз")]).await;
     let turn = claim(w).await.remove(0);
+    let asked = w.now().await;
     let mut taken = TurnTaken { mode: DialogueMode::Human, ..echo(&turn) };
+    taken.state = json!({"name": "menu", "waits_since": asked});
     taken.logs[0].verdict = "fallback".into();
     assert!(commit(w, taken).await);
     w.seconds(1).await;
     let since = w.now().await;
     receive(w, account, &[said("2", "70", "два"), said("3", "71", "три")]).await;
     let snapshot = w.store.bot_snapshot(w.ws, Span::from_hours(1)).await.unwrap();
-    let wanted =
-        BotSnapshot { waiting: 2, oldest: Some(since), handoffs: 1, turns: 1, fallbacks: 1, errors: 0 };
+    let wanted = BotSnapshot {
+        waiting: 2,
+        oldest: Some(since),
+        handoffs: 1,
+        handoffs_waiting: 1,
+        handoff_since: Some(asked),
+        turns: 1,
+        fallbacks: 1,
+        errors: 0,
+    };
     assert_eq!(snapshot, wanted);
 }

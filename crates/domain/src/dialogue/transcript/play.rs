@@ -96,9 +96,12 @@ impl<'a> Stage<'a> {
             Doing::Returned => What::Returned,
             Doing::Operator(text) if text == "/close" => What::Closed,
             Doing::Operator(text) => What::Operator { text: text.clone() },
-            Doing::Failed(service) => What::Answer { service: service.clone(), fields: None },
+            Doing::Failed(service) => {
+                What::Answer { service: service.clone(), fields: None, reason: String::new() }
+            }
             Doing::Answer(service, fields) => {
-                What::Answer { service: service.clone(), fields: Some(fields.iter().cloned().collect()) }
+                let fields = Some(fields.iter().cloned().collect());
+                What::Answer { service: service.clone(), fields, reason: String::new() }
             }
             Doing::Late(span, text) => {
                 let event = self.event(What::Text { text: text.clone() }, self.now - *span);

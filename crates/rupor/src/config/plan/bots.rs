@@ -1,5 +1,7 @@
 //! The part of a plan that is about bots. New rules are a new version; dialogues that stand in a state that is gone are told.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context;
 use domain::dialogue::Rules;
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
@@ -38,6 +40,11 @@ pub(super) async fn acts(
         if operators(rows, bot) != row.operators || bot.operators.is_some() != row.operators.is_some() {
             changes.push(format!("operators {}", bot.operators.as_deref().unwrap_or("none")));
         }
+        if services(rows, bot) != row.services.iter().map(|(name, id)| (name.clone(), Some(*id))).collect() {
+            let names: Vec<&str> = bot.services.keys().map(String::as_str).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            changes.push(format!("services {names}"));
+        }
         changes.extend(rules(store, rows, bot, row).await?);
         if !changes.is_empty() {
             list.push(StepVerb::Change, "bot", &bot.name, changes.join("; "), Act::PutBot(bot.clone()));
@@ -59,6 +66,15 @@ fn names(rows: &Rows, bot: &store::Bot) -> Vec<String> {
 fn operators(rows: &Rows, bot: &Bot) -> Option<ChannelId> {
     let wanted = bot.operators.as_ref()?;
     rows.channels.iter().find(|channel| channel.name == *wanted).map(|channel| channel.channel_id)
+}
+
+/// Its services and their accounts; `None`: not made yet.
+fn services(rows: &Rows, bot: &Bot) -> BTreeMap<String, Option<AccountId>> {
+    let id = |name: &String| rows.accounts.iter().find(|account| account.name == *name);
+    bot.services
+        .iter()
+        .map(|(service, account)| (service.clone(), id(account).map(|account| account.account_id)))
+        .collect()
 }
 
 /// `rules 3 → 4: +2 rules, −1 state; 12 dialogues stand in return_photo → menu`
@@ -100,7 +116,9 @@ pub(super) async fn put(store: &Store, ws: WorkspaceId, rows: &Rows, bot: Bot) -
     };
     let accounts = bot.accounts.iter().map(account).collect::<anyhow::Result<_>>()?;
     let operators = operators(rows, &bot);
-    let new = NewBot { name: bot.name, accounts, receive: bot.receive, operators };
+    let services = bot.services.iter().map(|(service, name)| Ok((service.clone(), account(name)?)));
+    let services = services.collect::<anyhow::Result<_>>()?;
+    let new = NewBot { name: bot.name, accounts, receive: bot.receive, operators, services };
     let id = store.put_bot(ws, new).await?;
     store.put_bot_rules(ws, id, &bot.rules).await?;
     Ok(())

@@ -178,7 +178,7 @@ END $$;
 
 -- Turns that were taken: {"recipient_id", "token", "version", "rules_version", "mode", "state", "timer_at", "fired", "status",
 -- "status_why", "rate", "ambiguity", "events": [{"inbox_id", "verdict"}], "says": [{"event", "n", "channel"?, "message"}],
--- "logs": [{"event", "rule", "verdict", "detail"}]}. `event` is the place of the event in `events`; of a timer that fired, the
+-- "calls"?: [{"event", "n", "service", "fields"}], "logs": [{"event", "rule", "verdict", "detail"}]}. `event` is the place of the event in `events`; of a timer that fired, the
 -- place after the last. False, in order: the turn is not this caller's any more, and nothing of it was written.
 CREATE FUNCTION bot_commit_turns(workspace_id bigint, turns jsonb) RETURNS boolean[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
@@ -254,6 +254,14 @@ BEGIN
      CROSS JOIN LATERAL jsonb_array_elements(t.value -> 'logs') WITH ORDINALITY AS l (value, ord)
      ORDER BY t.ord, l.ord;
     PERFORM rupor_bot_say(ws, at, accounts, taken, timers);
+    INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, created_at, bot_id, service, fields, status, due_at)
+    SELECT ws, s.recipient_id, rupor_bot_event(t.value, t.timer, (c.value ->> 'event')::integer), (c.value ->> 'n')::integer, 'call',
+           at, (SELECT b.bot_id FROM bot_accounts AS b WHERE b.account_id = s.account_id), c.value ->> 'service',
+           coalesce(c.value -> 'fields', '{}'), 'waiting', at
+      FROM unnest(taken, timers) WITH ORDINALITY AS t (value, timer, ord)
+      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
+     CROSS JOIN LATERAL jsonb_array_elements(t.value -> 'calls') WITH ORDINALITY AS c (value, ord)
+     ORDER BY t.ord, c.ord;
     UPDATE bot_state AS s
        SET version = s.version + 1, mode = t.value ->> 'mode', state = t.value -> 'state', timer_at = rupor_time(t.value -> 'timer_at'),
            token = NULL, updated_at = at,
@@ -288,6 +296,7 @@ DECLARE
     s_n        integer[];
     s_channel  bigint[];
     s_item     jsonb[];
+    s_turn     jsonb[];
     s_heard    boolean[];
     s_delivery bigint[];
     made       jsonb;
@@ -298,12 +307,13 @@ BEGIN
            array_agg((w.value ->> 'n')::integer ORDER BY t.ord, w.ord),
            array_agg((w.value ->> 'channel')::bigint ORDER BY t.ord, w.ord),
            array_agg(w.value -> 'message' ORDER BY t.ord, w.ord),
+           array_agg(jsonb_build_object('rate', t.value -> 'rate', 'ambiguity', t.value -> 'ambiguity') ORDER BY t.ord, w.ord),
            array_agg(CASE WHEN w.value ->> 'channel' IS NULL THEN r.status <> 'gone'
                           ELSE EXISTS (SELECT FROM channels AS c
                                         WHERE c.channel_id = (w.value ->> 'channel')::bigint AND c.workspace_id = ws
                                           AND c.removed_at IS NULL) END
                      ORDER BY t.ord, w.ord)
-      INTO s_who, s_account, s_event, s_n, s_channel, s_item, s_heard
+      INTO s_who, s_account, s_event, s_n, s_channel, s_item, s_turn, s_heard
       FROM unnest(taken, timers) WITH ORDINALITY AS t (value, timer, ord)
       JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
       JOIN recipients AS r ON r.recipient_id = s.recipient_id
@@ -315,13 +325,11 @@ BEGIN
     -- Replies: a lane for each dialogue that has none, then message, delivery and place in the queue.
     SELECT c.history INTO past FROM control AS c;
     INSERT INTO lane_heads (workspace_id, account_id, recipient_id, max_parallel, interval_us, ambiguity, served_at)
-    SELECT ws, s.account_id, s.recipient_id, 1, rupor_interval_us((t.value ->> 'rate')::double precision), t.value ->> 'ambiguity', today
-      FROM unnest(taken) AS t (value)
-      JOIN bot_state AS s ON s.recipient_id = (t.value ->> 'recipient_id')::bigint
-     WHERE s.recipient_id IN (SELECT w.who FROM unnest(s_who, s_channel, s_heard) AS w (who, channel, heard)
-                               WHERE w.channel IS NULL AND w.heard)
-       AND NOT EXISTS (SELECT FROM lane_heads AS h WHERE h.recipient_id = s.recipient_id)
-     ORDER BY s.recipient_id;
+    SELECT DISTINCT ON (w.who) ws, w.account, w.who, 1, rupor_interval_us((w.turn ->> 'rate')::double precision),
+           w.turn ->> 'ambiguity', today
+      FROM unnest(s_who, s_account, s_channel, s_heard, s_turn) AS w (who, account, channel, heard, turn)
+     WHERE w.channel IS NULL AND w.heard AND NOT EXISTS (SELECT FROM lane_heads AS h WHERE h.recipient_id = w.who)
+     ORDER BY w.who;
     s_delivery := array(SELECT CASE WHEN w.channel IS NULL AND w.heard THEN nextval('deliveries_delivery_id_seq') END
                           FROM unnest(s_channel, s_heard) WITH ORDINALITY AS w (channel, heard, ord) ORDER BY w.ord);
     WITH said AS MATERIALIZED (
@@ -405,7 +413,8 @@ END $$;
 -- How the bots of a workspace do, in numbers that are cheap to ask for.
 CREATE FUNCTION bot_snapshot(
     workspace_id bigint, since interval, counted_max bigint,
-    OUT waiting bigint, OUT oldest timestamptz, OUT handoffs bigint, OUT turns bigint, OUT fallbacks bigint, OUT errors bigint
+    OUT waiting bigint, OUT oldest timestamptz, OUT handoffs bigint, OUT handoffs_waiting bigint, OUT handoff_since timestamptz,
+    OUT turns bigint, OUT fallbacks bigint, OUT errors bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
@@ -415,8 +424,9 @@ BEGIN
     PERFORM rupor_guard(ws);
     SELECT count(*), min(w.received_at) INTO waiting, oldest
       FROM (SELECT i.received_at FROM bot_inbox AS i WHERE i.done_at IS NULL AND i.workspace_id = ws LIMIT counted_max) AS w;
-    SELECT count(*) INTO handoffs
-      FROM (SELECT FROM bot_state AS s WHERE s.workspace_id = ws AND s.mode = 'human' LIMIT counted_max) AS h;
+    SELECT count(*), count(h.since), rupor_time(to_jsonb(min(h.since))) INTO handoffs, handoffs_waiting, handoff_since
+      FROM (SELECT (s.state ->> 'waits_since')::bigint AS since
+              FROM bot_state AS s WHERE s.workspace_id = ws AND s.mode = 'human' LIMIT counted_max) AS h;
     SELECT count(*), count(*) FILTER (WHERE l.verdict = 'fallback'), count(*) FILTER (WHERE l.verdict = 'error')
       INTO turns, fallbacks, errors
       FROM (SELECT x.verdict, x.at FROM bot_logs AS x WHERE x.workspace_id = ws ORDER BY x.log_id DESC LIMIT counted_max) AS l

@@ -236,21 +236,26 @@ DECLARE
     seen     record;
     troubles jsonb;
 BEGIN
-    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '10 minutes', 10000) AS s;
+    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '1 hour', 10000) AS s;
     SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles
       FROM (SELECT 'bot_waits' AS about, 'bot_waits' AS kind, 'act' AS severity,
                    format('%s messages to the bot wait for more than a minute', seen.waiting) AS headline,
                    'see whether anybody takes turns: a Rupor node or workflow 12' AS next
              WHERE seen.oldest < rupor_now() - interval '1 minute'
             UNION ALL
-            SELECT 'bot_errors', 'bot_errors', 'act', format('the rules of a bot broke %s times within ten minutes', seen.errors),
+            SELECT 'bot_errors', 'bot_errors', 'act', format('the rules of a bot broke %s times within an hour', seen.errors),
                    '`rupor bot status` shows where; `rupor bot activate NAME VERSION` goes back'
              WHERE seen.errors > 0
             UNION ALL
             SELECT 'bot_lost', 'bot_lost', 'heals',
-                   format('the bot did not understand %s of %s messages within ten minutes', seen.fallbacks, seen.turns),
+                   format('the bot did not understand %s of %s messages within an hour', seen.fallbacks, seen.turns),
                    '`rupor bot status` shows what was asked; add a rule for it'
-             WHERE seen.turns >= 20 AND 2 * seen.fallbacks > seen.turns
+             WHERE seen.turns >= 50 AND 5 * seen.fallbacks > seen.turns
+            UNION ALL
+            SELECT 'bot_handoffs', 'bot_handoffs', 'act',
+                   format('%s people wait for a human, the first for more than half an hour', seen.handoffs_waiting),
+                   'answer in the channel of the operators, by reply or #A and the number'
+             WHERE seen.handoff_since < rupor_now() - interval '30 minutes'
             UNION ALL
             SELECT concat('account:', b.account_id, ':bot_deaf'), 'bot_deaf', 'act',
                    format('account %s does not hear: %s', a.name, b.problem), '`rupor bot hooks show NAME` shows what the platform says'
