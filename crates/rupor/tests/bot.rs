@@ -231,6 +231,88 @@ async fn a_person_is_handed_to_people_who_answer_by_number_and_close() {
     assert!(!said("501").contains(&"ответ раз".to_owned()), "{:?}", said("501"));
 }
 
+/// A shop's service: each request is handed over, and answered with what comes back; nothing comes: it hangs.
+fn service() -> (u16, std::sync::mpsc::Receiver<String>, std::sync::mpsc::Sender<Option<&'static str>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asks, asked) = std::sync::mpsc::channel();
+    let (answer, answers) = std::sync::mpsc::channel::<Option<&'static str>>();
+    std::thread::spawn(move || {
+        let mut hanging = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut request, mut piece) = (String::new(), [0; 4096]);
+            while !request.contains("\r\n\r\n") || !request.ends_with('}') {
+                match stream.read(&mut piece) {
+                    Ok(n) if n > 0 => request += &String::from_utf8_lossy(&piece[..n]),
+                    _ => break,
+                }
+            }
+            let Ok(()) = asks.send(request) else { return };
+            match answers.recv() {
+                Ok(Some(text)) => {
+                    let _ = stream.write_all(text.as_bytes());
+                }
+                Ok(None) => hanging.push(stream),
+                Err(_) => return,
+            }
+        }
+    });
+    (port, asked, answer)
+}
+
+/// A node that dies between the question and the answer asks again, with the same key; an answer that is a page is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shop_s_own_service_is_asked_through_a_kill_and_its_answer_fills_a_slot() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("bot.db").display());
+    let world = World::new(address, folder.path()).await;
+    let account = json!({"platform": "max", "token": "42:token-of-the-shop", "kind": "bot"});
+    assert_eq!(ask(world.sandbox.address(), "POST", "/_/accounts", &[], &account.to_string()).0, 200);
+    let (port, asked, answer) = service();
+    let asking = "[slots.status]\nkind = \"text\"\n[[rules]]\nname = \"order\"\non = { text = \"заказ\" }\n\
+                  call = { service = \"orders\", take = [\"status\"] }\nreply = \"смотрю\"\n\
+                  [[rules]]\nname = \"known\"\non = { event = \"orders.ok\" }\nreply = \"заказ {status}\"\n\
+                  [[rules]]\nname = \"unknown\"\non = { event = \"orders.failed\" }\nreply = \"не знаю\"\n";
+    std::fs::write(folder.path().join("rules.toml"), rules() + asking).unwrap();
+    let config = format!(
+        "[bots.shop]\naccounts = [\"max\"]\nrules = \"rules.toml\"\n[bots.shop.services.orders]\n\
+         url = \"http://127.0.0.1:{port}/orders\"\nsecret = {{ env = \"SECRET\" }}\n[accounts.max]\n\
+         platform = \"max\"\ntoken = {{ env = \"TOKEN\" }}\n"
+    );
+    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    let file = folder.path().join("rupor.toml").display().to_string();
+    let mut apply = world.rupor(&["apply", &file, "--yes"]);
+    apply.env("TOKEN", "42:token-of-the-shop").env("SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    let applied = apply.output().unwrap();
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    let node = world.node(world.ports[0]);
+    write(&world, "max", 502, 502, "заказ");
+    let first = tokio::task::block_in_place(|| asked.recv_timeout(PATIENCE)).unwrap();
+    answer.send(None).unwrap();
+    node.kill();
+    let _node = world.node(world.ports[0]);
+    let second = tokio::task::block_in_place(|| asked.recv_timeout(PATIENCE)).unwrap();
+    let id = |request: &str| {
+        let line = request.lines().find(|line| line.to_lowercase().starts_with("webhook-id: "));
+        line.unwrap_or_default().to_owned()
+    };
+    assert_eq!(id(&first), id(&second));
+    assert!(id(&first).contains("_call_") && first.contains("webhook-signature: v1,"), "{first}");
+    let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"status\": \"в пути\"}";
+    answer.send(Some(json)).unwrap();
+    let told = || world.told(Name::Max).into_values().next().unwrap_or_default();
+    world.wait_for("the answer of the service", || told().len() >= 2).await;
+    assert_eq!(told(), ["смотрю", "заказ в пути"]);
+    write(&world, "max", 502, 502, "заказ");
+    tokio::task::block_in_place(|| asked.recv_timeout(PATIENCE)).unwrap();
+    let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>sorry</html>";
+    answer.send(Some(html)).unwrap();
+    world.wait_for("the failure", || told().len() >= 4).await;
+    assert_eq!(told()[2..], ["смотрю", "не знаю"]);
+    assert!(world.said().contains("its answer is text/html, not JSON"), "{}", world.said());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_are_set_shown_and_removed_at_the_platforms() {
     let folder = tempfile::tempdir().unwrap();
@@ -296,7 +378,7 @@ async fn two_nodes_on_postgres_are_killed_and_every_message_is_answered_once_and
     answered_through_kills(World::new(format!("{base}/{name}"), folder.path()).await, 2).await;
 }
 
-/// Every update is told three times, the later copies in any order, while nodes die.
+/// Every update is told three times, in any order where it does not matter, while nodes die.
 async fn answered_through_kills(world: World, n_nodes: usize) {
     let (dialogues, kills) = (from_env("RUPOR_BOT_DIALOGUES", 12), from_env("RUPOR_BOT_KILLS", 3));
     let store = open(&world).await;
@@ -308,8 +390,13 @@ async fn answered_through_kills(world: World, n_nodes: usize) {
     let token = SecretString::from("42:token-of-the-shop");
     let new = NewAccount { platform: "max".into(), name: "max".into(), token, settings };
     let account = store.create_account(ws, new).await.unwrap();
-    let new =
-        NewBot { name: "shop".into(), accounts: vec![account], receive: Receive::Webhook, operators: None };
+    let new = NewBot {
+        name: "shop".into(),
+        accounts: vec![account],
+        receive: Receive::Webhook,
+        operators: None,
+        services: Default::default(),
+    };
     let bot = store.put_bot(ws, new).await.unwrap();
     store.put_bot_rules(ws, bot, &rules()).await.unwrap();
     let hash = platforms::secret::sha256(SECRET.as_bytes());
@@ -332,27 +419,61 @@ async fn answered_through_kills(world: World, n_nodes: usize) {
     world.wait_for("the last answer", all).await;
     let told = world.told(Name::Max);
     assert_eq!(told.len(), dialogues);
-    for (chat, told) in told {
-        assert_eq!(told, wanted, "chat {chat}\n{}", world.said());
+    let mut sorted = wanted.clone();
+    sorted.sort();
+    for (chat, mut told) in told {
+        let person = chat.parse::<usize>().unwrap() - 5_000;
+        match is_shuffled(person) {
+            true => {
+                told.sort();
+                assert_eq!(told, sorted, "chat {chat}\n{}", world.said());
+            }
+            false => assert_eq!(told, wanted, "chat {chat}\n{}", world.said()),
+        }
     }
 }
 
-/// A platform that tells what it has to until somebody says 200; it tells everything three times.
+/// Calls that the platform has open at a time.
+const CALLERS: usize = 8;
+
+/// A platform that tells what it has to until somebody says 200; it tells everything three times. Of every second person the
+/// first tellings come in any order.
 fn tell_everything(dialogues: usize, ports: &[u16]) {
-    let mut dice = rand::rngs::StdRng::seed_from_u64(3);
-    let mut told: Vec<Value> = Vec::new();
-    for (n, word) in WORDS.iter().enumerate() {
-        let mut people: Vec<usize> = (0..dialogues).collect();
-        people.shuffle(&mut dice);
-        for person in people {
-            told.push(update(person, n, word));
-            deliver(told.last().unwrap(), ports, &mut dice);
-            for _ in 0..2 {
-                let again = dice.random_range(0..told.len());
-                deliver(&told[again], ports, &mut dice);
+    let tell = |caller: usize| {
+        let mut dice = rand::rngs::StdRng::seed_from_u64(3 + caller as u64);
+        let mut told: Vec<Value> = Vec::new();
+        let people: Vec<usize> = (0..dialogues).filter(|person| person % CALLERS == caller).collect();
+        let mut orders: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for person in &people {
+            let mut order: Vec<usize> = (0..WORDS.len()).collect();
+            if is_shuffled(*person) {
+                order.shuffle(&mut dice);
+            }
+            orders.insert(*person, order);
+        }
+        for place in 0..WORDS.len() {
+            let mut people = people.clone();
+            people.shuffle(&mut dice);
+            for person in people {
+                let n = orders.get(&person).map_or(place, |order| order[place]);
+                told.push(update(person, n, WORDS[n]));
+                deliver(told.last().unwrap(), ports, &mut dice);
+                for _ in 0..2 {
+                    let again = dice.random_range(0..told.len());
+                    deliver(&told[again], ports, &mut dice);
+                }
             }
         }
-    }
+    };
+    let tell = &tell;
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS).map(|caller| scope.spawn(move || tell(caller))).collect();
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+    });
+}
+
+fn is_shuffled(person: usize) -> bool {
+    person % 2 == 1
 }
 
 fn update(person: usize, n: usize, word: &str) -> Value {
@@ -374,8 +495,7 @@ fn deliver(update: &Value, ports: &[u16], dice: &mut rand::rngs::StdRng) {
         }
         assert!(status == 0 || status >= 500, "{status} {answer}");
         assert!(started.elapsed() < PATIENCE, "nobody takes it: {status} {answer}");
-        let moment = tokio::time::sleep(Duration::from_millis(20));
-        tokio::runtime::Handle::current().block_on(moment);
+        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 

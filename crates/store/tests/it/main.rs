@@ -8,6 +8,8 @@
 mod world;
 
 mod bot;
+mod bot_calls;
+mod bot_model;
 mod campaigns;
 mod claiming;
 mod committing;
