@@ -28,6 +28,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("cause", include_str!("catalogue/cause.txt")),
     ("alert", include_str!("catalogue/alert.txt")),
     ("why", include_str!("catalogue/why.txt")),
+    ("bots", include_str!("catalogue/bots.txt")),
     ("check", include_str!("catalogue/check.txt")),
     ("init", include_str!("catalogue/init.txt")),
     ("heard", include_str!("catalogue/heard.txt")),

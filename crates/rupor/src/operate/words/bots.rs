@@ -3,12 +3,13 @@
 use domain::time::Span;
 use store::{Bot, BotAccount};
 
-use super::{Explanation, command, counted, quoted};
+use super::{Explanation, command, quoted};
+use crate::language::say;
 use crate::operate::facts::Facts;
 
 /// A message that nobody has looked at for so long.
 const UNANSWERED_MAX: Span = Span::from_secs(60);
-/// More than this share of so many messages within an hour was not understood.
+/// More than one in so many of at least so many messages within an hour was not understood.
 const LOST_MIN: i64 = 50;
 const LOST_SHARE: i64 = 5;
 /// A person who waits for a human for so long.
@@ -19,18 +20,11 @@ const DEAF_AFTER: Span = Span::from_secs(60);
 pub(crate) fn unanswered(facts: &Facts) -> Option<Explanation> {
     let since = facts.bot.oldest.filter(|since| facts.now - *since > UNANSWERED_MAX)?;
     Some(Explanation {
-        headline: format!(
-            "{} for an answer of the bot",
-            counted(as_n(facts.bot.waiting), "message waits", "messages wait")
-        ),
-        cause: "nobody takes turns: no node runs, it is overloaded, or it cannot write to its database"
-            .to_owned(),
+        headline: say!("bots.unanswered", n = facts.bot.waiting),
+        cause: say!("bots.unanswered.cause"),
         since: Some(since),
-        next: "nothing is lost: they are answered when somebody takes turns again".to_owned(),
-        help: vec![
-            format!("$ {}", command(facts, "rupor bot status")),
-            "see whether `rupor run` runs, and its log".to_owned(),
-        ],
+        next: say!("bots.unanswered.next"),
+        help: vec![format!("$ {}", command(facts, "rupor bot status")).into(), say!("bots.unanswered.help")],
         now: facts.now,
     })
 }
@@ -40,37 +34,30 @@ pub(crate) fn not_understood(facts: &Facts) -> Option<Explanation> {
     if all < LOST_MIN || lost * LOST_SHARE <= all {
         return None;
     }
-    let name = facts.bots.first().map_or("NAME", |bot| bot.name.as_str());
-    let replay = command(facts, &format!("rupor bot replay {} --since 1h --rules FILE", quoted(name)));
+    let name = quoted(first_bot(facts));
+    let replay = command(facts, &format!("rupor bot replay {name} --since 1h --rules FILE"));
+    let versions = command(facts, &format!("rupor bot versions {name}"));
     Some(Explanation {
-        headline: format!("the bot did not understand {lost} of {all} messages within an hour"),
-        cause: "people ask what no rule knows, or new rules know less than those before".to_owned(),
+        headline: say!("bots.lost", lost = lost, all = all),
+        cause: say!("bots.lost.cause"),
         since: None,
-        next: "people are offered the menu, then a human".to_owned(),
-        help: vec![
-            "add a rule for what they ask, and try it with `rupor bot explain`".to_owned(),
-            format!("$ {replay}"),
-            format!("$ {}", command(facts, &format!("rupor bot versions {}", quoted(name)))),
-        ],
+        next: say!("bots.lost.next"),
+        help: vec![say!("bots.lost.help"), format!("$ {replay}").into(), format!("$ {versions}").into()],
         now: facts.now,
     })
 }
 
 pub(crate) fn broke(facts: &Facts) -> Option<Explanation> {
-    let n = as_n(facts.bot.errors);
-    let name = facts.bots.first().map_or("NAME", |bot| bot.name.as_str());
-    (n > 0).then(|| Explanation {
-        headline: format!(
-            "the rules of the bot broke at {} within an hour",
-            counted(n, "message", "messages")
-        ),
-        cause: "a defect of Rupor, met by these rules".to_owned(),
+    if facts.bot.errors == 0 {
+        return None;
+    }
+    let activate = command(facts, &format!("rupor bot activate {} VERSION", quoted(first_bot(facts))));
+    Some(Explanation {
+        headline: say!("bots.broke", n = facts.bot.errors),
+        cause: say!("bots.broke.cause"),
         since: None,
-        next: "such a message gets no answer; the dialogue goes on with the next one".to_owned(),
-        help: vec![
-            "report what the log of the node says".to_owned(),
-            format!("$ {}", command(facts, &format!("rupor bot activate {} VERSION", quoted(name)))),
-        ],
+        next: say!("bots.broke.next"),
+        help: vec![say!("bots.broke.help"), format!("$ {activate}").into()],
         now: facts.now,
     })
 }
@@ -78,16 +65,11 @@ pub(crate) fn broke(facts: &Facts) -> Option<Explanation> {
 pub(crate) fn handoffs(facts: &Facts) -> Option<Explanation> {
     let since = facts.bot.handoff_since.filter(|since| facts.now - *since > HANDOFF_MAX)?;
     Some(Explanation {
-        headline: format!(
-            "{} for a human",
-            counted(as_n(facts.bot.handoffs_waiting), "person waits", "people wait")
-        ),
-        cause: "the bot handed them over, and nobody has answered".to_owned(),
+        headline: say!("bots.handoffs", n = facts.bot.handoffs_waiting),
+        cause: say!("bots.handoffs.cause"),
         since: Some(since),
-        next: "the bot takes them back when `operators.back` of its rules has passed".to_owned(),
-        help: vec![
-            "answer in the operators' channel, by reply or with the number: `#A17 text`; `#A17 /close` gives back".to_owned(),
-        ],
+        next: say!("bots.handoffs.next"),
+        help: vec![say!("bots.handoffs.help")],
         now: facts.now,
     })
 }
@@ -100,16 +82,17 @@ pub(crate) fn deaf(facts: &Facts, bot: &Bot, account: &BotAccount) -> Option<Exp
     }
     let row = facts.accounts.iter().find(|row| row.account_id == account.account_id);
     let name = row.map_or("?", |row| row.name.as_str());
+    let show = command(facts, &format!("rupor bot hooks show {}", quoted(&bot.name)));
     Some(Explanation {
-        headline: format!("bot {} does not hear account {name}", bot.name),
-        cause: problem.clone(),
+        headline: say!("bots.deaf", bot = &bot.name, name = name),
+        cause: problem.into(),
         since: account.heard_at,
-        next: "it is tried again by itself; what people write meanwhile waits at the platform".to_owned(),
-        help: vec![format!("$ {}", command(facts, &format!("rupor bot hooks show {}", quoted(&bot.name))))],
+        next: say!("bots.deaf.next"),
+        help: vec![format!("$ {show}").into()],
         now: facts.now,
     })
 }
 
-fn as_n(n: i64) -> usize {
-    usize::try_from(n).unwrap_or(0)
+fn first_bot(facts: &Facts) -> &str {
+    facts.bots.first().map_or("NAME", |bot| bot.name.as_str())
 }
