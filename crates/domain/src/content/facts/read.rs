@@ -45,11 +45,17 @@ pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
         nearly,
         kind: told,
         animal: Animal::ALL[animal.best],
-        sex: if animal.best == Animal::Several as usize { Sex::Unknown } else { SEXES[sex.best] },
+        sex: match Animal::ALL[animal.best] {
+            Animal::Several => Sex::Unknown,
+            _ => first.sex(told, &sex),
+        },
         sums,
     };
     first.facts(post, judged)
 }
+
+/// An unknown sex that leads by less gives way to one that is stated.
+const HESITATES: f32 = 1.5;
 
 /// Words shown for an answer that no rule speaks for.
 const WORDS_SHOWN: usize = 3;
@@ -156,6 +162,13 @@ impl<'a> First<'a> {
             return (Kind::Other, Some(best));
         }
         (best, (tally.margin < UNSURE).then_some(second))
+    }
+
+    /// The sex that the sum says, or the one that the post states while the sum only hesitates.
+    fn sex(&self, kind: Kind, tally: &Tally) -> Sex {
+        let hesitates = SEXES[tally.best] == Sex::Unknown && tally.margin < HESITATES;
+        let of_one = !matches!(kind, Kind::Ad | Kind::News | Kind::Other);
+        self.votes.stated_or_named().filter(|_| hesitates && of_one).unwrap_or(SEXES[tally.best])
     }
 
     fn trail<'t>(&self, question: Question, mut trail: Trail<'t>) -> Trail<'t> {

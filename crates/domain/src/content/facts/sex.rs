@@ -26,6 +26,8 @@ pub struct Votes {
     pub explicit: [bool; 2],
     /// Said in so many words of one animal: `кобель`, `мальчик`, `кастрирован`.
     said: [bool; 2],
+    /// The same by the word for the dog itself.
+    dog: [bool; 2],
     /// `два мальчика`, `две девочки`: counted, so there are several.
     pub litter: [bool; 2],
     pub names: Vec<NameGender>,
@@ -54,6 +56,18 @@ impl Votes {
             ([false, true], [false, _]) => Some(Sex::F),
             _ => None,
         }
+    }
+
+    /// The same, where the word for the dog itself counts too: `кобель`, `сука`.
+    pub fn stated_or_named(&self) -> Option<Sex> {
+        let counted = self.litter[0] || self.litter[1];
+        let dog = match (self.dog, self.explicit) {
+            _ if counted => None,
+            ([true, false], [_, false]) => Some(Sex::M),
+            ([false, true], [false, _]) => Some(Sex::F),
+            _ => None,
+        };
+        self.stated().or(dog)
     }
 
     /// The strongest word for a sex.
@@ -175,6 +189,9 @@ fn explicit(
         }
         if same {
             votes.add(species.sex, weight, "sex.noun", index);
+            // `кобель`, `сука`: of a dog these words are said to tell the sex.
+            let told = species.animal == Animal::Dog && species.breed.is_none() && weight >= EXPLICIT;
+            votes.dog[usize::from(species.sex == Sex::F)] |= told;
         }
     }
     if token.tag {
