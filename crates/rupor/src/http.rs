@@ -49,12 +49,15 @@ pub(crate) struct Node {
     pub ready: Arc<AtomicBool>,
     /// When this process started, in seconds since 1970.
     pub started: f64,
+    /// Whether it sends: then it is ready while it does.
+    pub sends: bool,
 }
 
 impl Node {
     pub(crate) fn new(store: Store) -> Node {
         let started = jiff::Timestamp::now().as_millisecond() as f64 / 1_000.0;
-        Node { store, meters: Arc::default(), ready: Arc::new(AtomicBool::new(true)), started }
+        let ready = Arc::new(AtomicBool::new(true));
+        Node { store, meters: Arc::default(), ready, started, sends: false }
     }
 }
 
@@ -107,7 +110,8 @@ pub(crate) fn routes() -> Vec<Route> {
         route("/v1/messages", Guard::Token, api::messages()),
     ];
     routes.extend(board::reading().into_iter().map(|(path, methods)| route(path, Guard::Viewer, methods)));
-    let asked = api::readable().into_iter().chain(api::doable()).chain(api::adapters());
+    let asked =
+        api::readable().into_iter().chain(api::makeable()).chain(api::doable()).chain(api::adapters());
     routes.extend(asked.map(|(path, methods)| route(path, Guard::Token, methods)));
     routes
 }
@@ -246,30 +250,54 @@ impl Site {
 /// How long a probe waits for the database; who asks has little patience.
 const READY_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// From the calls that were answered lately, never by default. Everybody may ask, so it names no address.
+/// A node that sends asks for work at least every second; this long without an answer is no rest.
+const STANDS_STILL: Duration = Duration::from_secs(15);
+
+/// Everybody may ask, so it names no address.
 async fn ready(State(site): State<Site>) -> Response {
-    let not_ready = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
-    if !site.node.ready.load(Ordering::Acquire) {
-        return not_ready("stopping");
+    match readiness(&site.node).await {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
-    let store = &site.node.store;
-    match store.health() {
+}
+
+/// Whether this node does its work: from the calls that were answered lately, and from the last claim or outcome that the
+/// ledger took; never by default. What keeps a single channel or account from sending is no matter of the node.
+pub(crate) async fn readiness(node: &Node) -> Result<(), String> {
+    if !node.ready.load(Ordering::Acquire) {
+        return Err("stopping".to_owned());
+    }
+    match node.store.health() {
         Health::Good => {}
-        Health::Unknown => return not_ready("starting: the database has not answered yet"),
-        Health::Ill(illness) => return not_ready(illness.kind),
+        Health::Unknown => return Err("starting: the database has not answered yet".to_owned()),
+        Health::Ill(illness) => return Err(illness.kind.to_owned()),
     }
     let look = async {
-        store.now().await?;
-        store.held().await
+        node.store.now().await?;
+        node.store.held().await
     };
     match tokio::time::timeout(READY_MAX, look).await {
         Ok(Ok(Some(why))) if why.starts_with(store::HISTORY_LOST) => {
-            not_ready("history was lost; everything is held until `rupor release`; see `rupor status`")
+            Err("history was lost; everything is held until `rupor release`; see `rupor status`".to_owned())
         }
-        Ok(Ok(_)) => "ready\n".into_response(),
+        Ok(Ok(_)) => node.works(),
         Ok(Err(StoreError::FileGone { .. })) => {
-            not_ready("the database file was deleted or replaced; nothing is sent; see the log")
+            Err("the database file was deleted or replaced; nothing is sent; see the log".to_owned())
         }
-        Ok(Err(_)) | Err(_) => not_ready("the database does not answer"),
+        Ok(Err(_)) | Err(_) => Err("the database does not answer".to_owned()),
+    }
+}
+
+impl Node {
+    fn works(&self) -> Result<(), String> {
+        match self.meters.since_worked() {
+            _ if !self.sends => Ok(()),
+            None => Err("starting: nothing was claimed yet".to_owned()),
+            Some(since) if since > STANDS_STILL => Err(format!(
+                "sending stands still: no claim and no outcome for {} s; see the log",
+                since.as_secs()
+            )),
+            Some(_) => Ok(()),
+        }
     }
 }

@@ -121,7 +121,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(path) => Some(operate::serve(store.clone(), &path)?),
         None => None,
     };
-    let shown = http::Node::new(store.clone());
+    let shown = http::Node { sends: settings.dispatch, ..http::Node::new(store.clone()) };
     let mut beside = vec![
         keep("quiet hours", &store, operate::quiet::keep),
         keep("watch", &store, {

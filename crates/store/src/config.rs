@@ -316,6 +316,8 @@ pub struct Channel {
     pub account_id: AccountId,
     pub platform: String,
     pub name: String,
+    /// Shown without the keys that an address of a webhook may carry.
+    #[serde(serialize_with = "without_keys")]
     pub target: String,
     /// What was said before stands in another chat.
     pub target_since: Timestamp,
@@ -329,7 +331,16 @@ pub struct Channel {
     pub tier: String,
 }
 
+fn without_keys<S: serde::Serializer>(target: &str, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&domain::shown::addresses(target))
+}
+
 impl Channel {
+    /// Where it leads, as people may see it: the address of a webhook may carry a key.
+    pub fn shown_target(&self) -> String {
+        domain::shown::addresses(&self.target).into_owned()
+    }
+
     /// Trouble is told there.
     pub fn is_of_alerts(&self) -> bool {
         self.tier == crate::TIER_ALERTS

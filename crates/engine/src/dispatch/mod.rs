@@ -307,6 +307,7 @@ impl Dispatcher {
         match claimed {
             Ok(claimed) => {
                 let taken = claimed.claims.len();
+                self.meters.worked();
                 self.meters.dequeued.inc_by(taken as u64);
                 if taken > 0 {
                     tracing::debug!(taken, limit, "claimed");

@@ -162,6 +162,7 @@ async fn write_ends(
         let asked = Instant::now();
         let written = commit(&*ledger, rows).await;
         meters.commit_seconds.observe(asked.elapsed().as_secs_f64());
+        meters.worked();
         witness.acknowledged(&batch, &written);
         for (end, finished) in batch.drain(..).zip(written) {
             count_end(&meters, &end, finished);

@@ -11,13 +11,13 @@ use domain::shown::line;
 use domain::time::{Span, Timestamp};
 use engine::campaigns::life;
 use engine::campaigns::policy::Policy;
-use serde_json::{Value, json};
-use store::{Campaign, Member, Person, Retries};
+use serde_json::Value;
+use store::{Campaign, Person, Retries};
 
 use super::campaign_forecast::forecast;
 use super::operator::{Hand, Look, OperatorArgs, block_on, say};
 use crate::operate::Verb;
-use crate::operate::campaigns::{CampaignOrder, Words, how_it_stands};
+use crate::operate::campaigns::{CampaignOrder, Words, foretold, how_it_stands, told_member};
 use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
 use crate::operate::words::{how_long, moment, quoted};
@@ -381,7 +381,7 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
 
 async fn preview(named: &Named) -> anyhow::Result<()> {
     let (look, campaign) = named.look().await?;
-    let (value, text) = forecast(&look, &campaign).await?;
+    let (value, text) = foretold(&look.store, &campaign).await?;
     named.operator.print(&value, || text)
 }
 
@@ -389,7 +389,7 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
     let named = &start.named;
     if !start.yes {
         let (look, campaign) = named.look().await?;
-        let (_, text) = forecast(&look, &campaign).await?;
+        let (_, text) = foretold(&look.store, &campaign).await?;
         say(&text)?;
         confirm("send it?", "give --yes to start without being asked")?;
     }
@@ -533,21 +533,6 @@ async fn report(named: &Named) -> anyhow::Result<()> {
             .collect();
         say(&lines.join("\n"))?;
     }
-}
-
-fn told_member(campaign: &Campaign, member: &Member, account: Option<&str>) -> Value {
-    let mut told = json!({
-        "address": member.person.user_id,
-        "account": account,
-        "state": member.state,
-        "code": member.code,
-        "provider_message_id": member.provider_message_id,
-        "at": member.at.map(|at| at.0 / 1_000),
-    });
-    if let (2.., Ok(n)) = (campaign.variants.len(), usize::try_from(member.variant)) {
-        told["variant"] = json!(campaign.variants.get(n).map(|variant| &variant.name));
-    }
-    told
 }
 
 fn spoken(status: &Value) -> String {

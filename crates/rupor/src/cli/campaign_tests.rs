@@ -1,5 +1,7 @@
 //! What is written on the command line of `rupor campaign`, and the policy of its page.
 
+use serde_json::json;
+
 use super::*;
 
 #[test]

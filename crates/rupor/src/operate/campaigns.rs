@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use domain::audience::Filter;
 use domain::ids::{AudienceId, RecipientId, WorkspaceId};
 use domain::message::{Button, Message};
-use domain::time::Timestamp;
+use domain::time::{Span, Timestamp};
 use engine::campaigns::forecast;
 use engine::campaigns::life::{self, Draft};
 use engine::campaigns::policy::Policy;
@@ -15,11 +15,12 @@ use engine::ingest::keep_bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{
-    Audience, Campaign, ImportedPeople, NewRecipient, Retries, Store, Suppression, SuppressionOrigin,
+    Audience, Campaign, ImportedPeople, Member, NewRecipient, Retries, Store, Suppression, SuppressionOrigin,
     SuppressionReason,
 };
 
 use super::verb::{find_account, find_workspace};
+use super::words::how_long;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
@@ -314,4 +315,52 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
         "wave": campaign.wave,
         "revision": campaign.revision,
     }))
+}
+
+/// What a campaign would do, for programs and in words.
+pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Result<(Value, String)> {
+    let (preview, forecast) = life::preview(store, campaign).await?;
+    let now = store.now().await?;
+    let in_seconds = |at: Timestamp| (at - now).millis() as f64 / 1e3;
+    let seconds = forecast.map(|forecast| in_seconds(forecast.expected_at.unwrap_or(forecast.best_at)));
+    let value = json!({
+        "audience": preview.total(),
+        "excluded": preview.excluded,
+        "samples": preview.samples,
+        "duration_s": seconds,
+        "forecast": forecast,
+    });
+    let mut text = format!("{} people get it", preview.total());
+    if let Some(seconds) = seconds {
+        text += &format!(", in about {}", how_long(Span((seconds * 1e6) as i64)));
+    }
+    if let Some(late) = forecast.map(|forecast| forecast.late).filter(|late| *late > 0) {
+        text += &format!("\n  {late} of them would miss the deadline");
+    }
+    for (reason, n) in &preview.excluded {
+        text += &format!("\n  {n} do not: {}", reason.replace('_', " "));
+    }
+    for sample in &preview.samples {
+        text += "\n";
+        for line in sample.lines() {
+            text += &format!("\n  │ {line}");
+        }
+    }
+    Ok((value, text))
+}
+
+/// A line of the report.
+pub(crate) fn told_member(campaign: &Campaign, member: &Member, account: Option<&str>) -> Value {
+    let mut told = json!({
+        "address": member.person.user_id,
+        "account": account,
+        "state": member.state,
+        "code": member.code,
+        "provider_message_id": member.provider_message_id,
+        "at": member.at.map(|at| at.0 / 1_000),
+    });
+    if let (2.., Ok(n)) = (campaign.variants.len(), usize::try_from(member.variant)) {
+        told["variant"] = json!(campaign.variants.get(n).map(|variant| &variant.name));
+    }
+    told
 }

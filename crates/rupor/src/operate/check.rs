@@ -310,7 +310,7 @@ fn refused(what: Phrase, failure: &Failure) -> Finding {
 
 fn rights_finding(what: Phrase, channel: &Channel, probe: &ChannelProbe) -> Finding {
     let title = probe.title.as_deref().map_or(String::new(), |title| format!(" «{title}»"));
-    let target = &channel.target;
+    let target = domain::shown::addresses(&channel.target).into_owned();
     let remarks = Phrase::list(probe.remarks.iter().map(|remark| heard(remark)), "; ");
     let noted = if remarks.is_empty() { Phrase::none() } else { Phrase::from("; ").and(&remarks) };
     match probe.may_post {

@@ -167,7 +167,7 @@ impl Facts {
         match (&about.person, self.channel_of(&about.delivery)) {
             (Some(person), _) => self.person_called(person),
             (None, Some(channel)) => {
-                format!("channel {} ({} {})", channel.name, channel.platform, channel.target)
+                format!("channel {} ({} {})", channel.name, channel.platform, channel.shown_target())
             }
             (None, None) => "a channel that is gone".to_owned(),
         }

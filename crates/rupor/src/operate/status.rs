@@ -125,7 +125,7 @@ fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
     ChannelLine {
         channel: channel.name.clone(),
         platform: channel.platform.clone(),
-        target: channel.target.clone(),
+        target: channel.shown_target(),
         state: state(facts, channel),
         waiting,
         sending: counts.sending,

@@ -92,12 +92,23 @@ pub(crate) struct Watch {
     over_after: Span,
     ill_patience: Duration,
     direct: direct::Direct,
+    /// What tests say of the database.
+    #[cfg(test)]
+    pretend: Option<crate::operate::facts::Ailment>,
 }
 
 impl Watch {
     pub(crate) fn new(store: Store, bases: ApiBases, network: Network, over_after: Span) -> Watch {
         let direct = direct::Direct::new(bases, network);
-        Watch { store, host: host(), over_after, ill_patience: ILL_PATIENCE, direct }
+        Watch {
+            store,
+            host: host(),
+            over_after,
+            ill_patience: ILL_PATIENCE,
+            direct,
+            #[cfg(test)]
+            pretend: None,
+        }
     }
 
     /// One look at everything.
@@ -134,6 +145,8 @@ impl Watch {
         named: bool,
     ) -> anyhow::Result<()> {
         let facts = gather(&self.store, &workspace.name, Some(true)).await?;
+        #[cfg(test)]
+        let facts = Facts { database: self.pretend.clone().or(facts.database.clone()), ..facts };
         let mut seen = self.seen(&facts, is_node);
         if is_node {
             seen.extend(self.direct.told().map(|words| NewAlert {

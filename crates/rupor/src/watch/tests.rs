@@ -241,6 +241,8 @@ impl World {
 
     /// It was told once by both ways, in words that name what it is about and what helps.
     async fn raised(&mut self, kind: &str, words: &[&str]) {
+        self.watch.look().await.unwrap();
+        self.agree(kind, true).await;
         let (chat, heard) = self.look().await;
         assert_eq!((chat.len(), heard.len()), (1, 1), "{kind}: {chat:#?} {heard:#?}");
         for word in words {
@@ -259,12 +261,31 @@ impl World {
         self.raised.push(kind.to_owned());
     }
 
+    /// `rupor status --check`, the open alerts and `/readyz` say the same: there is trouble, and whether it is one that
+    /// keeps the whole node from its work.
+    async fn agree(&self, kind: &str, trouble: bool) {
+        let name = &self.store.workspaces().await.unwrap()[0].name;
+        let facts = gather(&self.store, name, Some(true)).await.unwrap();
+        let facts = Facts { database: self.watch.pretend.clone().or(facts.database.clone()), ..facts };
+        let told = troubles(&facts).into_iter().filter(|trouble| trouble.weight.severity().is_some());
+        let checked: Vec<&str> = told.map(|trouble| trouble.kind).collect();
+        let open = self.store.alerts(self.ws, 100).await.unwrap();
+        let open: Vec<String> =
+            open.into_iter().filter(|alert| alert.ended_at.is_none()).map(|alert| alert.kind).collect();
+        assert_eq!(checked.contains(&kind), trouble, "status --check: {checked:?}");
+        assert_eq!(open.iter().any(|it| it == kind), trouble, "alerts: {open:?}");
+        let ready = crate::http::readiness(&crate::http::Node::new(self.store.clone())).await;
+        let stops_the_node = trouble && ["database", "history_lost"].contains(&kind);
+        assert_eq!(ready.is_err(), stops_the_node, "/readyz: {ready:?} beside {kind}");
+    }
+
     /// The end was told once by both ways.
     async fn cleared(&mut self, kind: &str) {
         let (chat, heard) = self.look().await;
         assert_eq!((chat.len(), heard.len()), (1, 1), "{kind}: {chat:#?} {heard:#?}");
         assert!(chat[0].starts_with("✅ over: "), "{kind}: {}", chat[0]);
         assert_eq!((&heard[0]["type"], &heard[0]["data"]["kind"]), (&json!("alert.cleared"), &json!(kind)));
+        self.agree(kind, false).await;
     }
 
     async fn poll(&self, source_id: domain::ids::SourceId, health: PollHealth) {
@@ -304,12 +325,14 @@ async fn every_kind_is_told_once_and_its_end_once(w: &mut World) {
     storms(w).await;
     sources(w).await;
     bots(w).await;
+    waits(w).await;
+    machines(w).await;
     let told: Vec<&str> = w.raised.iter().map(String::as_str).collect();
-    let not_made = ["database", "database_slow", "disk", "channel_waits", "posts_wait"];
+    // The database itself has a test of its own, below.
     let missing: Vec<&str> = KINDS
         .iter()
         .map(|(kind, _)| *kind)
-        .filter(|kind| !told.contains(kind) && !not_made.contains(kind))
+        .filter(|kind| !told.contains(kind) && *kind != "database")
         .collect();
     assert!(missing.is_empty(), "{missing:?} were not made");
     assert!(told.len() >= 15, "{told:?}");
@@ -512,6 +535,175 @@ async fn sources(w: &mut World) {
     w.raised("source_failing", &["source лента", "answered 500", "rupor check"]).await;
     w.poll(id, PollHealth::Well).await;
     w.cleared("source_failing").await;
+}
+
+/// What the platform or a person is waited for.
+async fn waits(w: &mut World) {
+    w.post(1).await;
+    let claims = w.claim(1, Span::from_secs(60)).await;
+    let flood =
+        Failure::new(Category::Transient, Scope::Channel, "429", "Too Many Requests").retry_after(7_200_000);
+    w.end(&claims[0], Outcome::Failed(flood)).await;
+    w.raised("channel_waits", &["channel lost"]).await;
+    w.advance(130).await;
+    w.pump().await;
+    w.cleared("channel_waits").await;
+
+    let words = "Найдена кошка";
+    let message = json!(domain::message::Message::text(words));
+    let post = store::NewPost {
+        message: NewMessage::new("test", "held", "held", message),
+        sketch: None,
+        held: Some(store::Held {
+            channels: vec![w.channel().await],
+            why: "it may be an advertisement".into(),
+        }),
+    };
+    let kept = w.store.ingest(w.ws, vec![post], None).await.unwrap();
+    w.raised("posts_wait", &["rupor message approve"]).await;
+    w.store.reject(w.ws, kept[0].message_id).await.unwrap();
+    w.cleared("posts_wait").await;
+}
+
+/// What the machine says of its database.
+async fn machines(w: &mut World) {
+    for (kind, slow, words) in [
+        ("disk", false, "200 MiB are left on the disk of the database; make room"),
+        ("database_slow", true, "the database took 3.0 s for a small question; look at its load"),
+    ] {
+        w.watch.pretend = Some(crate::operate::facts::Ailment {
+            words: words.into(),
+            seconds: None,
+            only_soon: true,
+            slow,
+        });
+        w.raised(kind, &[]).await;
+        w.watch.pretend = None;
+        w.cleared(kind).await;
+    }
+}
+
+/// The ledger cannot take the alert, so the node tells it directly, once; and writes it down when it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_database_is_gone_tells_directly_and_once() {
+    let server = std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
+    let name = format!("rupor_ill_{}", uuid::Uuid::new_v4().simple());
+    let Address::Postgres(admin) = Address::parse(&server).unwrap() else { panic!("{server}") };
+    let admin = store::postgres::bare_connection(&admin).await.unwrap();
+    admin.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+    let (head, _) = server.rsplit_once('/').unwrap();
+    let mut w = World::postgres(&format!("{head}/{name}")).await;
+    w.watch.look().await.unwrap();
+    let allow = async |yes: bool| {
+        admin.batch_execute(&format!("ALTER DATABASE {name} WITH ALLOW_CONNECTIONS {yes}")).await.unwrap();
+        let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+        admin.batch_execute(&end).await.unwrap();
+    };
+    allow(false).await;
+    while !matches!(w.store.health(), Health::Ill(_)) {
+        let _ = w.store.probe().await;
+    }
+    for _ in 0..3 {
+        w.watch.look().await.unwrap();
+    }
+    let (chat, heard) = w.news();
+    assert_eq!((chat.len(), heard.len()), (1, 1), "{chat:?} {heard:?}");
+    assert!(chat[0].starts_with("🔴") && heard[0]["data"]["kind"] == "database", "{chat:?} {heard:?}");
+    let ready = crate::http::readiness(&crate::http::Node::new(w.store.clone())).await;
+    assert!(ready.is_err(), "/readyz");
+    allow(true).await;
+    while w.store.probe().await.is_err() {}
+    w.cleared("database").await;
+    let rows = w.store.alerts(w.ws, 10).await.unwrap();
+    assert_eq!(rows.iter().filter(|row| row.kind == "database" && row.n_told == 1).count(), 1, "{rows:?}");
+    admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+}
+
+async fn way_settings(w: &World, change: impl Fn(&mut AlertExtras)) {
+    for channel in w.store.channels(w.ws).await.unwrap().into_iter().filter(|channel| channel.is_of_alerts())
+    {
+        let mut settings = channel.settings.clone();
+        let mut extras: AlertExtras = serde_json::from_value(settings.settings["alerts"].clone()).unwrap();
+        change(&mut extras);
+        settings.settings["alerts"] = json!(extras);
+        w.store.change_channel(w.ws, channel.channel_id, settings).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_needs_somebody_is_told_again_and_what_heals_is_silent_at_night() {
+    let w = &mut World::sqlite().await;
+    way_settings(w, |extras| extras.remind = Some("1h".into())).await;
+    let channel = w.channel().await;
+    w.store.disable_channel(w.ws, channel, DisabledBy::Operator).await.unwrap();
+    w.raised("channel_disabled", &[]).await;
+    w.advance(59).await;
+    assert_eq!(w.look().await, (Vec::new(), Vec::new()), "not yet");
+    for _ in 0..2 {
+        w.advance(61).await;
+        let (chat, heard) = w.look().await;
+        assert_eq!((chat.len(), heard.len()), (1, 1), "{chat:?}");
+        assert!(chat[0].starts_with("🔴 still, for "), "{}", chat[0]);
+        assert_eq!(heard[0]["type"], "alert.reminder");
+    }
+    w.store.resume_channel(w.ws, channel).await.unwrap();
+    w.cleared("channel_disabled").await;
+
+    // All day is night: what heals by itself waits for the morning, what needs somebody does not.
+    way_settings(w, |extras| extras.quiet_hours = Some("00:00-23:59".into())).await;
+    w.advance(
+        i64::from(u8::from(
+            jiff::Timestamp::from_microsecond(w.store.now().await.unwrap().0)
+                .unwrap()
+                .to_string()
+                .contains("T23:59"),
+        )) * 2,
+    )
+    .await;
+    w.post(40).await;
+    let settings = store::ChannelSettings {
+        max_parallel: 500,
+        dedup: store::DedupMode::Off,
+        ..store::ChannelSettings::default()
+    };
+    w.store.change_channel(w.ws, channel, settings).await.unwrap();
+    let accounts = w.store.accounts(w.ws).await.unwrap();
+    let bot = accounts.iter().find(|account| account.name == "bot").unwrap();
+    let wide = store::AccountSettings { max_parallel: 1_000, retry_parallel: 1_000, ..bot.settings.clone() };
+    w.store.change_account(w.ws, bot.account_id, wide).await.unwrap();
+    w.store.hold_workspace(w.ws, false).await.unwrap();
+    let busy = Failure::new(Category::Transient, Scope::Delivery, "503", "занят");
+    for claim in w.claim(500, Span::from_secs(60)).await {
+        w.end(&claim, Outcome::Failed(busy.clone())).await;
+    }
+    assert_eq!(w.look().await, (Vec::new(), Vec::new()), "it heals by itself");
+    w.agree("failures", true).await;
+    w.store.hold_all(Some("пожар")).await.unwrap();
+    w.raised("held", &[]).await;
+    way_settings(w, |extras| extras.quiet_hours = None).await;
+    let (chat, _) = w.look().await;
+    assert!(chat.len() == 1 && chat[0].starts_with("🟡"), "the morning: {chat:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_way_that_is_itself_the_trouble_leaves_it_to_the_other_and_nothing_loops() {
+    let w = &mut World::sqlite().await;
+    w.arm(json!({"platform": "telegram", "chat": OPS, "kind": "kicked"}));
+    let channel = w.channel().await;
+    w.store.disable_channel(w.ws, channel, DisabledBy::Operator).await.unwrap();
+    w.watch.look().await.unwrap();
+    w.pump().await;
+    // The chat refused the first alert; the webhook heard it, and then of the chat itself.
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        let (chat, heard) = w.look().await;
+        assert!(chat.is_empty(), "{chat:?}");
+        kinds.extend(heard.into_iter().map(|call| call["data"]["kind"].as_str().unwrap().to_owned()));
+    }
+    kinds.sort();
+    assert_eq!(kinds, ["channel_disabled", "channel_kicked"], "each once");
+    let messages = w.store.recent_messages(w.ws, 100).await.unwrap();
+    assert!(messages.len() <= 3, "alerts about alerts: {}", messages.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,11 +19,12 @@ use crate::operate::{Verb, perform};
 /// Bytes of the body of a verb.
 const BODY_MAX: usize = 4_096;
 
-#[derive(Debug, Default, Deserialize)]
+/// What a verb may be given; all of it may be missing.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
-struct Order {
+pub(super) struct Order {
     /// Why; it stands in the events.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// A pause: for how long, such as `30m`; without it until somebody resumes.
     #[serde(rename = "for")]
     time: Option<String>,
@@ -32,28 +33,37 @@ struct Order {
 }
 
 /// The body of a verb may be missing.
-async fn order(body: Body) -> Result<Order, ApiError> {
+pub(super) async fn read_order(body: Body) -> Result<Order, ApiError> {
     let bytes = ingest::read_body(body, BODY_MAX).await?;
     if bytes.is_empty() {
         return Ok(Order::default());
     }
     let value = strict::value(&bytes)
         .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
+    object(value)
+}
+
+/// A list would be taken for the fields in their order.
+pub(super) fn object<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ApiError> {
+    if !value.is_object() {
+        return Err(ApiError::malformed("the body must be an object"));
+    }
     serde_json::from_value(value).map_err(|error| ApiError::malformed(error.to_string()))
 }
 
 /// The store as this caller: every event says who asked.
-fn hand(site: &Site, caller: &Caller, reason: Option<String>) -> Store {
+pub(super) fn hand(site: &Site, caller: &Caller, reason: Option<String>) -> Store {
     site.node.store.by(Actor { who: format!("token {}", caller.token.name), reason })
 }
 
-async fn done(store: &Store, verb: Verb) -> Result<Json<Value>, ApiError> {
+pub(super) async fn done(store: &Store, verb: Verb) -> Result<Json<Value>, ApiError> {
     perform(store, verb).await.map(Json).map_err(|error| match error.downcast::<store::StoreError>() {
         Ok(error) => told(error),
         Err(error) => ApiError::invalid("refused", format!("{error:#}")),
     })
 }
 
+#[utoipa::path(post, path = "/v1/channels/{channel}/{verb}", operation_id = "operateChannel", summary = "Pauses or resumes a channel", params(("channel" = String, Path), ("verb" = inline(super::shapes::ChannelVerb), Path)), request_body(content = Option<Order>), responses((status = 200, body = Object, description = "Done"), super::shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn on_channel(
     State(site): State<Site>,
     client: Client,
@@ -62,7 +72,7 @@ pub(super) async fn on_channel(
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
     let caller = admit(&site, client, &headers, ApiScope::Operate).await?;
-    let order = order(body).await?;
+    let order = read_order(body).await?;
     let channels = site.node.store.channels(caller.ws).await.map_err(told)?;
     let channel = channel_named(&channels, &name)?.name.clone();
     let workspace = caller.workspace.clone();
@@ -86,6 +96,7 @@ pub(super) async fn on_channel(
     done(&hand(&site, &caller, order.reason), verb).await
 }
 
+#[utoipa::path(post, path = "/v1/deliveries/{id}/{verb}", operation_id = "operateDelivery", summary = "Queues a failed delivery again, or ends one that waits", params(("id" = i64, Path, minimum = 1), ("verb" = inline(super::shapes::DeliveryVerb), Path)), request_body(content = Option<Order>), responses((status = 200, body = Object, description = "Done"), super::shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn on_delivery(
     State(site): State<Site>,
     client: Client,
@@ -94,7 +105,7 @@ pub(super) async fn on_delivery(
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
     let caller = admit(&site, client, &headers, ApiScope::Operate).await?;
-    let order = order(body).await?;
+    let order = read_order(body).await?;
     let id = DeliveryId(number(&id, "id")?);
     site.node.store.delivery(caller.ws, id).await.map_err(told)?;
     let (workspace, which) = (caller.workspace.clone(), Which::Ids(vec![id]));

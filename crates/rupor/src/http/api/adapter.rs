@@ -83,8 +83,9 @@ struct Claimed {
     claim_token: uuid::Uuid,
 }
 
+#[utoipa::path(post, path = "/v1/adapter/send", operation_id = "adapterSend", summary = "Sends a claim of another orchestrator, once", request_body = super::shapes::AdapterSend, responses((status = 200, body = Object, description = "An item of commit_outcomes"), (status = 409, body = super::shapes::Problem, content_type = "application/problem+json", description = "The claim is not yours any more"), super::shapes::BodyRefusals), security(("token" = ["adapter"])))]
 /// Sends one claim. The answer is an item of `commit_outcomes`; a claim that was begun before is never sent again.
-pub(crate) async fn send(
+pub(super) async fn send(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -131,8 +132,9 @@ struct Posts {
     body: Value,
 }
 
+#[utoipa::path(post, path = "/v1/analyse", operation_id = "analyse", summary = "What would be enqueued of posts", request_body = super::shapes::Analyse, responses((status = 200, body = Object, description = "`items` for finish_ingest; nothing was stored"), super::shapes::BodyRefusals), security(("token" = ["adapter"])))]
 /// Finished items of `enqueue_messages_and_deliveries`: hashes, facts, the channels of their routes. Nothing is stored.
-pub(crate) async fn analyse(
+pub(super) async fn analyse(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -190,8 +192,9 @@ struct Picture {
     data: String,
 }
 
+#[utoipa::path(post, path = "/v1/media", operation_id = "keepMedia", summary = "Keeps a picture", request_body = super::shapes::KeepMedia, responses((status = 200, body = Object, description = "Its `blob_ref`; the same bytes get the same one"), super::shapes::BodyRefusals), security(("token" = ["adapter"])))]
 /// Keeps a picture; the same bytes are the same `blob_ref`.
-pub(crate) async fn media(
+pub(super) async fn media(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -218,8 +221,9 @@ struct Told {
     body: Value,
 }
 
+#[utoipa::path(post, path = "/v1/bot/read", operation_id = "botRead", summary = "Reads what a platform told a webhook", request_body = super::shapes::BotRead, responses((status = 200, body = Object, description = "`updates` for bot_hear and the `answer` that the platform wants; nothing was stored"), super::shapes::BodyRefusals), security(("token" = ["adapter"])))]
 /// What a platform told, as `bot_hear` wants it, and what the platform wants to hear. Nothing is stored.
-pub(crate) async fn bot_read(
+pub(super) async fn bot_read(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,
@@ -268,8 +272,9 @@ struct Decide {
     turn: Turn,
 }
 
+#[utoipa::path(post, path = "/v1/bot/decide", operation_id = "botDecide", summary = "What a bot does about a turn", request_body = super::shapes::BotDecide, responses((status = 200, body = Object, description = "An item of bot_commit_turns; nothing was stored"), super::shapes::BodyRefusals), security(("token" = ["adapter"])))]
 /// What the rules say to a turn, as an item of `bot_commit_turns`. Nothing is stored.
-pub(crate) async fn bot_decide(
+pub(super) async fn bot_decide(
     State(site): State<Site>,
     client: Client,
     headers: HeaderMap,

@@ -5,6 +5,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use domain::delivery::Status;
 use domain::ids::{CaseId, DeliveryId, MessageId};
+use domain::time::{Span, Timestamp};
 use serde_json::{Value, json};
 use store::{ApiScope, Channel, Delivery, DeliveryFilter, StoreError};
 
@@ -23,6 +24,7 @@ pub(super) fn told(error: StoreError) -> ApiError {
     match error {
         StoreError::NotFound { .. } => ApiError::absent(error.to_string()),
         StoreError::Invalid { .. } => ApiError::invalid("invalid", error.to_string()),
+        StoreError::Exists { .. } => ApiError::invalid("exists", error.to_string()),
         other => ApiError::inside(&other.into()),
     }
 }
@@ -31,6 +33,7 @@ pub(super) fn number(text: &str, name: &str) -> Result<i64, ApiError> {
     text.parse().ok().filter(|id| *id > 0).ok_or_else(|| ApiError::field(name, "must be the number of one"))
 }
 
+#[utoipa::path(get, path = "/v1/messages/{id}", operation_id = "message", summary = "What became of a message", params(("id" = i64, Path, minimum = 1)), responses((status = 200, body = super::shapes::Message, description = "The message and its deliveries"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn message(
     State(site): State<Site>,
     client: Client,
@@ -57,7 +60,7 @@ pub(super) async fn whole(site: &Site, caller: &Caller, id: MessageId) -> Result
         "revision": message.revision,
         "case_id": message.case_id,
         "skipped": message.skipped,
-        "created_at": stamp(message.created_at),
+        "created_at": message.created_at.rfc3339(),
         "deliveries": rows.iter().map(|row| shown(row, &channels)).collect::<Vec<_>>(),
     }))
 }
@@ -92,16 +95,13 @@ pub(super) fn shown(row: &Delivery, channels: &[Channel]) -> Value {
         "provider_message_id": row.provider_message_id,
         "url": url,
         "error": row.last_error.as_ref().map(|error| json!({"code": error["code"], "message": error["message"]})),
-        "queued_at": stamp(row.queued_at),
-        "sent_at": row.sent_at.map(stamp),
-        "ended_at": row.ended_at.map(stamp),
+        "queued_at": row.queued_at.rfc3339(),
+        "sent_at": row.sent_at.map(Timestamp::rfc3339),
+        "ended_at": row.ended_at.map(Timestamp::rfc3339),
     })
 }
 
-pub(super) fn stamp(at: domain::time::Timestamp) -> Option<String> {
-    jiff::Timestamp::from_microsecond(at.0).ok().map(|at| at.to_string())
-}
-
+#[utoipa::path(get, path = "/v1/deliveries", operation_id = "deliveries", summary = "Deliveries in the order they were made", params(super::shapes::DeliveryQuery, ("message_id" = Option<i64>, Query, minimum = 1, nullable = false), super::shapes::Paging), responses((status = 200, body = super::shapes::Deliveries, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn deliveries(
     State(site): State<Site>,
     client: Client,
@@ -113,6 +113,7 @@ pub(super) async fn deliveries(
     list_deliveries(&site, &caller, &asked, None).await
 }
 
+#[utoipa::path(get, path = "/v1/messages/{id}/deliveries", operation_id = "deliveriesOfMessage", summary = "The deliveries of a message", params(("id" = i64, Path, minimum = 1), super::shapes::DeliveryQuery, super::shapes::Paging), responses((status = 200, body = super::shapes::Deliveries, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn deliveries_of(
     State(site): State<Site>,
     client: Client,
@@ -159,6 +160,7 @@ pub(super) fn channel_named<'a>(channels: &'a [Channel], name: &str) -> Result<&
     })
 }
 
+#[utoipa::path(get, path = "/v1/events", operation_id = "events", summary = "What happened, in order", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Events, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn events(
     State(site): State<Site>,
     client: Client,
@@ -172,6 +174,7 @@ pub(super) async fn events(
     Ok(Json(asked.answer(rows.iter().map(|row| json!(row)).collect(), last)))
 }
 
+#[utoipa::path(get, path = "/v1/channels", operation_id = "channels", summary = "Channels and how they stand", responses((status = 200, body = super::shapes::Channels, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn channels(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
     let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let facts = crate::operate::facts::gather(&site.node.store, &caller.workspace, Some(true)).await;
@@ -179,6 +182,7 @@ pub(super) async fn channels(State(site): State<Site>, client: Client, headers: 
     Ok(Json(json!({"items": crate::operate::status::status(&facts).channels})))
 }
 
+#[utoipa::path(get, path = "/v1/cases/{id}", operation_id = "case", summary = "A case", params(("id" = i64, Path, minimum = 1)), responses((status = 200, body = super::shapes::Case, description = "The case"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn case(
     State(site): State<Site>,
     client: Client,
@@ -190,6 +194,7 @@ pub(super) async fn case(
     Ok(Json(json!(site.node.store.case(caller.ws, id).await.map_err(told)?)))
 }
 
+#[utoipa::path(get, path = "/v1/runs", operation_id = "runs", summary = "The latest runs of sources and doors", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Runs, description = "The latest"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn runs(
     State(site): State<Site>,
     client: Client,
@@ -202,11 +207,13 @@ pub(super) async fn runs(
     Ok(Json(json!({"items": rows, "next_cursor": null})))
 }
 
+#[utoipa::path(get, path = "/v1/snapshot", operation_id = "snapshot", summary = "monitor_snapshot: the workspace at one moment", responses((status = 200, body = Object, description = "The same as `rupor status --json`; times are microseconds since 1970"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn snapshot(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
     let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     Ok(Json(json!(site.node.store.snapshot(caller.ws).await.map_err(told)?)))
 }
 
+#[utoipa::path(get, path = "/v1/alerts", operation_id = "alerts", summary = "The latest troubles", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Alerts, description = "The latest"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn alerts(
     State(site): State<Site>,
     client: Client,
@@ -217,4 +224,22 @@ pub(super) async fn alerts(
     let asked = Asked::read(query.as_deref(), "alerts", caller.ws, &[])?;
     let rows = site.node.store.alerts(caller.ws, asked.limit).await.map_err(told)?;
     Ok(Json(json!({"items": rows, "next_cursor": null})))
+}
+
+#[utoipa::path(get, path = "/v1/bots", operation_id = "bots", summary = "Bots, and the figures of the last hour",
+    responses((status = 200, body = super::shapes::Bots, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn bots(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
+    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+    let store = &site.node.store;
+    let items = store.bots(caller.ws).await.map_err(told)?.into_iter().map(|bot| bot.name).collect();
+    let figures = store.bot_snapshot(caller.ws, Span::from_hours(1)).await.map_err(told)?;
+    Ok(Json(json!(super::shapes::Bots {
+        items,
+        waiting: figures.waiting,
+        oldest_at: figures.oldest.map(Timestamp::rfc3339),
+        handoffs: figures.handoffs,
+        turns: figures.turns,
+        fallbacks: figures.fallbacks,
+        errors: figures.errors,
+    })))
 }

@@ -64,6 +64,7 @@ impl PushIntake {
     }
 }
 
+#[utoipa::path(post, path = "/v1/ingest", operation_id = "ingest", summary = "Takes in one post or a batch", params(super::shapes::Idempotency), request_body = super::shapes::Handed, responses((status = 202, body = super::shapes::Accepted, description = "Stored; the ids stand in the order of the posts"), super::shapes::BodyRefusals), security(("endpoint" = [])))]
 pub(super) async fn ingest(
     State(site): State<Site>,
     client: Client,

@@ -23,6 +23,7 @@ use engine::ingest::{PICTURES_MAX, Preset, PublishRules, SourceSettings, keep_by
 /// Bytes of one call: ten photos of the usual size.
 const BODY_MAX: usize = 16 << 20;
 
+#[utoipa::path(post, path = "/v1/messages", operation_id = "createMessage", summary = "Takes in one message, or says what would become of it", params(super::shapes::Idempotency), request_body = super::shapes::NewMessage, responses((status = 200, body = super::shapes::Rehearsal, description = "`dry_run`: nothing was stored"), (status = 202, body = super::shapes::Message, description = "Stored and queued"), super::shapes::BodyRefusals), security(("token" = ["ingest"])))]
 pub(super) async fn create(
     State(site): State<Site>,
     client: Client,

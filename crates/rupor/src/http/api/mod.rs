@@ -2,19 +2,22 @@
 //! nothing about what is behind it.
 //!
 //! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said. `messages` is the same by a
-//! token, `ask` what may be read, `act` what may be done, `access` who may;
-//! `adapter` serves another orchestrator.
+//! token, `ask` what may be read, `act` what may be done, `campaigns` both for campaigns, `access` who may; `adapter` serves
+//! another orchestrator. `document` is what `/v1/openapi.json` says of all of them.
 
 mod access;
 mod act;
 mod adapter;
 mod ask;
+mod campaigns;
+mod document;
 mod error;
 mod ingest;
 mod messages;
 mod pace;
 mod page;
 mod read;
+mod shapes;
 mod strict;
 
 #[cfg(test)]
@@ -23,9 +26,10 @@ mod adapter_tests;
 mod asked_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod walk_tests;
 
 use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 
 pub(crate) use adapter::Sender;
@@ -35,8 +39,6 @@ pub(crate) use ingest::{PushIntake, read_body};
 pub(crate) use read::posts;
 
 use crate::http::Site;
-
-const OPENAPI: &str = include_str!("openapi.json");
 
 pub(crate) fn ingest() -> MethodRouter<Site> {
     post(ingest::ingest).fallback(async || ApiError::method("POST"))
@@ -59,6 +61,19 @@ pub(crate) fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
         ("/v1/runs", only_get(get(ask::runs))),
         ("/v1/snapshot", only_get(get(ask::snapshot))),
         ("/v1/alerts", only_get(get(ask::alerts))),
+        ("/v1/bots", only_get(get(ask::bots))),
+        ("/v1/campaigns/{name}", only_get(get(campaigns::status))),
+        ("/v1/campaigns/{name}/preview", only_get(get(campaigns::preview))),
+        ("/v1/campaigns/{name}/report", only_get(get(campaigns::report))),
+    ]
+}
+
+/// What can be listed with the scope `read` and made with the scope `operate`.
+pub(crate) fn makeable() -> Vec<(&'static str, MethodRouter<Site>)> {
+    let both = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET, POST"));
+    vec![
+        ("/v1/audiences", both(get(campaigns::audiences).post(campaigns::new_audience))),
+        ("/v1/campaigns", both(get(campaigns::list).post(campaigns::create))),
     ]
 }
 
@@ -68,6 +83,7 @@ pub(crate) fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
     vec![
         ("/v1/channels/{channel}/{verb}", only_post(post(act::on_channel))),
         ("/v1/deliveries/{id}/{verb}", only_post(post(act::on_delivery))),
+        ("/v1/campaigns/{name}/{verb}", only_post(post(campaigns::act))),
     ]
 }
 
@@ -84,8 +100,7 @@ pub(crate) fn adapters() -> Vec<(&'static str, MethodRouter<Site>)> {
 }
 
 pub(crate) fn openapi() -> MethodRouter<Site> {
-    get(async || -> Response { ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response() })
-        .fallback(async || ApiError::method("GET"))
+    get(document::openapi).fallback(async || ApiError::method("GET"))
 }
 
 /// The token of `Authorization: Bearer …`.

@@ -16,22 +16,29 @@ const ID_MAX: usize = 200;
 /// A clock may be wrong by this much.
 const AHEAD_MAX_S: i64 = 86_400;
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+/// At least one of text, title and photos.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Post {
+    #[schema(max_length = 50_000)]
     pub text: String,
     pub title: Option<String>,
     /// Addresses of pictures.
+    #[schema(max_items = 10)]
     pub photos: Vec<String>,
     /// The caller's own id: the same one again is the same post, with other words an edit of it.
+    #[schema(min_length = 1, max_length = 200)]
     pub origin_id: Option<String>,
     /// Where it can be read.
+    #[schema(format = "uri")]
     pub url: Option<String>,
     /// Unix seconds.
     pub date: Option<i64>,
     /// What it is; without it the words are asked.
+    #[schema(value_type = Option<super::shapes::Kind>, inline)]
     pub kind: Option<Kind>,
     /// Names of channels; without them the routes decide.
+    #[schema(min_items = 1)]
     pub channels: Option<Vec<String>>,
 }
 

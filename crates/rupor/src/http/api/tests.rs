@@ -6,6 +6,8 @@ use domain::ids::EndpointId;
 use serde_json::{Value, json};
 use store::DeliveryFilter;
 
+use axum::response::IntoResponse as _;
+
 use super::pace::Pace;
 use super::*;
 use crate::http::tests::{SECRET, Server};

@@ -1,0 +1,337 @@
+//! A walk over the document: every operation of `/v1/openapi.json` is called with what it wants and with what it refuses,
+//! and every answer is held to what the document says of it.
+
+use std::collections::BTreeSet;
+
+use domain::time::Span;
+use serde_json::{Value, json};
+use store::{ApiScope, NewAlert, Severity};
+
+use super::asked_tests::{ask, token};
+use crate::http::tests::{Answer, SECRET, Server};
+
+/// What a schema of the document says against a value; `None`: it fits. Knows what our document uses, and says so of the rest.
+fn against(document: &Value, schema: &Value, value: &Value) -> Option<String> {
+    if let Some(target) = schema["$ref"].as_str() {
+        let named = document.pointer(target.trim_start_matches('#')).unwrap_or_else(|| panic!("{target}"));
+        return against(document, named, value);
+    }
+    for (key, _) in schema.as_object().into_iter().flatten() {
+        let known = [
+            "type",
+            "properties",
+            "required",
+            "items",
+            "enum",
+            "oneOf",
+            "allOf",
+            "format",
+            "description",
+            "minimum",
+            "maximum",
+            "minItems",
+            "maxItems",
+            "minLength",
+            "maxLength",
+            "additionalProperties",
+            "propertyNames",
+            "default",
+            "contentEncoding",
+            "pattern",
+        ];
+        assert!(known.contains(&key.as_str()), "the walk does not know {key}: {schema}");
+    }
+    for (list, least) in [("oneOf", 1), ("allOf", usize::MAX)] {
+        if let Some(options) = schema[list].as_array() {
+            let fits = options.iter().filter(|option| against(document, option, value).is_none()).count();
+            if fits < least.min(options.len()) {
+                return Some(format!("{value} fits {fits} of {list} {options:?}"));
+            }
+        }
+    }
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::String(kind) => vec![kind],
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let is = |kind: &&str| match *kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("the walk does not know the type {other}"),
+    };
+    if !kinds.is_empty() && !kinds.iter().any(is) {
+        return Some(format!("{value} is not {kinds:?}"));
+    }
+    if schema["enum"].as_array().is_some_and(|known| !known.contains(value)) && !value.is_null() {
+        return Some(format!("{value} is none of {}", schema["enum"]));
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if value.is_object() && value.get(name).is_none() {
+            return Some(format!("{name} is missing in {value}"));
+        }
+    }
+    let fields = schema["properties"].as_object();
+    for (name, of) in fields.into_iter().flatten() {
+        if let Some(found) = value.get(name) {
+            let problem = against(document, of, found);
+            if problem.is_some() {
+                return problem.map(|problem| format!("{name}: {problem}"));
+            }
+        }
+    }
+    let items = value.as_array().filter(|_| schema["items"].is_object());
+    items.into_iter().flatten().find_map(|item| against(document, &schema["items"], item))
+}
+
+struct Walk {
+    server: Server,
+    document: Value,
+    all: String,
+    none: String,
+}
+
+impl Walk {
+    /// A node on which everything that can be asked for is there.
+    async fn new() -> Walk {
+        let server = Server::start(None).await;
+        let (store, ws) = (server.store.clone(), server.ws);
+        let all = token(&server, ws, "всё", &ApiScope::ALL).await;
+        let nothing = store.create_workspace("Лавка").await.unwrap();
+        let none = token(&server, nothing, "чужой", &[ApiScope::Adapter]).await;
+        let body =
+            json!({"text": "Пропала собака, такса Буся, рыжая, Тюмень. Тел. 8 901 000-00-11"}).to_string();
+        assert_eq!(ask(&server, &all, "POST", "/v1/messages", &body).await.status, 202);
+        let words = json!({"headline": "беда"});
+        let trouble =
+            NewAlert { key: "k".into(), kind: "lag".into(), severity: Severity::Act, words, told: false };
+        store.watch(ws, vec![trouble], "узел", Span::from_secs(10)).await.unwrap();
+        let document = server.ask("GET", "/v1/openapi.json", &[], "").await.json();
+        Walk { server, document, all, none }
+    }
+
+    /// The document says that this may be answered, in this shape.
+    fn judge(&self, operation: &Value, answer: &Answer, what: &str) {
+        let said = &operation["responses"][answer.status.to_string()];
+        assert!(said.is_object(), "{what}: {} is not in the document; {}", answer.status, answer.body);
+        let (kind, content) = said["content"].as_object().and_then(|kinds| kinds.iter().next()).unwrap();
+        assert!(
+            answer.head.to_lowercase().contains(&format!("content-type: {kind}")),
+            "{what}: {}",
+            answer.head
+        );
+        let problem = against(&self.document, &content["schema"], &answer.json());
+        assert_eq!(problem, None, "{what}: {}", answer.body);
+    }
+
+    async fn call(&self, key: &str, method: &str, path: &str, body: &str) -> Answer {
+        ask(&self.server, key, method, path, body).await
+    }
+}
+
+/// What an operation wants: the path, and the body.
+fn wanted(operation: &str, path: &str) -> (String, String) {
+    let channel = "%D0%BA%D0%B0%D0%BD%D0%B0%D0%BB";
+    let verb = match operation {
+        "operateChannel" => "pause",
+        "operateDelivery" => "cancel",
+        _ => "cancel",
+    };
+    let path = path
+        .replace("{id}", "1")
+        .replace("{channel}", channel)
+        .replace("{name}", "autumn")
+        .replace("{verb}", verb);
+    let body = match operation {
+        "ingest" => json!({"posts": [{"text": "Найдена кошка"}]}),
+        "createMessage" => json!({"text": "Найдена кошка", "kind": "found", "dry_run": true}),
+        "newAudience" => json!({"name": "все", "filter": {}}),
+        "newCampaign" => json!({"name": "autumn", "accounts": ["бот канал"], "text": "Здравствуйте!"}),
+        "operateChannel" => json!({"for": "30m", "reason": "проба"}),
+        "operateDelivery" | "operateCampaign" => json!({"reason": "проба"}),
+        "adapterSend" => {
+            json!({"workspace_id": 1, "delivery_id": "1", "claim_token": "0189f7ea-0000-7000-8000-000000000001"})
+        }
+        "analyse" => {
+            json!({"workspace_id": 1, "source": "push:сайт", "base": "4f", "body": {"text": "Пропала собака"}})
+        }
+        "keepMedia" => json!({"workspace_id": 1, "data": "AAAA"}),
+        "botRead" => json!({"platform": "max", "key": "4f2a", "body": {}}),
+        "botDecide" => json!({"turn": {}}),
+        _ => return (path, String::new()),
+    };
+    (path, body.to_string())
+}
+
+/// Operations whose input here is well formed and still refused: the walk has no claim, no picture and no bot.
+const REFUSED: [&str; 4] = ["adapterSend", "keepMedia", "botRead", "botDecide"];
+
+#[tokio::test]
+async fn every_operation_answers_as_the_document_says() {
+    let walk = Walk::new().await;
+    assert_eq!(walk.document["openapi"].as_str().map(|version| &version[..4]), Some("3.1."));
+    let mut ids = BTreeSet::new();
+    let paths = walk.document["paths"].as_object().unwrap();
+    // Makers before the others: what they make is asked for later.
+    let mut all: Vec<(&str, &str, &Value)> = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().iter().map(move |(method, it)| (path.as_str(), method.as_str(), it))
+        })
+        .collect();
+    all.sort_by_key(|(path, method, _)| {
+        (*path != "/v1/campaigns" || *method != "post", path.contains("{verb}"))
+    });
+    for (path, method, operation) in all {
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(ids.insert(id) && operation["summary"].is_string(), "{id} stands twice, or has no summary");
+        let method = method.to_uppercase();
+        let (right, body) = wanted(id, path);
+        let key = if id == "ingest" { SECRET } else { &walk.all };
+        let answer = walk.call(key, &method, &right, &body).await;
+        walk.judge(operation, &answer, &format!("{method} {right}"));
+        assert_eq!(answer.status < 300, !REFUSED.contains(&id), "{id}: {answer:?}");
+        if id == "openapi" {
+            continue;
+        }
+        // Whoever may not.
+        let nobody = walk.server.ask(&method, &right, &[("Content-Type", "application/json")], &body).await;
+        walk.judge(operation, &nobody, id);
+        assert_eq!(nobody.status, 401, "{id}");
+        if id != "ingest" && !right.contains("/bot/") && !right.starts_with("/v1/a") && right != "/v1/media" {
+            let foreign = walk.call(&walk.none, &method, &right, &body).await;
+            walk.judge(operation, &foreign, id);
+            assert_eq!(
+                (foreign.status, foreign.code().as_str()),
+                (403, "scope_missing"),
+                "{id}: {foreign:?}"
+            );
+        }
+        let other = if method == "GET" { "DELETE" } else { "PUT" };
+        assert_eq!(walk.call(key, other, &right, "").await.status, 405, "{other} {right}");
+        if method == "GET" {
+            if operation["parameters"].to_string().contains("\"cursor\"") {
+                for (wrong, field) in [
+                    ("limit=1000000000", "limit"),
+                    ("limit=0", "limit"),
+                    ("limit=x", "limit"),
+                    ("cursor=1-abc", "cursor"),
+                    ("odd=1", "odd"),
+                    ("limit=1&limit=2", "limit"),
+                ] {
+                    let refused = walk.call(key, "GET", &format!("{right}?{wrong}"), "").await;
+                    walk.judge(operation, &refused, wrong);
+                    assert_eq!(
+                        (refused.status, &refused.json()["field"]),
+                        (422, &json!(field)),
+                        "{id} {wrong}"
+                    );
+                }
+            }
+            continue;
+        }
+        for (wrong, statuses) in [
+            ("{", &[400][..]),
+            ("[]", &[400, 422]),
+            ("{\"odd\": 1}", &[400, 422]),
+            ("{\"text\": 1, \"text\": 2}", &[400, 422]),
+        ] {
+            let refused = walk.call(key, &method, &right, wrong).await;
+            walk.judge(operation, &refused, &format!("{id} {wrong}"));
+            assert!(statuses.contains(&refused.status), "{id} {wrong}: {refused:?}");
+        }
+    }
+    assert_eq!(ids.len(), 28, "{ids:?}");
+    assert_eq!(
+        walk.server.messages().await,
+        3,
+        "the first, one by /v1/ingest, the words of the campaign; wrong input stored nothing"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_404_and_ids_that_are_none_are_422() {
+    let walk = Walk::new().await;
+    for path in [
+        "/v1/messages/99",
+        "/v1/messages/99/deliveries",
+        "/v1/cases/99",
+        "/v1/campaigns/нет",
+        "/v1/campaigns/x/preview",
+        "/v1/campaigns/x/report",
+    ] {
+        let path = path.replace("нет", "x");
+        assert_eq!(walk.call(&walk.all, "GET", &path, "").await.status, 404, "{path}");
+    }
+    for path in ["/v1/messages/0", "/v1/messages/x", "/v1/cases/-1", "/v1/messages/99999999999999999999"] {
+        let answer = walk.call(&walk.all, "GET", path, "").await;
+        assert_eq!((answer.status, &answer.json()["field"]), (422, &json!("id")), "{path}");
+    }
+    for (path, status) in [
+        ("/v1/deliveries/99/cancel", 404),
+        ("/v1/deliveries/1/fly", 422),
+        ("/v1/channels/x/pause", 422),
+        ("/v1/campaigns/x/start", 404),
+        ("/v1/campaigns/x/fly", 422),
+    ] {
+        assert_eq!(walk.call(&walk.all, "POST", path, "").await.status, status, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_campaign_lives_by_the_api_as_by_the_command_line() {
+    let walk = Walk::new().await;
+    let people = (1..=3).map(|n| store::NewRecipient {
+        user_id: n.to_string(),
+        address: n.to_string(),
+        attributes: json!({}),
+        time_zone: None,
+        status: store::RecipientStatus::Active,
+        source: "import".into(),
+    });
+    let account = walk.server.store.accounts(walk.server.ws).await.unwrap()[0].account_id;
+    walk.server.store.put_recipients(walk.server.ws, account, people.collect()).await.unwrap();
+    let new =
+        json!({"name": "осень", "accounts": ["бот канал"], "text": "Здравствуйте!", "policy": {"rate": 0.02}})
+            .to_string();
+    let made = walk.call(&walk.all, "POST", "/v1/campaigns", &new).await;
+    assert_eq!((made.status, &made.json()["state"]), (201, &json!("draft")), "{made:?}");
+    let again = walk.call(&walk.all, "POST", "/v1/campaigns", &new).await;
+    assert_eq!(again.status, 422, "{again:?}");
+    let odd = new.replace("rate", "speed").replace("осень", "зима");
+    assert_eq!(walk.call(&walk.all, "POST", "/v1/campaigns", &odd).await.json()["field"], "policy");
+    let at = "/v1/campaigns/%D0%BE%D1%81%D0%B5%D0%BD%D1%8C";
+    let preview = walk.call(&walk.all, "GET", &format!("{at}/preview"), "").await.json();
+    assert_eq!(
+        (&preview["audience"], &preview["samples"][0]),
+        (&json!(3), &json!("Здравствуйте!")),
+        "{preview}"
+    );
+    assert_eq!(
+        walk.call(&walk.all, "POST", &format!("{at}/pause"), "").await.status,
+        422,
+        "a draft cannot rest"
+    );
+    let started = walk.call(&walk.all, "POST", &format!("{at}/start"), "").await;
+    assert_eq!((started.status, &started.json()["state"]), (200, &json!("preparing")), "{started:?}");
+    let (store, ws) = (&walk.server.store, walk.server.ws);
+    for _ in 0..20 {
+        let campaign = store.campaigns(ws).await.unwrap().remove(0);
+        engine::campaigns::step(store, campaign).await.unwrap();
+    }
+    let running = walk.call(&walk.all, "GET", at, "").await.json();
+    assert_eq!((&running["state"], &running["total"]), (&json!("running"), &json!(3)), "{running}");
+    let first = walk.call(&walk.all, "GET", &format!("{at}/report?limit=2"), "").await.json();
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let rest = walk.call(&walk.all, "GET", &format!("{at}/report?limit=2&cursor={cursor}"), "").await.json();
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Value::Null), "{rest}");
+    let paused = walk.call(&walk.all, "POST", &format!("{at}/pause"), "{\"reason\": \"обед\"}").await.json();
+    assert_eq!(paused["state"], "paused");
+    assert_eq!(walk.call(&walk.all, "POST", &format!("{at}/resume"), "").await.json()["state"], "running");
+    let cancelled = walk.call(&walk.all, "POST", &format!("{at}/cancel"), "").await.json();
+    assert!(["cancelling", "cancelled"].contains(&cancelled["state"].as_str().unwrap()), "{cancelled}");
+}
