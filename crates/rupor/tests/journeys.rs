@@ -155,6 +155,13 @@ async fn a_volunteer_with_variables_switches_off_and_on_again() {
     place.until_told(2).await;
     node.terminate();
 
+    assert_eq!(place.json(&["source", "list"]).await[0]["name"], "vk/club500");
+    assert!(place.ok(&["case", "list"]).await.contains("буся"));
+    assert!(place.ok(&["runs", "--last", "5"]).await.contains("vk/club500"));
+    let paused = place.json(&["source", "pause", "vk/*"]).await;
+    assert_eq!(paused[0]["enabled"], false, "{paused}");
+    place.ok(&["source", "resume", "vk/club500"]).await;
+
     // Off: the last variable says no, and nothing else asks for anything.
     let groups = place.variables.remove("VK_GROUPS").unwrap();
     place.set("TG_ENABLED", "false");
@@ -227,6 +234,14 @@ async fn an_operator_of_forty_channels_renames_retargets_removes_and_stops() {
         let said = place.json(&["post", "Ярмарка в субботу", "--workspace", workspace]).await;
         assert_eq!(said["deliveries"].as_array().unwrap().len(), 20, "{said}");
     }
+
+    // Many at once, by a pattern.
+    let paused = place.json(&["channel", "pause", "n1*", "--workspace", "north"]).await;
+    assert_eq!(paused.as_array().unwrap().len(), 11, "{paused}");
+    let said = place.ok(&["channel", "resume", "n1*", "--workspace", "north"]).await;
+    assert!(said.contains("channel n11 resumed"), "{said}");
+    let known = place.json(&["workspace", "list"]).await;
+    assert_eq!((&known[0]["channels"], &known[1]["channels"]), (&json!(20), &json!(20)), "{known}");
 
     // n1 gets another name, n2 another chat, n3 goes, and the whole south leaves the file.
     let old = |n: i64| chat(n).to_string();

@@ -5,12 +5,12 @@ use domain::shown::line;
 use domain::time::Span;
 use serde_json::{Value, json};
 
-use super::operator::{OperatorArgs, block_on};
+use super::operator::{OperatorArgs, block_on, fits};
 use crate::config::show_rate;
 use crate::language::chosen;
 use crate::operate::facts::{Facts, gather};
 use crate::operate::status::{state, status, table};
-use crate::operate::verb::find_channel;
+use crate::operate::verb::{find_channel, find_workspace};
 use crate::operate::words::{how_long, quoted};
 use crate::operate::{Verb, words};
 use engine::span;
@@ -42,7 +42,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Named {
-    /// Name or id of the channel
+    /// Name or id of the channel; to pause, resume or disable several, `*` fits any text
     channel: String,
     #[command(flatten)]
     operator: OperatorArgs,
@@ -153,16 +153,36 @@ fn shown(key: &str, value: &Value) -> String {
     }
 }
 
+/// Carries a verb out for every channel that a pattern fits, and shows them together.
+async fn each(
+    named: &Named,
+    verb: impl Fn(String, String) -> Verb,
+    told: impl Fn(&Value) -> String,
+) -> anyhow::Result<()> {
+    let operator = &named.operator;
+    let store = operator.look().await?.store;
+    let workspace = operator.workspace(&store).await?;
+    if !named.channel.contains('*') {
+        let done = operator.perform(verb(workspace, named.channel.clone())).await?;
+        return operator.print(&done, || told(&done));
+    }
+    let channels = store.channels(find_workspace(&store, &workspace).await?).await?;
+    let hand = operator.hand().await?;
+    let mut done = Vec::new();
+    for channel in channels.iter().filter(|channel| fits(&named.channel, &channel.name)) {
+        done.push(hand.perform(verb(workspace.clone(), channel.name.clone())).await?);
+    }
+    if done.is_empty() {
+        anyhow::bail!("no channel fits {:?}", named.channel);
+    }
+    operator.print(&done, || done.iter().map(&told).collect::<Vec<_>>().join("\n"))
+}
+
 async fn stop(pause: &Pause) -> anyhow::Result<()> {
-    let operator = &pause.named.operator;
-    let verb = Verb::PauseChannel {
-        workspace: operator.workspace(&operator.look().await?.store).await?,
-        channel: pause.named.channel.clone(),
-        millis: pause.length.map(Span::millis),
-        why: operator.why(""),
-    };
-    let done = operator.perform(verb).await?;
-    operator.print(&done, || {
+    let why = pause.named.operator.why("");
+    let millis = pause.length.map(Span::millis);
+    let verb = |workspace, channel| Verb::PauseChannel { workspace, channel, millis, why: why.clone() };
+    each(&pause.named, verb, |done| {
         let name = done["channel"].as_str().unwrap_or_default();
         let until =
             pause.length.map_or("until it is resumed".to_owned(), |span| format!("for {}", how_long(span)));
@@ -172,46 +192,52 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
             quoted(name)
         )
     })
+    .await
 }
 
 async fn go_on(resume: &Resume) -> anyhow::Result<()> {
-    let operator = &resume.named.operator;
-    let verb = Verb::ResumeChannel {
-        workspace: operator.workspace(&operator.look().await?.store).await?,
-        channel: resume.named.channel.clone(),
-        with_failed: resume.with_failed,
-    };
-    let done = operator.perform(verb).await?;
-    operator.print(&done, || {
-        let name = done["channel"].as_str().unwrap_or_default();
-        let mut text = format!("channel {} goes on", line(name));
-        match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
-            (0, 0) => {}
-            (0, n) => {
-                let what = words::counted(n as usize, "delivery", "deliveries");
-                let again = format!("rupor channel resume {} --with-failed", quoted(name));
-                text += &format!("\n{what} failed because of the channel; to queue them again:\n$ {again}");
+    let with_failed = resume.with_failed;
+    each(
+        &resume.named,
+        |workspace, channel| Verb::ResumeChannel { workspace, channel, with_failed },
+        |done| {
+            let name = done["channel"].as_str().unwrap_or_default();
+            let mut text = format!("channel {} resumed", line(name));
+            match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
+                (0, 0) => {}
+                (0, n) => {
+                    let what = words::counted(n as usize, "post", "posts");
+                    let again = format!("rupor channel resume {} --with-failed", quoted(name));
+                    text +=
+                        &format!("; {what} failed because of the channel; to queue them again:\n$ {again}");
+                }
+                (n, _) => {
+                    text += &format!(
+                        "; {} queued again",
+                        words::counted(n as usize, "failed post", "failed posts")
+                    );
+                }
             }
-            (n, _) => {
-                text += &format!("\n{} queued again", words::counted(n as usize, "delivery", "deliveries"));
-            }
-        }
-        text
-    })
+            text
+        },
+    )
+    .await
 }
 
 async fn disable(named: &Named) -> anyhow::Result<()> {
-    let operator = &named.operator;
-    let workspace = operator.workspace(&operator.look().await?.store).await?;
-    let done = operator.perform(Verb::DisableChannel { workspace, channel: named.channel.clone() }).await?;
-    operator.print(&done, || {
-        let name = done["channel"].as_str().unwrap_or_default();
-        format!(
-            "channel {} takes no new posts; what waits is kept\n$ rupor channel enable {}",
-            line(name),
-            quoted(name)
-        )
-    })
+    each(
+        named,
+        |workspace, channel| Verb::DisableChannel { workspace, channel },
+        |done| {
+            let name = done["channel"].as_str().unwrap_or_default();
+            format!(
+                "channel {} takes no new posts; what waits is kept\n$ rupor channel enable {}",
+                line(name),
+                quoted(name)
+            )
+        },
+    )
+    .await
 }
 
 async fn try_out(test: &Test) -> anyhow::Result<()> {

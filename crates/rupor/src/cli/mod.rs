@@ -10,6 +10,7 @@ mod backup;
 mod bot;
 mod campaign;
 mod campaign_forecast;
+mod case;
 mod channel;
 mod chats;
 mod check;
@@ -29,10 +30,13 @@ mod migrate;
 mod operator;
 mod post;
 mod run;
+mod runs;
 mod sandbox;
+mod source;
 mod status;
 mod token;
 mod why;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -71,6 +75,10 @@ enum Command {
     Status(status::StatusArgs),
     Why(why::Why),
     Channel(channel::ChannelArgs),
+    Source(source::SourceArgs),
+    Case(case::CaseArgs),
+    Workspace(workspace::WorkspaceArgs),
+    Runs(runs::Runs),
     Account(account::AccountArgs),
     Delivery(delivery::Delivery),
     Audience(audience::AudienceArgs),
@@ -116,6 +124,10 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Status(args) => status::run(args),
         Command::Why(args) => why::run(args),
         Command::Channel(args) => channel::run(args),
+        Command::Source(args) => source::run(args),
+        Command::Case(args) => case::run(args),
+        Command::Workspace(args) => workspace::run(args),
+        Command::Runs(args) => runs::run(args),
         Command::Account(args) => account::run(args),
         Command::Delivery(args) => delivery::run(args),
         Command::Audience(args) => audience::run(args),

@@ -154,3 +154,34 @@ pub(super) fn say(text: &str) -> anyhow::Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Whether a name is what a pattern means: `*` fits any text, everything else itself.
+pub(super) fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((begin, rest)) => name.strip_prefix(begin).is_some_and(|after| {
+            let ends = after.char_indices().map(|(at, _)| at).chain([after.len()]);
+            ends.into_iter().any(|at| fits(rest, &after[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn a_star_fits_any_text() {
+        for (pattern, name, expected) in [
+            ("tg-*", "tg-lost", true),
+            ("tg-*", "vk-lost", false),
+            ("*лост*", "тг-лост-1", true),
+            ("*", "", true),
+            ("lost", "lost", true),
+            ("lost", "lost2", false),
+            ("a*b*c", "a-b-b-c", true),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -15,6 +15,9 @@ pub(super) struct StatusArgs {
     /// Exit with 1 if there is trouble that somebody is told of
     #[arg(long)]
     check: bool,
+    /// Show only what is wrong, and what helps
+    #[arg(long)]
+    trouble: bool,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -34,6 +37,9 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<()> {
         }
         args.operator.print(&all, || match all.is_empty() {
             true => say!("status.no_workspace").in_language(chosen()),
+            false if args.trouble => {
+                all.iter().map(|one| one.trouble_page(chosen())).collect::<Vec<_>>().join("\n")
+            }
             false => all.iter().map(|one| one.page(chosen())).collect::<Vec<_>>().join("\n"),
         })?;
         match args.check {

@@ -11,6 +11,7 @@ pub(crate) mod check;
 pub(crate) mod facts;
 pub(crate) mod quiet;
 pub(crate) mod socket;
+mod sources;
 pub(crate) mod status;
 pub(crate) mod trouble;
 pub(crate) mod verb;

@@ -191,10 +191,15 @@ impl Status {
         if let Some(bot) = &self.bot {
             page += &format!("\n{}\n", say(bot_words(bot)));
         }
+        page + "\n" + &self.trouble_page(language)
+    }
+
+    /// Only what is wrong, and what helps.
+    pub(crate) fn trouble_page(&self, language: Language) -> String {
         if self.trouble.is_empty() {
-            return page + "\n" + &say(say!("status.no_trouble")) + "\n";
+            return say!("status.no_trouble").in_language(language) + "\n";
         }
-        page += &format!("\n{}\n", say(say!("status.trouble")));
+        let mut page = say!("status.trouble").in_language(language) + "\n";
         for trouble in &self.trouble {
             page += &format!("\n{}", trouble.page(language));
         }

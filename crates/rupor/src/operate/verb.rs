@@ -46,6 +46,12 @@ pub(crate) enum Verb {
         workspace: String,
         channel: String,
     },
+    /// Reads a source, or leaves it unread.
+    EnableSource {
+        workspace: String,
+        source: String,
+        enabled: bool,
+    },
     /// Queues a test post to one channel.
     TestChannel {
         workspace: String,
@@ -193,6 +199,9 @@ pub(crate) async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> 
         }
         Verb::Hold { workspace: Some(name), .. } => hold(store, &name, true).await,
         Verb::Release { workspace: Some(name) } => hold(store, &name, false).await,
+        Verb::EnableSource { workspace, source, enabled } => {
+            super::sources::enable(store, &workspace, &source, enabled).await
+        }
         Verb::Requeue { workspace, which } => requeue(store, &workspace, which).await,
         Verb::Cancel { workspace, which } => cancel(store, &workspace, which).await,
         Verb::Decide { workspace, message, decision } => decide(store, &workspace, message, decision).await,
