@@ -74,8 +74,14 @@ def memory_hog(stage):
     return end
 
 
+# The loops of a node that can panic beside somebody's posts; each does so a second and a half after every start.
+LOOPS = ["sources", "dispatch", "campaigns", "bot", "monitor", "callbacks"]
+
+
 def one_round(trouble, begin):
-    with Stage() as stage:
+    loop = trouble.removeprefix("panic in ")
+    environment = {"RUPOR_PLANTED_PANIC": f"{loop}:1500"} if loop in LOOPS else {}
+    with Stage(environment=environment) as stage:
         end = begin(stage) if begin else None
         row = measure(stage, trouble)
         row["peak_mb"] = round(stage.peak_megabytes())
@@ -86,6 +92,9 @@ def one_round(trouble, begin):
 
 def main():
     troubles = {"alone": None, "slow_peer": slow_peer, "memory_hog": memory_hog}
+    if "--panics" in sys.argv:
+        # Debug builds only: nothing can be planted in the product.
+        troubles = {"alone": None} | {f"panic in {loop}": None for loop in LOOPS}
     rounds = {trouble: [] for trouble in troubles}
     for _ in range(ROUNDS):
         for trouble, begin in troubles.items():

@@ -126,7 +126,7 @@ def until(what, seconds=20, every=0.05):
 class Stage:
     """A sandbox and a node against it."""
 
-    def __init__(self, folder=None, token=None, prefix=(), config=CONFIG):
+    def __init__(self, folder=None, token=None, prefix=(), config=CONFIG, environment=None):
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="rupor-attack.")
         self.token, self.config, self.processes = token, config, []
@@ -139,7 +139,7 @@ class Stage:
         if not until(lambda: self.ask_sandbox("GET", "/_/stats").status == 200):
             raise SystemExit("attack: the sandbox does not answer")
         run = ["run", "--config", "rupor.toml", "--listen", f"127.0.0.1:{self.port}", "--poll-interval", "1s"]
-        self.node = self.start(run, "node.log", prefix)
+        self.node = self.start(run, "node.log", prefix, **(environment or {}))
         if not until(lambda: self.ask("GET", "/readyz").status == 200, 60):
             raise SystemExit("attack: the node does not answer:\n" + self.log()[-2000:])
 

@@ -49,11 +49,12 @@ fn sent_ends_the_streaks() {
 }
 
 #[test]
-fn a_transient_failure_backs_off_and_is_charged_five_times() {
+fn a_transient_failure_backs_off_and_is_charged_until_the_limit() {
     let mut at = standing(AmbiguityPolicy::ResendOnce);
-    for (charged, seconds) in [(1, 2), (2, 4), (3, 8), (4, 16)] {
+    for charged in 1..ATTEMPTS_MAX {
         let settled = check_failure(&at, failure(Category::Transient, Scope::Delivery));
-        assert_eq!((settled.counters.charged, settled.run_at), (charged, Some(until(seconds))));
+        let wait = backoff(charged, Chance::NONE);
+        assert_eq!((settled.counters.charged, settled.run_at), (charged, Some(NOW + wait)));
         at.counters = settled.counters;
     }
     let settled = check_failure(&at, failure(Category::Transient, Scope::Delivery));
@@ -155,9 +156,9 @@ fn an_unknown_outcome_follows_the_channels_policy() {
     let unknown = || failure(Category::Transient, Scope::Delivery).unknown();
     for (policy, survives) in [
         (AmbiguityPolicy::Hold, 0),
-        (AmbiguityPolicy::ResendOnce, 1),
-        (AmbiguityPolicy::Reconcile, 1),
-        (AmbiguityPolicy::Resend, 4),
+        (AmbiguityPolicy::ResendOnce, UNKNOWNS_MAX),
+        (AmbiguityPolicy::Reconcile, UNKNOWNS_MAX),
+        (AmbiguityPolicy::Resend, ATTEMPTS_MAX - 1),
     ] {
         let mut at = standing(policy);
         for n in 1..=survives {

@@ -1,6 +1,7 @@
 //! Commit: only who holds the claim, each ending as its rule says, and a late success is not thrown away.
 
 use domain::delivery::Status;
+use domain::limits::{ATTEMPTS_MAX, BACKOFF_MAX};
 use domain::outcome::{CODE_NOT_READY, Category, Failure, Outcome, Scope};
 use domain::time::Span;
 use store::*;
@@ -13,7 +14,7 @@ contract! {
     a_stale_worker_cannot_end_its_successors_claim,
     a_duplicate_outcome_changes_nothing,
     attempts_are_counted_at_the_claim_and_nowhere_else,
-    five_charged_attempts_end_dead,
+    charged_attempts_end_dead_at_their_limit,
     a_refused_delivery_fails_alone,
     a_released_claim_costs_nothing,
     a_late_success_is_adopted_if_nothing_was_sent_since,
@@ -107,20 +108,20 @@ async fn attempts_are_counted_at_the_claim_and_nowhere_else(w: &World) {
     assert_eq!(w.delivery(claim.delivery_id).await.counters.attempt, 4, "recovery is not an attempt");
 }
 
-async fn five_charged_attempts_end_dead(w: &World) {
+async fn charged_attempts_end_dead_at_their_limit(w: &World) {
     let mut claim = one(w, ChannelSettings::default()).await;
-    for expected in [Status::Retry, Status::Retry, Status::Retry, Status::Retry, Status::Dead] {
-        assert_eq!(w.fail(&claim, transient(Scope::Delivery)).await, Finished::Done(expected));
-        if expected == Status::Retry {
-            w.seconds(20).await;
-            claim = w.claim_one().await;
-        }
+    for _ in 1..ATTEMPTS_MAX {
+        assert_eq!(w.fail(&claim, transient(Scope::Delivery)).await, Finished::Done(Status::Retry));
+        w.advance(BACKOFF_MAX).await;
+        w.advance(BACKOFF_MAX).await;
+        claim = w.claim_one().await;
     }
+    assert_eq!(w.fail(&claim, transient(Scope::Delivery)).await, Finished::Done(Status::Dead));
     let delivery = w.delivery(claim.delivery_id).await;
     assert_eq!(delivery.reason.as_deref(), Some("attempts_exhausted"));
     assert_eq!(delivery.last_error.unwrap()["message"], "сервер занят");
     let names = w.event_names().await;
-    assert_eq!(names.iter().filter(|name| *name == "retry_scheduled").count(), 4);
+    assert_eq!(names.iter().filter(|name| *name == "retry_scheduled").count() as i32, ATTEMPTS_MAX - 1);
     assert!(names.ends_with(&["retry_exhausted".into(), "dead_letter".into()]), "{names:?}");
 }
 

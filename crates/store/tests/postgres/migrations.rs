@@ -191,7 +191,7 @@ async fn a_limit_that_changes_in_domain_changes_in_sql() {
     let client = connect(&scratch.url()).await;
     let dead_at = "SELECT min(n)::integer FROM generate_series(0, 20) AS n
                     CROSS JOIN LATERAL rupor_settle(
-                        ROW(NULL, NULL, n, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n)::rupor_settlement,
+                        ROW(NULL, NULL, n, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n, false)::rupor_settlement,
                         'resend', 1, NULL, 0, NULL, NULL, 'epoch', 0, 'failed',
                         '{\"category\": \"TRANSIENT\", \"scope\": \"delivery\", \"code\": \"503\", \"certainty\": \"not_sent\"}',
                         now(), 0) AS s
