@@ -282,8 +282,8 @@ fn token_finding(what: Phrase, row: &Account, probe: &Probe) -> Finding {
         "check.account.as",
         platform = &row.platform,
         name = name,
-        connection = heard(&probe.connection.to_string()),
-        limits = heard(&probe.limits),
+        connection = heard(probe.connection),
+        limits = heard(probe.limits),
     );
     match row.paused {
         false => Finding::good(what, found),
