@@ -4,6 +4,8 @@
 //! Blocks are run in order: exports hold for what follows, `sandbox` and `run` stay up. Afterwards the commands inside
 //! the text are run beside the node. What is left out is building it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -133,7 +135,7 @@ impl Stage {
         let told = told(&output);
         match REFUSED.iter().find(|(command, _)| *command == here) {
             Some((_, words)) => {
-                assert!(output.status.code() == Some(1) && told.contains(words), "{here}: {told}")
+                assert!(output.status.code() == Some(1) && told.contains(words), "{here}: {told}");
             }
             None => assert!(output.status.success(), "{here}: {told}"),
         }
@@ -160,6 +162,7 @@ fn told(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test that waits for processes has nothing else to do")]
 fn until(what: &str, check: impl Fn() -> bool) {
     let begun = Instant::now();
     while !check() {

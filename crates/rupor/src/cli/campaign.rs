@@ -14,7 +14,6 @@ use engine::campaigns::policy::Policy;
 use serde_json::Value;
 use store::{Campaign, Person, Retries};
 
-use super::campaign_forecast::forecast;
 use super::operator::{Hand, Look, OperatorArgs, block_on, say};
 use crate::operate::Verb;
 use crate::operate::campaigns::{CampaignOrder, Words, foretold, how_it_stands, told_member};

@@ -9,7 +9,6 @@ mod audience;
 mod backup;
 mod bot;
 mod campaign;
-mod campaign_forecast;
 mod case;
 mod channel;
 mod chats;

@@ -323,16 +323,21 @@ pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Resu
     let now = store.now().await?;
     let in_seconds = |at: Timestamp| (at - now).millis() as f64 / 1e3;
     let seconds = forecast.map(|forecast| in_seconds(forecast.expected_at.unwrap_or(forecast.best_at)));
+    let stars = life::most_stars(store, campaign, &preview).await?;
     let value = json!({
         "audience": preview.total(),
         "excluded": preview.excluded,
         "samples": preview.samples,
         "duration_s": seconds,
         "forecast": forecast,
+        "stars": stars,
     });
     let mut text = format!("{} people get it", preview.total());
     if let Some(seconds) = seconds {
         text += &format!(", in about {}", how_long(Span((seconds * 1e6) as i64)));
+    }
+    if let Some(stars) = stars {
+        text += &format!("\n  it may cost up to {stars} Stars");
     }
     if let Some(late) = forecast.map(|forecast| forecast.late).filter(|late| *late > 0) {
         text += &format!("\n  {late} of them would miss the deadline");
