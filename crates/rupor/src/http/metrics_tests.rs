@@ -56,6 +56,7 @@ fn every_name() -> BTreeSet<String> {
         &shown.bot_waiting,
         &shown.bot_oldest,
         &shown.bot_handoffs,
+        &shown.bot_handoffs_waiting,
         &shown.bot_turns,
         &shown.bot_fallbacks,
         &shown.bot_errors,

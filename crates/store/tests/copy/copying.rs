@@ -66,6 +66,8 @@ async fn lived(path: &Path) {
     let w = World::sqlite_at(path).await;
     let account = w.account().await;
     w.account_with(AccountSettings { rate: Some(2.5), ..Default::default() }).await;
+    // A program wants to hear what becomes of deliveries.
+    w.account_with(AccountSettings { tier: store::TIER_CALLBACKS.into(), ..Default::default() }).await;
     let case = ChannelSettings { dedup: DedupMode::Case, ..Default::default() };
     let (first, second) = (w.channel_with(account, case.clone()).await, w.channel_with(account, case).await);
     let (plain, paused) = (w.channel(account).await, w.channel(account).await);
