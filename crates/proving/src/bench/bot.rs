@@ -313,8 +313,8 @@ async fn lay_to_sleep(args: &BotBench, shop: &Shop) -> anyhow::Result<()> {
             connection.execute_batch(&format!(
                 "BEGIN;
                  INSERT INTO recipients (workspace_id, account_id, platform, user_id, address, status, status_at, source, created_at)
-                 SELECT {ws}, {account}, 'telegram', 'sleeps' || value, value, 'known', {now}, 'bench', {now}
-                   FROM generate_series(1, {n});
+                 WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {n})
+                 SELECT {ws}, {account}, 'telegram', 'sleeps' || n, n, 'known', {now}, 'bench', {now} FROM numbers;
                  INSERT INTO bot_state (recipient_id, workspace_id, account_id, due_at, updated_at)
                  SELECT recipient_id, {ws}, {account},
                         CASE WHEN recipient_id % 2 = 0 THEN 9223372036854775807 ELSE {now} + 3600000000 + recipient_id * 100000 END, {now}
