@@ -336,7 +336,9 @@ async fn lay_to_sleep(args: &BotBench, shop: &Shop) -> anyhow::Result<()> {
                        FROM recipients WHERE account_id = {account} AND source = 'bench'"
                 ))
                 .await?;
-            client.batch_execute("VACUUM ANALYZE recipients, bot_state; CHECKPOINT").await?;
+            // Not in one call: several statements are a transaction, in which nothing is vacuumed.
+            client.batch_execute("VACUUM ANALYZE recipients, bot_state").await?;
+            client.batch_execute("CHECKPOINT").await?;
         }
     }
     Ok(())
