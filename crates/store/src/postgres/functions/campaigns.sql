@@ -181,7 +181,8 @@ CREATE FUNCTION freeze_campaign(
     workspace_id bigint, campaign_id bigint, after_platform text, after_user text, upto_platform text, upto_user text,
     is_last boolean, left_out bigint[], missing bigint[], canary bigint, by_zone boolean, step bigint, at_once bigint
 ) RETURNS boolean
--- A range of people looks like all of them to the planner, which would read and sort everybody at every step.
+-- Every step walks the index. Without this the planner may take a range of people for all of them and sort everybody;
+-- its own choice was not measured.
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
