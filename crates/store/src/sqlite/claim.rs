@@ -50,10 +50,13 @@ const SET_GROUP_SLOT: &str = "UPDATE rate_groups SET next_slot = ?2 WHERE group_
 /// All of them, and the retries among them.
 pub(super) const ACCOUNT_IN_FLIGHT: &str =
     "SELECT count(*), count(CASE WHEN attempt > 1 THEN 1 END) FROM inflight WHERE account_id = ?1";
+/// Up to the last slot of the account that may be given: a lane whose own slot comes before it is served, while one that
+/// anything else keeps waiting is not.
 pub(super) const DUE_LANES: &str = "
 SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
   FROM lane_heads
  WHERE account_id = ?1 AND head_priority = ?2 AND next_at <= ?3
+   AND max(blocked_until, closed_until, put_off_until) <= ?5
  ORDER BY next_at, lane_id
  LIMIT ?4";
 pub(super) const LANE_IN_FLIGHT: &str =
@@ -139,6 +142,8 @@ struct Batch<'a> {
     touched: Touched,
     /// A suspect row was taken: it goes alone.
     closed: bool,
+    /// Somebody's own slot lies behind the account's, but within reach: what others take meanwhile brings it nearer.
+    behind: bool,
 }
 
 struct Group {
@@ -157,6 +162,7 @@ fn claim(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Claimed> {
         groups: HashMap::new(),
         touched: Touched::default(),
         closed: false,
+        behind: false,
     };
     if request.limit > 0 {
         serve(tx, &mut batch, held)?;
@@ -189,7 +195,8 @@ fn only(whose: Whose) -> Option<i64> {
     }
 }
 
-/// Fair shares first, workspace by workspace and account by account; then what is left to whoever has more.
+/// Fair shares first, workspace by workspace and account by account; then what is left to whoever has more, again for as
+/// long as what is taken brings another lane's slot within reach.
 fn serve(tx: &Tx<'_>, batch: &mut Batch<'_>, held: bool) -> Result<()> {
     let accounts = due_accounts(tx, batch.request, held)?;
     let mut per_workspace: BTreeMap<i64, usize> = BTreeMap::new();
@@ -202,14 +209,21 @@ fn serve(tx: &Tx<'_>, batch: &mut Batch<'_>, held: bool) -> Result<()> {
         serve_account(tx, batch, account, workspace_share.div_ceil(n_accounts), Split::Fair)?;
     }
     end_round(tx, batch)?;
-    for account in &accounts {
-        let left = batch.request.limit - batch.claims.len();
-        serve_account(tx, batch, account, left, Split::Greedy)?;
+    loop {
+        let before = batch.claims.len();
+        batch.behind = false;
+        for account in &accounts {
+            let left = batch.request.limit - batch.claims.len();
+            serve_account(tx, batch, account, left, Split::Greedy)?;
+        }
+        end_round(tx, batch)?;
+        if !batch.behind || batch.claims.len() == before {
+            return Ok(());
+        }
     }
-    end_round(tx, batch)
 }
 
-/// Puts what was taken in flight and points the heads anew: the second round must not look at lanes that are full.
+/// Puts what was taken in flight and points the heads anew: the next round must not look at lanes that are full.
 fn end_round(tx: &Tx<'_>, batch: &mut Batch<'_>) -> Result<()> {
     hold(tx, &batch.request.run_id, &batch.claims[batch.held..])?;
     batch.held = batch.claims.len();
@@ -284,7 +298,8 @@ fn serve_account(
     let mut left = share.min(room).min(pace.available(tx.now, until));
     let before = batch.claims.len();
     let mut urgent_run = account.urgent_run;
-    let lanes = due_lanes(tx, account, left + LANES_PASSED_OVER)?;
+    let horizon = if pace.interval > Span::ZERO { until } else { tx.now };
+    let lanes = due_lanes(tx, account, horizon, left + LANES_PASSED_OVER)?;
     for (visited, (priority, lane)) in lanes.iter().enumerate() {
         let lane_share = match split {
             Split::Fair => left.div_ceil(lanes.len() - visited),
@@ -309,9 +324,9 @@ fn serve_account(
 }
 
 /// Urgent lanes before bulk ones; after nine urgent rows in a row one bulk lane comes first.
-fn due_lanes(tx: &Tx<'_>, account: &Account, limit: usize) -> Result<Vec<(i64, Lane)>> {
+fn due_lanes(tx: &Tx<'_>, account: &Account, until: Timestamp, limit: usize) -> Result<Vec<(i64, Lane)>> {
     let of = |priority: i64| -> Result<Vec<(i64, Lane)>> {
-        let params = (account.account_id, priority, tx.now.0, limit as i64);
+        let params = (account.account_id, priority, until.0, limit as i64, tx.now.0);
         let lanes = tx.all(DUE_LANES, params, |row| {
             Ok(Lane {
                 lane_id: row.get(0)?,
@@ -398,6 +413,7 @@ fn slot(tx: &Tx<'_>, batch: &mut Batch<'_>, account: &Account, pace: &Pace) -> R
     let until = tx.now + batch.request.ahead;
     let of_account = group(tx, batch, account.group_id)?.pace.earliest(tx.now);
     let of_lane = pace.earliest(tx.now);
+    batch.behind |= of_account < of_lane && of_lane <= until;
     Ok((of_lane <= of_account && of_account <= until).then_some(of_account))
 }
 

@@ -69,7 +69,7 @@ const NOW: i64 = 1_000_000;
 fn claim_steps(connection: &Connection) -> [(&'static str, i32); 6] {
     [
         ("due accounts", steps(connection, claim::DUE_ACCOUNTS, (NOW, 256))),
-        ("due lanes", steps(connection, claim::DUE_LANES, (2, 0, NOW, 20))),
+        ("due lanes", steps(connection, claim::DUE_LANES, (2, 0, NOW, 20, NOW))),
         ("next row", steps(connection, front::NEXT_ROWS, (3, 1))),
         ("a lane's head", steps(connection, heads::MOVE_LANE, unmoved(3))),
         ("a full lane's head", steps(connection, heads::MOVE_LANE, unmoved(1))),

@@ -10,6 +10,8 @@ contract! {
     a_burst_is_allowed_and_paid_back,
     a_channel_has_its_own_rate,
     look_ahead_takes_slots_but_not_too_far,
+    a_slow_channel_gets_every_slot_of_its_own_that_a_claim_reaches,
+    nobody_is_served_before_a_pause_ends_however_far_a_claim_reaches,
     other_calls_pay_from_the_same_budget,
     a_further_part_pays_for_its_chat_too,
     missed_slots_are_paid_for_together_and_move_their_chats_on,
@@ -93,6 +95,41 @@ async fn look_ahead_takes_slots_but_not_too_far(w: &World) {
     assert_eq!(millis(&claimed.claims), [0, 100, 200]);
     assert_eq!(claimed.next_at, Some(START + Span::from_millis(300)));
     assert!(claimed.claims.iter().all(|claim| claim.lease_until == claim.slot_at + Span::from_secs(60)));
+}
+
+/// Its second slot comes when the account's has moved on: by others, in the same claim.
+async fn a_slow_channel_gets_every_slot_of_its_own_that_a_claim_reaches(w: &World) {
+    let account = w.account_with(rate(20.0)).await;
+    let slow = ChannelSettings { rate: Some(10.0), max_parallel: 10, ..ChannelSettings::default() };
+    let (slow, fast) = (w.channel_with(account, slow).await, w.channel(account).await);
+    let ahead = Span::from_millis(250);
+    let of_slow = |claims: &[Claim]| {
+        let of = claims.iter().filter(|claim| claim.destination.channel() == Some(slow));
+        of.map(|claim| (claim.slot_at - START).millis()).collect::<Vec<_>>()
+    };
+    w.post("раз", &[slow]).await;
+    w.post("два", &[slow, fast]).await;
+    let first = w.claim_ahead(10, ahead).await.claims;
+    assert_eq!((millis(&first).len(), of_slow(&first)), (3, vec![0, 100]));
+    // Now its slot is ahead from the beginning.
+    for claim in &first {
+        w.sent(claim).await;
+    }
+    w.advance(Span::from_millis(120)).await;
+    w.post("три", &[slow, fast]).await;
+    let second = w.claim_ahead(10, ahead).await.claims;
+    assert_eq!((millis(&second), of_slow(&second)), (vec![150, 200], vec![200]));
+}
+
+async fn nobody_is_served_before_a_pause_ends_however_far_a_claim_reaches(w: &World) {
+    let account = w.account_with(rate(20.0)).await;
+    let (paused, open) = (w.channel(account).await, w.channel(account).await);
+    w.post("раз", &[paused, open]).await;
+    w.store.pause_channel(w.ws, paused, START + Span::from_millis(100), "проверка").await.unwrap();
+    let claims = w.claim_ahead(10, Span::from_millis(250)).await.claims;
+    assert_eq!(claims.iter().map(|claim| claim.destination.channel()).collect::<Vec<_>>(), [Some(open)]);
+    w.advance(Span::from_millis(100)).await;
+    assert_eq!(w.claim_ahead(10, Span::from_millis(250)).await.claims.len(), 1);
 }
 
 async fn other_calls_pay_from_the_same_budget(w: &World) {

@@ -15,7 +15,6 @@ const AHEAD: Span = Span::from_millis(100);
 impl Model {
     pub(super) async fn claim(&mut self, world: &World, limit: usize) -> Checked {
         let claimed = world.claim_ahead(limit, AHEAD).await;
-        self.slot_has_come = std::array::from_fn(|i| self.lanes[i].pace.next_slot <= self.now);
         let n = claimed.claims.len();
         let unmarked = self.deliveries.values().any(|d| d.status == Status::Sending && !d.requested);
         for claim in &claimed.claims {
@@ -29,7 +28,7 @@ impl Model {
         }
         let alone = n == 1 && self.deliveries[&claimed.claims[0].delivery_id].counters.lost_claims > 0;
         if n < limit && !alone {
-            for lane in (0..LANES).filter(|&lane| !self.may_be_put_off(lane) && !self.is_ahead(lane)) {
+            for lane in (0..LANES).filter(|&lane| !self.may_be_put_off(lane)) {
                 // Its first row, and where order is not kept the first that is no suspect; the bulk rows behind them are
                 // next only in their turn.
                 for id in self.must_go(lane) {
@@ -45,11 +44,6 @@ impl Model {
         }
         self.claims.extend(claimed.claims);
         Ok(())
-    }
-
-    /// It has got its share of this claim, up to a slot that is still ahead: the next claim serves it again.
-    fn is_ahead(&self, lane: usize) -> bool {
-        self.slot_has_come[lane] && self.lanes[lane].pace.next_slot > self.now
     }
 
     fn has_patience(&self, id: DeliveryId) -> bool {
@@ -105,7 +99,6 @@ impl Model {
             || in_flight(&|d| d.lane == lane) >= c.max_parallel
             || in_flight(&|d| self.lanes[d.lane].account == c.account) >= account.max_parallel
             || c.pace.earliest(self.now) > slot
-            || !self.slot_has_come[lane]
             || slot > self.now + AHEAD;
         if blocked {
             return Vec::new();

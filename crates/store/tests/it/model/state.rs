@@ -33,8 +33,6 @@ pub(super) struct Model {
     pub(super) deliveries: BTreeMap<DeliveryId, ModelDelivery>,
     pub(super) keys: HashMap<(usize, String), Key>,
     pub(super) claims: Vec<Claim>,
-    /// Lanes whose own slot had come when the claim began: those are looked at, as far as the account's slots reach.
-    pub(super) slot_has_come: [bool; LANES],
 }
 
 pub(super) struct ModelAccount {
@@ -158,7 +156,6 @@ impl Model {
             deliveries: BTreeMap::new(),
             keys: HashMap::new(),
             claims: Vec::new(),
-            slot_has_come: [false; LANES],
         };
         for (rate, burst, max_parallel) in [(Some(20.0), 2, 3), (None, 1, 4)] {
             let settings = AccountSettings { rate, burst, max_parallel, ..AccountSettings::default() };
