@@ -1042,6 +1042,8 @@ CREATE INDEX deliveries_of_workspace ON public.deliveries USING btree (workspace
 
 CREATE INDEX deliveries_target ON public.deliveries USING btree (target_delivery) WHERE (target_delivery IS NOT NULL);
 
+CREATE INDEX deliveries_unknown ON public.deliveries USING btree (channel_id, recipient_id) WHERE (unknowns > 0);
+
 CREATE INDEX events_of_cooldowns ON public.events USING btree (account_id, at) WHERE (name = 'cooldown'::text);
 
 CREATE INDEX events_of_delivery ON public.events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
@@ -5268,7 +5270,10 @@ AS $function$
      CROSS JOIN LATERAL (SELECT greatest(0, least(o.share::bigint, h.max_parallel - count(*), CASE WHEN g.interval_us > 0 THEN
                                     (rupor_micros(until) - rupor_micros(greatest(g.next_slot, at))) / g.interval_us + g.burst
                                 END))::integer AS n,
-                                (h.retry_parallel - count(*) FILTER (WHERE i.attempt > 1))::integer AS retries
+                                (h.retry_parallel - count(*) FILTER (WHERE i.attempt > 1))::integer AS retries,
+                                -- Up to the last slot of the account that may be given: a lane whose own slot comes
+                                -- before it is served, while one that anything else keeps waiting is not.
+                                CASE WHEN g.interval_us > 0 THEN rupor_due_lanes.until ELSE at END AS until
                            FROM inflight AS i
                           WHERE i.account_id = h.account_id) AS room
      CROSS JOIN LATERAL (
@@ -5279,7 +5284,8 @@ AS $function$
              FROM ((SELECT u.lane_id, u.next_at, u.interval_us, u.next_slot, u.urgent_run, u.max_parallel, u.head_priority,
                            EXISTS (SELECT FROM ready AS b WHERE b.lane_id = u.lane_id AND b.priority = 1) AS mixed, 0 AS nth
                       FROM lane_heads AS u
-                     WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= at
+                     WHERE u.account_id = h.account_id AND u.head_priority = 0 AND u.next_at <= room.until
+                       AND greatest(u.blocked_until, u.closed_until, u.put_off_until) <= at
                      ORDER BY u.next_at, u.lane_id
                      -- a few more than could be used: some may have nothing to give
                      LIMIT room.n + 8)
@@ -5287,7 +5293,8 @@ AS $function$
                    (SELECT b.lane_id, b.next_at, b.interval_us, b.next_slot, b.urgent_run, b.max_parallel, b.head_priority,
                            false, row_number() OVER (ORDER BY b.next_at, b.lane_id)
                       FROM lane_heads AS b
-                     WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= at
+                     WHERE b.account_id = h.account_id AND b.head_priority = 1 AND b.next_at <= room.until
+                       AND greatest(b.blocked_until, b.closed_until, b.put_off_until) <= at
                      ORDER BY b.next_at, b.lane_id
                      LIMIT room.n + 8)) AS d
             CROSS JOIN LATERAL (SELECT count(*) AS held FROM inflight AS f

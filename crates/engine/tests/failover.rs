@@ -613,6 +613,10 @@ impl Ledger for Blind {
         Ledger::earlier_edit_leaves(&self.0, workspace, edit)
     }
 
+    fn alike_is_ahead(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<bool>> {
+        Ledger::alike_is_ahead(&self.0, workspace, id)
+    }
+
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {
         Ledger::accounts(&self.0, workspace)
     }

@@ -1,10 +1,11 @@
-//! Campaigns with the same words to the same person: a message of one is never taken for that of the other.
+//! The same words twice to one chat: a message of one delivery is never taken for that of the other.
 
+use domain::delivery::{AmbiguityPolicy, Status};
 use domain::ids::AccountId;
 use domain::message::Message;
 use sandbox::Name;
 use serde_json::json;
-use store::{AccountSettings, Campaign};
+use store::{AccountSettings, Campaign, ChannelSettings, DedupMode};
 
 use super::tests::World;
 use crate::campaigns::life::{self, Draft};
@@ -58,5 +59,34 @@ async fn reading_back_never_takes_the_message_of_another_campaign_for_ours() {
     w.sandbox.arm(&json!({"platform": "max", "kind": "reset_after_read", "times": 1})).unwrap();
     assert_eq!(lead(&w, start(&w, account, "вторая").await).await.sent, 1);
     assert_eq!(w.texts(Name::Max), [WORDS, WORDS]);
+    node.stop().await;
+}
+
+/// The first is lost on its way, and would find the second's post if that were out already.
+#[tokio::test]
+async fn the_same_words_are_said_again_only_when_the_first_are_known_to_be_there() {
+    let w = World::new().await;
+    let account = w.account(Name::Max, AccountSettings::default()).await;
+    let settings = ChannelSettings {
+        max_parallel: 5,
+        dedup: DedupMode::Off,
+        ambiguity: AmbiguityPolicy::Reconcile,
+        ..ChannelSettings::default()
+    };
+    let channel = w.channel(account, "-70000000000001", settings).await;
+    w.sandbox.arm(&json!({"platform": "max", "kind": "reset_after_read", "times": 1})).unwrap();
+    let mut ids = Vec::new();
+    for origin in ["первый", "второй"] {
+        ids.extend(w.post(origin, &Message::text(WORDS), &[channel]).await);
+    }
+    let node = w.node();
+    let ended = w.until_ended(&ids).await;
+    assert!(ended.iter().all(|delivery| delivery.status == Status::Sent), "{ended:?}");
+    assert_eq!(w.texts(Name::Max), [WORDS, WORDS]);
+    let (unknown, other) = if ended[0].counters.unknowns > 0 { (0, 1) } else { (1, 0) };
+    assert_eq!(ended[unknown].counters.unknowns, 1);
+    let attempts = w.store.attempts(w.workspace, ended[other].delivery_id).await.unwrap();
+    let asked: Vec<_> = attempts.iter().filter_map(|attempt| attempt.requested_at).collect();
+    assert!(asked.len() == 1 && asked[0] >= ended[unknown].sent_at.unwrap(), "{attempts:?}");
     node.stop().await;
 }

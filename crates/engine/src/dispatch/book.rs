@@ -46,6 +46,8 @@ pub(super) struct Place {
     pub settings: ChannelSettings,
     pub deadlines: Deadlines,
     pub policy: AmbiguityPolicy,
+    /// One after another; people are written to by several at once.
+    pub ordered: bool,
     /// Between two requests to this chat.
     pub interval: Span,
     /// What was said before stands in another chat.
@@ -240,6 +242,7 @@ fn private_chats(account: &store::Account, limited: bool) -> anyhow::Result<Plac
         settings: addresses::person(account)?,
         deadlines: Deadlines::default(),
         policy: facts.ambiguity,
+        ordered: false,
         interval: interval(effective_rate(None, rate)),
         since: Timestamp(0),
     })
@@ -250,6 +253,7 @@ fn place(row: &store::Channel, account: &store::Account) -> anyhow::Result<Place
         settings: addresses::channel(row, account)?,
         deadlines: addresses::deadlines(row)?,
         policy: row.settings.ambiguity,
+        ordered: row.settings.max_parallel == 1,
         interval: interval(row.settings.rate),
         since: row.target_since,
     })

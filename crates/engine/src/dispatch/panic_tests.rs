@@ -84,6 +84,7 @@ forward! {
     attempts(workspace: WorkspaceId, id: DeliveryId) -> Vec<Attempt>;
     said_lately(workspace: WorkspaceId, lane: LaneId, but: DeliveryId) -> Vec<String>;
     earlier_edit_leaves(workspace: WorkspaceId, edit: DeliveryId) -> bool;
+    alike_is_ahead(workspace: WorkspaceId, id: DeliveryId) -> bool;
     accounts(workspace: WorkspaceId) -> Vec<Account>;
     account_token(workspace: WorkspaceId, id: AccountId) -> SecretString;
     channels(workspace: WorkspaceId) -> Vec<Channel>;

@@ -67,6 +67,7 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         but: DeliveryId,
     ) -> BoxFuture<'_, Result<Vec<String>>>;
     fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> BoxFuture<'_, Result<bool>>;
+    fn alike_is_ahead(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<bool>>;
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>>;
     fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> BoxFuture<'_, Result<SecretString>>;
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>>;
@@ -170,6 +171,10 @@ impl Ledger for Store {
 
     fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> BoxFuture<'_, Result<bool>> {
         Box::pin(Store::earlier_edit_leaves(self, workspace, edit))
+    }
+
+    fn alike_is_ahead(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(Store::alike_is_ahead(self, workspace, id))
     }
 
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {

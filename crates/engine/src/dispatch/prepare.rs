@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use domain::delivery::{Action, Status};
+use domain::delivery::{Action, AmbiguityPolicy, Status};
+use domain::limits::NOT_READY_WAITS_MAX;
 use domain::message::Message;
 use domain::outcome::{CODE_CHAT_WAITS, CODE_NOT_READY, Category, Failure, Scope};
 use domain::time::{Span, Timestamp};
@@ -41,6 +42,7 @@ impl Dispatcher {
         if claim.action == Action::Edit {
             self.comes_after_earlier_edits(claim).await?;
         }
+        self.comes_after_its_like(claim, &place).await?;
         let message = filled_in(self.message(claim).await?, &attributes)?;
         let target = match claim.target_delivery {
             Some(id) => {
@@ -74,6 +76,24 @@ impl Dispatcher {
         let leaves = self.ledger.earlier_edit_leaves(claim.workspace_id, claim.delivery_id).await;
         match leaves.map_err(unreadable)? {
             true => Err(not_ready("an earlier edit of the post is on its way".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Where an unknown outcome is found by reading back, words are all there is to tell posts apart. So the same words go
+    /// to a chat one after another: when one of them is looked for, no other can be taken for it. Whoever waits in vain
+    /// goes in the end, for a post that is never said is worse than two whose ids are exchanged.
+    async fn comes_after_its_like(&self, claim: &Claim, place: &Place) -> Step<()> {
+        let says = matches!(claim.action, Action::Send | Action::Reply);
+        if !says
+            || place.policy != AmbiguityPolicy::Reconcile
+            || place.ordered
+            || claim.counters.not_ready_waits >= NOT_READY_WAITS_MAX
+        {
+            return Ok(());
+        }
+        match self.ledger.alike_is_ahead(claim.workspace_id, claim.delivery_id).await.map_err(unreadable)? {
+            true => Err(not_ready("the same words are on their way to this chat".to_owned())),
             false => Ok(()),
         }
     }

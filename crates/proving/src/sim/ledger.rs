@@ -366,6 +366,11 @@ impl Ledger for SimLedger {
         Box::pin(self.call(Kind::Read, "earlier_edit_leaves", leaves))
     }
 
+    fn alike_is_ahead(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<bool>> {
+        let ahead = self.world().store.alike_is_ahead(workspace, id);
+        Box::pin(self.call(Kind::Read, "alike_is_ahead", ahead))
+    }
+
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {
         Box::pin(self.call(Kind::Read, "accounts", self.world().store.accounts(workspace)))
     }

@@ -118,6 +118,8 @@ CREATE UNIQUE INDEX deliveries_of_channel ON deliveries (message_id, channel_id,
 -- Whether somebody still wants to change or answer a post.
 CREATE INDEX deliveries_target ON deliveries (target_delivery) WHERE target_delivery IS NOT NULL;
 CREATE UNIQUE INDEX deliveries_of_recipient ON deliveries (message_id, recipient_id, action, revision, generation) WHERE recipient_id IS NOT NULL;
+-- Of whom it was once unknown whether the post arrived: few, and asked for by who says the same words to the same chat.
+CREATE INDEX deliveries_unknown ON deliveries (channel_id, recipient_id) WHERE unknowns > 0;
 CREATE INDEX deliveries_of_lane ON deliveries (lane_id, delivery_id);
 CREATE INDEX deliveries_of_workspace ON deliveries (workspace_id, delivery_id);
 

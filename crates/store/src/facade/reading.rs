@@ -68,6 +68,12 @@ impl Store {
         each!(self, db => db.earlier_edit_leaves(workspace, edit))
     }
 
+    /// Whether the same words are on their way to the same chat before this delivery, so that a look at the chat could
+    /// not tell whose they are.
+    pub async fn alike_is_ahead(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<bool> {
+        each!(self, db => db.alike_is_ahead(workspace, id))
+    }
+
     pub async fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Vec<Attempt>> {
         each!(self, db => db.attempts(workspace, id))
     }

@@ -70,6 +70,36 @@ SELECT 1
    AND e.delivery_id < d.delivery_id AND e.target_delivery = d.target_delivery AND e.status = 'sending'
  LIMIT 1";
 
+/// The same words to the same chat, on their way before this one: in flight, or of an outcome that nobody knows yet. Who
+/// was asked for before comes first, then who was claimed first.
+pub(super) const ALIKE_IS_AHEAD: &str = "
+WITH me AS (
+    SELECT d.delivery_id, d.account_id, d.channel_id, d.recipient_id, d.claimed_at, d.unknowns > 0 AS asked, m.payload
+      FROM deliveries AS d JOIN messages AS m ON m.message_id = d.message_id
+     WHERE d.workspace_id = ?1 AND d.delivery_id = ?2
+), ahead AS (
+    SELECT o.message_id
+      FROM me CROSS JOIN inflight AS i ON i.account_id = me.account_id CROSS JOIN deliveries AS o ON o.delivery_id = i.delivery_id
+     WHERE o.delivery_id <> me.delivery_id AND (o.channel_id = me.channel_id OR o.recipient_id = me.recipient_id)
+       AND (i.requested_at IS NOT NULL
+            OR CASE WHEN me.asked THEN o.unknowns > 0 AND o.delivery_id < me.delivery_id
+                    ELSE o.unknowns > 0 OR (o.claimed_at, o.delivery_id) < (me.claimed_at, me.delivery_id) END)
+    UNION ALL
+    SELECT o.message_id
+      FROM me CROSS JOIN deliveries AS o ON o.channel_id = me.channel_id
+     WHERE o.unknowns > 0 AND o.status = 'retry' AND (NOT me.asked OR o.delivery_id < me.delivery_id)
+       AND o.delivery_id <> me.delivery_id
+    UNION ALL
+    SELECT o.message_id
+      FROM me CROSS JOIN deliveries AS o ON o.channel_id IS NULL AND o.recipient_id = me.recipient_id
+     WHERE o.unknowns > 0 AND o.status = 'retry' AND (NOT me.asked OR o.delivery_id < me.delivery_id)
+       AND o.delivery_id <> me.delivery_id
+)
+SELECT 1
+  FROM me CROSS JOIN ahead JOIN messages AS m ON m.message_id = ahead.message_id
+ WHERE m.payload ->> 'text' IS me.payload ->> 'text' AND m.payload ->> 'title' IS me.payload ->> 'title'
+ LIMIT 1";
+
 impl Sqlite {
     pub async fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Delivery> {
         let sql = format!(
@@ -179,6 +209,11 @@ impl Sqlite {
 
     pub async fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> Result<bool> {
         let found = self.read(move |tx| tx.first(EARLIER_EDIT, (workspace.0, edit.0), |_| Ok(()))).await?;
+        Ok(found.is_some())
+    }
+
+    pub async fn alike_is_ahead(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<bool> {
+        let found = self.read(move |tx| tx.first(ALIKE_IS_AHEAD, (workspace.0, id.0), |_| Ok(()))).await?;
         Ok(found.is_some())
     }
 

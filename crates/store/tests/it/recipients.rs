@@ -27,6 +27,7 @@ contract! {
     dialogues_are_never_listed,
     people_are_told_in_sums,
     an_unknown_outcome_follows_the_policy_of_the_lane,
+    the_same_words_go_to_a_chat_one_after_another,
     retries_in_flight_never_exceed_retry_parallel,
     retries_of_many_channels_share_the_room_of_their_account,
     an_unordered_lane_passes_a_waiting_retry,
@@ -442,6 +443,56 @@ async fn people_are_told_in_sums(w: &World) {
     assert_eq!(w.store.people(w.ws).await.unwrap(), told(0, 0));
     let other = w.another_workspace("сосед").await;
     assert_eq!(other.store.people(other.ws).await.unwrap(), []);
+}
+
+/// Where an outcome is found by reading back, words alone tell posts apart: whoever says the same waits for who may be out.
+async fn the_same_words_go_to_a_chat_one_after_another(w: &World) {
+    let account = w.account_with(AccountSettings { max_parallel: 10, ..AccountSettings::default() }).await;
+    let [anna, boris] = people(w, account, 2).await[..] else { panic!("two people") };
+    let settings = LaneSettings { ambiguity: AmbiguityPolicy::Reconcile, ..campaign_lane() };
+    let mut lanes = Vec::new();
+    for n in 1..=2 {
+        let of = LaneOf::Campaign(CampaignId(n), account);
+        lanes.push(w.store.open_lane(w.ws, of, settings).await.unwrap());
+    }
+    let ahead = async |of: &Claim| w.store.alike_is_ahead(w.ws, of.delivery_id).await.unwrap();
+    let claim_all = async || {
+        let mut claims = w.claim(10).await;
+        claims.sort_by_key(|claim| claim.delivery_id);
+        claims
+    };
+    broadcast(w, lanes[0], "Скидки", &[anna, boris]).await;
+    let again = NewMessage { origin_id: "ещё раз".into(), ..message("Скидки", &[]) };
+    let message_id = w.store.enqueue(w.ws, vec![again]).await.unwrap()[0].message_id;
+    let (lane_id, recipients, priority) = (lanes[1], vec![anna], Priority::Bulk);
+    let again = ForRecipients { message_id, lane_id, recipients, priority, run_at: None };
+    w.store.enqueue_for(w.ws, again).await.unwrap();
+    broadcast(w, lanes[1], "Новинки", &[anna]).await;
+    let [first, of_boris, second, other] = &claim_all().await[..] else { panic!("four claims") };
+    assert!(!ahead(first).await, "who was claimed first goes");
+    assert!(!ahead(of_boris).await && !ahead(other).await, "another person, other words");
+    assert!(ahead(second).await);
+    // Nobody knows what became of the first: it stays ahead, also while it waits.
+    assert_eq!(
+        w.store.record_parts(vec![(first.reference(), PartProgress::Requested)]).await.unwrap(),
+        [true]
+    );
+    let unknown = Failure::new(Category::Transient, Scope::Delivery, "timeout", "").unknown();
+    w.fail(first, unknown.clone()).await;
+    assert_eq!(w.delivery(first.delivery_id).await.counters.unknowns, 1);
+    assert!(ahead(second).await);
+    w.store.commit(vec![finish(second, FinishKind::Release)]).await.unwrap();
+    w.seconds(600).await;
+    let [first, second] = &claim_all().await[..] else { panic!("both again") };
+    assert!(!ahead(first).await && ahead(second).await, "who was asked for before goes first");
+    // Should both be out all the same, each waits for the other's request; of two unknown ones the first is looked for.
+    w.store.record_parts(vec![(second.reference(), PartProgress::Requested)]).await.unwrap();
+    assert!(ahead(first).await);
+    w.fail(second, unknown).await;
+    assert!(!ahead(first).await);
+    w.sent(first).await;
+    w.seconds(600).await;
+    assert!(!ahead(&w.claim_one().await).await);
 }
 
 async fn an_unknown_outcome_follows_the_policy_of_the_lane(w: &World) {
