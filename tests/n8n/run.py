@@ -306,6 +306,7 @@ def scenario():
 
 
 BOTS, MAX_BOTS, CHANNELS_EACH = 6, 3, 2
+BURST = 15
 # Seconds that who was killed stays away, and is left alone when back. n8n takes twenty seconds and more to come up on a busy machine,
 # and without its adapter it can send nothing: a node that is away for a while leaves it its share.
 AWAY = {"node": (10, 35), "n8n": (0, 2), "adapter": (0, 2)}
@@ -359,7 +360,8 @@ def both(seconds, seed, adapter):
                     text = None
             except OSError:
                 pass
-            next_push = now + 2.0
+            # In bursts, so that both find work at the same moment.
+            next_push = now + (0.02 if len(accepted) % BURST else 2.0 * BURST)
         if now >= next_kill:
             ready = [who for who in sorted(alive) if now >= ready_at.get(who, 0)]
             who = dice.choice(ready) if ready else None
