@@ -10,7 +10,7 @@ use domain::content::evidence::Question;
 use serde_json::json;
 
 use crate::judge::corpus::writers;
-use crate::judge::folds::{Lessons, read_fold, weights};
+use crate::judge::folds::{fitted, read_fold, weights};
 use crate::judge::real;
 use crate::judge::score::{FIELDS, Score, score};
 
@@ -49,15 +49,11 @@ pub(super) fn judge(command: &Judgement) -> anyhow::Result<()> {
         return writeln!(anstream::stdout(), "{figures}").context("writing the figures");
     }
     let writers = writers()?;
-    let lessons =
-        command.folds.is_none().then(|| Question::ALL.map(|question| Lessons::new(question, &writers)));
     let mut scores = Vec::new();
     for (at, writer) in writers.iter().enumerate().filter(|(_, writer)| writer.judged) {
-        let fold = match (&command.folds, &lessons) {
-            (Some(dir), _) => read_fold(dir, writer.name)?,
-            (None, Some(lessons)) => weights(&lessons.each_ref().map(|lesson| lesson.table(Some(at))))
-                .map_err(|error| anyhow!(error))?,
-            (None, None) => continue,
+        let fold = match &command.folds {
+            Some(dir) => read_fold(dir, writer.name)?,
+            None => weights(&fitted(&writers, Some(at))?).map_err(|error| anyhow!(error))?,
         };
         scores.push(score(writer.name, &writer.posts, &fold));
     }
@@ -116,14 +112,17 @@ pub(super) fn fit(command: &Fit) -> anyhow::Result<()> {
     let write = |path: PathBuf, text: String| {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     };
-    for question in Question::ALL {
-        let lessons = Lessons::new(question, &writers);
-        write(command.to.join(format!("{}.weights", question.name())), lessons.table(None))?;
-        let Some(dir) = &command.folds else { continue };
-        for (at, writer) in writers.iter().enumerate().filter(|(_, writer)| writer.judged) {
-            let name = format!("without-{}.{}.weights", writer.name, question.name());
-            write(dir.join(name), lessons.table(Some(at)))?;
-        }
+    let write_all = |texts: [String; 3], path: &dyn Fn(&str) -> PathBuf| {
+        Question::ALL
+            .into_iter()
+            .zip(texts)
+            .try_for_each(|(question, text)| write(path(question.name()), text))
+    };
+    write_all(fitted(&writers, None)?, &|question| command.to.join(format!("{question}.weights")))?;
+    let Some(dir) = &command.folds else { return Ok(()) };
+    for (at, writer) in writers.iter().enumerate().filter(|(_, writer)| writer.judged) {
+        let path = |question: &str| dir.join(format!("without-{}.{question}.weights", writer.name));
+        write_all(fitted(&writers, Some(at))?, &path)?;
     }
     Ok(())
 }

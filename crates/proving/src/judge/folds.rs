@@ -18,13 +18,18 @@ pub(crate) struct Lessons {
 }
 
 impl Lessons {
-    pub(crate) fn new(question: Question, writers: &[Writer]) -> Lessons {
+    /// The questions before this one are answered by `weights`.
+    pub(crate) fn new(question: Question, writers: &[Writer], weights: &Weights) -> Lessons {
         let of = |writer: &Writer| {
             let posts = writer.posts.iter();
             let examples = posts.filter_map(|labelled| {
                 let answer = wanted(question, &labelled.label)?;
                 let answer = question.answers().iter().position(|known| *known == answer)?;
-                Some(Example { trail: shown(&labelled.post, question), answer, weight: writer.weight })
+                Some(Example {
+                    trail: shown(&labelled.post, question, weights),
+                    answer,
+                    weight: writer.weight,
+                })
             });
             examples.collect()
         };
@@ -37,6 +42,16 @@ impl Lessons {
         let examples: Vec<&Example> = others.flat_map(|(_, examples)| examples).collect();
         fit(self.question, &examples, Settings::of(self.question))
     }
+}
+
+/// The tables without one writer, or with all: each is fitted with the answers of those before it.
+pub(crate) fn fitted(writers: &[Writer], without: Option<usize>) -> anyhow::Result<[String; 3]> {
+    let mut texts: [String; 3] = Default::default();
+    for question in Question::ALL {
+        let before = weights(&texts).map_err(|error| anyhow!(error))?;
+        texts[question as usize] = Lessons::new(question, writers, &before).table(without);
+    }
+    Ok(texts)
 }
 
 fn wanted(question: Question, label: &Label) -> Option<&str> {

@@ -47,7 +47,7 @@ fn posts_that_taught_nothing_are_read_as_at_their_first_run() {
 
 const FLOORS: [(&str, f64); 7] = [
     ("animal", 0.94),
-    ("sex", 0.892),
+    ("sex", 0.90),
     ("phones", 0.985),
     ("city", 0.957),
     ("place", 0.855),
@@ -63,7 +63,7 @@ fn fitting_again_gives_the_same_table_byte_by_byte() {
 }
 
 fn fits_again(question: Question) {
-    let fitted = Lessons::new(question, &writers().unwrap()).table(None);
+    let fitted = Lessons::new(question, &writers().unwrap(), weights()).table(None);
     let (_, text) = texts()[question as usize];
     assert!(
         fitted == text,

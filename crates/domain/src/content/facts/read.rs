@@ -33,25 +33,13 @@ pub fn analyse(post: &Post) -> Analysis {
 /// The same with other weights: how they are judged on posts that they were not fitted on.
 pub fn analyse_with(post: &Post, weights: &Weights) -> Analysis {
     let first = First::of(post);
-    let sums = Question::ALL.map(|question| {
-        let table = weights.of(question);
-        let trail = first.trail(question, Trail::of_table(table));
-        let tally = decide(question, table, &trail, |_| false);
-        Sum { table, trail, tally }
-    });
-    let [kind, animal, sex] = sums.each_ref().map(|sum| sum.tally);
-    let (told, nearly) = first.kind(&kind);
-    let judged = Judged {
-        nearly,
-        kind: told,
-        animal: Animal::ALL[animal.best],
-        sex: match Animal::ALL[animal.best] {
-            Animal::Several => Sex::Unknown,
-            _ => first.sex(told, &sex),
-        },
-        sums,
-    };
-    first.facts(post, judged)
+    let kind = first.kind_sum(weights);
+    let (told, nearly) = first.kind(&kind.tally);
+    let second = first.with_kind(told);
+    let animal = second.animal_sum(weights);
+    let third = second.with_animal(Animal::ALL[animal.tally.best]);
+    let sex = third.sex_sum(weights);
+    third.facts(post, nearly, [kind, animal, sex])
 }
 
 /// An unknown sex that leads by less gives way to one that is stated.
@@ -67,7 +55,14 @@ struct Sum<'t> {
     tally: Tally,
 }
 
-impl Sum<'_> {
+impl<'t> Sum<'t> {
+    fn of(question: Question, weights: &'t Weights, shown: impl Fn(Trail<'t>) -> Trail<'t>) -> Sum<'t> {
+        let table = weights.of(question);
+        let trail = shown(Trail::of_table(table));
+        let tally = decide(question, table, &trail, |_| false);
+        Sum { table, trail, tally }
+    }
+
     /// The words of the rules, or else those that gave most to the sum.
     /// An answer with a small lead is told as a sum first, whatever rule speaks for it: it is a guess.
     fn spoken(&self, reading: &Reading<'_>, by_rules: Vec<Evidence>, rule: &'static str) -> Vec<Evidence> {
@@ -80,16 +75,6 @@ impl Sum<'_> {
     }
 }
 
-/// What the sums say.
-struct Judged<'t> {
-    kind: Kind,
-    nearly: Option<Kind>,
-    animal: Animal,
-    sex: Sex,
-    /// For the words of answers that no rule speaks for.
-    sums: [Sum<'t>; 3],
-}
-
 const SEXES: [Sex; 3] = [Sex::M, Sex::F, Sex::Unknown];
 
 fn kind_named(answer: usize) -> Kind {
@@ -98,24 +83,42 @@ fn kind_named(answer: usize) -> Kind {
 }
 
 /// What a post shows for a question, with the names of the features: what weights are fitted on.
-pub fn shown(post: &Post, question: Question) -> Trail<'static> {
-    First::of(post).trail(question, Trail::with_names())
+/// The animal is asked when the kind is known, and the sex when both are: `weights` answer the questions before.
+pub fn shown(post: &Post, question: Question, weights: &Weights) -> Trail<'static> {
+    let first = First::of(post);
+    if question == Question::Kind {
+        return first.kind_trail(Trail::with_names());
+    }
+    let (kind, _) = first.kind(&first.kind_sum(weights).tally);
+    let second = first.with_kind(kind);
+    if question == Question::Animal {
+        return second.animal_trail(Trail::with_names());
+    }
+    let animal = second.animal_sum(weights).tally.best;
+    second.with_animal(Animal::ALL[animal]).sex_trail(Trail::with_names())
 }
 
 /// Why kind, animal and sex are what they are; the kind of a post without words is told by its form and has no sum.
 pub fn explained(post: &Post) -> Vec<Explained> {
+    let weights = weights();
     let first = First::of(post);
-    let asked = Question::ALL
-        .into_iter()
-        .filter(|question| *question != Question::Kind || first.rules.plain.is_none());
-    asked
-        .map(|question| {
-            let table = weights().of(question);
-            let trail = first.trail(question, Trail::with_names());
-            let verdict = decide(question, table, &trail, |_| false);
-            explain(question, table, &trail, &verdict, &first.reading)
-        })
-        .collect()
+    let why = |question, trail: &Trail<'_>| {
+        let table = weights.of(question);
+        explain(question, table, trail, &decide(question, table, trail, |_| false), &first.reading)
+    };
+    let trail = first.kind_trail(Trail::with_names());
+    let mut reasons = Vec::new();
+    if first.rules.plain.is_none() {
+        reasons.push(why(Question::Kind, &trail));
+    }
+    let (kind, _) = first.kind(&decide(Question::Kind, weights.of(Question::Kind), &trail, |_| false));
+    let second = first.with_kind(kind);
+    let trail = second.animal_trail(Trail::with_names());
+    reasons.push(why(Question::Animal, &trail));
+    let animal = decide(Question::Animal, weights.of(Question::Animal), &trail, |_| false).best;
+    let third = second.with_animal(Animal::ALL[animal]);
+    reasons.push(why(Question::Sex, &third.sex_trail(Trail::with_names())));
+    reasons
 }
 
 /// Whether the kind of a post is told by its form alone, so that no weight is asked.
@@ -128,12 +131,23 @@ struct First<'a> {
     reading: Reading<'a>,
     numbers: phones::Numbers,
     rules: kind::ByRules,
-    subject: animal::Subject,
     cities: Vec<city::Mention>,
-    named: names::Named,
-    votes: sex::Votes,
     clauses: Clauses,
     labels: Vec<u64>,
+}
+
+/// What follows when the kind is known.
+struct Second<'f, 'a> {
+    first: &'f First<'a>,
+    verdict: kind::KindReading,
+    subject: animal::Subject,
+}
+
+/// What follows when the animal is known too.
+struct Third<'f, 'a> {
+    second: Second<'f, 'a>,
+    named: names::Named,
+    votes: sex::Votes,
 }
 
 impl<'a> First<'a> {
@@ -142,13 +156,36 @@ impl<'a> First<'a> {
         let reading = Reading::new(originals, normals);
         let numbers = phones::numbers(&reading);
         let rules = kind::by_rules(&reading, &numbers);
-        let event = kind::with_evidence(&reading, &rules, rules.kind).event;
-        let subject = animal::subject(&reading, rules.kind, &event);
         let cities = city::mentions(&reading, post.home.city.as_deref());
-        let named = names::names(&reading, rules.kind, subject.noun, &cities, &numbers.spans);
-        let votes = sex::votes(&reading, rules.kind, subject.animal.value, subject.noun, &named.genders);
         let (clauses, labels) = (clauses(&reading), shows::labels(&reading));
-        First { reading, numbers, rules, subject, cities, named, votes, clauses, labels }
+        First { reading, numbers, rules, cities, clauses, labels }
+    }
+
+    fn seen(&self) -> Seen<'_, 'a> {
+        Seen { reading: &self.reading, clauses: &self.clauses, labels: &self.labels }
+    }
+
+    /// The same feature counts once, and what it cost to find them is counted too.
+    fn settled<'t>(&self, mut trail: Trail<'t>) -> Trail<'t> {
+        trail.settle();
+        self.reading.count(trail.shown());
+        trail
+    }
+
+    fn kind_trail<'t>(&self, mut trail: Trail<'t>) -> Trail<'t> {
+        shows::kind(&self.seen(), &self.rules, &self.numbers, &mut trail);
+        self.settled(trail)
+    }
+
+    fn kind_sum<'t>(&self, weights: &'t Weights) -> Sum<'t> {
+        Sum::of(Question::Kind, weights, |trail| self.kind_trail(trail))
+    }
+
+    /// The animals that are spoken of in a post of this kind.
+    fn with_kind(&self, kind: Kind) -> Second<'_, 'a> {
+        let verdict = kind::with_evidence(&self.reading, &self.rules, kind);
+        let subject = animal::subject(&self.reading, kind, &verdict.event);
+        Second { first: self, verdict, subject }
     }
 
     /// The kind, and the one that is nearly as likely. News are not told by words alone: a post that no rule knows is
@@ -163,65 +200,90 @@ impl<'a> First<'a> {
         }
         (best, (tally.margin < UNSURE).then_some(second))
     }
+}
+
+impl<'f, 'a> Second<'f, 'a> {
+    fn kind(&self) -> Kind {
+        self.verdict.kind.value
+    }
+
+    fn animal_trail<'t>(&self, mut trail: Trail<'t>) -> Trail<'t> {
+        shows::animal(&self.first.seen(), self.kind(), &self.subject, &mut trail);
+        self.first.settled(trail)
+    }
+
+    fn animal_sum<'t>(&self, weights: &'t Weights) -> Sum<'t> {
+        Sum::of(Question::Animal, weights, |trail| self.animal_trail(trail))
+    }
+
+    /// Names, and what speaks for a sex.
+    fn with_animal(self, animal: Animal) -> Third<'f, 'a> {
+        let First { reading, cities, numbers, .. } = self.first;
+        let subject = self.subject.about(reading, animal);
+        let kind = self.verdict.kind.value;
+        let named = names::names(reading, kind, subject.noun, cities, &numbers.spans);
+        let votes = sex::votes(reading, kind, animal, subject.noun, &named.genders);
+        Third { second: Second { subject, ..self }, named, votes }
+    }
+}
+
+impl Third<'_, '_> {
+    fn animal(&self) -> Animal {
+        self.second.subject.animal.value
+    }
+
+    fn sex_trail<'t>(&self, mut trail: Trail<'t>) -> Trail<'t> {
+        let first = self.second.first;
+        shows::sex(&first.seen(), self.second.kind(), self.animal(), &self.votes, &mut trail);
+        first.settled(trail)
+    }
+
+    fn sex_sum<'t>(&self, weights: &'t Weights) -> Sum<'t> {
+        Sum::of(Question::Sex, weights, |trail| self.sex_trail(trail))
+    }
 
     /// The sex that the sum says, or the one that the post states while the sum only hesitates.
-    fn sex(&self, kind: Kind, tally: &Tally) -> Sex {
+    fn sex(&self, tally: &Tally) -> Sex {
+        if self.animal() == Animal::Several {
+            return Sex::Unknown;
+        }
         let hesitates = SEXES[tally.best] == Sex::Unknown && tally.margin < HESITATES;
-        let of_one = !matches!(kind, Kind::Ad | Kind::News | Kind::Other);
+        let of_one = !matches!(self.second.kind(), Kind::Ad | Kind::News | Kind::Other);
         self.votes.stated_or_named().filter(|_| hesitates && of_one).unwrap_or(SEXES[tally.best])
     }
 
-    fn trail<'t>(&self, question: Question, mut trail: Trail<'t>) -> Trail<'t> {
-        let seen = Seen { reading: &self.reading, clauses: &self.clauses, labels: &self.labels };
-        let animal = self.subject.animal.value;
-        match question {
-            Question::Kind => shows::kind(&seen, &self.rules, &self.numbers, &mut trail),
-            Question::Animal => shows::animal(&seen, self.rules.kind, &self.subject, &mut trail),
-            Question::Sex => shows::sex(&seen, self.rules.kind, animal, &self.votes, &mut trail),
-        }
-        trail.settle();
-        self.reading.count(trail.shown());
-        trail
-    }
-
-    fn facts(self, post: &Post, judged: Judged<'_>) -> Analysis {
-        let Judged { kind, nearly, animal, sex, sums } = judged;
-        let First { reading, numbers, rules, subject, cities, named, votes, .. } = self;
-        let mut verdict = kind::with_evidence(&reading, &rules, kind);
-        let noun = subject.noun;
-        let mut subject = subject.about(&reading, animal);
-        verdict.kind.evidence = sums[0].spoken(&reading, verdict.kind.evidence, "kind.sum");
+    fn facts(self, post: &Post, nearly: Option<Kind>, sums: [Sum<'_>; 3]) -> Analysis {
+        let sex = self.sex(&sums[2].tally);
+        let Third { second: Second { first, mut verdict, mut subject }, named, votes } = self;
+        let First { reading, numbers, cities, .. } = first;
+        let (kind, animal) = (verdict.kind.value, subject.animal.value);
+        verdict.kind.evidence = sums[0].spoken(reading, verdict.kind.evidence, "kind.sum");
         if animal != Animal::Unknown {
-            subject.animal.evidence = sums[1].spoken(&reading, subject.animal.evidence, "animal.sum");
+            subject.animal.evidence = sums[1].spoken(reading, subject.animal.evidence, "animal.sum");
         }
         let evidence = match sex {
             Sex::Unknown => Vec::new(),
-            sex => sums[2].spoken(&reading, votes.evidence(&reading, sex), "sex.sum"),
+            sex => sums[2].spoken(reading, votes.evidence(reading, sex), "sex.sum"),
         };
         let sex = Fact { value: sex, evidence };
-        let named = if kind == rules.kind && subject.noun == noun {
-            named
-        } else {
-            names::names(&reading, kind, subject.noun, &cities, &numbers.spans)
-        };
-        let places = place::places(&reading, kind, &verdict.event, &cities, &named.taken, &numbers.spans);
-        let cleaned = clean(&reading, &numbers.spans);
+        let places = place::places(reading, kind, &verdict.event, cities, &named.taken, &numbers.spans);
+        let cleaned = clean(reading, &numbers.spans);
         let facts = Facts {
             version: FACTS_VERSION,
-            breed: traits::breed(&reading, subject.noun, animal),
-            age: traits::age(&reading),
-            colours: traits::colours(&reading, kind),
-            city: city::city(&reading, &cities),
+            breed: traits::breed(reading, subject.noun, animal),
+            age: traits::age(reading),
+            colours: traits::colours(reading, kind),
+            city: city::city(reading, cities),
             place: places.best,
             other_places: places.others,
-            when: when::when(&reading, kind, &verdict.event, &dates(post)),
-            vk_accounts: accounts::accounts(&reading),
-            reward: traits::reward(&reading),
-            flags: traits::flags(&reading, animal),
+            when: when::when(reading, kind, &verdict.event, &dates(post)),
+            vk_accounts: accounts::accounts(reading),
+            reward: traits::reward(reading),
+            flags: traits::flags(reading, animal),
             home_city: post.home.city.clone(),
             contact_names: named.contacts,
             pet_names: named.pets,
-            phones: numbers.phones,
+            phones: numbers.phones.clone(),
             kind: verdict.kind,
             unsure: nearly.is_some(),
             nearly,

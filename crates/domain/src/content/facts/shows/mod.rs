@@ -1,5 +1,5 @@
 //! What a post shows: the features that speak for kinds, animals and sexes.
-//! Only rules and words are asked here, never a fitted weight, so that the same post always shows the same.
+//! Only rules, words and the answers to earlier questions are asked here, never a weight.
 
 mod animal;
 mod kind;

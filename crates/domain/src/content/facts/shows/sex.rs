@@ -30,12 +30,15 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
             Pos::Verb if token.morph.is(bit::PAST | bit::PARTICIPLE) => {
                 counts.add("verb", gender);
                 let (subject, _) = roles(seen.reading, seen.clauses, people, index);
-                seen.say_as(trail, "verb", index, gender);
+                if subject != Who::Thing {
+                    seen.say_as(trail, "verb", index, gender);
+                }
                 trail.add("verb-of", &[key(subject.name()), key(gender)], 1.0, Some((index, index)), || {
                     format!("{}+{gender}", subject.name())
                 });
                 counts.verb(token, subject, gender);
             }
+            Pos::Adjective if of_thing(seen, index) => {}
             Pos::Adjective => {
                 counts.add("adjective", gender);
                 seen.say_as(trail, "adjective", index, gender);
@@ -48,7 +51,8 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
                 trail.add("pronoun", &[key(word)], 1.0, Some((index, index)), || word.to_owned());
                 counts.pronoun(word);
             }
-            Pos::Noun => seen.say_as(trail, "noun", index, gender),
+            // The gender of a thing says nothing of an animal.
+            Pos::Noun if is_being(token) => seen.say_as(trail, "noun", index, gender),
             Pos::Name => counts.add("name", gender),
             _ => {}
         }
@@ -159,6 +163,34 @@ fn noun(seen: &Seen<'_, '_>, index: usize, trail: &mut Trail<'_>) {
     }
     let lemma = || format!("{}+{number}", crate::content::lexicon::morph::lemma(seen.word(index)));
     trail.add("animal-word", &[token.morph.lemma, key(number)], 1.0, Some((index, index)), lemma);
+}
+
+/// An animal, a person or a name, not a thing.
+fn is_being(token: &Token) -> bool {
+    let entry = token.entry();
+    token.morph.is(bit::ANIMATE)
+        || entry.is_some_and(|entry| entry.species.is_some_and(|species| species.noun))
+        || token.capital() && entry.is_some_and(|entry| entry.pet.is_some() || entry.person.is_some())
+}
+
+/// `красный ошейник`, `грудь белая`: the adjective agrees with a thing beside it.
+fn of_thing(seen: &Seen<'_, '_>, index: usize) -> bool {
+    let tokens = &seen.reading.tokens;
+    let own = &tokens[index].morph;
+    let agrees = |noun: &Token| {
+        let both = own.bits & noun.morph.bits;
+        let cases = bit::NOM | bit::GEN | bit::DAT | bit::ACC | bit::INS | bit::LOC;
+        both & cases != 0 && both & (bit::MASC | bit::FEM | bit::NEUT | bit::PLUR) != 0
+    };
+    let thing = |noun: &Token| noun.morph.pos == Pos::Noun && !is_being(noun) && agrees(noun);
+    let clause = seen.clauses.of[index];
+    let beside = |at: usize| tokens.get(at).filter(|_| seen.clauses.of[at] == clause);
+    // Other adjectives may stand between: `красный кожаный ошейник`.
+    let next = (index + 1..=index + 2).find_map(|at| {
+        let token = beside(at)?;
+        (token.morph.pos != Pos::Adjective).then_some(token)
+    });
+    next.is_some_and(thing) || index.checked_sub(1).and_then(beside).is_some_and(thing)
 }
 
 /// No noun beside it that it could belong to.
