@@ -2,7 +2,7 @@
 
 use crate::time::Span;
 
-/// Charged attempts before a delivery is dead (DESIGN §8).
+/// Charged attempts before a delivery is dead.
 pub const ATTEMPTS_MAX: i32 = 5;
 /// Flood waits of one delivery before it is dead.
 pub const FLOOD_WAITS_MAX: i32 = 50;

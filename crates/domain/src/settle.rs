@@ -2,8 +2,8 @@
 //!
 //! The lane waits (pause), the destination is judged (strikes, disabled, gone), the account is slowed or stopped.
 //!
-//! `settle` is the policy table of DESIGN §8 as one pure function. The SQLite driver calls it; the
-//! PostgreSQL functions say the same in SQL; random sequences compare the two.
+//! `settle` is the policy as one pure function. The SQLite driver calls it; the PostgreSQL functions say the same in SQL;
+//! random sequences compare the two.
 
 use crate::delivery::{AmbiguityPolicy, Counters, Reason, Status, Step, step};
 use crate::destination::Destination;

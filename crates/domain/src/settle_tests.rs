@@ -1,4 +1,4 @@
-//! The policy table of DESIGN §8, row by row.
+//! The policy of `settle`, row by row.
 
 use super::*;
 use crate::ids::{ChannelId, RecipientId};

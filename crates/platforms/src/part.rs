@@ -281,9 +281,9 @@ impl Default for ChannelSettings {
     }
 }
 
-/// Characters of a body unless the channel says otherwise (DESIGN §9).
+/// Characters of a body unless the channel says otherwise.
 pub const BODY_MAX: usize = 3500;
-/// Media of a message unless the channel says otherwise (DESIGN §11).
+/// Media of a message unless the channel says otherwise.
 pub const MAX_MEDIA: usize = 10;
 /// Requests of one delivery; more is a mistake of the settings, not a post.
 pub const PARTS_MAX: usize = 100;

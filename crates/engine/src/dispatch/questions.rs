@@ -19,7 +19,7 @@ use super::prepare::Work;
 use super::send::part_key;
 use super::{Dispatcher, published};
 
-/// How long the platforms are believed to recognise our key (DESIGN §8); after that we look first.
+/// How long the platforms are believed to recognise our key; after that we look first.
 const KEY_WINDOW: Span = Span::from_secs(45 * 60);
 /// A probe that failed speaks for everybody who asks this soon after.
 const PROBE_COUNTS: Duration = Duration::from_secs(1);

@@ -16,7 +16,7 @@ use crate::render::markup::Run;
 use crate::render::phones;
 use crate::render::tags;
 
-/// What a post looks like unless its channel says otherwise (DESIGN §9).
+/// What a post looks like unless its channel says otherwise.
 pub const DEFAULT: &str = "\
 {% if title %}
 {% if icon %}{{ icon }} {% endif %}<b>{{ heading }}</b>

@@ -1,4 +1,4 @@
-//! The quick start: one workspace from the variables of DESIGN §11, so that a one-channel set-up needs no file.
+//! The quick start: one workspace from environment variables, so that a one-channel set-up needs no file.
 //! A bad value names its variable and the fix.
 
 use domain::content::Kind;
