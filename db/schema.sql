@@ -2526,6 +2526,10 @@ CREATE OR REPLACE FUNCTION public.feed_campaign(workspace_id bigint, cohort_id b
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
  SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
 AS $function$
 #variable_conflict use_column
 DECLARE
@@ -2555,19 +2559,19 @@ BEGIN
     SELECT h.* INTO lane FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id AND h.account_id = cohort.account_id;
     SELECT c.history INTO past FROM control AS c;
     WITH seen AS MATERIALIZED (
-        SELECT m.member_id, m.recipient_id, m.generation, m.delivery_id, v.message_id,
-               coalesce(rupor_unheard(r),
-                        CASE WHEN m.generation = 0 AND k.min_gap_us > 0 AND r.contacted_at > today - rupor_span(k.min_gap_us)
-                             THEN 'too_soon' END) AS reason
-          FROM campaign_recipients AS m
-          JOIN recipients AS r ON r.recipient_id = m.recipient_id
-          JOIN campaign_variants AS v ON v.campaign_id = m.campaign_id AND v.variant = m.variant
-         WHERE m.cohort_id = feed_campaign.cohort_id AND m.member_id > cohort.cursor AND m.state = 'waiting'
-         ORDER BY m.member_id
-         LIMIT step
-    ), numbered AS MATERIALIZED (
-        SELECT s.*, nextval('deliveries_delivery_id_seq') AS new_id
-          FROM (SELECT x.* FROM seen AS x WHERE x.reason IS NULL ORDER BY x.member_id) AS s
+        SELECT s.*, CASE WHEN s.reason IS NULL THEN nextval('deliveries_delivery_id_seq') END AS new_id
+          FROM (SELECT m.member_id, m.recipient_id, m.generation, m.delivery_id, v.message_id,
+                       coalesce(rupor_unheard(r),
+                                CASE WHEN m.generation = 0 AND k.min_gap_us > 0
+                                          AND r.contacted_at > today - rupor_span(k.min_gap_us) THEN 'too_soon' END) AS reason
+                  FROM campaign_recipients AS m
+                  JOIN recipients AS r ON r.recipient_id = m.recipient_id
+                  JOIN campaign_variants AS v ON v.campaign_id = m.campaign_id AND v.variant = m.variant
+                 -- As a pair, so that the index of the cohort serves it and not the one of all members.
+                 WHERE m.cohort_id = feed_campaign.cohort_id AND m.state = 'waiting'
+                   AND (m.cohort_id, m.member_id) > (feed_campaign.cohort_id, cohort.cursor)
+                 ORDER BY m.member_id
+                 LIMIT step) AS s
     ), put AS (
         INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, generation,
                                 parent_delivery, priority, status, run_at, position, expires_at, idempotency_key, queued_at,
@@ -2575,7 +2579,8 @@ BEGIN
         SELECT w.new_id, ws, lane.lane_id, lane.account_id, w.recipient_id, m.message_id, m.revision, w.generation, w.delivery_id,
                (NOT urgent)::integer, 'queued', today, rupor_micros(today), k.deadline,
                rupor_key(past, w.new_id, m.request_hash, m.content_hash, m.revision), today, k.campaign_id
-          FROM numbered AS w JOIN messages AS m ON m.message_id = w.message_id
+          FROM seen AS w JOIN messages AS m ON m.message_id = w.message_id
+         WHERE w.new_id IS NOT NULL
          ORDER BY w.new_id
         RETURNING delivery_id
     ), ready_now AS (
@@ -2584,8 +2589,8 @@ BEGIN
     ), told AS (
         UPDATE campaign_recipients AS m
            SET state = CASE WHEN s.reason IS NULL THEN 'queued' ELSE 'excluded' END, reason = s.reason,
-               delivery_id = coalesce(w.new_id, m.delivery_id)
-          FROM seen AS s LEFT JOIN numbered AS w ON w.member_id = s.member_id
+               delivery_id = coalesce(s.new_id, m.delivery_id)
+          FROM seen AS s
          WHERE m.member_id = s.member_id
     )
     SELECT max(s.member_id), count(*), count(*) FILTER (WHERE s.reason IS NULL), count(s.reason),
@@ -2745,6 +2750,7 @@ DECLARE
     audience bigint;
     up_p     text := freeze_campaign.upto_platform;
     up_u     text := freeze_campaign.upto_user;
+    low      text;
     done     boolean := freeze_campaign.is_last;
     weights  bigint[];
     total    bigint;
@@ -2766,28 +2772,30 @@ BEGIN
       FROM (SELECT v.variant, sum(v.weight) OVER (ORDER BY v.variant) AS passed
               FROM campaign_variants AS v WHERE v.campaign_id = id) AS s;
     plain := canary = 0 AND NOT by_zone AND cardinality(weights) = 1 AND cardinality(left_out) = 0 AND cardinality(missing) = 0;
+    -- A step stays on one platform, and both its ends are plain conditions on the user id. PostgreSQL walks on to the last
+    -- person of the platform where the upper end is a pair.
     IF up_p IS NULL AND NOT done THEN
-        SELECT r.platform, r.user_id INTO up_p, up_u
+        SELECT r.platform INTO up_p
           FROM recipients AS r
          WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
          ORDER BY r.platform, r.user_id
-         LIMIT 1 OFFSET CASE WHEN plain THEN at_once ELSE step END - 1;
+         LIMIT 1;
         done := up_p IS NULL;
     END IF;
-    -- The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on
-    -- to the last person.
-    IF up_p IS NULL THEN
-        SELECT r.platform, r.user_id INTO up_p, up_u
+    low := CASE WHEN up_p = after_platform THEN after_user ELSE '' END;
+    IF up_p IS NOT NULL AND up_u IS NULL THEN
+        SELECT r.user_id INTO up_u
           FROM recipients AS r
-         WHERE r.workspace_id = ws
-         ORDER BY r.platform DESC, r.user_id DESC
-         LIMIT 1;
-        IF up_p IS NULL OR (up_p, up_u) < (after_platform, after_user) THEN
-            up_p := after_platform; up_u := after_user;
+         WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low
+         ORDER BY r.user_id
+         LIMIT 1 OFFSET CASE WHEN plain THEN at_once ELSE step END - 1;
+        IF up_u IS NULL THEN
+            SELECT max(r.user_id) INTO up_u FROM recipients AS r WHERE r.workspace_id = ws AND r.platform = up_p;
+            done := NOT EXISTS (SELECT FROM recipients AS r WHERE r.workspace_id = ws AND r.platform > up_p);
         END IF;
     END IF;
     IF plain THEN
-        SELECT w.n, w.gone INTO n, gone FROM rupor_freeze_at_once(k, audience, after_platform, after_user, up_p, up_u) AS w;
+        SELECT w.n, w.gone INTO n, gone FROM rupor_freeze_at_once(k, audience, up_p, low, up_u) AS w;
     ELSE
     WITH chosen AS MATERIALIZED (
         SELECT DISTINCT ON (p.platform, p.user_id)
@@ -2809,8 +2817,7 @@ BEGIN
                   FROM recipients AS r
                   JOIN jsonb_array_elements_text(k.accounts) WITH ORDINALITY AS w (account_id, ord)
                     ON w.account_id::bigint = r.account_id
-                 WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
-                   AND (r.platform, r.user_id) <= (up_p, up_u)
+                 WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low AND r.user_id <= up_u
                    AND r.status <> 'known' AND r.recipient_id <> ALL (left_out)
                    AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
                                                      WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))) AS p
@@ -5650,7 +5657,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_freeze_at_once(k campaigns, audience bigint, after_platform text, after_user text, up_p text, up_u text, OUT n bigint, OUT gone bigint)
+CREATE OR REPLACE FUNCTION public.rupor_freeze_at_once(k campaigns, audience bigint, up_p text, low text, up_u text, OUT n bigint, OUT gone bigint)
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -5661,17 +5668,20 @@ DECLARE
                                            ORDER BY a.ord);
     suppressed CONSTANT boolean := EXISTS (SELECT FROM suppressions AS s WHERE s.workspace_id = ws);
     recent     CONSTANT timestamptz := CASE WHEN k.min_gap_us > 0 THEN rupor_now() - rupor_span(k.min_gap_us) ELSE 'infinity' END;
+    cohorts    bigint[];
 BEGIN
     INSERT INTO campaign_cohorts (workspace_id, campaign_id, account_id, zone, stage)
     SELECT ws, k.campaign_id, a.id, '', 'rest' FROM unnest(accounts) AS a (id)
     ON CONFLICT DO NOTHING;
+    cohorts := array(SELECT c.cohort_id
+                       FROM unnest(accounts) WITH ORDINALITY AS a (id, ord)
+                       JOIN campaign_cohorts AS c ON c.campaign_id = k.campaign_id AND c.account_id = a.id AND c.zone = '' AND c.stage = 'rest'
+                      ORDER BY a.ord);
     WITH put AS (
         INSERT INTO campaign_recipients (workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id,
                                          variant, state, reason)
         SELECT ws, k.campaign_id,
-               CASE WHEN p.reason IS NULL THEN (SELECT c.cohort_id FROM campaign_cohorts AS c
-                                                 WHERE c.campaign_id = k.campaign_id AND c.account_id = p.account_id
-                                                   AND c.zone = '' AND c.stage = 'rest') END,
+               CASE WHEN p.reason IS NULL THEN cohorts[array_position(accounts, p.account_id)] END,
                p.recipient_id, p.account_id, p.platform, p.user_id, 0,
                CASE WHEN p.reason IS NULL THEN 'waiting' ELSE 'excluded' END, p.reason
           FROM (SELECT r.recipient_id, r.account_id, r.platform, r.user_id,
@@ -5679,8 +5689,7 @@ BEGIN
                             WHEN suppressed AND rupor_is_suppressed(ws, r.platform, r.user_id, r.account_id) THEN 'suppressed'
                             WHEN r.contacted_at > recent THEN 'too_soon' END AS reason
                   FROM recipients AS r
-                 WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
-                   AND (r.platform, r.user_id) <= (up_p, up_u)
+                 WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low AND r.user_id <= up_u
                    AND r.status <> 'known' AND r.account_id = ANY (accounts)
                    AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
                                                      WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))
@@ -5700,7 +5709,7 @@ BEGIN
         RETURNING account_id, reason
     ), counted AS MATERIALIZED (
         SELECT p.account_id, p.reason, count(*) AS n FROM put AS p GROUP BY p.account_id, p.reason
-    ), cohorts AS (
+    ), told AS (
         UPDATE campaign_cohorts AS c SET n_total = c.n_total + t.n, n_waiting = c.n_waiting + t.n
           FROM counted AS t
          WHERE t.reason IS NULL AND c.campaign_id = k.campaign_id AND c.account_id = t.account_id AND c.zone = '' AND c.stage = 'rest'
@@ -7564,7 +7573,7 @@ GRANT EXECUTE ON FUNCTION rupor_finish(bigint,bigint,uuid,bigint,bigint,jsonb,ti
 
 GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text,text) TO rupor_app;
+GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_app;
 
@@ -7990,7 +7999,7 @@ GRANT EXECUTE ON FUNCTION rupor_finish(bigint,bigint,uuid,bigint,bigint,jsonb,ti
 
 GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text,text) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_dispatcher;
 
