@@ -628,7 +628,7 @@ CREATE TABLE events (
     account_id bigint,
     detail jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT events_pkey PRIMARY KEY (event_id),
-    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'recipient_gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'unsure'::text, 'approved'::text, 'rejected'::text, 'campaign_changed'::text, 'alert'::text])))
+    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'recipient_gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'unsure'::text, 'approved'::text, 'rejected'::text, 'campaign_changed'::text, 'case_changed'::text, 'alert'::text])))
 );
 
 CREATE TABLE held_posts (
@@ -3630,6 +3630,104 @@ BEGIN
     END LOOP;
     PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l ORDER BY l));
     PERFORM rupor_refresh_accounts(accounts);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.refile_keys(workspace_id bigint, message_ids bigint[], from_case bigint, into_case bigint)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws      CONSTANT bigint := refile_keys.workspace_id;
+    at      CONSTANT timestamptz := rupor_now();
+    whole   CONSTANT boolean := NOT EXISTS (SELECT FROM messages AS m WHERE m.workspace_id = ws AND m.case_id = from_case);
+    held    record;
+    there   record;
+    silent  record;
+    repeats bigint[] := '{}';
+    freed   jsonb[] := '{}';
+    n_ended integer := 0;
+    n_said  integer := 0;
+BEGIN
+    PERFORM rupor_guard(ws);
+    FOR held IN
+        SELECT k.channel_id, k.version, k.kind, k.delivery_id, d.message_id,
+               coalesce(d.status IN ('queued', 'retry') AND d.parts = '[]' AND d.unknowns = 0, false) AS waits
+          FROM channels AS c
+         CROSS JOIN (SELECT DISTINCT m.hash_version AS version FROM messages AS m
+                      WHERE m.workspace_id = ws AND m.message_id = ANY (message_ids)) AS v
+          JOIN dedup_index AS k ON k.workspace_id = c.workspace_id AND k.channel_id = c.channel_id AND k.mode = 'case'
+                               AND k.version = v.version AND k.key = from_case::text
+          LEFT JOIN deliveries AS d ON d.delivery_id = k.delivery_id
+         WHERE c.workspace_id = ws
+         ORDER BY k.channel_id, k.version, k.kind
+    LOOP
+        CONTINUE WHEN NOT whole AND NOT coalesce(held.message_id = ANY (message_ids), false);
+        SELECT k.delivery_id,
+               coalesce(d.status IN ('queued', 'retry') AND d.parts = '[]' AND d.unknowns = 0, false) AS waits INTO there
+          FROM dedup_index AS k LEFT JOIN deliveries AS d ON d.delivery_id = k.delivery_id
+         WHERE k.workspace_id = ws AND k.channel_id = held.channel_id AND k.mode = 'case' AND k.version = held.version
+           AND k.key = into_case::text AND k.kind = held.kind;
+        IF there.delivery_id IS NOT NULL AND held.waits THEN
+            repeats := repeats || held.delivery_id;
+        ELSIF there.delivery_id IS NOT NULL AND NOT there.waits THEN
+            -- Both were said: the one that the case had is the one that repeats are measured by.
+            DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
+        ELSE
+            IF there.delivery_id IS NOT NULL THEN
+                repeats := repeats || there.delivery_id;
+                DELETE FROM dedup_index AS k WHERE k.delivery_id = there.delivery_id;
+            END IF;
+            UPDATE dedup_index AS k SET key = into_case::text WHERE k.delivery_id = held.delivery_id;
+        END IF;
+        freed := freed || jsonb_build_array(held.channel_id, held.kind);
+    END LOOP;
+    IF cardinality(repeats) > 0 THEN
+        n_ended := (SELECT count(*) FROM unnest(cancel_deliveries(ws, repeats)) AS e (done) WHERE e.done);
+    END IF;
+    IF NOT whole THEN
+        -- Joined and split again: each has a key of its own once more. What was sent comes first.
+        INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
+        SELECT DISTINCT ON (d.channel_id, m.hash_version, m.case_id, m.kind)
+               ws, d.channel_id, 'case', m.hash_version, m.case_id::text, m.kind, d.delivery_id, m.origin, at
+          FROM messages AS m
+          JOIN deliveries AS d ON d.message_id = m.message_id
+          JOIN channels AS c ON c.channel_id = d.channel_id
+         WHERE m.workspace_id = ws AND m.case_id IN (into_case, from_case) AND d.action = 'send' AND c.dedup = 'case'
+           AND c.removed_at IS NULL AND d.status IN ('queued', 'retry', 'claimed', 'sending', 'sent')
+         ORDER BY d.channel_id, m.hash_version, m.case_id, m.kind, d.sent_at IS NULL, d.delivery_id
+        ON CONFLICT DO NOTHING;
+        FOR silent IN
+            SELECT min(d.delivery_id) AS delivery_id, d.lane_id, d.account_id
+              FROM messages AS m
+              JOIN cases AS s ON s.workspace_id = m.workspace_id AND s.case_id = m.case_id
+              JOIN deliveries AS d ON d.message_id = m.message_id
+              JOIN channels AS c ON c.channel_id = d.channel_id
+             WHERE m.workspace_id = ws AND m.gone_at IS NULL AND m.skipped IS NULL
+               AND (m.case_id = into_case
+                    OR m.case_id = from_case AND jsonb_build_array(d.channel_id, m.kind) = ANY (freed))
+               AND (s.closed_at IS NULL OR m.kind NOT IN ('lost', 'found', 'sighting'))
+               AND d.status = 'deduped' AND d.action = 'send' AND (d.expires_at IS NULL OR d.expires_at > at)
+               AND c.dedup = 'case' AND c.removed_at IS NULL AND c.disabled_by IS DISTINCT FROM 'operator'
+               AND NOT EXISTS (SELECT FROM deliveries AS n
+                                WHERE n.message_id = d.message_id AND n.channel_id = d.channel_id AND n.action = 'send'
+                                  AND n.generation > d.generation)
+               AND NOT EXISTS (SELECT FROM dedup_index AS k
+                                WHERE k.workspace_id = ws AND k.channel_id = d.channel_id AND k.mode = 'case'
+                                  AND k.version = m.hash_version AND k.key = m.case_id::text AND k.kind = m.kind)
+             GROUP BY m.case_id, d.channel_id, m.kind, d.lane_id, d.account_id
+             ORDER BY 1
+        LOOP
+            PERFORM rupor_next_generation(
+                silent.delivery_id, jsonb_build_object('parent', silent.delivery_id, 'split_from', from_case), at);
+            PERFORM rupor_refresh_lanes(ARRAY[silent.lane_id]), rupor_refresh_accounts(ARRAY[silent.account_id]);
+            n_said := n_said + 1;
+        END LOOP;
+    END IF;
+    RETURN jsonb_build_object('cancelled', n_ended, 'said', n_said);
 END $function$
 ;
 
@@ -7490,6 +7588,8 @@ GRANT EXECUTE ON FUNCTION record_part(bigint,bigint,uuid,integer,text) TO rupor_
 GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION recover_leases(bigint,integer) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION refile_keys(bigint,bigint[],bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION remove_channel(bigint,bigint) TO rupor_app;
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(crate) const TOKEN: &str = "7700:AAF-canary_0123456789abcdef";
 /// Far beyond what is needed; nothing depends on it.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder of somebody's own, and a sandbox in place of the platforms.
 pub(crate) struct Place {
