@@ -15,7 +15,9 @@ pub async fn kept_up<F: Future>(name: &'static str, mut start: impl FnMut() -> F
     let mut rest = Duration::ZERO;
     loop {
         let started = Instant::now();
-        let ended = AssertUnwindSafe(planted::or_panic(name, start())).catch_unwind().await;
+        // The start itself is part of what may panic.
+        let work = async { start().await };
+        let ended = AssertUnwindSafe(planted::or_panic(name, "", work)).catch_unwind().await;
         if let Ok(ended) = ended {
             return ended;
         }
@@ -28,30 +30,41 @@ pub async fn kept_up<F: Future>(name: &'static str, mut start: impl FnMut() -> F
     }
 }
 
-/// `RUPOR_PLANTED_PANIC=NAME:MS` makes the loop of that name panic so long after each start, for tests of what that
-/// costs the others (`tests/attack/run --isolation`). Debug builds only: the product knows nothing of it.
-mod planted {
+/// `RUPOR_PLANTED_PANIC=NAME:MS` makes the work of that name panic so long after each start (0: instead of it), for tests of what
+/// that costs the others (`tests/attack/run --isolation --panics`). NAME is that of a loop, or of work of which there is much, with
+/// which of it: `source walls:1`. Debug builds only: the product knows nothing of it.
+pub mod planted {
+    use std::fmt::Display;
+
     #[cfg(not(debug_assertions))]
-    pub(super) async fn or_panic<F: Future>(_: &str, work: F) -> F::Output {
+    pub async fn or_panic<F: Future>(_: &str, _: impl Display, work: F) -> F::Output {
         work.await
     }
 
     #[cfg(debug_assertions)]
-    pub(super) async fn or_panic<F: Future>(name: &str, work: F) -> F::Output {
-        let planted = std::env::var("RUPOR_PLANTED_PANIC").ok();
-        let after = planted.as_deref().and_then(|planted| planted.rsplit_once(':'));
-        match after.filter(|(which, _)| *which == name).and_then(|(_, ms)| ms.parse().ok()) {
-            None => work.await,
-            Some(ms) => {
-                let panics = async {
-                    tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
-                    panic!("planted in {name}");
-                };
-                tokio::select! {
-                    ended = work => ended,
-                    never = panics => never,
-                }
-            }
+    pub async fn or_panic<F: Future>(name: &str, which: impl Display, work: F) -> F::Output {
+        static PLANTED: std::sync::OnceLock<Option<(String, u64)>> = std::sync::OnceLock::new();
+        let planted = PLANTED.get_or_init(|| {
+            let planted = std::env::var("RUPOR_PLANTED_PANIC").ok()?;
+            let (meant, ms) = planted.rsplit_once(':')?;
+            Some((meant.to_owned(), ms.parse().ok()?))
+        });
+        let Some((meant, ms)) = planted else {
+            return work.await;
+        };
+        let is_meant = meant.strip_prefix(name).is_some_and(|rest| rest.trim_start() == which.to_string());
+        drop(which);
+        if !is_meant {
+            return work.await;
+        }
+        assert!(*ms > 0, "planted in {meant}");
+        let panics = async {
+            tokio::time::sleep(std::time::Duration::from_millis(*ms)).await;
+            panic!("planted in {meant}");
+        };
+        tokio::select! {
+            ended = work => ended,
+            never = panics => never,
         }
     }
 }
@@ -72,6 +85,17 @@ mod tests {
             }
         });
         assert_eq!(ended.await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_panics_before_its_first_step_starts_again_too() {
+        let mut starts = 0;
+        let ended = kept_up("planted", || {
+            starts += 1;
+            assert!(starts >= 3, "planted");
+            async { "ended" }
+        });
+        assert_eq!(ended.await, "ended");
     }
 
     /// How long after the panic before it each start came, to ten milliseconds, when every start panics after `after`.

@@ -17,6 +17,7 @@ mod serve;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,12 +29,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use futures_util::FutureExt;
 use store::{Health, Store, StoreError};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use api::ApiError;
 use engine::dispatch::{Meters, OfDoor};
-use engine::upkeep::kept_up;
+use engine::upkeep::{kept_up, planted};
 
 pub(crate) use brake::Brake;
 pub(crate) use door::{Client, Door};
@@ -49,15 +52,13 @@ pub(crate) struct Node {
     pub ready: Arc<AtomicBool>,
     /// When this process started, in seconds since 1970.
     pub started: f64,
-    /// Whether it sends: then it is ready while it does.
-    pub sends: bool,
 }
 
 impl Node {
     pub(crate) fn new(store: Store) -> Node {
         let started = jiff::Timestamp::now().as_millisecond() as f64 / 1_000.0;
         let ready = Arc::new(AtomicBool::new(true));
-        Node { store, meters: Arc::default(), ready, started, sends: false }
+        Node { store, meters: Arc::default(), ready, started }
     }
 }
 
@@ -121,11 +122,11 @@ pub(crate) async fn serve(listener: TcpListener, node: Node, door: Door) {
     let site = Site::new(node, door, REQUEST_TIME);
     let (door, brake, store) = (Arc::clone(&site.door), Arc::clone(&site.brake), site.node.store.clone());
     let app = router(site);
-    let serving = || serve::serve(&listener, app.clone(), Arc::clone(&door), serve::Times::default());
-    tokio::select! {
-        () = kept_up("http", serving) => {}
-        () = kept_up("refusals", || brake::tell(&brake, &store)) => {}
-    }
+    let mut telling = JoinSet::new();
+    telling.spawn(async move { kept_up("refusals", || brake::tell(&brake, &store)).await });
+    // Who is inside stays when the loop that lets people in starts again.
+    let hall = serve::Hall::default();
+    kept_up("http", || serve::serve(&listener, &hall, app.clone(), &door, serve::Times::default())).await;
 }
 
 fn router(site: Site) -> Router {
@@ -219,7 +220,7 @@ const HEADERS: [(&str, &str); 6] = [
 async fn guard_all(State(site): State<Site>, mut request: Request, next: Next) -> Response {
     let mut answer = match site.door_opens(&mut request) {
         Err(refused) => refused.into_response(),
-        Ok(()) => match tokio::time::timeout(site.request_time, next.run(request)).await {
+        Ok(()) => match tokio::time::timeout(site.request_time, answered(request, next)).await {
             Ok(answer) => answer,
             Err(_) => ApiError::takes_too_long().into_response(),
         },
@@ -229,6 +230,16 @@ async fn guard_all(State(site): State<Site>, mut request: Request, next: Next) -
         answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     answer
+}
+
+/// A panic is the misfortune of this request alone, and who asked hears of it.
+async fn answered(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let work = planted::or_panic("request", &path, next.run(request));
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(path, "a request panicked");
+        ApiError::broke().into_response()
+    })
 }
 
 impl Site {
@@ -250,9 +261,6 @@ impl Site {
 /// How long a probe waits for the database; who asks has little patience.
 const READY_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// A node that sends asks for work at least every second; this long without an answer is no rest.
-const STANDS_STILL: Duration = Duration::from_secs(15);
-
 /// Everybody may ask, so it names no address.
 async fn ready(State(site): State<Site>) -> Response {
     match readiness(&site.node).await {
@@ -269,7 +277,7 @@ pub(crate) async fn readiness(node: &Node) -> Result<(), String> {
     }
     match node.store.health() {
         Health::Good => {}
-        Health::Unknown => return Err("starting: the database has not answered yet".to_owned()),
+        Health::Unknown => return Err("starting: nothing was claimed yet".to_owned()),
         Health::Ill(illness) => return Err(illness.kind.to_owned()),
     }
     let look = async {
@@ -280,24 +288,10 @@ pub(crate) async fn readiness(node: &Node) -> Result<(), String> {
         Ok(Ok(Some(why))) if why.starts_with(store::HISTORY_LOST) => {
             Err("history was lost; everything is held until `rupor release`; see `rupor status`".to_owned())
         }
-        Ok(Ok(_)) => node.works(),
+        Ok(Ok(_)) => Ok(()),
         Ok(Err(StoreError::FileGone { .. })) => {
             Err("the database file was deleted or replaced; nothing is sent; see the log".to_owned())
         }
         Ok(Err(_)) | Err(_) => Err("the database does not answer".to_owned()),
-    }
-}
-
-impl Node {
-    fn works(&self) -> Result<(), String> {
-        match self.meters.since_worked() {
-            _ if !self.sends => Ok(()),
-            None => Err("starting: nothing was claimed yet".to_owned()),
-            Some(since) if since > STANDS_STILL => Err(format!(
-                "sending stands still: no claim and no outcome for {} s; see the log",
-                since.as_secs()
-            )),
-            Some(_) => Ok(()),
-        }
     }
 }

@@ -14,12 +14,12 @@ use domain::time::Span;
 use platforms::platform::Network;
 use store::{Address, Health, Store, StoreError};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::Config;
 use crate::config::plan::{self, Absent};
 use engine::addresses::ApiBases;
-use engine::dispatch::ports::{Dice, Platforms};
+use engine::dispatch::ports::{Dice, Outlet, Platforms};
 use engine::dispatch::{self, Meters, Ports};
 use engine::epoch::Note;
 use engine::upkeep::kept_up;
@@ -121,7 +121,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(path) => Some(operate::serve(store.clone(), &path)?),
         None => None,
     };
-    let shown = http::Node { sends: settings.dispatch, ..http::Node::new(store.clone()) };
+    let shown = http::Node::new(store.clone());
     let mut beside = vec![
         keep("quiet hours", &store, operate::quiet::keep),
         keep("watch", &store, {
@@ -301,58 +301,78 @@ async fn run_loops(
         deadline: sources::DEADLINE,
         grace: sources::GRACE.min(settings.drain.into()),
     };
-    let sources = kept_up("sources", || {
-        let (store, reading, stopped) = (store.clone(), reading.clone(), stopped.clone());
-        let is_wanted = settings.sources;
-        async move {
-            if is_wanted {
-                sources::run(store, Network::default(), reading, stopped).await;
-            }
+    // A task for each: a loop that is busy, or is telling of its panic, holds up no other.
+    let mut loops = JoinSet::new();
+    let with = || (store.clone(), stopped.clone());
+    if settings.sources {
+        let (store, stopped) = with();
+        add(&mut loops, "sources", move || {
+            sources::run(store.clone(), Network::default(), reading.clone(), stopped.clone())
+        });
+    }
+    if settings.bot {
+        let (store, stopped) = with();
+        let talking = bot::Settings { owner: sending.run_id.clone(), bases: settings.bases.clone() };
+        add(&mut loops, "bot", move || {
+            bot::run(store.clone(), Network::default(), talking.clone(), stopped.clone())
+        });
+    }
+    if settings.dispatch {
+        let (store, stopped) = with();
+        store.expect_work();
+        add(&mut loops, "campaigns", move || campaigns::run(store.clone(), stopped.clone()));
+        loops.spawn(dispatching(&settings, sending, with(), meters));
+    }
+    let ((store, stopped), lease) = (with(), settings.lease);
+    add(&mut loops, "monitor", move || monitor::run(store.clone(), lease, stopped.clone()));
+    let (store, stopped) = with();
+    add(&mut loops, "callbacks", move || callbacks::run(store.clone(), stopped.clone()));
+    let (store, stopped) = with();
+    add(&mut loops, "vitals", move || vitals::run(store.clone(), stopped.clone()));
+    let mut drained = Ok(true);
+    while let Some(ended) = loops.join_next().await {
+        match ended {
+            Ok(Ok(true)) => {}
+            Ok(other) => drained = other,
+            Err(broke) => tracing::error!(%broke, "a loop ended badly"),
         }
+    }
+    drained
+}
+
+/// One more loop, started again should it panic.
+fn add<F: Future<Output = ()> + Send + 'static>(
+    loops: &mut JoinSet<store::Result<bool>>,
+    name: &'static str,
+    start: impl FnMut() -> F + Send + 'static,
+) {
+    loops.spawn(async move {
+        kept_up(name, start).await;
+        Ok(true)
     });
-    let ports = || Ports {
+}
+
+/// The loop that sends; its connections to the platforms outlive a panic.
+fn dispatching(
+    settings: &Settings,
+    sending: dispatch::Settings,
+    (store, stopped): (Store, watch::Receiver<bool>),
+    meters: Arc<Meters>,
+) -> impl Future<Output = store::Result<bool>> + Send + 'static {
+    let outlet = Arc::new(Platforms { network: Network::default() });
+    let bases = settings.bases.clone();
+    let ports = Arc::new(move || Ports {
         ledger: Arc::new(store.clone()),
-        outlet: Arc::new(Platforms { network: Network::default() }),
+        outlet: Arc::clone(&outlet) as Arc<dyn Outlet>,
         shelf: Arc::new(store.clone()),
         dice: Dice::seeded(rand::random()),
-        bases: settings.bases.clone(),
+        bases: bases.clone(),
         meters: Arc::clone(&meters),
-    };
-    let dispatch = kept_up("dispatch", || {
-        let (sending, ports, mut stopped) = (sending.clone(), &ports, stopped.clone());
-        let is_wanted = settings.dispatch;
-        async move {
-            match is_wanted {
-                true => dispatch_until_stopped(sending, ports, stopped).await,
-                false => Ok(stopped.wait_for(|stop| *stop).await.is_ok()),
-            }
-        }
     });
-    let talking = bot::Settings { owner: sending.run_id.clone(), bases: settings.bases.clone() };
-    let bot = kept_up("bot", || {
-        let (store, talking, stopped) = (store.clone(), talking.clone(), stopped.clone());
-        let is_wanted = settings.bot;
-        async move {
-            if is_wanted {
-                bot::run(store, Network::default(), talking, stopped).await;
-            }
-        }
-    });
-    let monitor = kept_up("monitor", || monitor::run(store.clone(), settings.lease, stopped.clone()));
-    let campaigns = kept_up("campaigns", || {
-        let (store, stopped) = (store.clone(), stopped.clone());
-        let is_wanted = settings.dispatch;
-        async move {
-            if is_wanted {
-                campaigns::run(store, stopped).await;
-            }
-        }
-    });
-    let callbacks = kept_up("callbacks", || callbacks::run(store.clone(), stopped.clone()));
-    let vitals = kept_up("vitals", || vitals::run(store.clone(), stopped.clone()));
-    let ((), drained, (), (), (), (), ()) =
-        tokio::join!(sources, dispatch, bot, monitor, vitals, campaigns, callbacks);
-    drained
+    kept_up("dispatch", move || {
+        let ports = Arc::clone(&ports);
+        dispatch_until_stopped(sending.clone(), move || ports(), stopped.clone())
+    })
 }
 
 /// A dispatcher cannot start while the database does not say what time it is. It tries again: a node without one would

@@ -192,7 +192,7 @@ pub struct FreezeStep {
     pub by_zone: bool,
 }
 
-/// Some people of one platform in their order.
+/// Some people in their order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeoplePage {
     /// With whether they are suppressed.
@@ -210,11 +210,7 @@ impl PeoplePage {
             let whole = people.iter().rposition(|row| !is_same(row)).map_or(people.len(), |n| n + 1);
             people.truncate(whole);
         }
-        // A step of the freeze stays on one platform.
-        let platform = people.first().map(|(first, _)| first.platform.clone());
-        let others = people.iter().position(|(row, _)| Some(&row.platform) != platform.as_ref());
-        people.truncate(others.unwrap_or(people.len()));
-        PeoplePage { people, is_last: is_last && others.is_none() }
+        PeoplePage { people, is_last }
     }
 
     pub fn upto(&self) -> Option<Person> {

@@ -5,6 +5,7 @@ use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 use serde_json::Value;
 
+use crate::health::Pulse;
 use crate::postgres::Postgres;
 use crate::sqlite::Sqlite;
 use crate::*;
@@ -63,6 +64,18 @@ impl Store {
             Store::Sqlite(db) => db.health(),
             Store::Postgres(db) => db.health(),
         }
+    }
+
+    fn pulse(&self) -> &Pulse {
+        match self {
+            Store::Sqlite(db) => &db.pulse,
+            Store::Postgres(db) => &db.pulse,
+        }
+    }
+
+    /// This process sends from now on: `health` then follows the last claim or outcome that went well.
+    pub fn expect_work(&self) {
+        self.pulse().sends();
     }
 
     pub(crate) fn tally(&self) -> &tally::Tally {
@@ -327,12 +340,20 @@ impl Store {
     }
 
     pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
-        each!(self, db => db.claim(request))
+        let claimed = each!(self, db => db.claim(request));
+        if claimed.is_ok() {
+            self.pulse().worked();
+        }
+        claimed
     }
 
     /// The results stand in the order of the batch.
     pub async fn commit(&self, batch: Vec<Finish>) -> Result<Vec<Finished>> {
-        each!(self, db => db.commit(batch))
+        let finished = each!(self, db => db.commit(batch));
+        if finished.is_ok() {
+            self.pulse().worked();
+        }
+        finished
     }
 
     /// Takes over the sending of a claim that another orchestrator made, once.

@@ -10,6 +10,10 @@ use crate::error::StoreError;
 
 /// A node asks its database about every second; this long without an answer is trouble.
 const SILENCE: Duration = Duration::from_secs(5);
+/// A node that sends asks for work at least every second; this long without a claim or an outcome is no rest.
+const NO_WORK: Duration = Duration::from_secs(15);
+/// What it is called when the database answers and nothing is claimed or written down: the kind of that illness.
+pub const STANDS_STILL: &str = "sending stands still: no claim and no outcome; see the log";
 /// A small question takes milliseconds; so many in a row that took this long are trouble.
 const SLOW: Duration = Duration::from_secs(2);
 const SLOW_TIMES: u32 = 3;
@@ -43,6 +47,9 @@ struct State {
     damaged: Option<Ill>,
     /// Words about little space; no illness yet.
     space: Option<String>,
+    /// Since when this process sends, and when a claim or an outcome last went well.
+    sends: Option<Instant>,
+    worked: Option<Instant>,
     /// Questions in a row that took long, and how long the last one took.
     slow: u32,
     took: Duration,
@@ -109,6 +116,16 @@ impl Pulse {
         state.ill = Some(Ill { since, kind, words: error.to_string(), of_writing });
     }
 
+    /// From now on claims and outcomes are expected.
+    pub(crate) fn sends(&self) {
+        self.lock().sends.get_or_insert_with(Instant::now);
+    }
+
+    /// A claim was answered, or outcomes are on the disk.
+    pub(crate) fn worked(&self) {
+        self.lock().worked = Some(Instant::now());
+    }
+
     /// A look through everything found nothing wrong.
     pub(crate) fn sound(&self) {
         self.lock().damaged = None;
@@ -159,12 +176,31 @@ impl Pulse {
                 );
                 Health::Ill(Illness { kind: "the database does not answer", words, lasts })
             }
-            Some(_) => Health::Good,
+            Some(_) => state.working(now),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether a database that answers also gives work and takes what was done, where that is expected.
+    fn working(&self, now: Instant) -> Health {
+        let Some(began) = self.sends else {
+            return Health::Good;
+        };
+        let lasts = now.saturating_duration_since(self.worked.unwrap_or(began));
+        if lasts > NO_WORK {
+            let words = format!(
+                "nothing was claimed and no outcome written down for {} s although the database answers; see in the log of the \
+                 node what fails, and start it again if it says nothing",
+                lasts.as_secs()
+            );
+            return Health::Ill(Illness { kind: STANDS_STILL, words, lasts: lasts - NO_WORK });
+        }
+        if self.worked.is_some() { Health::Good } else { Health::Unknown }
     }
 }
 
@@ -177,6 +213,25 @@ mod tests {
             Health::Ill(illness) => illness.words,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_node_that_sends_and_gets_nothing_done_stands_still_although_the_database_answers() {
+        let pulse = Pulse::new();
+        let at = |later: u64| {
+            pulse.answered();
+            pulse.health_at(Instant::now() + Duration::from_secs(later).min(SILENCE))
+        };
+        assert_eq!(at(0), Health::Good, "who does not send needs no work");
+        pulse.sends();
+        assert_eq!(at(0), Health::Unknown, "nothing was claimed yet");
+        pulse.worked();
+        assert_eq!(at(0), Health::Good);
+        let state = pulse.lock();
+        let later = Instant::now() + NO_WORK + Duration::from_secs(3);
+        let Health::Ill(illness) = state.working(later) else { panic!("it stands still") };
+        assert_eq!((illness.kind, illness.lasts.as_secs()), (STANDS_STILL, 3));
+        assert!(illness.words.contains("for 18 s although the database answers"), "{}", illness.words);
     }
 
     #[test]

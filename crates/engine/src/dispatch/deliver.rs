@@ -14,6 +14,7 @@ use store::{Claim, FinishKind, Parts, StoreError};
 
 use super::unmarked::Entered;
 use super::{Dispatcher, published};
+use crate::upkeep::planted;
 
 /// Why a delivery goes no further.
 #[derive(Debug)]
@@ -53,7 +54,9 @@ impl Dispatcher {
         entered: Entered,
     ) -> Option<(FinishKind, Parts, &'static str)> {
         // A panic is this delivery's misfortune and nobody else's.
-        let done = AssertUnwindSafe(self.attempt(claim, entered)).catch_unwind().await.unwrap_or_else(|_| {
+        let attempt =
+            planted::or_panic("delivery of account", claim.account_id.0, self.attempt(claim, entered));
+        let done = AssertUnwindSafe(attempt).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(delivery = claim.delivery_id.0, "a delivery panicked");
             Err(Halt::End(nobody_knows("panic", "the delivery could not be carried out; see the log")))
         });

@@ -17,7 +17,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use store::Finished;
-use tokio::time::Instant;
 
 /// Codes of failures that are told apart; platforms have some dozens.
 const CODES_MAX: usize = 100;
@@ -103,8 +102,6 @@ pub struct Meters {
     pub request_seconds: Waits,
     pub due_to_sent_seconds: Waits,
     campaign_failures: Mutex<BTreeMap<(CampaignId, AccountId, String), u64>>,
-    /// When the ledger last took a claim or an outcome of this process.
-    worked: Mutex<Option<Instant>>,
 }
 
 fn calls() -> Histogram {
@@ -142,7 +139,6 @@ impl Default for Meters {
             request_seconds: Family::new_with_constructor(calls),
             due_to_sent_seconds: Family::new_with_constructor(waits),
             campaign_failures: Mutex::default(),
-            worked: Mutex::default(),
         };
         meters.begin();
         meters.registered()
@@ -236,16 +232,6 @@ impl Meters {
         }
         self.registry = registry;
         self
-    }
-
-    /// The ledger answered a claim or took outcomes.
-    pub fn worked(&self) {
-        *self.worked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    /// How long ago that was; `None`: not yet.
-    pub fn since_worked(&self) -> Option<Duration> {
-        self.worked.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
     /// All of them, ready to be encoded.

@@ -307,7 +307,6 @@ impl Dispatcher {
         match claimed {
             Ok(claimed) => {
                 let taken = claimed.claims.len();
-                self.meters.worked();
                 self.meters.dequeued.inc_by(taken as u64);
                 if taken > 0 {
                     tracing::debug!(taken, limit, "claimed");
@@ -371,9 +370,7 @@ impl Dispatcher {
                 platform,
                 waited: (dispatcher.time.now() - claim.due_at).max(Span::ZERO).into(),
             };
-            let called = dispatcher.book.name(claim.workspace_id, claim.destination).await;
-            let (destination, message) = (claim.destination, claim.message_id);
-            let end = End { finish, destination, called, message, remembered, ended, permit };
+            let end = End { finish, destination: claim.destination, remembered, ended, permit };
             dispatcher.recorder.end(end);
         });
     }

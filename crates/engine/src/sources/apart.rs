@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 use super::{Node, PollError, Polled, base_interval, failing_wait, next_interval, poll_once, with_interval};
+use crate::upkeep::planted;
 
 /// A lease is renewed so many times within itself.
 const RENEWALS: u32 = 3;
@@ -59,7 +60,9 @@ async fn read_apart(
     let settings = &node.settings;
     let mut task = JoinSet::new();
     let (own, of_task) = (Arc::clone(node), source.clone());
-    task.spawn(async move { poll_once(&own.reader(), &of_task).await });
+    task.spawn(async move {
+        planted::or_panic("source", &of_task.name, poll_once(&own.reader(), &of_task)).await
+    });
     let over = tokio::time::sleep(settings.deadline);
     let stopped = async {
         stop_asked(&mut stop).await;

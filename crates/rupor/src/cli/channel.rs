@@ -5,7 +5,7 @@ use domain::shown::line;
 use domain::time::Span;
 use serde_json::{Value, json};
 
-use super::operator::{OperatorArgs, Several, Tagged, block_on, fits};
+use super::operator::{OperatorArgs, block_on, fits};
 use crate::config::show_rate;
 use crate::language::chosen;
 use crate::operate::facts::{Facts, gather};
@@ -24,17 +24,17 @@ pub(super) struct ChannelArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List channels with their state
-    List(List),
-    /// Show one channel: settings, counts, and what is the matter with it
+    /// All channels with their state
+    List(OperatorArgs),
+    /// One channel: settings, counts, and what is the matter with it
     Show(Named),
     /// Send nothing for a while; the queue is kept
     Pause(Pause),
-    /// Go on: end a pause, enable again, forget failures
+    /// Go on: ends a pause, enables again, forgets failures
     Resume(Resume),
     /// Take no new posts and send nothing
-    Disable(Bulk),
-    /// Do the same as resume
+    Disable(Named),
+    /// The same as resume
     Enable(Resume),
     /// Ask the platform about the token and its rights, and queue a test post with --send
     Test(Test),
@@ -42,27 +42,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Named {
-    /// Name or id of the channel
+    /// Name or id of the channel; to pause, resume or disable several, `*` fits any text
     channel: String,
-    #[command(flatten)]
-    operator: OperatorArgs,
-}
-
-#[derive(Debug, Args)]
-struct List {
-    /// Name, or a pattern: `*` fits any text
-    #[arg(default_value = "*")]
-    channel: String,
-    #[command(flatten)]
-    tagged: Tagged,
-    #[command(flatten)]
-    operator: OperatorArgs,
-}
-
-#[derive(Debug, Args)]
-struct Bulk {
-    #[command(flatten)]
-    which: Several,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -70,7 +51,7 @@ struct Bulk {
 #[derive(Debug, Args)]
 struct Pause {
     #[command(flatten)]
-    bulk: Bulk,
+    named: Named,
     /// How long, such as 30m or 2h [default: until it is resumed]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     length: Option<Span>,
@@ -79,7 +60,7 @@ struct Pause {
 #[derive(Debug, Args)]
 struct Resume {
     #[command(flatten)]
-    bulk: Bulk,
+    named: Named,
     /// Also queue again what failed because of the channel
     #[arg(long)]
     with_failed: bool,
@@ -101,7 +82,7 @@ pub(super) fn time(text: &str) -> Result<Span, String> {
 pub(super) fn run(args: &ChannelArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
-            Command::List(list) => show_list(list).await,
+            Command::List(operator) => list(operator).await,
             Command::Show(named) => show(named).await,
             Command::Pause(pause) => stop(pause).await,
             Command::Resume(resume) | Command::Enable(resume) => go_on(resume).await,
@@ -111,13 +92,9 @@ pub(super) fn run(args: &ChannelArgs) -> anyhow::Result<()> {
     })
 }
 
-async fn show_list(list: &List) -> anyhow::Result<()> {
-    let operator = &list.operator;
+async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
     let look = operator.look().await?;
-    let mut facts = gather(&look.store, &operator.workspace(&look.store).await?, look.node).await?;
-    facts
-        .channels
-        .retain(|channel| fits(&list.channel, &channel.name) && list.tagged.fit(&channel.settings.settings));
+    let facts = gather(&look.store, &operator.workspace(&look.store).await?, look.node).await?;
     let lines: Vec<Vec<String>> = facts
         .channels
         .iter()
@@ -178,35 +155,34 @@ fn shown(key: &str, value: &Value) -> String {
 
 /// Carries a verb out for every channel that a pattern fits, and shows them together.
 async fn each(
-    bulk: &Bulk,
+    named: &Named,
     verb: impl Fn(String, String) -> Verb,
     told: impl Fn(&Value) -> String,
 ) -> anyhow::Result<()> {
-    let operator = &bulk.operator;
+    let operator = &named.operator;
     let store = operator.look().await?.store;
     let workspace = operator.workspace(&store).await?;
-    if let Some(only) = bulk.which.only() {
-        let done = operator.perform(verb(workspace, only.to_owned())).await?;
+    if !named.channel.contains('*') {
+        let done = operator.perform(verb(workspace, named.channel.clone())).await?;
         return operator.print(&done, || told(&done));
     }
     let channels = store.channels(find_workspace(&store, &workspace).await?).await?;
     let hand = operator.hand().await?;
     let mut done = Vec::new();
-    let fit = |channel: &&store::Channel| bulk.which.fit(&channel.name, &channel.settings.settings);
-    for channel in channels.iter().filter(fit) {
+    for channel in channels.iter().filter(|channel| fits(&named.channel, &channel.name)) {
         done.push(hand.perform(verb(workspace.clone(), channel.name.clone())).await?);
     }
     if done.is_empty() {
-        anyhow::bail!("no channel fits {}; `rupor channel list` shows them", bulk.which);
+        anyhow::bail!("no channel fits {:?}", named.channel);
     }
     operator.print(&done, || done.iter().map(&told).collect::<Vec<_>>().join("\n"))
 }
 
 async fn stop(pause: &Pause) -> anyhow::Result<()> {
-    let why = pause.bulk.operator.why("");
+    let why = pause.named.operator.why("");
     let millis = pause.length.map(Span::millis);
     let verb = |workspace, channel| Verb::PauseChannel { workspace, channel, millis, why: why.clone() };
-    each(&pause.bulk, verb, |done| {
+    each(&pause.named, verb, |done| {
         let name = done["channel"].as_str().unwrap_or_default();
         let until =
             pause.length.map_or("until it is resumed".to_owned(), |span| format!("for {}", how_long(span)));
@@ -222,11 +198,11 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
 async fn go_on(resume: &Resume) -> anyhow::Result<()> {
     let with_failed = resume.with_failed;
     each(
-        &resume.bulk,
+        &resume.named,
         |workspace, channel| Verb::ResumeChannel { workspace, channel, with_failed },
         |done| {
             let name = done["channel"].as_str().unwrap_or_default();
-            let mut text = format!("Channel {} resumed", line(name));
+            let mut text = format!("channel {} resumed", line(name));
             match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
                 (0, 0) => {}
                 (0, n) => {
@@ -248,9 +224,9 @@ async fn go_on(resume: &Resume) -> anyhow::Result<()> {
     .await
 }
 
-async fn disable(bulk: &Bulk) -> anyhow::Result<()> {
+async fn disable(named: &Named) -> anyhow::Result<()> {
     each(
-        bulk,
+        named,
         |workspace, channel| Verb::DisableChannel { workspace, channel },
         |done| {
             let name = done["channel"].as_str().unwrap_or_default();

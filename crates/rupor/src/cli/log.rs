@@ -2,8 +2,12 @@
 //!
 //! What others wrote (names, posts, answers) may stand in a field: nothing of it ends a line or acts on a terminal.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io::{IsTerminal, Write};
+use std::panic::PanicHookInfo;
+use std::sync::{Mutex, PoisonError};
 
 use domain::shown;
 use tracing::field::Field;
@@ -32,6 +36,31 @@ pub(super) fn start_at(usual: &str) {
     } else {
         builder.fmt_fields(debug_fn(field)).with_writer(std::io::stderr).try_init()
     };
+    std::panic::set_hook(Box::new(tell_of_panic));
+}
+
+/// A panic is a line like any other: what it says may be foreign text. Where `RUST_BACKTRACE` asks for the way to it, that
+/// is told once for each place and by a thread of its own: finding the names in a large binary keeps a processor busy for
+/// a tenth of a second and more, and whatever shares the task of the one that panicked waits.
+fn tell_of_panic(panic: &PanicHookInfo<'_>) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let at = panic.location().map(ToString::to_string).unwrap_or_default();
+    let said = panic.payload_as_str().unwrap_or_default();
+    tracing::error!(at, said, "panicked");
+    let is_new = TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(at.clone());
+    if !is_new {
+        return;
+    }
+    let way = Backtrace::capture();
+    if way.status() == BacktraceStatus::Captured {
+        let telling = move || {
+            for step in way.to_string().lines() {
+                tracing::error!(at, "{step}");
+            }
+        };
+        // Without a thread to tell it, the line above has to do.
+        drop(std::thread::Builder::new().name("backtrace".to_owned()).spawn(telling));
+    }
 }
 
 /// Colours are for people at a terminal; a file or a pipe gets plain text.

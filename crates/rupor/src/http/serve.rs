@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -43,24 +43,45 @@ impl Default for Times {
     }
 }
 
-/// Serves until it is dropped; the connections end with it.
-pub(super) async fn serve(listener: &TcpListener, app: Router, door: Arc<Door>, times: Times) {
-    let seats = Arc::new(Semaphore::new(connections_max()));
-    let households = Arc::new(Households::default());
-    let mut visits = JoinSet::new();
+/// Who is inside. The connections end when it is dropped.
+#[derive(Debug)]
+pub(super) struct Hall {
+    seats: Arc<Semaphore>,
+    households: Arc<Households>,
+    visits: Mutex<JoinSet<()>>,
+}
+
+impl Default for Hall {
+    fn default() -> Hall {
+        Hall {
+            seats: Arc::new(Semaphore::new(connections_max())),
+            households: Arc::default(),
+            visits: Mutex::default(),
+        }
+    }
+}
+
+impl Hall {
+    fn visits(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets visitors in until it is dropped.
+pub(super) async fn serve(listener: &TcpListener, hall: &Hall, app: Router, door: &Door, times: Times) {
     loop {
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+        let Ok(seat) = Arc::clone(&hall.seats).acquire_owned().await else {
             return;
         };
-        while visits.try_join_next().is_some() {}
+        while hall.visits().try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let Some(chair) = households.take(peer.ip(), door.is_proxy(peer.ip())) else {
+                let Some(chair) = hall.households.take(peer.ip(), door.is_proxy(peer.ip())) else {
                     turn_away(&stream);
                     continue;
                 };
                 let app = app.clone();
-                visits.spawn(async move {
+                hall.visits().spawn(async move {
                     visit(stream, Peer(peer.ip()), app, times).await;
                     drop((seat, chair));
                 });

@@ -74,7 +74,8 @@ impl Server {
         let site = Site::new(node, Door::new(at.ip(), &written).unwrap(), request_time);
         let (brake, door) = (Arc::clone(&site.brake), Arc::clone(&site.door));
         let task = tokio::spawn(async move {
-            serve::serve(&listener, router(site), door, serve::Times::default()).await;
+            let hall = serve::Hall::default();
+            serve::serve(&listener, &hall, router(site), &door, serve::Times::default()).await;
         });
         let server = Server { at, store, ws, brake, task };
         server.channel(ws, "канал", "-1001234567890").await;
@@ -281,11 +282,61 @@ async fn too_many_headers_and_too_long_ones_are_refused() {
     }
 }
 
+#[tokio::test]
+async fn a_request_that_panics_is_answered_and_the_next_one_is_served() {
+    let app = Router::new()
+        .route("/broken", get(async || if true { panic!("planted") } else { "ok" }))
+        .route("/", get(async || "ok"))
+        .layer(middleware::from_fn(answered));
+    let (at, task) = serve_plainly(app, serve::Times::default()).await;
+    for (path, status) in [("/broken", 500), ("/", 200), ("/broken", 500), ("/", 200)] {
+        let said = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+    task.abort();
+}
+
+/// A visitor whose request is on its way is answered although the loop that let them in has panicked meanwhile.
+#[tokio::test]
+async fn who_is_inside_stays_when_the_loop_that_lets_people_in_starts_again() {
+    let (go, gone) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (wait, inside) = (Arc::clone(&go), Arc::clone(&gone));
+    let app = Router::new().route(
+        "/",
+        get(async move || {
+            inside.notify_one();
+            wait.notified().await;
+            "ok"
+        }),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let door = Door::new(at.ip(), &door::Written::default()).unwrap();
+    let hall = serve::Hall::default();
+    let mut stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    let serving = || serve::serve(&listener, &hall, app.clone(), &door, serve::Times::default());
+    tokio::select! {
+        () = serving() => {}
+        () = gone.notified() => {}
+    }
+    // The loop is gone with the visitor inside.
+    go.notify_one();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
 async fn serve_plainly(app: Router, times: serve::Times) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
-    let door = Arc::new(Door::new(at.ip(), &door::Written::default()).unwrap());
-    (at, tokio::spawn(async move { serve::serve(&listener, app, door, times).await }))
+    let door = Door::new(at.ip(), &door::Written::default()).unwrap();
+    let serving = async move { serve::serve(&listener, &serve::Hall::default(), app, &door, times).await };
+    (at, tokio::spawn(serving))
 }
 
 #[tokio::test]

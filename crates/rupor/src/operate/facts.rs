@@ -1,7 +1,8 @@
 //! What is known of a workspace at one moment: everything the words need, read once.
 
+use domain::campaign::CampaignStatus;
 use domain::destination::Destination;
-use domain::ids::{AccountId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
+use domain::ids::{AccountId, CampaignId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
@@ -37,6 +38,8 @@ pub(crate) struct Facts {
     pub held_posts: Vec<HeldPost>,
     /// Counts, lateness and failures.
     pub snapshot: Snapshot,
+    /// Campaigns, or parts of them, that a guard has stopped.
+    pub stopped_campaigns: Vec<StoppedCampaign>,
     pub bots: Vec<Bot>,
     /// The bots together, and their last hour.
     pub bot: BotSnapshot,
@@ -46,7 +49,7 @@ pub(crate) struct Facts {
 }
 
 /// Trouble with the database as a whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ailment {
     pub words: String,
     /// How long it lasts, as far as it is known.
@@ -56,22 +59,58 @@ pub(crate) struct Ailment {
     /// It answers, and takes long for it.
     #[serde(default)]
     pub slow: bool,
+    /// It answers, and this node neither gets work nor has it written down.
+    #[serde(default)]
+    pub stands_still: bool,
 }
 
 impl Ailment {
     /// What this process knows from its own calls.
     pub(crate) fn of(store: &Store) -> Option<Ailment> {
         match store.health() {
-            Health::Ill(Illness { words, lasts, .. }) => {
-                Some(Ailment { words, seconds: Some(lasts.as_secs()), only_soon: false, slow: false })
-            }
+            Health::Ill(Illness { kind, words, lasts }) => Some(Ailment {
+                words,
+                seconds: Some(lasts.as_secs()),
+                stands_still: kind == store::STANDS_STILL,
+                ..Ailment::default()
+            }),
             Health::Good | Health::Unknown => {
-                let soon = |words, slow| Ailment { words, seconds: None, only_soon: true, slow };
+                let soon = |words, slow| Ailment { words, only_soon: true, slow, ..Ailment::default() };
                 store
                     .slowness()
                     .map(|words| soon(words, true))
                     .or_else(|| store.warning().map(|words| soon(words, false)))
             }
+        }
+    }
+}
+
+/// A campaign that a guard has stopped, wholly or on one account.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct StoppedCampaign {
+    pub campaign_id: CampaignId,
+    pub name: String,
+    pub why: String,
+    /// The account whose part alone rests.
+    pub account_id: Option<AccountId>,
+}
+
+/// What a guard says begins with this; other words are an operator's.
+const GUARD: &str = "guard: ";
+
+impl StoppedCampaign {
+    fn all_of(campaign: &store::Campaign) -> Vec<StoppedCampaign> {
+        let stopped = |why: &String, account_id| {
+            let (campaign_id, name) = (campaign.campaign_id, campaign.name.clone());
+            let why = why.strip_prefix(GUARD)?.to_owned();
+            Some(StoppedCampaign { campaign_id, name, why, account_id })
+        };
+        match campaign.status {
+            CampaignStatus::Paused => campaign.why.iter().filter_map(|why| stopped(why, None)).collect(),
+            CampaignStatus::Running => {
+                campaign.resting.iter().filter_map(|(account, why)| stopped(why, Some(*account))).collect()
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -133,6 +172,7 @@ pub(crate) async fn gather(store: &Store, workspace: &str, node: Option<bool>) -
         sources: store.sources(ws).await?,
         held_posts: store.held_posts(ws, HELD_POSTS_MAX).await?,
         snapshot: store.snapshot(ws).await?,
+        stopped_campaigns: store.campaigns(ws).await?.iter().flat_map(StoppedCampaign::all_of).collect(),
         bots: store.bots(ws).await?,
         bot: store.bot_snapshot(ws, Span::from_hours(1)).await?,
         events: store.recent_events(ws, EVENTS_MAX).await?,

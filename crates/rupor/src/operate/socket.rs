@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -17,10 +17,10 @@ use store::{Actor, Address, Store};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use engine::upkeep::kept_up;
+use engine::upkeep::{kept_up, planted};
 
 use super::verb::{Verb, perform};
 use super::who;
@@ -99,18 +99,36 @@ pub(crate) fn serve(store: Store, path: &Path) -> anyhow::Result<Serving> {
     std::fs::set_permissions(path, private)
         .with_context(|| format!("socket {}: cannot be made private", path.display()))?;
     let task = tokio::spawn(async move {
-        kept_up("control socket", || receive(&listener, &store)).await;
+        let room = Room::default();
+        kept_up("control socket", || receive(&listener, &store, &room)).await;
     });
     Ok(Serving { path: path.to_owned(), task })
 }
 
+/// Who is being served; they stay when the loop that lets them in starts again.
+#[derive(Debug)]
+struct Room {
+    verbs: Arc<Semaphore>,
+    visitors: Mutex<JoinSet<()>>,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { verbs: Arc::new(Semaphore::new(VERBS_MAX)), visitors: Mutex::default() }
+    }
+}
+
+impl Room {
+    fn visitors(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.visitors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Everybody is let in at once and heard in a task of their own, so that nobody's silence is anybody's wait.
-async fn receive(listener: &UnixListener, store: &Store) {
-    let verbs = Arc::new(Semaphore::new(VERBS_MAX));
-    let mut visitors = tokio::task::JoinSet::new();
+async fn receive(listener: &UnixListener, store: &Store, room: &Room) {
     let mut silent = VecDeque::new();
     loop {
-        while visitors.try_join_next().is_some() {}
+        while room.visitors().try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
                 let patience = Patience::default();
@@ -121,9 +139,10 @@ async fn receive(listener: &UnixListener, store: &Store) {
                     longest.end();
                 }
                 silent.push_back(patience.clone());
-                let (store, verbs) = (store.clone(), Arc::clone(&verbs));
-                visitors.spawn(async move {
-                    if let Err(error) = visit(stream, &store, &patience, &verbs).await {
+                let (store, verbs) = (store.clone(), Arc::clone(&room.verbs));
+                room.visitors().spawn(async move {
+                    let visit = planted::or_panic("visitor", "", visit(stream, &store, &patience, &verbs));
+                    if let Err(error) = visit.await {
                         tracing::debug!(error = format!("{error:#}"), "an operator's connection broke off");
                     }
                 });

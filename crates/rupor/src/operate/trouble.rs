@@ -25,6 +25,10 @@ pub(crate) const SOURCE_HEALS: Span = Span::from_secs(3_600);
 /// Every kind with what it is, for people; docs/alerts.md lists them.
 pub(crate) const KINDS: &[(&str, &str)] = &[
     ("database", "the database cannot be read or written, or does not answer for 5 s"),
+    (
+        "standstill",
+        "a node that sends has claimed nothing and written no outcome down for 15 s although the database answers",
+    ),
     ("database_slow", "the database took more than 2 s for a question three times in a row"),
     ("disk", "the disk of the database is nearly full"),
     (
@@ -50,6 +54,7 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("lag", "a post that may go has waited for more than 15 minutes"),
     ("stuck", "posts are due and nobody has taken them for more than two leases"),
     ("leases_missed", "three or more claims within ten minutes were lost by whoever held them"),
+    ("campaign_guard", "a guard has stopped a campaign, or the part of one account"),
     ("posts_wait", "posts wait for a person to approve them"),
     ("bot_waits", "a message to a bot has waited for an answer for more than a minute"),
     ("bot_lost", "a bot did not understand more than 20 % of at least 50 messages within an hour"),
@@ -149,6 +154,11 @@ pub(crate) fn troubles(facts: &Facts) -> Vec<Trouble> {
     troubles.extend(
         words::held_posts(facts).map(|words| Trouble::new("posts_wait", "posts", Weight::Act, words)),
     );
+    troubles.extend(facts.stopped_campaigns.iter().map(|stopped| {
+        let part = stopped.account_id.map_or(String::new(), |id| format!(":{id}"));
+        let key = format!("campaign:{}{part}", stopped.campaign_id);
+        Trouble::new("campaign_guard", key, Weight::Act, words::guarded(facts, stopped))
+    }));
     troubles.extend(of_bots(facts));
     troubles
 }
@@ -176,6 +186,7 @@ fn of_bots(facts: &Facts) -> Vec<Trouble> {
 
 fn database(facts: &Facts) -> Option<Trouble> {
     let kind = match facts.database.as_ref()? {
+        ailment if ailment.stands_still => "standstill",
         ailment if ailment.slow => "database_slow",
         ailment if ailment.only_soon => "disk",
         _ => "database",

@@ -16,7 +16,7 @@ use domain::time::{Span, Timestamp};
 use serde::Serialize;
 use store::{Account, Event};
 
-use super::facts::Facts;
+use super::facts::{Facts, StoppedCampaign};
 pub(crate) use crate::language::moment;
 use crate::language::{Language, Phrase, heard, say};
 pub(crate) use causes::cause;
@@ -75,6 +75,7 @@ pub(crate) fn database(facts: &Facts) -> Option<Explanation> {
     let ailment = facts.database.as_ref()?;
     let since = ailment.seconds.map(|seconds| facts.now - Span::from_secs(seconds as i64));
     let (headline, next) = match ailment.only_soon {
+        _ if ailment.stands_still => (say!("trouble.standstill"), say!("trouble.standstill.next")),
         _ if ailment.slow => (say!("trouble.database_slow"), say!("trouble.database_slow.next")),
         true => (say!("trouble.disk"), say!("trouble.disk.next")),
         false => (say!("trouble.database"), say!("trouble.database.next")),
@@ -194,6 +195,29 @@ pub(crate) fn account_trouble(facts: &Facts, account: &Account) -> Option<Explan
     })
 }
 
+/// A campaign, or the part of one account, that a guard has stopped.
+pub(crate) fn guarded(facts: &Facts, stopped: &StoppedCampaign) -> Explanation {
+    let account = stopped.account_id.and_then(|id| facts.accounts.iter().find(|row| row.account_id == id));
+    let name = quoted(&stopped.name);
+    let resume = match account {
+        Some(account) => format!("rupor campaign resume {name} --account {}", quoted(&account.name)),
+        None => format!("rupor campaign resume {name}"),
+    };
+    let (report, resume) =
+        (command(facts, &format!("rupor campaign report {name}")), command(facts, &resume));
+    Explanation {
+        headline: match account {
+            Some(account) => say!("trouble.campaign_part", name = &stopped.name, account = &account.name),
+            None => say!("trouble.campaign", name = &stopped.name),
+        },
+        cause: heard(&stopped.why),
+        since: None,
+        next: say!("trouble.campaign.next"),
+        help: vec![format!("$ {report}").into(), format!("$ {resume}").into()],
+        now: facts.now,
+    }
+}
+
 fn done(facts: &Facts, headline: Phrase, cause: Phrase, since: Option<Timestamp>) -> Explanation {
     Explanation { headline, cause, since, next: say!("next.done"), help: Vec::new(), now: facts.now }
 }
@@ -217,18 +241,6 @@ pub(crate) fn quoted(name: &str) -> String {
     match !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
         true => name.to_owned(),
         false => format!("'{}'", name.replace('\'', r"'\''")),
-    }
-}
-
-/// Characters of a post in a listing.
-const WORDS_MAX: usize = 60;
-
-/// The first words of a post, on one line.
-pub(crate) fn words_of(text: &str) -> String {
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(WORDS_MAX) {
-        None => words,
-        Some((end, _)) => format!("{}…", &words[..end]),
     }
 }
 

@@ -10,7 +10,7 @@ use platforms::media::NoMedia;
 use platforms::part::{Action, ChannelSettings};
 use platforms::platform::{Account, Deadlines, Network, Platform, Sending, Unlimited};
 use serde_json::{Value, json};
-use store::Store;
+use store::{Illness, Store};
 
 use super::{Way, said};
 use crate::language::{self, Language, Phrase, say};
@@ -34,7 +34,7 @@ pub(super) struct Direct {
     /// The rows that the known ones were made from.
     made_from: Vec<store::Channel>,
     /// What was told and is not written down yet.
-    told: Option<Value>,
+    told: Option<(&'static str, Value)>,
 }
 
 impl Direct {
@@ -80,19 +80,18 @@ impl Direct {
     }
 
     /// Tells by every way, once until the ledger is well again.
-    pub(super) async fn tell(&mut self, why: &str) {
+    pub(super) async fn tell(&mut self, illness: &Illness) {
         if self.told.is_some() {
             return;
         }
-        let (cause, help) = ill_words(why);
-        let trouble = Explanation {
-            headline: say!("trouble.database"),
-            cause,
-            since: None,
-            next: say!("trouble.database.next"),
-            help: vec![help],
-            now: Timestamp(0),
+        let (kind, headline, next) = match illness.kind {
+            store::STANDS_STILL => {
+                ("standstill", say!("trouble.standstill"), say!("trouble.standstill.next"))
+            }
+            _ => ("database", say!("trouble.database"), say!("trouble.database.next")),
         };
+        let (cause, help) = ill_words(&illness.words);
+        let trouble = Explanation { headline, cause, since: None, next, help: vec![help], now: Timestamp(0) };
         let words = said::words(&trouble);
         let lines = [
             Phrase::from("🔴 ").and(&trouble.headline),
@@ -102,12 +101,12 @@ impl Direct {
         let message = Message {
             text: Phrase::list(lines, "\n").in_language(self.language),
             data: Some(
-                json!({"type": "alert.opened", "data": {"kind": "database", "severity": "act", "headline": words["headline"],
+                json!({"type": "alert.opened", "data": {"kind": kind, "severity": "act", "headline": words["headline"],
                 "cause": words["cause"], "next": words["next"], "help": words["help"]}}),
             ),
             ..Message::default()
         };
-        self.told = Some(words);
+        self.told = Some((kind, words));
         let key = format!("direct-{}", uuid::Uuid::new_v4().simple());
         for way in &self.known {
             if let Err(problem) = self.send(way, &message, &key).await {
@@ -141,7 +140,7 @@ impl Direct {
     }
 
     /// What was told and is to be written down.
-    pub(super) fn told(&self) -> Option<Value> {
+    pub(super) fn told(&self) -> Option<(&'static str, Value)> {
         self.told.clone()
     }
 

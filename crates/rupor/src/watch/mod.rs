@@ -115,9 +115,12 @@ impl Watch {
     pub(crate) async fn look(&mut self) -> anyhow::Result<()> {
         if let Health::Ill(illness) = self.store.health() {
             if illness.lasts >= self.ill_patience {
-                self.direct.tell(&illness.words).await;
+                self.direct.tell(&illness).await;
             }
-            return Ok(());
+            // Where only claims and outcomes do not go through, the rest can be written down.
+            if illness.kind != store::STANDS_STILL {
+                return Ok(());
+            }
         }
         let workspaces = self.store.workspaces().await?;
         let mut ways: HashMap<WorkspaceId, Vec<Way>> = HashMap::new();
@@ -148,17 +151,13 @@ impl Watch {
         #[cfg(test)]
         let facts = Facts { database: self.pretend.clone().or(facts.database.clone()), ..facts };
         let mut seen = self.seen(&facts, is_node);
-        if is_node {
-            seen.extend(self.direct.told().map(|words| NewAlert {
-                key: format!("database@{}", self.host),
-                kind: "database".into(),
-                severity: Severity::Act,
-                words,
-                told: true,
-            }));
+        if let Some((kind, words)) = self.direct.told().filter(|_| is_node) {
+            let key = format!("{kind}@{}", self.host);
+            seen.retain(|alert| alert.key != key);
+            seen.push(NewAlert { key, kind: kind.into(), severity: Severity::Act, words, told: true });
         }
         let open = self.store.watch(workspace.workspace_id, seen, &self.host, self.over_after).await?;
-        if is_node {
+        if is_node && !matches!(self.store.health(), Health::Ill(_)) {
             self.direct.recorded();
         }
         let how = How { language: language_of(ways), named };

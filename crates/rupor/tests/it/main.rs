@@ -3,7 +3,6 @@
 mod bot;
 mod bot_page;
 mod callbacks;
-mod campaign_input;
 mod operating;
 mod promises;
 mod readme;

@@ -28,3 +28,19 @@ fn every_event_of_the_schema_is_explained() {
         assert_eq!(first_cells(&read("docs/operating.md"), "Events"), known, "{schema}");
     }
 }
+
+#[test]
+fn every_trouble_of_the_database_names_a_test_that_exists() {
+    let page = read("docs/operating.md");
+    let chapter = page.split("\n## When the database is in trouble\n").nth(1).expect("the chapter");
+    let chapter = chapter.split("\n## ").next().expect("its text");
+    let rows: Vec<&str> = chapter.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    let tests = read("crates/rupor/tests/trouble.rs") + &read("crates/rupor/src/watch/tests/standstill.rs");
+    for row in &rows {
+        let name = row.trim_end_matches(['|', ' ', '`']).rsplit('`').next().expect("a name");
+        assert!(tests.contains(&format!("async fn {name}()")), "{name} is no test: {row}");
+    }
+    let all = tests.matches("#[tokio::test").count();
+    // The database that is gone while the node watches is told on another page.
+    assert_eq!(rows.len(), all - 1, "a test of trouble has no row");
+}

@@ -71,11 +71,80 @@ fn every_item_of_the_checklist_names_a_test_that_exists_or_a_reason() {
 fn every_loop_of_the_page_names_a_test_that_exists() {
     let page = read("docs/security.md");
     let section = page.split("\n## A panic in any loop\n").nth(1).expect("the section");
-    let pairs = named(section.split("\n## ").next().unwrap_or_default());
+    let rows = section.split("\n## ").next().unwrap_or_default().lines().filter(|line| line.starts_with('|'));
+    let pairs: Vec<(String, String)> = rows.flat_map(named).collect();
     assert!(pairs.len() >= 10, "{pairs:?}");
     for (file, name) in pairs {
         assert!(read(&file).contains(&format!("fn {name}(")), "{file} has no test {name}");
     }
+}
+
+/// Sources of the product, without its tests, by their path.
+fn product() -> Vec<(String, String)> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a file of the tree") {
+            let path = entry.expect("a file of the tree").path();
+            let name = path.file_name().expect("a file of the tree").to_string_lossy().into_owned();
+            if path.is_dir() && name != "tests" && name != "testing" {
+                walk(&path, found);
+            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "fuzz.rs" {
+                found.push(path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    for part in ["engine", "platforms", "rupor", "store"] {
+        walk(&root().join("crates").join(part).join("src"), &mut files);
+    }
+    files.sort();
+    let product = |text: &str| text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+    let relative =
+        |path: &Path| path.strip_prefix(root()).expect("a file of the tree").to_string_lossy().into_owned();
+    files
+        .iter()
+        .map(|path| (relative(path), product(&std::fs::read_to_string(path).expect("a file of the tree"))))
+        .collect()
+}
+
+/// Every name in quotes that follows one of these words.
+fn names_after(text: &str, word: &str) -> Vec<String> {
+    let after = text.split(word).skip(1).map(str::trim_start);
+    after.filter_map(|rest| rest.strip_prefix('"')?.split('"').next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_loop_stands_on_the_page_and_panics_in_the_script() {
+    let page = read("docs/security.md");
+    let section = page.split("## A panic in any loop").nth(1).unwrap().split("\n## ").next().unwrap();
+    let script = read("tests/attack/isolation.py");
+    let mut loops = Vec::new();
+    for (_, text) in product() {
+        for word in ["kept_up(", "keep(", "add(&mut loops,", "or_panic("] {
+            loops.extend(names_after(&text, word));
+        }
+    }
+    assert!(loops.len() >= 20, "{loops:?}");
+    for name in loops {
+        assert!(section.contains(&format!("`{name}`")), "{name} is not on the page");
+        assert!(script.contains(&name), "{name} is not in tests/attack/isolation.py");
+    }
+}
+
+#[test]
+fn every_task_that_is_started_stands_on_the_page() {
+    let page = read("docs/security.md");
+    let rows = page.split("| What a panic there ends |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let starts = |text: &str| ["spawn(", "spawn_blocking("].iter().any(|word| text.contains(word));
+    let mut found = 0;
+    for (path, text) in product().iter().filter(|(_, text)| starts(text)) {
+        found += 1;
+        assert!(
+            rows.contains(&format!("`{path}`")),
+            "{path} starts tasks and is not on the page: {}",
+            text.len()
+        );
+    }
+    assert_eq!(found, rows.matches(".rs`").count(), "the page names files that start nothing");
 }
 
 #[test]

@@ -45,7 +45,6 @@ const FILES: &[&str] = files![
     "campaigns",
     "feed",
     "intake",
-    "refile",
     "sources",
     "media",
     "bot",

@@ -32,7 +32,6 @@ mod progress;
 mod read;
 mod recipients;
 mod recover;
-mod refile;
 mod rows;
 mod sources;
 mod trouble;
@@ -106,7 +105,6 @@ pub const STATEMENTS: &[&[&str]] = &[
     read::STATEMENTS,
     recipients::STATEMENTS,
     recover::STATEMENTS,
-    refile::STATEMENTS,
     sources::STATEMENTS,
     wake::STATEMENTS,
     watch::STATEMENTS,
@@ -121,7 +119,7 @@ pub struct Postgres {
     herald: Arc<Herald>,
     /// In whose hands this is; `None`: Rupor itself.
     actor: Option<Arc<Actor>>,
-    pulse: Pulse,
+    pub(crate) pulse: Pulse,
     pub(crate) tally: Tally,
 }
 

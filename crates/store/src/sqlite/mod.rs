@@ -39,7 +39,6 @@ mod progress;
 mod read;
 mod recipients;
 mod recover;
-mod refile;
 mod retain;
 mod rows;
 mod sent;
@@ -88,7 +87,7 @@ pub struct Sqlite {
     /// In whose hands this is; `None`: Rupor itself.
     actor: Option<Arc<Actor>>,
     place: Place,
-    pulse: Pulse,
+    pub(crate) pulse: Pulse,
     pub(crate) tally: Tally,
 }
 

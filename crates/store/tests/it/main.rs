@@ -29,6 +29,5 @@ mod overview;
 mod pacing;
 mod recipients;
 mod recovering;
-mod refiling;
 mod sources;
 mod watch;

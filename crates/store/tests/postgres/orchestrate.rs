@@ -151,7 +151,7 @@ async fn a_trouble_is_told_once_and_its_end_once() {
     };
     assert_eq!(told("raise_alerts").await, [""; 0]);
     assert_eq!(told("raise_bot_alerts").await, [""; 0]);
-    l.app.batch_execute("UPDATE accounts SET paused = true, paused_why = '401'").await.unwrap();
+    l.app.batch_execute("UPDATE accounts SET paused = true, paused_why = '401: Unauthorized'").await.unwrap();
     l.app.batch_execute("UPDATE channels SET enabled = false, disabled_by = 'auto'").await.unwrap();
     assert_eq!(told("raise_alerts").await, ["raised account_paused", "raised channel_shut"]);
     assert_eq!(told("raise_bot_alerts").await, [""; 0], "the other family leaves them alone");

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::convert::Infallible;
-use std::hash::BuildHasherDefault;
 
 use super::decide::{Decision, assign};
 use super::index::{
@@ -12,7 +11,6 @@ use super::index::{
     stored_keys,
 };
 use super::sketch::Sketch;
-use crate::content::lexicon::WordHasher;
 use crate::content::picture::PictureHash;
 use crate::content::similarity::{mix, stable_hash};
 use crate::content::{CaseDecision, Casework, Cleaned, Facts, Post};
@@ -23,13 +21,10 @@ use crate::ids::CaseId;
 pub struct CaseBook {
     records: Vec<CaseRecord>,
     /// Positions in `records` under each key.
-    under: Shelves<u32>,
+    under: HashMap<i64, Shelf<u32>>,
     /// Pictures under each band, with the position of their case.
-    pictures: Shelves<(PictureHash, u32)>,
+    pictures: HashMap<i64, Shelf<(PictureHash, u32)>>,
 }
-
-/// Keys are hashes already.
-type Shelves<T> = HashMap<i64, Shelf<T>, BuildHasherDefault<WordHasher>>;
 
 /// What stands under one key, oldest first; most keys hold one thing.
 #[derive(Debug)]
@@ -62,7 +57,7 @@ impl<T: Copy + PartialEq> Shelf<T> {
     }
 }
 
-fn put<T: Copy + PartialEq>(shelves: &mut Shelves<T>, key: CaseKey, item: T, limit: usize) {
+fn put<T: Copy + PartialEq>(shelves: &mut HashMap<i64, Shelf<T>>, key: CaseKey, item: T, limit: usize) {
     match shelves.entry(key.value) {
         Entry::Occupied(mut shelf) => shelf.get_mut().put(item, limit),
         Entry::Vacant(place) => {

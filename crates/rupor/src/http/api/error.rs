@@ -51,6 +51,12 @@ impl ApiError {
         ApiError { retry_after_s: Some(5), ..error }
     }
 
+    /// The handler panicked; whether it had done its work, nobody knows.
+    pub(crate) fn broke() -> ApiError {
+        let message = "a fault of rupor, please report it; whether this was done is not known, look before you repeat it";
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "broke", message)
+    }
+
     pub(crate) fn not_found() -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; see /v1/openapi.json")
     }

@@ -170,6 +170,8 @@ $$;
 -- -- watching: monitor_snapshot and bot_snapshot show, these tell
 
 -- What is wrong in a workspace and was not told yet, and what is right again: each once. With the rights of the caller.
+-- The same rules as those of a node that watches (crates/rupor/src/operate/trouble.rs), but for what only a node can know of
+-- itself and its machine; a test makes each trouble and compares what both say.
 CREATE FUNCTION raise_alerts(
     workspace_id bigint,
     OUT alert_id bigint, OUT state text, OUT kind text, OUT severity text, OUT headline text, OUT next text
@@ -179,48 +181,143 @@ LANGUAGE plpgsql AS $$
 DECLARE
     ws       CONSTANT bigint := raise_alerts.workspace_id;
     today    timestamptz := rupor_now();
+    -- A longer wait is told, although it ends by itself.
+    long     CONSTANT interval := interval '59 minutes';
     seen     jsonb := monitor_snapshot(ws);
+    stopped  boolean;
     troubles jsonb;
 BEGIN
-    SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles
-      FROM (SELECT concat('account:', a.account_id, ':account_paused') AS about, 'account_paused' AS kind, 'act' AS severity,
-                   format('account %s cannot send: %s', a.name, coalesce(a.paused_why, 'it is paused')) AS headline,
-                   format('give it a working token with `rupor apply`, then `rupor account resume %s`', a.name) AS next
-              FROM accounts AS a WHERE a.workspace_id = ws AND a.paused AND a.tier <> 'alerts'
-            UNION ALL
-            SELECT concat('channel:', c.channel_id, ':channel_shut'), 'channel_shut', 'act',
-                   format('channel %s was shut after three failures in a row: %s', c.name, coalesce(c.paused_why, 'no reason was kept')),
-                   format('mend it there, then `rupor channel resume %s`', c.name)
-              FROM channels AS c WHERE c.workspace_id = ws AND c.removed_at IS NULL AND c.disabled_by = 'auto'
-            UNION ALL
-            SELECT concat('channel:', c.channel_id, ':channel_failing'), 'channel_failing', 'act',
-                   format('channel %s refuses posts: %s', c.name, coalesce(c.paused_why, 'no reason was kept')),
-                   format('look with `rupor channel list`; after mending `rupor channel resume %s`', c.name)
-              FROM channels AS c
-             WHERE c.workspace_id = ws AND c.removed_at IS NULL AND c.enabled AND c.error_streak > 0 AND c.paused_until > today
-            UNION ALL
-            SELECT concat('channel:', c.channel_id, ':dead_letters'), 'dead_letters', 'act',
-                   format('%s posts of channel %s ended unsent within a day, the last with %s', f.failed, c.name, f.last_code),
-                   'look with `rupor delivery list --status dead,failed_permanent`; `rupor delivery requeue ID` sends one again'
-              FROM jsonb_to_recordset(seen -> 'failures') AS f (channel_id bigint, failed bigint, last_code text)
-              JOIN channels AS c ON c.workspace_id = ws AND c.channel_id = f.channel_id
-             WHERE f.failed > 0
-            UNION ALL
-            SELECT concat('source:', s.source_id, ':source_failing'), 'source_failing', 'heals',
-                   format('source %s cannot be read: %s', s.name, coalesce(c.last_error, 'no reason was kept')),
-                   'it is tried again by itself; `rupor source list` shows it'
-              FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
-             WHERE s.workspace_id = ws AND s.enabled AND c.failing_since IS NOT NULL
-            UNION ALL
-            -- Two leases are ordinary: somebody may have died with the claim.
-            SELECT 'stuck', 'stuck', 'act', 'posts are due and nobody takes them', 'see whether a dispatcher runs: a Rupor node or workflow 02'
-             WHERE EXISTS (SELECT FROM account_heads AS h
-                            WHERE h.workspace_id = ws AND h.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds')
-            UNION ALL
-            SELECT 'leases_missed', 'leases_missed', 'heals',
-                   format('%s claims within ten minutes were lost by whoever held them', seen ->> 'lost_leases_10min'),
-                   'whoever sends is killed or loses its way to the database'
-             WHERE (seen ->> 'lost_leases_10min')::bigint >= 3) AS t;
+    SELECT w.held INTO stopped FROM workspaces AS w WHERE w.workspace_id = ws;
+    WITH account AS (
+        SELECT a.account_id, a.name, a.paused, a.paused_why, g.cooldown_until,
+               -- The way of alerts on the same token has the same trouble, which is told once.
+               a.tier = 'alerts' AND EXISTS (
+                   SELECT FROM accounts AS o JOIN rate_groups AS r ON r.group_id = o.group_id
+                    WHERE o.workspace_id = ws AND o.fingerprint = a.fingerprint AND o.tier <> 'alerts'
+                      AND (o.paused OR r.cooldown_until > today)) AS is_said
+          FROM accounts AS a JOIN rate_groups AS g ON g.group_id = a.group_id
+         WHERE a.workspace_id = ws
+    ), channel AS (
+        SELECT c.channel_id, c.account_id, c.name, c.enabled, c.disabled_by, c.error_streak, c.paused_until, c.paused_why,
+               coalesce(h.n_queued + h.n_retry, 0) AS waiting, coalesce(h.n_retry, 0) AS retries, h.next_at,
+               a.paused OR a.cooldown_until > today AS account_rests, coalesce(h.closed_until > today, false) AS quiet
+          FROM channels AS c
+          JOIN account AS a ON a.account_id = c.account_id
+          LEFT JOIN lane_heads AS h ON h.workspace_id = ws AND h.channel_id = c.channel_id
+         WHERE c.workspace_id = ws AND c.removed_at IS NULL
+    ), of_channel AS (
+        SELECT c.*,
+               CASE WHEN NOT c.enabled AND c.disabled_by = 'auto' THEN 'channel_shut'
+                    WHEN NOT c.enabled THEN 'channel_disabled'
+                    WHEN c.error_streak > 0 THEN
+                        CASE WHEN c.paused_why IN ('kicked', 'not_a_member', 'chat_deleted') THEN 'channel_kicked'
+                             WHEN c.paused_why IN ('no_rights', 'chat.denied', '403') THEN 'channel_no_rights'
+                             ELSE 'channel_failing' END
+                    WHEN c.paused_until = 'infinity' THEN 'meant'
+                    WHEN c.paused_until > today + long THEN 'channel_waits'
+                    WHEN c.paused_until > today THEN 'meant'
+                    WHEN c.retries > 0 AND isfinite(c.next_at) AND c.next_at > today + long AND NOT c.account_rests AND NOT c.quiet
+                        THEN 'channel_waits' END AS trouble
+          FROM channel AS c
+    ), failing AS (
+        SELECT f.channel_id, f.failed, f.last_code, f.retries_10min
+          FROM jsonb_to_recordset(seen -> 'failures') AS f (channel_id bigint, failed bigint, last_code text, retries_10min bigint)
+    ), open_channel AS (
+        SELECT c.channel_id, c.name, c.waiting, c.next_at, (l ->> 'due_at')::bigint AS due_at
+          FROM of_channel AS c
+          LEFT JOIN jsonb_array_elements(seen -> 'lanes') AS l ON (l ->> 'channel_id')::bigint = c.channel_id
+         WHERE c.trouble IS NULL AND NOT c.account_rests AND NOT c.quiet AND NOT stopped
+           AND NOT EXISTS (SELECT FROM control AS k WHERE k.held)
+    ), told AS (
+        SELECT t.kind AS about, t.kind, 'act' AS severity, format('everything is held: %s', k.held_why) AS headline,
+               '`rupor release` lets it go on' AS next
+          FROM control AS k CROSS JOIN LATERAL (SELECT CASE WHEN starts_with(k.held_why, 'history was lost') THEN 'history_lost' ELSE 'held' END AS kind) AS t
+         WHERE k.held
+        UNION ALL
+        SELECT 'workspace_held' AS about, 'workspace_held' AS kind, 'act' AS severity, 'all sending of the workspace is held' AS headline,
+               '`rupor release --workspace NAME` lets it go on' AS next
+         WHERE stopped AND NOT EXISTS (SELECT FROM control AS k WHERE k.held)
+        UNION ALL
+        SELECT concat('account:', a.account_id, ':account_paused'), 'account_paused', 'act',
+               format('account %s cannot send: %s', a.name, coalesce(a.paused_why, 'it is paused')),
+               format('give it a working token with `rupor apply`, then `rupor account resume %s`', a.name)
+          FROM account AS a
+         -- What a platform says begins with a code; other words are an operator's, who knows.
+         WHERE a.paused AND a.paused_why ~ '^[^[:space:]]+: ' AND NOT a.is_said
+        UNION ALL
+        SELECT concat('account:', a.account_id, ':account_rests'), 'account_rests', 'heals',
+               format('account %s rests until %s because the platform asked', a.name, to_char(a.cooldown_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"')),
+               'it goes on by itself'
+          FROM account AS a
+         WHERE NOT a.paused AND a.cooldown_until > today + interval '1 minute' AND NOT a.is_said
+           AND (a.cooldown_until > today + long OR EXISTS (SELECT FROM channel AS c WHERE c.account_id = a.account_id AND c.waiting > 0))
+        UNION ALL
+        SELECT concat('channel:', c.channel_id, ':', c.trouble), c.trouble, CASE c.trouble WHEN 'channel_waits' THEN 'heals' ELSE 'act' END,
+               CASE c.trouble
+                   WHEN 'channel_shut' THEN format('channel %s was shut after three failures in a row: %s', c.name, coalesce(c.paused_why, 'no reason was kept'))
+                   WHEN 'channel_disabled' THEN format('channel %s is disabled', c.name)
+                   WHEN 'channel_waits' THEN format('channel %s waits for longer than an hour because the platform asked', c.name)
+                   ELSE format('channel %s refuses posts: %s', c.name, coalesce(c.paused_why, 'no reason was kept')) END,
+               CASE c.trouble
+                   WHEN 'channel_disabled' THEN format('`rupor channel enable %s`', c.name)
+                   WHEN 'channel_waits' THEN format('it goes on by itself; `rupor channel resume %s` tries at once', c.name)
+                   ELSE format('mend it there, then `rupor channel resume %s`', c.name) END
+          FROM of_channel AS c WHERE c.trouble <> 'meant'
+        UNION ALL
+        SELECT concat('channel:', c.channel_id, ':dead_letters'), 'dead_letters', 'act',
+               format('%s posts of channel %s ended unsent within a day, the last with %s', f.failed, c.name, f.last_code),
+               'look with `rupor delivery list --status dead,failed_permanent`; `rupor delivery requeue ID` sends one again'
+          FROM failing AS f JOIN channel AS c ON c.channel_id = f.channel_id
+         WHERE f.failed > 0 AND NOT (c.error_streak > 0 AND c.paused_why IS NOT DISTINCT FROM f.last_code)
+        UNION ALL
+        SELECT concat('channel:', c.channel_id, ':failures'), 'failures', 'heals',
+               format('%s attempts of channel %s failed within ten minutes and are made again', f.retries_10min, c.name),
+               '`rupor check` asks the platform'
+          FROM failing AS f JOIN channel AS c ON c.channel_id = f.channel_id
+         WHERE f.retries_10min > 30 AND (f.failed = 0 OR c.error_streak > 0 AND c.paused_why IS NOT DISTINCT FROM f.last_code)
+        UNION ALL
+        SELECT concat('source:', s.source_id, ':source_failing'), 'source_failing',
+               CASE WHEN today - c.failing_since > interval '1 hour' THEN 'act' ELSE 'heals' END,
+               format('source %s cannot be read: %s', s.name, coalesce(c.last_error, 'no reason was kept')),
+               'it is tried again by itself; `rupor source list` shows it'
+          FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
+         WHERE s.workspace_id = ws AND s.enabled AND c.failing_since IS NOT NULL
+        UNION ALL
+        -- Two leases are ordinary: somebody may have died with the claim.
+        SELECT concat('channel:', c.channel_id, ':stuck'), 'stuck', 'act', format('posts of channel %s are due and nobody takes them', c.name),
+               'see whether a dispatcher runs: a Rupor node or workflow 02'
+          FROM open_channel AS c
+         WHERE c.waiting > 0 AND c.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds'
+        UNION ALL
+        SELECT concat('channel:', c.channel_id, ':lag'), 'lag', 'heals', format('posts of channel %s wait for more than 15 minutes', c.name),
+               'more comes in than its rate lets out'
+          FROM open_channel AS c
+         WHERE c.due_at < rupor_micros(today - interval '15 minutes')
+           AND NOT (c.waiting > 0 AND c.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds')
+        UNION ALL
+        SELECT 'leases_missed', 'leases_missed', 'heals',
+               format('%s claims within ten minutes were lost by whoever held them', seen ->> 'lost_leases_10min'),
+               'whoever sends is killed or loses its way to the database'
+         WHERE (seen ->> 'lost_leases_10min')::bigint >= 3
+        UNION ALL
+        -- What a guard says begins with its name; other words are an operator's.
+        SELECT concat('campaign:', c.campaign_id, ':campaign_guard'), 'campaign_guard', 'act', format('campaign %s was stopped by its %s', c.name, c.why),
+               format('look with `rupor campaign report %s`; `rupor campaign resume %s` goes on', c.name, c.name)
+          FROM campaigns AS c WHERE c.workspace_id = ws AND c.status = 'paused' AND starts_with(c.why, 'guard: ')
+        UNION ALL
+        SELECT concat('campaign:', c.campaign_id, ':', r.key, ':campaign_guard'), 'campaign_guard', 'act',
+               format('campaign %s rests on account %s, stopped by its %s', c.name, a.name, r.value),
+               format('`rupor campaign resume %s --account %s` goes on', c.name, a.name)
+          FROM campaigns AS c CROSS JOIN LATERAL jsonb_each_text(c.resting) AS r JOIN accounts AS a ON a.account_id = r.key::bigint
+         WHERE c.workspace_id = ws AND c.status = 'running' AND starts_with(r.value, 'guard: ')
+        UNION ALL
+        SELECT 'posts_wait', 'posts_wait', 'act', format('%s posts wait for a person', count(DISTINCT p.message_id)),
+               '`rupor message list` shows them; `rupor message approve ID` or `rupor message reject ID`'
+          FROM held_posts AS p JOIN channels AS c ON c.channel_id = p.channel_id AND c.removed_at IS NULL
+         WHERE p.workspace_id = ws AND p.decision IS NULL AND (p.expires_at IS NULL OR p.expires_at > today)
+        HAVING count(*) > 0
+    )
+    SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles FROM told AS t;
     RETURN QUERY SELECT t.* FROM rupor_tell(ws, 'monitor', troubles) AS t;
 END $$;
 
@@ -260,7 +357,8 @@ BEGIN
             SELECT concat('account:', b.account_id, ':bot_deaf'), 'bot_deaf', 'act',
                    format('account %s does not hear: %s', a.name, b.problem), '`rupor bot hooks show NAME` shows what the platform says'
               FROM bot_accounts AS b JOIN accounts AS a ON a.account_id = b.account_id
-             WHERE b.workspace_id = ws AND b.bot_id IS NOT NULL AND b.problem IS NOT NULL) AS t;
+             WHERE b.workspace_id = ws AND b.bot_id IS NOT NULL AND b.problem IS NOT NULL
+               AND (b.heard_at IS NULL OR b.heard_at <= rupor_now() - interval '1 minute')) AS t;
     RETURN QUERY SELECT t.* FROM rupor_tell(ws, 'bot-monitor', troubles) AS t;
 END $$;
 

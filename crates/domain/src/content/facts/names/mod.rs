@@ -6,8 +6,6 @@ mod forms;
 mod people;
 mod reasons;
 
-use std::sync::LazyLock;
-
 use forms::{fold, guess_gender, straighten, title_case};
 
 use super::city;
@@ -75,8 +73,7 @@ pub(super) fn names(
     cities: &[city::Mention],
     phones: &Spans,
 ) -> Named {
-    static GROUPS: LazyLock<Groups> = LazyLock::new(groups);
-    let finder = Finder { reading, kind, noun, cities, groups: &GROUPS };
+    let finder = Finder { reading, kind, noun, cities, groups: groups() };
     let people: Vec<usize> = finder.people(phones);
     let mut named = Named { contacts: finder.contacts(&people), ..Named::default() };
     let mut candidates = Vec::new();
@@ -140,7 +137,7 @@ struct Finder<'r, 'a> {
     kind: Kind,
     noun: Option<(usize, Species)>,
     cities: &'r [city::Mention],
-    groups: &'static Groups,
+    groups: Groups,
 }
 
 impl Finder<'_, '_> {
