@@ -5487,6 +5487,9 @@ BEGIN
     IF s.status IN ('failed_permanent', 'dead') THEN
         DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
     END IF;
+    IF s.status = 'sent' THEN
+        PERFORM rupor_note_outcomes(ARRAY[held.workspace_id], ARRAY[held.delivery_id]);
+    END IF;
     IF copy IS NOT NULL THEN
         PERFORM rupor_next_generation(copy, jsonb_build_object('parent', copy, 'instead_of', held.delivery_id), at);
     END IF;
@@ -5582,6 +5585,7 @@ BEGIN
            AS g (delivery_id, plain, attempt, workspace_id, claim_token, claim_seq, run_id, claimed_at, slot_at, requested_at,
                  provider_message_id)
      WHERE g.plain;
+    PERFORM rupor_note_outcomes(ws, array(SELECT g.delivery_id FROM unnest(ids, plain) AS g (delivery_id, plain) WHERE g.plain));
     SELECT array_agg(c.lane_id), array_agg(-c.n), array_agg(c.n) INTO moves.lane_id, moves.sending, moves.sent
       FROM (SELECT l.lane_id, count(*) AS n
               FROM unnest(lanes, plain) AS l (lane_id, plain)
@@ -6317,11 +6321,29 @@ CREATE OR REPLACE FUNCTION public.rupor_note_outcome()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    INSERT INTO outcomes (workspace_id, delivery_id)
-    SELECT NEW.workspace_id, NEW.delivery_id
-     WHERE EXISTS (SELECT FROM accounts AS a WHERE a.workspace_id = NEW.workspace_id AND a.tier = 'callbacks')
-       AND NOT EXISTS (SELECT FROM accounts AS a WHERE a.account_id = NEW.account_id AND a.tier IN ('alerts', 'callbacks'));
+    PERFORM rupor_note_outcomes(ARRAY[NEW.workspace_id], ARRAY[NEW.delivery_id]);
     RETURN NULL;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_note_outcomes(workspaces bigint[], ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF NOT EXISTS (SELECT FROM accounts AS a WHERE a.workspace_id = ANY (workspaces) AND a.tier = 'callbacks') THEN
+        RETURN;
+    END IF;
+    INSERT INTO outcomes (workspace_id, delivery_id)
+    SELECT d.workspace_id, d.delivery_id
+      FROM unnest(ids) WITH ORDINALITY AS u (delivery_id, ord)
+     CROSS JOIN LATERAL (SELECT x.workspace_id, x.delivery_id, x.account_id
+                           FROM deliveries AS x
+                          WHERE x.delivery_id = u.delivery_id AND x.channel_id IS NOT NULL
+                         OFFSET 0) AS d
+     WHERE EXISTS (SELECT FROM accounts AS a WHERE a.workspace_id = d.workspace_id AND a.tier = 'callbacks')
+       AND NOT EXISTS (SELECT FROM accounts AS a WHERE a.account_id = d.account_id AND a.tier IN ('alerts', 'callbacks'))
+     ORDER BY u.ord;
 END $function$
 ;
 
@@ -7138,7 +7160,7 @@ CREATE TRIGGER channels_inserted AFTER INSERT ON public.channels FOR EACH ROW EX
 
 CREATE TRIGGER channels_platform BEFORE INSERT ON public.channels FOR EACH ROW EXECUTE FUNCTION rupor_channel_platform();
 
-CREATE TRIGGER deliveries_outcome AFTER UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((new.channel_id IS NOT NULL) AND (new.status = ANY (ARRAY['sent'::text, 'failed_permanent'::text, 'dead'::text])) AND (old.status <> new.status))) EXECUTE FUNCTION rupor_note_outcome();
+CREATE TRIGGER deliveries_outcome AFTER UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((new.channel_id IS NOT NULL) AND (new.status = ANY (ARRAY['sent'::text, 'failed_permanent'::text, 'dead'::text])) AND (old.status <> new.status) AND (NOT ((old.status = 'sending'::text) AND (new.status = 'sent'::text))))) EXECUTE FUNCTION rupor_note_outcome();
 
 CREATE TRIGGER deliveries_transition AFTER UPDATE OF status ON public.deliveries FOR EACH ROW WHEN (((old.status <> new.status) AND (NOT (((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'claimed'::text)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1)) AND (new.claim_seq = (old.claim_seq + 1))) OR ((old.status = 'claimed'::text) AND (new.status = 'sending'::text) AND (new.attempt = (old.attempt + 1))) OR ((old.status = 'sending'::text) AND (new.status = ANY (ARRAY['sent'::text, 'retry'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)) OR ((old.status = ANY (ARRAY['queued'::text, 'retry'::text])) AND (new.status = ANY (ARRAY['deduped'::text, 'failed_permanent'::text, 'dead'::text])) AND (new.attempt = old.attempt)))))) EXECUTE FUNCTION rupor_refuse_transition();
 
@@ -7708,6 +7730,8 @@ GRANT EXECUTE ON FUNCTION rupor_move_lanes(rupor_moves,timestamp with time zone)
 
 GRANT EXECUTE ON FUNCTION rupor_next_generation(bigint,jsonb,timestamp with time zone) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_note_outcomes(bigint[],bigint[]) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_note_progress(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_now() TO rupor_app;
@@ -8133,6 +8157,8 @@ GRANT EXECUTE ON FUNCTION rupor_move_accounts(bigint[],boolean[],integer[],times
 GRANT EXECUTE ON FUNCTION rupor_move_lanes(rupor_moves,timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_next_generation(bigint,jsonb,timestamp with time zone) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_note_outcomes(bigint[],bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_note_progress(bigint,bigint) TO rupor_dispatcher;
 

@@ -1,6 +1,6 @@
 //! Programs hear what became of deliveries: each outcome is a call to their webhook, and a call is a delivery like any other.
 //!
-//! The transaction that ends a delivery notes it (the trigger `deliveries_outcome`), where somebody wants to hear; here the
+//! The transaction that ends a delivery notes it (the trigger `deliveries_outcome`, or the batch that ends sends), where somebody wants to hear; here the
 //! notes become messages in the lanes of the callbacks, a page at a time. A message has the delivery and its status for a
 //! name, so that a node that dies in between, or a second one beside it, queues nothing twice. What became of a call is told
 //! to nobody.

@@ -1,7 +1,7 @@
 //! Troubles are told once and end once, alerts pass every hold, and a picture of the moment agrees with the rows.
 
 use domain::delivery::Status;
-use domain::outcome::Scope;
+use domain::outcome::{Outcome, Scope};
 use domain::time::Span;
 use secrecy::SecretString;
 use serde_json::json;
@@ -15,6 +15,7 @@ contract! {
     trouble_of_another_machine_is_left_alone,
     alerts_pass_stop_all_and_a_held_workspace,
     outcomes_are_noted_where_somebody_wants_to_hear_and_never_of_calls,
+    every_ending_of_a_batch_is_noted_once,
     a_snapshot_agrees_with_the_counted_rows,
     a_failure_that_was_queued_again_is_no_failure_any_more,
     a_token_opens_its_own_workspace_until_it_is_revoked,
@@ -128,6 +129,40 @@ async fn outcomes_are_noted_where_somebody_wants_to_hear_and_never_of_calls(w: &
     other.store.outcomes_told(other.ws, vec![notes[0].0, notes[1].0]).await.unwrap();
     w.store.outcomes_told(w.ws, vec![notes[0].0]).await.unwrap();
     assert_eq!(w.store.outcomes(w.ws, 10).await.unwrap(), notes[1..], "another workspace changes nothing");
+}
+
+async fn every_ending_of_a_batch_is_noted_once(w: &World) {
+    let of = AccountSettings { tier: TIER_CALLBACKS.into(), ..AccountSettings::default() };
+    w.channel(w.account_with(of).await).await;
+    let posts = w.channels(4).await;
+    let noted = async || {
+        let mut ids: Vec<_> =
+            w.store.outcomes(w.ws, 20).await.unwrap().into_iter().map(|(_, delivery)| delivery).collect();
+        ids.sort();
+        ids
+    };
+    let failed = |failure| FinishKind::Outcome(Outcome::Failed(failure));
+
+    w.post("всем удалось", &posts).await;
+    let claims = w.claim(10).await;
+    w.store.commit(claims.iter().map(|claim| finish(claim, sent(claim))).collect()).await.unwrap();
+    let mut expected: Vec<_> = claims.iter().map(|claim| claim.delivery_id).collect();
+    expected.sort();
+    assert_eq!(noted().await, expected, "a batch of successes");
+
+    w.post("удалось не всем", &posts).await;
+    let claims = w.claim(10).await;
+    let batch = vec![
+        finish(&claims[0], sent(&claims[0])),
+        finish(&claims[0], sent(&claims[0])),
+        finish(&claims[1], failed(permanent(Scope::Delivery))),
+        finish(&claims[2], failed(transient(Scope::Delivery))),
+        finish(&claims[3], sent(&claims[3])),
+    ];
+    w.store.commit(batch).await.unwrap();
+    expected.extend([claims[0].delivery_id, claims[1].delivery_id, claims[3].delivery_id]);
+    expected.sort();
+    assert_eq!(noted().await, expected, "what is tried again has not ended");
 }
 
 async fn a_snapshot_agrees_with_the_counted_rows(w: &World) {

@@ -56,6 +56,7 @@ BEGIN
            AS g (delivery_id, plain, attempt, workspace_id, claim_token, claim_seq, run_id, claimed_at, slot_at, requested_at,
                  provider_message_id)
      WHERE g.plain;
+    PERFORM rupor_note_outcomes(ws, array(SELECT g.delivery_id FROM unnest(ids, plain) AS g (delivery_id, plain) WHERE g.plain));
     SELECT array_agg(c.lane_id), array_agg(-c.n), array_agg(c.n) INTO moves.lane_id, moves.sending, moves.sent
       FROM (SELECT l.lane_id, count(*) AS n
               FROM unnest(lanes, plain) AS l (lane_id, plain)

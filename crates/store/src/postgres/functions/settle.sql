@@ -99,6 +99,9 @@ BEGIN
     IF s.status IN ('failed_permanent', 'dead') THEN
         DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
     END IF;
+    IF s.status = 'sent' THEN
+        PERFORM rupor_note_outcomes(ARRAY[held.workspace_id], ARRAY[held.delivery_id]);
+    END IF;
     IF copy IS NOT NULL THEN
         PERFORM rupor_next_generation(copy, jsonb_build_object('parent', copy, 'instead_of', held.delivery_id), at);
     END IF;
