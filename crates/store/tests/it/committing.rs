@@ -314,7 +314,7 @@ async fn a_success_ends_the_streak(w: &World) {
 
 async fn an_unknown_outcome_follows_the_policy(w: &World) {
     use domain::delivery::AmbiguityPolicy::{Hold, Reconcile, Resend, ResendOnce};
-    for (ambiguity, survives) in [(Hold, 0), (ResendOnce, 1), (Reconcile, 1), (Resend, 4)] {
+    for (ambiguity, survives) in [(Hold, 0), (ResendOnce, 1), (Reconcile, 1), (Resend, ATTEMPTS_MAX - 1)] {
         let settings = ChannelSettings { ambiguity, dedup: DedupMode::Off, ..ChannelSettings::default() };
         let account = w.account().await;
         let channel = w.channel_with(account, settings).await;
@@ -323,11 +323,11 @@ async fn an_unknown_outcome_follows_the_policy(w: &World) {
             let claim = w.claim_one().await;
             let expected = if n < survives { Status::Retry } else { Status::Dead };
             assert_eq!(w.fail(&claim, transient(Scope::Delivery).unknown()).await, Finished::Done(expected));
-            w.seconds(20).await;
+            w.advance(BACKOFF_MAX).await;
         }
     }
     let unknown = w.event_names().await.iter().filter(|name| *name == "outcome_unknown").count();
-    assert_eq!(unknown, 1 + 2 + 2 + 5);
+    assert_eq!(unknown as i32, 1 + 2 + 2 + ATTEMPTS_MAX);
 }
 
 async fn an_upload_that_is_not_ready_waits_uncharged(w: &World) {
