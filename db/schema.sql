@@ -1016,7 +1016,7 @@ CREATE INDEX bot_outbox_of_delivery ON public.bot_outbox USING btree (delivery_i
 
 CREATE INDEX bot_outbox_of_person ON public.bot_outbox USING btree (recipient_id);
 
-CREATE INDEX bot_state_due ON public.bot_state USING btree (due_at, recipient_id);
+CREATE INDEX bot_state_due ON public.bot_state USING btree (due_at, recipient_id) WHERE (due_at < 'infinity'::timestamp with time zone);
 
 CREATE INDEX bot_state_human ON public.bot_state USING btree (workspace_id, recipient_id) WHERE (mode = 'human'::text);
 
@@ -1313,7 +1313,7 @@ BEGIN
     PERFORM rupor_guard(NULL);
     WITH due AS MATERIALIZED (
         SELECT s.recipient_id FROM bot_state AS s
-         WHERE s.due_at <= at
+         WHERE s.due_at <= at AND s.due_at < 'infinity'
          ORDER BY s.due_at, s.recipient_id
          LIMIT "limit"
            FOR NO KEY UPDATE SKIP LOCKED
@@ -1519,6 +1519,18 @@ BEGIN
                              LIMIT "limit"
                                FOR UPDATE SKIP LOCKED)
     RETURNING b.workspace_id, b.account_id, b.cursor;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.bot_next_call()
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN (SELECT o.due_at FROM bot_outbox AS o WHERE o.status = 'waiting' ORDER BY o.due_at LIMIT 1);
 END $function$
 ;
 
@@ -7993,6 +8005,8 @@ GRANT EXECUTE ON FUNCTION bot_hear(bigint,bigint,jsonb) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION bot_hook(text) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_lease_accounts(text,bigint,integer) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION bot_next_call() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_next_turn() TO rupor_dispatcher;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use domain::ids::{AccountId, BotId, RecipientId, WorkspaceId};
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -57,6 +57,11 @@ impl Store {
         busy: Vec<String>,
     ) -> Result<Vec<ServiceCall>> {
         each!(self, db => db.bot_claim_calls(limit, lease, busy))
+    }
+
+    /// When the next call is due, to be made or to be made again; nothing is locked or written by the question.
+    pub async fn bot_next_call(&self) -> Result<Option<Timestamp>> {
+        each!(self, db => db.bot_next_call())
     }
 
     /// Writes how a call went; `false`: it is another's by now, and nothing was written.

@@ -3,7 +3,6 @@
 //! A node that dies between a call and its answer leaves a lease that ends; then it is asked again with the same key.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use domain::dialogue::{Event, What, answer_fields};
 use domain::time::Span;
@@ -27,8 +26,10 @@ const LEASE: Span = Span::from_secs(12);
 /// Calls of one node at a time, and to one service: one that hangs keeps none of the others waiting.
 const CALLS_MAX: usize = 128;
 const CALLS_OF_SERVICE_MAX: usize = 16;
-/// Between two looks for calls that other nodes left.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Between two looks for calls that other nodes left. Those of this node are told of by the turns that ask for them.
+const LOOK_EVERY: Span = Span::from_secs(5);
+/// What is due and was not taken (its service is busy, there was no place) is looked at again after this.
+const LOOK_AGAIN: Span = Span::from_millis(500);
 /// Characters of a reason that are kept.
 const REASON_MAX: usize = 200;
 
@@ -42,17 +43,21 @@ pub(super) async fn run(
     let mut calling = FuturesUnordered::new();
     let mut of_service: HashMap<String, usize> = HashMap::new();
     while !*stop.borrow() {
-        let busy = of_service.iter().filter(|(_, n)| **n >= CALLS_OF_SERVICE_MAX);
-        let busy: Vec<String> = busy.map(|(service, _)| service.clone()).collect();
-        let places = CALLS_MAX.saturating_sub(calling.len()).min(CALLS_OF_SERVICE_MAX);
-        match store.bot_claim_calls(places, LEASE, busy).await {
-            Ok(claimed) => {
-                for call in claimed {
-                    *of_service.entry(service_of(&call)).or_default() += 1;
-                    calling.push(make(store, network, settings, call));
+        let mut wait = until_next(store).await;
+        if wait == Span::ZERO {
+            wait = LOOK_AGAIN;
+            let busy = of_service.iter().filter(|(_, n)| **n >= CALLS_OF_SERVICE_MAX);
+            let busy: Vec<String> = busy.map(|(service, _)| service.clone()).collect();
+            let places = CALLS_MAX.saturating_sub(calling.len()).min(CALLS_OF_SERVICE_MAX);
+            match store.bot_claim_calls(places, LEASE, busy).await {
+                Ok(claimed) => {
+                    for call in claimed {
+                        *of_service.entry(service_of(&call)).or_default() += 1;
+                        calling.push(make(store, network, settings, call));
+                    }
                 }
+                Err(error) => tracing::warn!(%error, "calls to services could not be claimed"),
             }
-            Err(error) => tracing::warn!(%error, "calls to services could not be claimed"),
         }
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
@@ -63,7 +68,20 @@ pub(super) async fn run(
                 of_service.retain(|_, n| *n > 0);
             }
             () = asked.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(wait.into()) => {}
+        }
+    }
+}
+
+/// Until a call is due; without services this is all that happens.
+async fn until_next(store: &Store) -> Span {
+    let looked = async { store::Result::Ok((store.bot_next_call().await?, store.now().await?)) };
+    match looked.await {
+        Ok((Some(next), now)) => (next - now).clamp(Span::ZERO, LOOK_EVERY),
+        Ok((None, _)) => LOOK_EVERY,
+        Err(error) => {
+            tracing::debug!(%error, "calls to services could not be looked for");
+            LOOK_AGAIN
         }
     }
 }

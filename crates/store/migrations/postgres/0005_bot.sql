@@ -78,7 +78,8 @@ CREATE TABLE bot_state (
     FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients (workspace_id, recipient_id),
     FOREIGN KEY (workspace_id, account_id) REFERENCES accounts (workspace_id, account_id)
 ) WITH (fillfactor = 60);
-CREATE INDEX bot_state_due ON bot_state (due_at, recipient_id);
+-- Who waits for nothing is not in it, however many they are.
+CREATE INDEX bot_state_due ON bot_state (due_at, recipient_id) WHERE due_at < 'infinity';
 CREATE INDEX bot_state_human ON bot_state (workspace_id, recipient_id) WHERE mode = 'human';
 
 -- What a turn said or asked for: (event, n) leads to one delivery, or to one call of a service.

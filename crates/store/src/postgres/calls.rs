@@ -1,21 +1,22 @@
 //! Calls to a shop's own services: each verb is one call of an SQL function (functions/calls.sql).
 
 use domain::ids::{AccountId, BotId, RecipientId, WorkspaceId};
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{Again, As, Postgres};
+use super::{Again, As, Postgres, rows};
 use crate::calls::*;
 use crate::error::Result;
 
 const CLAIM: &str = "
 SELECT workspace_id, outbox_id, recipient_id, platform, bot_id, account_id, service, fields, tries, key
   FROM bot_claim_calls($1, $2, $3)";
+const NEXT: &str = "SELECT bot_next_call()";
 const SETTLE: &str = "SELECT bot_settle_call($1, $2, $3, $4, $5, $6, $7)";
 
-pub(super) const STATEMENTS: &[&str] = &[CLAIM, SETTLE];
+pub(super) const STATEMENTS: &[&str] = &[CLAIM, NEXT, SETTLE];
 
 impl Postgres {
     /// Not done again: the calls of an unanswered COMMIT come back when their lease ends.
@@ -29,6 +30,11 @@ impl Postgres {
         let params: [&(dyn ToSql + Sync); 3] = [&limit, &lease.0, &busy];
         let rows = self.all(As::Dispatcher, Again::Never, CLAIM, &params).await?;
         Ok(rows.iter().map(call).collect())
+    }
+
+    pub async fn bot_next_call(&self) -> Result<Option<Timestamp>> {
+        let row = self.one(As::Dispatcher, Again::Safe, NEXT, &[]).await?;
+        Ok(rows::time(&row, 0))
     }
 
     /// Done again after an unanswered COMMIT it finds that it is done, and `false` is said of it.

@@ -53,9 +53,13 @@ const HEARD: &str = "
 UPDATE bot_accounts
    SET heard_at = ?3, problem = NULL, cursor = CASE WHEN ?4 IS NOT NULL AND owner = ?4 THEN ?5 ELSE cursor END
  WHERE account_id = ?2 AND workspace_id = ?1";
-pub(super) const DUE: &str =
-    "SELECT recipient_id FROM bot_state WHERE due_at <= ?1 ORDER BY due_at, recipient_id LIMIT ?2";
-const NEXT: &str = "SELECT min(due_at) FROM bot_state";
+pub(super) const DUE: &str = "
+SELECT recipient_id
+  FROM bot_state
+ WHERE due_at <= ?1 AND due_at < 9223372036854775807
+ ORDER BY due_at, recipient_id
+ LIMIT ?2";
+pub(super) const NEXT: &str = "SELECT min(due_at) FROM bot_state WHERE due_at < 9223372036854775807";
 const TAKE: &str = "UPDATE bot_state SET token = ?2, due_at = ?3 WHERE recipient_id = ?1";
 const SELECT_TURN: &str = "
 SELECT s.workspace_id, s.account_id, s.recipient_id, b.bot_id, b.operators_id, coalesce(b.active_version, 0), r.platform,

@@ -1,7 +1,7 @@
 //! Calls to a shop's own services: claimed like turns, settled together with the event that tells the dialogue.
 
 use domain::ids::{AccountId, BotId, RecipientId, WorkspaceId};
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 
 use super::bot::{INSERT_EVENT, WAKE};
 use super::{Sqlite, Urgency, rows};
@@ -33,6 +33,7 @@ const OVER: &str = "
 UPDATE bot_outbox
    SET status = ?4, reason = ?5, fields = NULL, due_at = NULL
  WHERE workspace_id = ?1 AND outbox_id = ?2 AND tries = ?3 AND status = 'waiting'";
+const NEXT: &str = "SELECT min(due_at) FROM bot_outbox WHERE status = 'waiting'";
 const ACCOUNT: &str = "SELECT account_id FROM recipients WHERE recipient_id = ?1";
 
 impl Sqlite {
@@ -67,6 +68,11 @@ impl Sqlite {
             due.into_iter().filter_map(|id| call(id).transpose()).collect()
         })
         .await
+    }
+
+    pub async fn bot_next_call(&self) -> Result<Option<Timestamp>> {
+        let next = self.read(|tx| tx.first(NEXT, [], |row| row.get::<_, Option<i64>>(0))).await?;
+        Ok(next.flatten().map(Timestamp))
     }
 
     pub async fn bot_settle_call(&self, call: &ServiceCall, end: CallEnd) -> Result<bool> {

@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::{claim, commit, enqueue, front, heads, migrate, overview, read, recipients, sent, settle};
+use super::{bot, claim, commit, enqueue, front, heads, migrate, overview, read, recipients, sent, settle};
 use crate::address::SqlitePath;
 
 /// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows, and its first lane is full.
@@ -118,6 +118,24 @@ fn a_status_costs_the_same_beside_twenty_thousand_dialogues() {
     assert_eq!(few, many, "steps to list the lanes, to count the people, and for the bars");
 }
 
+/// Half of them wait for nothing, half for a timer that is far away; ten are due.
+const ASLEEP: &str = "
+INSERT INTO bot_state (recipient_id, workspace_id, account_id, due_at, updated_at)
+SELECT recipient_id, 1, 2, CASE WHEN recipient_id <= 10 THEN 5 WHEN recipient_id % 2 = 0 THEN 9223372036854775807
+                           ELSE 1000000000 + recipient_id END, 0
+  FROM recipients;";
+
+#[test]
+fn turns_cost_the_same_beside_twenty_thousand_sleeping_dialogues() {
+    let steps_beside = |dialogues: i64| {
+        let connection = database(1_000);
+        connection.execute_batch(&DIALOGUES.replace("?1", &dialogues.to_string())).unwrap();
+        connection.execute_batch(ASLEEP).unwrap();
+        [steps(&connection, bot::DUE, (NOW, 64)), steps(&connection, bot::NEXT, [])]
+    };
+    assert_eq!(steps_beside(100), steps_beside(20_000), "steps to find who is due, and who is next");
+}
+
 #[test]
 fn hot_statements_search_by_index_and_never_sort() {
     let connection = database(1_000);
@@ -150,6 +168,8 @@ fn hot_statements_search_by_index_and_never_sort() {
         enqueue::FIND_BY_KEY,
         enqueue::TAKE_KEY,
         read::ALIKE_IS_AHEAD,
+        bot::DUE,
+        bot::NEXT,
     ] {
         for step in plan(&connection, sql) {
             // What is scanned are subqueries of one or two rows, and the batch itself.

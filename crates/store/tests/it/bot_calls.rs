@@ -11,6 +11,7 @@ use crate::world::*;
 
 contract! {
     a_call_is_claimed_once_and_its_answer_waits_in_the_dialogue,
+    who_asks_for_the_next_call_hears_when_it_is_due,
     a_call_whose_caller_died_is_made_again_with_the_same_key,
     a_call_that_is_another_s_by_now_settles_nothing,
     a_service_that_is_busy_is_left_alone_and_others_are_called,
@@ -36,6 +37,22 @@ async fn calls(w: &World) -> Vec<ServiceCall> {
 
 fn answered() -> CallEnd {
     CallEnd::Over { event: json!({"what": "answer", "fields": {"status": "в пути"}}), failed: None }
+}
+
+async fn who_asks_for_the_next_call_hears_when_it_is_due(w: &World) {
+    let (account, _) = bot(w).await;
+    let next = async || w.store.bot_next_call().await.unwrap();
+    assert_eq!(next().await, None, "without services there is nothing to wait for");
+    assert!(commit(w, asking(w, account, "1", &["orders"]).await).await);
+    assert_eq!(next().await, Some(w.now().await));
+    let call = calls(w).await.remove(0);
+    assert_eq!(next().await, Some(w.now().await + LEASE), "somebody makes it, or dies");
+    let again = CallEnd::Again { after: Span::from_secs(3), reason: "503".into() };
+    assert!(w.store.bot_settle_call(&call, again).await.unwrap());
+    assert_eq!(next().await, Some(w.now().await + Span::from_secs(3)));
+    w.seconds(3).await;
+    assert!(w.store.bot_settle_call(&calls(w).await.remove(0), answered()).await.unwrap());
+    assert_eq!(next().await, None);
 }
 
 async fn a_call_is_claimed_once_and_its_answer_waits_in_the_dialogue(w: &World) {

@@ -137,7 +137,7 @@ BEGIN
     PERFORM rupor_guard(NULL);
     WITH due AS MATERIALIZED (
         SELECT s.recipient_id FROM bot_state AS s
-         WHERE s.due_at <= at
+         WHERE s.due_at <= at AND s.due_at < 'infinity'
          ORDER BY s.due_at, s.recipient_id
          LIMIT "limit"
            FOR NO KEY UPDATE SKIP LOCKED

@@ -40,6 +40,14 @@ BEGIN
      ORDER BY m.outbox_id;
 END $$;
 
+-- When the next call is due; NULL: none waits.
+CREATE FUNCTION bot_next_call() RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN (SELECT o.due_at FROM bot_outbox AS o WHERE o.status = 'waiting' ORDER BY o.due_at LIMIT 1);
+END $$;
+
 -- How a call went: `waiting` is made again after so long, `done` and `failed` are told to the dialogue as this event.
 -- False: it is another's by now, and nothing was written.
 CREATE FUNCTION bot_settle_call(
