@@ -628,7 +628,7 @@ CREATE TABLE events (
     account_id bigint,
     detail jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT events_pkey PRIMARY KEY (event_id),
-    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'recipient_gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'unsure'::text, 'approved'::text, 'rejected'::text, 'campaign_changed'::text, 'alert'::text])))
+    CONSTRAINT events_name_check CHECK ((name = ANY (ARRAY['enqueued'::text, 'deduped'::text, 'retry_scheduled'::text, 'retry_exhausted'::text, 'dead_letter'::text, 'failed_permanent'::text, 'outcome_unknown'::text, 'late_success'::text, 'lease_recovered'::text, 'channel_paused'::text, 'channel_resumed'::text, 'channel_disabled'::text, 'channel_removed'::text, 'account_paused'::text, 'account_resumed'::text, 'cooldown'::text, 'ingest_skipped'::text, 'ingress_rejected'::text, 'edited'::text, 'gone'::text, 'recipient_gone'::text, 'closed'::text, 'cancelled'::text, 'expired'::text, 'requeued'::text, 'config_changed'::text, 'held'::text, 'released'::text, 'unsure'::text, 'approved'::text, 'rejected'::text, 'campaign_changed'::text, 'case_changed'::text, 'alert'::text])))
 );
 
 CREATE TABLE held_posts (
@@ -2538,6 +2538,10 @@ CREATE OR REPLACE FUNCTION public.feed_campaign(workspace_id bigint, cohort_id b
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
  SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
 AS $function$
 #variable_conflict use_column
 DECLARE
@@ -2567,19 +2571,19 @@ BEGIN
     SELECT h.* INTO lane FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id AND h.account_id = cohort.account_id;
     SELECT c.history INTO past FROM control AS c;
     WITH seen AS MATERIALIZED (
-        SELECT m.member_id, m.recipient_id, m.generation, m.delivery_id, v.message_id,
-               coalesce(rupor_unheard(r),
-                        CASE WHEN m.generation = 0 AND k.min_gap_us > 0 AND r.contacted_at > today - rupor_span(k.min_gap_us)
-                             THEN 'too_soon' END) AS reason
-          FROM campaign_recipients AS m
-          JOIN recipients AS r ON r.recipient_id = m.recipient_id
-          JOIN campaign_variants AS v ON v.campaign_id = m.campaign_id AND v.variant = m.variant
-         WHERE m.cohort_id = feed_campaign.cohort_id AND m.member_id > cohort.cursor AND m.state = 'waiting'
-         ORDER BY m.member_id
-         LIMIT step
-    ), numbered AS MATERIALIZED (
-        SELECT s.*, nextval('deliveries_delivery_id_seq') AS new_id
-          FROM (SELECT x.* FROM seen AS x WHERE x.reason IS NULL ORDER BY x.member_id) AS s
+        SELECT s.*, CASE WHEN s.reason IS NULL THEN nextval('deliveries_delivery_id_seq') END AS new_id
+          FROM (SELECT m.member_id, m.recipient_id, m.generation, m.delivery_id, v.message_id,
+                       coalesce(rupor_unheard(r),
+                                CASE WHEN m.generation = 0 AND k.min_gap_us > 0
+                                          AND r.contacted_at > today - rupor_span(k.min_gap_us) THEN 'too_soon' END) AS reason
+                  FROM campaign_recipients AS m
+                  JOIN recipients AS r ON r.recipient_id = m.recipient_id
+                  JOIN campaign_variants AS v ON v.campaign_id = m.campaign_id AND v.variant = m.variant
+                 -- As a pair, so that the index of the cohort serves it and not the one of all members.
+                 WHERE m.cohort_id = feed_campaign.cohort_id AND m.state = 'waiting'
+                   AND (m.cohort_id, m.member_id) > (feed_campaign.cohort_id, cohort.cursor)
+                 ORDER BY m.member_id
+                 LIMIT step) AS s
     ), put AS (
         INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, generation,
                                 parent_delivery, priority, status, run_at, position, expires_at, idempotency_key, queued_at,
@@ -2587,7 +2591,8 @@ BEGIN
         SELECT w.new_id, ws, lane.lane_id, lane.account_id, w.recipient_id, m.message_id, m.revision, w.generation, w.delivery_id,
                (NOT urgent)::integer, 'queued', today, rupor_micros(today), k.deadline,
                rupor_key(past, w.new_id, m.request_hash, m.content_hash, m.revision), today, k.campaign_id
-          FROM numbered AS w JOIN messages AS m ON m.message_id = w.message_id
+          FROM seen AS w JOIN messages AS m ON m.message_id = w.message_id
+         WHERE w.new_id IS NOT NULL
          ORDER BY w.new_id
         RETURNING delivery_id
     ), ready_now AS (
@@ -2596,8 +2601,8 @@ BEGIN
     ), told AS (
         UPDATE campaign_recipients AS m
            SET state = CASE WHEN s.reason IS NULL THEN 'queued' ELSE 'excluded' END, reason = s.reason,
-               delivery_id = coalesce(w.new_id, m.delivery_id)
-          FROM seen AS s LEFT JOIN numbered AS w ON w.member_id = s.member_id
+               delivery_id = coalesce(s.new_id, m.delivery_id)
+          FROM seen AS s
          WHERE m.member_id = s.member_id
     )
     SELECT max(s.member_id), count(*), count(*) FILTER (WHERE s.reason IS NULL), count(s.reason),
@@ -2757,6 +2762,7 @@ DECLARE
     audience bigint;
     up_p     text := freeze_campaign.upto_platform;
     up_u     text := freeze_campaign.upto_user;
+    low      text;
     done     boolean := freeze_campaign.is_last;
     weights  bigint[];
     total    bigint;
@@ -2778,28 +2784,30 @@ BEGIN
       FROM (SELECT v.variant, sum(v.weight) OVER (ORDER BY v.variant) AS passed
               FROM campaign_variants AS v WHERE v.campaign_id = id) AS s;
     plain := canary = 0 AND NOT by_zone AND cardinality(weights) = 1 AND cardinality(left_out) = 0 AND cardinality(missing) = 0;
+    -- A step stays on one platform, and both its ends are plain conditions on the user id. PostgreSQL walks on to the last
+    -- person of the platform where the upper end is a pair.
     IF up_p IS NULL AND NOT done THEN
-        SELECT r.platform, r.user_id INTO up_p, up_u
+        SELECT r.platform INTO up_p
           FROM recipients AS r
          WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
          ORDER BY r.platform, r.user_id
-         LIMIT 1 OFFSET CASE WHEN plain THEN at_once ELSE step END - 1;
+         LIMIT 1;
         done := up_p IS NULL;
     END IF;
-    -- The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on
-    -- to the last person.
-    IF up_p IS NULL THEN
-        SELECT r.platform, r.user_id INTO up_p, up_u
+    low := CASE WHEN up_p = after_platform THEN after_user ELSE '' END;
+    IF up_p IS NOT NULL AND up_u IS NULL THEN
+        SELECT r.user_id INTO up_u
           FROM recipients AS r
-         WHERE r.workspace_id = ws
-         ORDER BY r.platform DESC, r.user_id DESC
-         LIMIT 1;
-        IF up_p IS NULL OR (up_p, up_u) < (after_platform, after_user) THEN
-            up_p := after_platform; up_u := after_user;
+         WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low
+         ORDER BY r.user_id
+         LIMIT 1 OFFSET CASE WHEN plain THEN at_once ELSE step END - 1;
+        IF up_u IS NULL THEN
+            SELECT max(r.user_id) INTO up_u FROM recipients AS r WHERE r.workspace_id = ws AND r.platform = up_p;
+            done := NOT EXISTS (SELECT FROM recipients AS r WHERE r.workspace_id = ws AND r.platform > up_p);
         END IF;
     END IF;
     IF plain THEN
-        SELECT w.n, w.gone INTO n, gone FROM rupor_freeze_at_once(k, audience, after_platform, after_user, up_p, up_u) AS w;
+        SELECT w.n, w.gone INTO n, gone FROM rupor_freeze_at_once(k, audience, up_p, low, up_u) AS w;
     ELSE
     WITH chosen AS MATERIALIZED (
         SELECT DISTINCT ON (p.platform, p.user_id)
@@ -2821,8 +2829,7 @@ BEGIN
                   FROM recipients AS r
                   JOIN jsonb_array_elements_text(k.accounts) WITH ORDINALITY AS w (account_id, ord)
                     ON w.account_id::bigint = r.account_id
-                 WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
-                   AND (r.platform, r.user_id) <= (up_p, up_u)
+                 WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low AND r.user_id <= up_u
                    AND r.status <> 'known' AND r.recipient_id <> ALL (left_out)
                    AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
                                                      WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))) AS p
@@ -3731,6 +3738,104 @@ BEGIN
     END LOOP;
     PERFORM rupor_refresh_lanes(array(SELECT DISTINCT l FROM unnest(lanes) AS l ORDER BY l));
     PERFORM rupor_refresh_accounts(accounts);
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.refile_keys(workspace_id bigint, message_ids bigint[], from_case bigint, into_case bigint)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ws      CONSTANT bigint := refile_keys.workspace_id;
+    at      CONSTANT timestamptz := rupor_now();
+    whole   CONSTANT boolean := NOT EXISTS (SELECT FROM messages AS m WHERE m.workspace_id = ws AND m.case_id = from_case);
+    held    record;
+    there   record;
+    silent  record;
+    repeats bigint[] := '{}';
+    freed   jsonb[] := '{}';
+    n_ended integer := 0;
+    n_said  integer := 0;
+BEGIN
+    PERFORM rupor_guard(ws);
+    FOR held IN
+        SELECT k.channel_id, k.version, k.kind, k.delivery_id, d.message_id,
+               coalesce(d.status IN ('queued', 'retry') AND d.parts = '[]' AND d.unknowns = 0, false) AS waits
+          FROM channels AS c
+         CROSS JOIN (SELECT DISTINCT m.hash_version AS version FROM messages AS m
+                      WHERE m.workspace_id = ws AND m.message_id = ANY (message_ids)) AS v
+          JOIN dedup_index AS k ON k.workspace_id = c.workspace_id AND k.channel_id = c.channel_id AND k.mode = 'case'
+                               AND k.version = v.version AND k.key = from_case::text
+          LEFT JOIN deliveries AS d ON d.delivery_id = k.delivery_id
+         WHERE c.workspace_id = ws
+         ORDER BY k.channel_id, k.version, k.kind
+    LOOP
+        CONTINUE WHEN NOT whole AND NOT coalesce(held.message_id = ANY (message_ids), false);
+        SELECT k.delivery_id,
+               coalesce(d.status IN ('queued', 'retry') AND d.parts = '[]' AND d.unknowns = 0, false) AS waits INTO there
+          FROM dedup_index AS k LEFT JOIN deliveries AS d ON d.delivery_id = k.delivery_id
+         WHERE k.workspace_id = ws AND k.channel_id = held.channel_id AND k.mode = 'case' AND k.version = held.version
+           AND k.key = into_case::text AND k.kind = held.kind;
+        IF there.delivery_id IS NOT NULL AND held.waits THEN
+            repeats := repeats || held.delivery_id;
+        ELSIF there.delivery_id IS NOT NULL AND NOT there.waits THEN
+            -- Both were said: the one that the case had is the one that repeats are measured by.
+            DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
+        ELSE
+            IF there.delivery_id IS NOT NULL THEN
+                repeats := repeats || there.delivery_id;
+                DELETE FROM dedup_index AS k WHERE k.delivery_id = there.delivery_id;
+            END IF;
+            UPDATE dedup_index AS k SET key = into_case::text WHERE k.delivery_id = held.delivery_id;
+        END IF;
+        freed := freed || jsonb_build_array(held.channel_id, held.kind);
+    END LOOP;
+    IF cardinality(repeats) > 0 THEN
+        n_ended := (SELECT count(*) FROM unnest(cancel_deliveries(ws, repeats)) AS e (done) WHERE e.done);
+    END IF;
+    IF NOT whole THEN
+        -- Joined and split again: each has a key of its own once more. What was sent comes first.
+        INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
+        SELECT DISTINCT ON (d.channel_id, m.hash_version, m.case_id, m.kind)
+               ws, d.channel_id, 'case', m.hash_version, m.case_id::text, m.kind, d.delivery_id, m.origin, at
+          FROM messages AS m
+          JOIN deliveries AS d ON d.message_id = m.message_id
+          JOIN channels AS c ON c.channel_id = d.channel_id
+         WHERE m.workspace_id = ws AND m.case_id IN (into_case, from_case) AND d.action = 'send' AND c.dedup = 'case'
+           AND c.removed_at IS NULL AND d.status IN ('queued', 'retry', 'claimed', 'sending', 'sent')
+         ORDER BY d.channel_id, m.hash_version, m.case_id, m.kind, d.sent_at IS NULL, d.delivery_id
+        ON CONFLICT DO NOTHING;
+        FOR silent IN
+            SELECT min(d.delivery_id) AS delivery_id, d.lane_id, d.account_id
+              FROM messages AS m
+              JOIN cases AS s ON s.workspace_id = m.workspace_id AND s.case_id = m.case_id
+              JOIN deliveries AS d ON d.message_id = m.message_id
+              JOIN channels AS c ON c.channel_id = d.channel_id
+             WHERE m.workspace_id = ws AND m.gone_at IS NULL AND m.skipped IS NULL
+               AND (m.case_id = into_case
+                    OR m.case_id = from_case AND jsonb_build_array(d.channel_id, m.kind) = ANY (freed))
+               AND (s.closed_at IS NULL OR m.kind NOT IN ('lost', 'found', 'sighting'))
+               AND d.status = 'deduped' AND d.action = 'send' AND (d.expires_at IS NULL OR d.expires_at > at)
+               AND c.dedup = 'case' AND c.removed_at IS NULL AND c.disabled_by IS DISTINCT FROM 'operator'
+               AND NOT EXISTS (SELECT FROM deliveries AS n
+                                WHERE n.message_id = d.message_id AND n.channel_id = d.channel_id AND n.action = 'send'
+                                  AND n.generation > d.generation)
+               AND NOT EXISTS (SELECT FROM dedup_index AS k
+                                WHERE k.workspace_id = ws AND k.channel_id = d.channel_id AND k.mode = 'case'
+                                  AND k.version = m.hash_version AND k.key = m.case_id::text AND k.kind = m.kind)
+             GROUP BY m.case_id, d.channel_id, m.kind, d.lane_id, d.account_id
+             ORDER BY 1
+        LOOP
+            PERFORM rupor_next_generation(
+                silent.delivery_id, jsonb_build_object('parent', silent.delivery_id, 'split_from', from_case), at);
+            PERFORM rupor_refresh_lanes(ARRAY[silent.lane_id]), rupor_refresh_accounts(ARRAY[silent.account_id]);
+            n_said := n_said + 1;
+        END LOOP;
+    END IF;
+    RETURN jsonb_build_object('cancelled', n_ended, 'said', n_said);
 END $function$
 ;
 
@@ -5762,7 +5867,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.rupor_freeze_at_once(k campaigns, audience bigint, after_platform text, after_user text, up_p text, up_u text, OUT n bigint, OUT gone bigint)
+CREATE OR REPLACE FUNCTION public.rupor_freeze_at_once(k campaigns, audience bigint, up_p text, low text, up_u text, OUT n bigint, OUT gone bigint)
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -5773,17 +5878,20 @@ DECLARE
                                            ORDER BY a.ord);
     suppressed CONSTANT boolean := EXISTS (SELECT FROM suppressions AS s WHERE s.workspace_id = ws);
     recent     CONSTANT timestamptz := CASE WHEN k.min_gap_us > 0 THEN rupor_now() - rupor_span(k.min_gap_us) ELSE 'infinity' END;
+    cohorts    bigint[];
 BEGIN
     INSERT INTO campaign_cohorts (workspace_id, campaign_id, account_id, zone, stage)
     SELECT ws, k.campaign_id, a.id, '', 'rest' FROM unnest(accounts) AS a (id)
     ON CONFLICT DO NOTHING;
+    cohorts := array(SELECT c.cohort_id
+                       FROM unnest(accounts) WITH ORDINALITY AS a (id, ord)
+                       JOIN campaign_cohorts AS c ON c.campaign_id = k.campaign_id AND c.account_id = a.id AND c.zone = '' AND c.stage = 'rest'
+                      ORDER BY a.ord);
     WITH put AS (
         INSERT INTO campaign_recipients (workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id,
                                          variant, state, reason)
         SELECT ws, k.campaign_id,
-               CASE WHEN p.reason IS NULL THEN (SELECT c.cohort_id FROM campaign_cohorts AS c
-                                                 WHERE c.campaign_id = k.campaign_id AND c.account_id = p.account_id
-                                                   AND c.zone = '' AND c.stage = 'rest') END,
+               CASE WHEN p.reason IS NULL THEN cohorts[array_position(accounts, p.account_id)] END,
                p.recipient_id, p.account_id, p.platform, p.user_id, 0,
                CASE WHEN p.reason IS NULL THEN 'waiting' ELSE 'excluded' END, p.reason
           FROM (SELECT r.recipient_id, r.account_id, r.platform, r.user_id,
@@ -5791,8 +5899,7 @@ BEGIN
                             WHEN suppressed AND rupor_is_suppressed(ws, r.platform, r.user_id, r.account_id) THEN 'suppressed'
                             WHEN r.contacted_at > recent THEN 'too_soon' END AS reason
                   FROM recipients AS r
-                 WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
-                   AND (r.platform, r.user_id) <= (up_p, up_u)
+                 WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low AND r.user_id <= up_u
                    AND r.status <> 'known' AND r.account_id = ANY (accounts)
                    AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
                                                      WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))
@@ -5812,7 +5919,7 @@ BEGIN
         RETURNING account_id, reason
     ), counted AS MATERIALIZED (
         SELECT p.account_id, p.reason, count(*) AS n FROM put AS p GROUP BY p.account_id, p.reason
-    ), cohorts AS (
+    ), told AS (
         UPDATE campaign_cohorts AS c SET n_total = c.n_total + t.n, n_waiting = c.n_waiting + t.n
           FROM counted AS t
          WHERE t.reason IS NULL AND c.campaign_id = k.campaign_id AND c.account_id = t.account_id AND c.zone = '' AND c.stage = 'rest'
@@ -7612,6 +7719,8 @@ GRANT EXECUTE ON FUNCTION record_parts(jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION recover_leases(bigint,integer) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION refile_keys(bigint,bigint[],bigint,bigint) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION remove_channel(bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION renew_leases(jsonb,bigint) TO rupor_app;
@@ -7694,7 +7803,7 @@ GRANT EXECUTE ON FUNCTION rupor_finish(bigint,bigint,uuid,bigint,bigint,jsonb,ti
 
 GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text,text) TO rupor_app;
+GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_app;
 
@@ -8124,7 +8233,7 @@ GRANT EXECUTE ON FUNCTION rupor_finish(bigint,bigint,uuid,bigint,bigint,jsonb,ti
 
 GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text,text) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_dispatcher;
 

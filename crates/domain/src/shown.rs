@@ -45,6 +45,40 @@ fn escaped(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Digits of anything that may be a phone number, all but the last two, become dots.
+pub fn masked(text: &str) -> String {
+    const DIGITS_MIN: usize = 7;
+    // Dates have full stops and eight digits.
+    const DIGITS_MIN_DOTTED: usize = 10;
+    let is_part = |c: char| c.is_ascii_digit() || " -–—()+.\u{a0}".contains(c);
+    let characters: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < characters.len() {
+        let starts = characters[at].is_ascii_digit() || characters[at] == '+';
+        let run = characters[at..].iter().take_while(|c| starts && is_part(**c)).count();
+        let digits = characters[at..at + run].iter().filter(|c| c.is_ascii_digit()).count();
+        let dotted = characters[at..at + run].contains(&'.');
+        if digits < if dotted { DIGITS_MIN_DOTTED } else { DIGITS_MIN } {
+            let step = run.max(1);
+            out.extend(&characters[at..at + step]);
+            at += step;
+            continue;
+        }
+        let mut left = digits;
+        for character in &characters[at..at + run] {
+            if !character.is_ascii_digit() {
+                out.push(*character);
+                continue;
+            }
+            out.push(if left > 2 { '•' } else { *character });
+            left -= 1;
+        }
+        at += run;
+    }
+    out
+}
+
 /// An address without what opens doors: who logs in, values of keys, and long random words.
 pub fn address(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));

@@ -106,6 +106,9 @@ pub struct ChannelExtras {
     /// Which outcomes are told there, in the tier of callbacks: `sent`, `failed_permanent`, `dead`. The callbacks read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<Vec<String>>,
+    /// Words that an operator names several channels by (`rupor channel pause --tag`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
     /// How long one request may take, e.g. `10s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
@@ -131,6 +134,7 @@ impl Default for ChannelExtras {
             unsure: None,
             alerts: None,
             outcomes: None,
+            tags: Vec::new(),
             timeout: None,
             upload_timeout: None,
         }

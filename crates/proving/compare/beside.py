@@ -2,27 +2,34 @@
 """Posts a second on one core: Rupor beside natasha and dateparser, on the same invented posts, in one run.
 
     python3 -m venv VENV && VENV/bin/pip install natasha dateparser setuptools
-    VENV/bin/python crates/proving/compare/beside.py [--bench target/release/rupor-bench] [--posts 100]
+    cargo build --release -p rupor -p proving
+    VENV/bin/python crates/proving/compare/beside.py [--target target/release] [--posts 100]
 
 natasha: sentences, tokens, morphology, lemmas and names. dateparser: dates only, asked with `search_dates`.
-Rupor does all of that and kind, animal, sex, phones, place and fingerprint. Opt-in: nothing in `./test` needs it.
+Rupor does all of that and kind, animal, sex, phones, place and fingerprint. `rupor analyse` is the whole command on all
+cores: reading JSON, cases and writing JSON. Opt-in: nothing in `./test` needs it; what is not installed is left out.
 """
 import argparse
 import glob
 import json
 import os
 import subprocess
+import tempfile
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "domain", "testdata")
 
 
-def posts(count):
-    texts = []
+def corpus():
+    found = []
     for path in [os.path.join(ROOT, "pets-dev.jsonl"), *sorted(glob.glob(os.path.join(ROOT, "v2", "*.jsonl")))]:
         with open(path, encoding="utf-8") as lines:
-            texts += [json.loads(line)["text"] for line in lines]
-    texts = [text for text in texts if text.strip()]
+            found += [json.loads(line) for line in lines]
+    return found
+
+
+def posts(count):
+    texts = [post["text"] for post in corpus() if post["text"].strip()]
     step = max(1, len(texts) // count)
     return texts[::step][:count]
 
@@ -58,17 +65,42 @@ def date_reader():
     return lambda text: search_dates(text, languages=["ru"])
 
 
+def bench(target, *options):
+    command = [os.path.join(target, "rupor-bench"), "content", "--json", *options]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(out)["posts_per_second_per_core"]
+
+
+def end_to_end(target, rounds=12):
+    """The command as people run it; each round is a year later, so that no post is told twice."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, once = os.path.join(folder, "posts.jsonl"), corpus()
+        with open(path, "w", encoding="utf-8") as out:
+            for round in range(rounds):
+                for post in once:
+                    moved = dict(post, post_id=post["post_id"] + round * 1_000_000, date=post["date"] + round * 31_536_000)
+                    moved["photos"] = [f"{round}-{photo}" for photo in post.get("photos") or []]
+                    moved.pop("label", None)
+                    out.write(json.dumps(moved, ensure_ascii=False) + "\n")
+        begun = time.monotonic()
+        subprocess.run([os.path.join(target, "rupor"), "analyse", path], check=True, stdout=subprocess.DEVNULL)
+        return len(once) * rounds / (time.monotonic() - begun)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", help="the binary rupor-bench, built with --release")
+    parser.add_argument("--target", default=os.path.join("target", "release"), help="where the release binaries are")
     parser.add_argument("--posts", type=int, default=100)
     arguments = parser.parse_args()
     texts = posts(arguments.posts)
-    print("natasha     %8.0f posts/s" % rate(natasha_reader(), texts))
-    print("dateparser  %8.0f posts/s" % rate(date_reader(), texts))
-    if arguments.bench:
-        out = subprocess.run([arguments.bench, "content", "--json"], check=True, capture_output=True, text=True).stdout
-        print("rupor       %8.0f posts/s" % json.loads(out)["posts_per_second_per_core"])
+    for name, reader in [("natasha", natasha_reader), ("dateparser", date_reader)]:
+        try:
+            print("%-30s %8.0f posts/s" % (name, rate(reader(), texts)))
+        except ImportError as missing:
+            print("%-30s not installed (%s)" % (name, missing.name))
+    print("%-30s %8.0f posts/s" % ("rupor, one core", bench(arguments.target)))
+    print("%-30s %8.0f posts/s" % ("rupor, one core, first corpus", bench(arguments.target, "--first")))
+    print("%-30s %8.0f posts/s" % ("rupor analyse, all cores", end_to_end(arguments.target)))
 
 
 if __name__ == "__main__":

@@ -91,7 +91,9 @@ impl World {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rupor"));
+        // A long run may use a copy, so that a build meanwhile does not exchange it.
+        let binary = std::env::var("RUPOR_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_rupor").into());
+        let mut command = Command::new(binary);
         command.args(args).args(["--db", &self.address]);
         command.envs([("RUPOR_KEY_FILE", self.folder.join("rupor.key"))]);
         command.envs([("RUPOR_PLATFORM_LIMITS", "off"), ("RUPOR_LEASE", "2s"), ("RUPOR_LOG", "info")]);

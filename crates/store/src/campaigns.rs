@@ -192,7 +192,7 @@ pub struct FreezeStep {
     pub by_zone: bool,
 }
 
-/// Some people in their order.
+/// Some people of one platform in their order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeoplePage {
     /// With whether they are suppressed.
@@ -210,7 +210,11 @@ impl PeoplePage {
             let whole = people.iter().rposition(|row| !is_same(row)).map_or(people.len(), |n| n + 1);
             people.truncate(whole);
         }
-        PeoplePage { people, is_last }
+        // A step of the freeze stays on one platform.
+        let platform = people.first().map(|(first, _)| first.platform.clone());
+        let others = people.iter().position(|(row, _)| Some(&row.platform) != platform.as_ref());
+        people.truncate(others.unwrap_or(people.len()));
+        PeoplePage { people, is_last: is_last && others.is_none() }
     }
 
     pub fn upto(&self) -> Option<Person> {

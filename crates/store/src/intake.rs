@@ -378,8 +378,11 @@ impl CaseMemory {
 
 /// Counts a post of another source and remembers where it was.
 pub(crate) fn count_copy(facts: &Value, message: &NewMessage) -> Value {
+    count_place(facts, &format!("{}/{}", message.source, message.origin_id))
+}
+
+pub(crate) fn count_place(facts: &Value, place: &str) -> Value {
     let mut facts = facts.as_object().cloned().unwrap_or_else(Map::new);
-    let place = format!("{}/{}", message.source, message.origin_id);
     let first = facts.get("first").and_then(Value::as_str).map(str::to_owned);
     let Some(first) = first else {
         facts.insert("first".into(), place.into());

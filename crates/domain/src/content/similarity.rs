@@ -3,11 +3,15 @@
 //! A text becomes a `TextSketch` of fixed size. Its bands are integers that both databases can index: texts with
 //! much in common share one. Linear in the text; must not know what a post is about.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use serde::{Deserialize, Serialize};
+
+use super::lexicon::WordHasher;
 
 /// Words of a text that are looked at; a longer one is known by its beginning.
 pub const WORDS_MAX: usize = 400;
@@ -34,15 +38,13 @@ pub struct TextSketch {
 impl TextSketch {
     pub fn new<'a>(stems: impl IntoIterator<Item = &'a str>) -> TextSketch {
         let kept: Vec<&str> = stems.into_iter().take(WORDS_MAX).filter(|stem| !is_stop(stem)).collect();
-        let mut telling: Vec<u32> = kept
-            .iter()
-            .filter(|stem| is_telling(stem))
-            .take(TELLING_MAX)
-            .map(|stem| word_hash(stem))
-            .collect();
+        let tells: Vec<bool> = kept.iter().map(|stem| is_telling(stem)).collect();
+        let hashes: Vec<u64> = kept.iter().map(|stem| stable_hash(stem.as_bytes())).collect();
+        let told = hashes.iter().zip(&tells).filter(|(_, tells)| **tells).take(TELLING_MAX);
+        let mut telling: Vec<u32> = told.map(|(hash, _)| (hash >> 32) as u32).collect();
         telling.sort_unstable();
         telling.dedup();
-        TextSketch { telling, signature: signature(&kept) }
+        TextSketch { telling, signature: signature(&hashes, &tells) }
     }
 
     /// A text that anyone may write about any animal.
@@ -90,8 +92,35 @@ pub fn stems<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     words.into_iter().take(WORDS_MAX).map(stem).collect()
 }
 
+/// A set of words that the program itself brings.
+pub type WordSet = HashSet<String, BuildHasherDefault<WordHasher>>;
+
+/// Stems kept per thread; when they are more, all are forgotten.
+const KEPT_MAX: usize = 1 << 14;
+
+thread_local! {
+    static KEPT: RefCell<HashMap<Box<str>, Box<str>, BuildHasherDefault<WordHasher>>> = RefCell::default();
+}
+
 /// The stem of one lower-case word; words of other alphabets and numbers stay as they are.
+/// Posts say the same words over and over, so what was asked once is remembered.
 pub fn stem(word: &str) -> String {
+    KEPT.with_borrow_mut(|kept| {
+        if let Some(stem) = kept.get(word) {
+            return stem.to_string();
+        }
+        let stem = cut_stem(word);
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
+        }
+        if word.len() <= WORD_BYTES_MAX {
+            kept.insert(word.into(), stem.as_str().into());
+        }
+        stem
+    })
+}
+
+fn cut_stem(word: &str) -> String {
     static STEMMER: LazyLock<Stemmer> = LazyLock::new(|| Stemmer::create(Algorithm::Russian));
     // The stemmer's time grows faster than the word; nothing real is this long.
     if word.len() > WORD_BYTES_MAX {
@@ -124,13 +153,13 @@ pub fn word_hash(word: &str) -> u32 {
 
 /// Function words: they carry grammar, not meaning.
 pub fn is_stop(stem: &str) -> bool {
-    static STOP: LazyLock<HashSet<String>> = LazyLock::new(|| stemmed(STOP_WORDS));
+    static STOP: LazyLock<WordSet> = LazyLock::new(|| stemmed(STOP_WORDS));
     STOP.contains(stem)
 }
 
 /// False for words that every second announcement uses, for single letters and for group tags such as `лапа59`.
 pub fn is_telling(stem: &str) -> bool {
-    static COMMON: LazyLock<HashSet<String>> = LazyLock::new(|| stemmed(COMMON_WORDS));
+    static COMMON: LazyLock<WordSet> = LazyLock::new(|| stemmed(COMMON_WORDS));
     let digits = stem.bytes().filter(u8::is_ascii_digit).count();
     let tag = digits > 0 && digits < stem.len();
     let letters = stem.chars().take(TAG_LETTERS + 1).count();
@@ -142,12 +171,10 @@ const TAG_LETTERS: usize = 15;
 
 /// MinHash of the pairs of which at least one word tells something: the phrases of every announcement would only
 /// crowd the index.
-fn signature(stems: &[&str]) -> Vec<u32> {
-    let telling: Vec<bool> = stems.iter().map(|stem| is_telling(stem)).collect();
-    let hashes: Vec<u64> = stems.iter().map(|stem| stable_hash(stem.as_bytes())).collect();
+fn signature(hashes: &[u64], telling: &[bool]) -> Vec<u32> {
     let mut rows = vec![u32::MAX; SIGNATURE_ROWS];
     let mut pairs = 0;
-    for index in 1..stems.len() {
+    for index in 1..hashes.len() {
         if !telling[index - 1] && !telling[index] {
             continue;
         }
@@ -181,7 +208,8 @@ fn ratio(part: usize, whole: usize) -> f32 {
     if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
 }
 
-fn stemmed(words: &str) -> HashSet<String> {
+/// The stems of a list of words.
+pub fn stemmed(words: &str) -> WordSet {
     words.split_whitespace().map(stem).collect()
 }
 

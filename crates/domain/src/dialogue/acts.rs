@@ -285,7 +285,7 @@ impl<'a> Turn<'a> {
     pub(super) fn closed(&mut self) {
         if self.state.mode == Mode::Human {
             self.log(Verdict::Human, "", "closed");
-            self.take_back("closed by an operator");
+            self.take_back("оператор закончил разговор");
         }
     }
 
@@ -456,7 +456,7 @@ impl<'a> Turn<'a> {
         let due = |at: Option<Timestamp>| at.is_some_and(|at| at <= self.now);
         if due(self.state.back_at) {
             self.log(Verdict::Timer, "", "back to the bot");
-            return self.take_back("nobody wrote for a long time");
+            return self.take_back("давно никто не пишет");
         }
         if due(self.state.remind_at) {
             self.log(Verdict::Timer, "", "operators reminded");

@@ -157,11 +157,15 @@ pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) ->
         );
     }
     // The whole list is counted by the freeze; whoever wants to see it first has the preview.
-    if !Judge::of(store, campaign.clone()).await?.anybody(store, now).await? {
-        bail!(
-            "campaign {} has nobody to write to; import people with `rupor audience import`, and look with `rupor campaign preview`",
-            campaign.name
-        );
+    let looked = Judge::of(store, campaign.clone()).await?.anybody(store, now).await?;
+    if looked.total() == 0 {
+        let help = match looked.slips() {
+            Some(slips) => format!("{slips}; correct the text with `rupor campaign edit {}`", campaign.name),
+            None => {
+                "import people with `rupor audience import`, and look with `rupor campaign preview`".into()
+            }
+        };
+        bail!("campaign {} has nobody to write to; {help}", campaign.name);
     }
     for account in accounts.iter().filter(|account| campaign.accounts.contains(&account.account_id)) {
         let most = account.settings.max_parallel;

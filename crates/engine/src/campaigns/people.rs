@@ -1,6 +1,6 @@
 //! Who gets a campaign and who does not: one judgement for the preview and for the freeze.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::step::policy_of;
 use anyhow::Context;
@@ -14,6 +14,8 @@ use store::{Campaign, FREEZE_MAX, FreezeStep, PeoplePage, Person, Recipient, Rec
 
 /// Texts that a preview shows.
 const SAMPLES: usize = 3;
+/// Names of attributes that a preview tells.
+const ATTRIBUTES_MAX: usize = 20;
 
 /// What a campaign asks of people.
 #[derive(Debug)]
@@ -35,11 +37,34 @@ pub struct Preview {
     pub excluded: BTreeMap<String, i64>,
     /// How it reads for the first of them, and for the one with the longest text.
     pub samples: Vec<String>,
+    /// What is known of anybody, by name; the first few.
+    pub attributes: BTreeSet<String>,
+    /// What the texts ask for, and nobody has: most often a name that was written wrongly.
+    pub nobody_has: Vec<String>,
 }
 
 impl Preview {
     pub fn total(&self) -> i64 {
         self.audience.values().sum()
+    }
+
+    fn get_to_know(&mut self, attributes: &Value) {
+        self.nobody_has.retain(|name| attributes.get(name).is_none());
+        for name in attributes.as_object().into_iter().flat_map(|known| known.keys()) {
+            if self.attributes.len() < ATTRIBUTES_MAX && !self.attributes.contains(name) {
+                self.attributes.insert(name.clone());
+            }
+        }
+    }
+
+    /// The same in words, with what there is instead.
+    pub fn slips(&self) -> Option<String> {
+        let unknown: Vec<String> = self.nobody_has.iter().map(|name| format!("r.{name}")).collect();
+        let known: Vec<&str> = self.attributes.iter().map(String::as_str).collect();
+        let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
+        let is_anybody = self.total() > 0 || !self.excluded.is_empty();
+        (is_anybody && !unknown.is_empty())
+            .then(|| format!("nobody has {}; what is known of people is {known}", unknown.join(", ")))
     }
 }
 
@@ -108,9 +133,9 @@ impl Judge {
         })
     }
 
-    /// Whether anybody would get it: looks no further than the first.
-    pub async fn anybody(&self, store: &Store, now: Timestamp) -> anyhow::Result<bool> {
-        Ok(self.walk(store, now, |preview| preview.total() > 0).await?.total() > 0)
+    /// Whether anybody would get it: looks no further than the first page with somebody.
+    pub async fn anybody(&self, store: &Store, now: Timestamp) -> anyhow::Result<Preview> {
+        self.walk(store, now, |preview| preview.total() > 0).await
     }
 
     /// Goes through everybody and changes nothing.
@@ -124,10 +149,17 @@ impl Judge {
         now: Timestamp,
         enough: impl Fn(&Preview) -> bool,
     ) -> anyhow::Result<Preview> {
-        let mut preview = Preview::default();
+        let personal = self.texts.iter().filter(|text| personal::is_personal(text));
+        let mut preview = Preview {
+            nobody_has: personal.flat_map(|text| personal::names(text)).collect(),
+            ..Preview::default()
+        };
         let (mut after, mut longest) = (Person::default(), String::new());
         loop {
             let page = self.page(store, after).await?;
+            for (one, _) in &page.people {
+                preview.get_to_know(&one.attributes);
+            }
             let mut rest = &page.people[..];
             while let Some((first, _)) = rest.first() {
                 let same = |(one, _): &(Recipient, bool)| {

@@ -73,6 +73,8 @@ struct Page {
     read_at: Instant,
     accounts: HashMap<AccountId, (store::Account, Usable<Address>)>,
     places: HashMap<ChannelId, Usable<Place>>,
+    /// What people call the channels.
+    names: HashMap<ChannelId, Arc<str>>,
     /// What the private chats of an account have in common.
     people: HashMap<AccountId, Usable<Place>>,
 }
@@ -169,6 +171,12 @@ impl Book {
         Ok(address.and_then(|address| place.map(|place| (address, place))))
     }
 
+    /// What people call a channel, as far as it was read; people have no name here.
+    pub(super) async fn name(&self, workspace: WorkspaceId, destination: Destination) -> Option<Arc<str>> {
+        let channel = destination.channel()?;
+        self.pages.lock().await.get(&workspace)?.names.get(&channel).cloned()
+    }
+
     /// The next delivery of this workspace reads its rows again.
     pub(super) async fn forget(&self, workspace: WorkspaceId) {
         self.pages.lock().await.remove(&workspace);
@@ -193,6 +201,7 @@ impl Book {
             accounts.insert(row.account_id, (row, address));
         }
         let rows = self.ledger.channels(workspace).await?;
+        let names = rows.iter().map(|row| (row.channel_id, row.name.as_str().into())).collect();
         let places = rows
             .into_iter()
             .map(|row| {
@@ -209,7 +218,7 @@ impl Book {
             (*id, chats.map_err(|error| unusable(Scope::Platform, format!("{error:#}"))))
         });
         let people = people.collect();
-        Ok(Page { read_at: Instant::now(), accounts, places, people })
+        Ok(Page { read_at: Instant::now(), accounts, places, names, people })
     }
 
     async fn open(&self, row: &store::Account) -> store::Result<Usable<Address>> {

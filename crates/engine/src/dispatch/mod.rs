@@ -370,7 +370,9 @@ impl Dispatcher {
                 platform,
                 waited: (dispatcher.time.now() - claim.due_at).max(Span::ZERO).into(),
             };
-            let end = End { finish, destination: claim.destination, remembered, ended, permit };
+            let called = dispatcher.book.name(claim.workspace_id, claim.destination).await;
+            let (destination, message) = (claim.destination, claim.message_id);
+            let end = End { finish, destination, called, message, remembered, ended, permit };
             dispatcher.recorder.end(end);
         });
     }

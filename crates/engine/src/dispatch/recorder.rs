@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use domain::delivery::Status;
 use domain::destination::Destination;
+use domain::ids::MessageId;
 use domain::outcome::Outcome;
+use domain::shown;
 use domain::time::Span;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -48,6 +50,9 @@ struct Mark {
 pub(super) struct End {
     pub finish: Finish,
     pub destination: Destination,
+    /// What people call the channel, for the log; people have no name in it.
+    pub called: Option<Arc<str>>,
+    pub message: MessageId,
     /// A success, as it is offered again should the ledger lose it.
     pub remembered: Option<Remembered>,
     /// What is counted of it.
@@ -234,24 +239,22 @@ fn count_end(meters: &Meters, end: &End, finished: Option<Finished>) {
         }
         _ => {}
     }
-    let (delivery, account) = (end.finish.claim.delivery_id.0, end.finish.claim.account_id.0);
-    let to = end.destination;
+    let (delivery, message) = (end.finish.claim.delivery_id.0, end.message.0);
+    let to = end.called.as_deref().map_or_else(|| end.destination.to_string(), str::to_owned);
     match &end.finish.ending {
         FinishKind::Outcome(Outcome::Failed(failure)) | FinishKind::RetryAt(Outcome::Failed(failure), _) => {
-            tracing::info!(
-                delivery,
-                account,
-                %to,
-                outcome,
-                code = failure.code,
-                message = failure.message,
-                "not sent"
-            );
+            // What a platform answers may quote the post.
+            let why = shown::masked(&failure.message);
+            tracing::warn!(to, post = message, delivery, outcome, code = failure.code, why, "not sent");
+        }
+        // A broadcast is told by its campaign; a line for each person would bury everything else.
+        FinishKind::Outcome(_) | FinishKind::RetryAt(..) if end.called.is_none() => {
+            tracing::debug!(to, post = message, delivery, outcome, "sent");
         }
         FinishKind::Outcome(_) | FinishKind::RetryAt(..) => {
-            tracing::debug!(delivery, account, %to, outcome, "sent");
+            tracing::info!(to, post = message, delivery, outcome, "sent");
         }
-        FinishKind::Release => tracing::debug!(delivery, account, %to, outcome, "handed back unsent"),
+        FinishKind::Release => tracing::debug!(to, post = message, delivery, outcome, "handed back unsent"),
     }
 }
 

@@ -16,7 +16,7 @@ mod rules;
 mod tests;
 
 pub use pictures::keep_bytes;
-pub use read::{mark, read, unreadable};
+pub use read::{mark, read, stands_at, unreadable};
 pub use rules::{Pictures, Preset, PublishRules, SourceSettings};
 
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ use domain::content::{Copied, Kind};
 use domain::delivery::Status;
 use domain::ids::{ChannelId, WorkspaceId};
 use domain::message::{Media, Origin};
+use domain::shown;
 use domain::time::Timestamp;
 use platforms::platform::Network;
 use store::{Fate, Ingested, NewMessage, NewPost, Progress, RunCounts, Store, StoreError};
@@ -158,8 +159,11 @@ pub async fn take_in(
             prepared.push(prepare(store, network, workspace, rules, raw, now).await?);
         }
         let (batch, rest) = waiting.split_at(prepared.len());
-        for ingested in ingest_all(store, workspace, batch, prepared).await? {
-            add(&mut counts, &ingested);
+        let recognised: Vec<String> = prepared.iter().map(recognised).collect();
+        let all = ingest_all(store, workspace, batch, prepared).await?;
+        for ((ingested, raw), what) in all.iter().zip(batch).zip(recognised) {
+            add(&mut counts, ingested);
+            tell(rules, raw, ingested, &what);
         }
         waiting = rest;
     }
@@ -168,6 +172,36 @@ pub async fn take_in(
         store.ingest(workspace, Vec::new(), progress).await?;
     }
     Ok(counts)
+}
+
+/// A post in a few words, none of them its own: kind, animal, town. Words of posts have names and numbers of people in them.
+fn recognised(post: &NewPost) -> String {
+    let facts = &post.message.facts;
+    let word = |name: &str| facts[name]["value"].as_str().filter(|word| *word != "unknown");
+    let words = [Some(post.message.kind.as_str()), word("animal"), word("city")];
+    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// What was read, what it is and where it goes, in the log.
+fn tell(rules: &PublishRules, raw: &RawPost, ingested: &Ingested, what: &str) {
+    let post = ingested.message_id.0;
+    // Addresses that strangers write may be numbers of people; those of walls and feeds are the source's own.
+    let own = raw.origin.post_id.is_some() || raw.origin.source == "feed";
+    let at = raw.origin.url.as_deref().filter(|_| own).map(|url| shown::addresses(url).into_owned());
+    let (source, at, case) = (&rules.source_name, at.unwrap_or_default(), ingested.case_id.map(|id| id.0));
+    let of = |status: Status| {
+        let those = ingested.deliveries.iter().filter(move |delivery| delivery.status == status);
+        rules.called(those.map(|delivery| delivery.channel_id))
+    };
+    let (to, repeats) = (of(Status::Queued), of(Status::Deduped));
+    match (ingested.fate, &ingested.skipped) {
+        (Fate::Seen, _) => {}
+        (Fate::Revised, _) => tracing::info!(source, post, at, what, case, to, "a post was changed"),
+        (Fate::Stored, Some(why)) => {
+            tracing::info!(source, post, at, what, case, why, "a post was read; not published")
+        }
+        (Fate::Stored, None) => tracing::info!(source, post, at, what, case, to, repeats, "a post was read"),
+    }
 }
 
 /// What would be enqueued of posts that somebody else hands to the store: hashes, facts and the channels of their routes.

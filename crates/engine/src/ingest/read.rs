@@ -1,6 +1,6 @@
 //! Reading a post: everything that follows from its words alone. Pure; the time is an argument.
 
-use domain::content::cases::Sketch;
+use domain::content::cases::{self, Sketch};
 use domain::content::facts::Fact;
 use domain::content::fingerprint::fingerprint;
 use domain::content::picture::PictureHash;
@@ -187,11 +187,18 @@ fn post_of(raw: &RawPost, rules: &PublishRules, now: Timestamp) -> Post {
 /// Cases are found by where a post stands. What has no numbers of its own gets them from its names, far away from
 /// those of VK.
 fn ids_of(raw: &RawPost) -> (i64, i64) {
-    if let (Some(owner), Some(post)) = (raw.origin.owner_id, raw.origin.post_id) {
-        return (owner, post);
+    let place = stands_at(&raw.source, &raw.origin_id, &raw.origin);
+    (place.owner_id, place.post_id)
+}
+
+/// Where a post stands, as the records of cases know it.
+pub fn stands_at(source: &str, origin_id: &str, origin: &domain::message::Origin) -> cases::Origin {
+    if let (Some(owner_id), Some(post_id)) = (origin.owner_id, origin.post_id) {
+        return cases::Origin { owner_id, post_id };
     }
     let number = |text: &str| (stable_hash(text.as_bytes()) >> 2).cast_signed();
-    (-(1_i64 << 62) - number(&raw.source) % (1 << 61), (1_i64 << 62) + number(&raw.origin_id) % (1 << 61))
+    let owner_id = -(1_i64 << 62) - number(source) % (1 << 61);
+    cases::Origin { owner_id, post_id: (1_i64 << 62) + number(origin_id) % (1 << 61) }
 }
 
 /// Own words first, then those that are reposted.

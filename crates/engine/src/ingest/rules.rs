@@ -64,6 +64,9 @@ pub struct SourceSettings {
     pub horizon_hours: Option<i64>,
     /// Without phones a fingerprint needs an animal and a place.
     pub strict_no_phone: bool,
+    /// Words that an operator names several sources by (`rupor source pause --tag`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
     /// Usual time between two polls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll_seconds: Option<i64>,
@@ -100,6 +103,8 @@ pub struct PublishRules {
     pub horizon: Span,
     pub pictures: Pictures,
     listeners: Vec<Listener>,
+    /// What people call the channels, for the log.
+    names: Vec<(ChannelId, String)>,
 }
 
 #[derive(Debug, Clone)]
@@ -128,6 +133,7 @@ impl PublishRules {
             horizon: settings.horizon_hours.map_or(HORIZON, Span::from_hours),
             pictures: Pictures::Now,
             listeners: channels.iter().filter_map(listener).collect(),
+            names: channels.iter().map(|channel| (channel.channel_id, channel.name.clone())).collect(),
         }
     }
 
@@ -139,6 +145,12 @@ impl PublishRules {
         settings: &SourceSettings,
     ) -> anyhow::Result<PublishRules> {
         Ok(PublishRules::new(source_name, settings, &store.channels(workspace).await?))
+    }
+
+    /// The names of these channels on one line.
+    pub(super) fn called(&self, ids: impl Iterator<Item = ChannelId>) -> String {
+        let name = |id| self.names.iter().find(|(known, _)| *known == id).map(|(_, name)| name.as_str());
+        ids.filter_map(name).collect::<Vec<_>>().join(", ")
     }
 
     /// Who should hear a post, and why nobody if nobody.

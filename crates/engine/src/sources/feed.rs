@@ -26,6 +26,20 @@ pub(super) async fn poll(
     source: &Source,
     rules: &PublishRules,
 ) -> Result<Polled, PollError> {
+    let posts = look(reader, source).await?;
+    let cursor = json!({"entries": posts.len(), "interval_ms": source.cursor["interval_ms"]});
+    let progress = Progress {
+        source_id: source.source_id,
+        owner: reader.settings.owner.clone(),
+        cursor: cursor.clone(),
+    };
+    let counts =
+        take_in(reader.store, reader.network, source.workspace_id, rules, &posts, Some(progress)).await?;
+    Ok(Polled { counts, cursor, more: false })
+}
+
+/// What the feed shows now, the oldest first.
+pub(super) async fn look(reader: &super::Reader<'_>, source: &Source) -> Result<Vec<RawPost>, PollError> {
     let address = source.address.trim();
     if address.contains(domain::shown::MASK) {
         let why = format!(
@@ -40,15 +54,7 @@ pub(super) async fn poll(
     let parsed = tokio::task::spawn_blocking(move || parse(&name, &from, &bytes)).await;
     let mut posts = parsed.map_err(|_| broken(address))??;
     posts.sort_by_key(|post| post.origin.date);
-    let cursor = json!({"entries": posts.len(), "interval_ms": source.cursor["interval_ms"]});
-    let progress = Progress {
-        source_id: source.source_id,
-        owner: reader.settings.owner.clone(),
-        cursor: cursor.clone(),
-    };
-    let counts =
-        take_in(reader.store, reader.network, source.workspace_id, rules, &posts, Some(progress)).await?;
-    Ok(Polled { counts, cursor, more: false })
+    Ok(posts)
 }
 
 fn refused(address: &str, error: &FetchError) -> PollError {

@@ -57,6 +57,12 @@ pub(super) async fn poll(
     Ok(Polled { counts, cursor, more: piece.more })
 }
 
+/// The posts that would be taken in next.
+pub(super) async fn look(source: &Source) -> Result<Vec<RawPost>, PollError> {
+    let start = source.cursor["at"].as_u64().unwrap_or(0);
+    Ok(read_piece(&source.address, start, LINES_MAX).await?.posts)
+}
+
 /// What one step of an import did, and where the next one begins.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImportStep {

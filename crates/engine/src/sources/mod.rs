@@ -158,6 +158,25 @@ pub async fn run(store: Store, network: Network, settings: Settings, mut stop: w
     while polls.join_next().await.is_some() {}
 }
 
+/// Reads one source and keeps nothing: its latest posts, the oldest first, and the rules that would judge them.
+pub async fn look_at(
+    reader: &Reader<'_>,
+    source: &Source,
+) -> Result<(Vec<crate::ingest::RawPost>, PublishRules), PollError> {
+    let settings = SourceSettings::of(&source.settings).with_context(|| format!("source {}", source.name))?;
+    let mut rules = PublishRules::load(reader.store, source.workspace_id, &source.name, &settings).await?;
+    let posts = match (source.kind.as_str(), platforms::walls::of(&source.kind)) {
+        ("feed", _) => feed::look(reader, source).await?,
+        ("file", _) => file::look(source).await?,
+        (_, Some((platform, read))) => {
+            rules.platform = Some(platform.name());
+            wall::look(reader, wall::Walls { platform, read }, source).await?
+        }
+        (_, None) => return Err(unknown_kind(source)),
+    };
+    Ok((posts, rules))
+}
+
 /// Reads one source once and takes its posts in.
 pub async fn poll_once(reader: &Reader<'_>, source: &Source) -> Result<Polled, PollError> {
     let settings = SourceSettings::of(&source.settings).with_context(|| format!("source {}", source.name))?;

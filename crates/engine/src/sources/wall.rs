@@ -55,10 +55,7 @@ pub(super) async fn poll(
     rules: &PublishRules,
 ) -> Result<Polled, PollError> {
     let before: Cursor = serde_json::from_value(source.cursor.clone()).unwrap_or_default();
-    let wall = walls.read.wall(&source.address).ok_or_else(|| PollError::Refused {
-        why: format!("{}: not a wall; write an id such as -123, a name, or its address", source.address),
-        retry_after: None,
-    })?;
+    let wall = walls.read.wall(&source.address).ok_or_else(|| not_a_wall(source))?;
     let horizon_s = (reader.store.now().await? - rules.horizon).0 / 1_000_000;
     let (read, extent) = read_wall(reader, walls, source, &wall, &before, horizon_s).await?;
     let mut cursor = after(&before, &read);
@@ -76,6 +73,27 @@ pub(super) async fn poll(
     let counts =
         take_in(reader.store, reader.network, source.workspace_id, rules, &posts, Some(progress)).await?;
     Ok(Polled { counts, cursor: cursor_to_store(source, &cursor), more: false })
+}
+
+/// What the wall shows now, the oldest first: one request, beside the budget of the account.
+pub(super) async fn look(
+    reader: &Reader<'_>,
+    walls: Walls,
+    source: &Source,
+) -> Result<Vec<RawPost>, PollError> {
+    let wall = walls.read.wall(&source.address).ok_or_else(|| not_a_wall(source))?;
+    let (_, account) = account(reader, source).await?;
+    let place = Place { offset: 0, count: OVERLAP, deadline: DEADLINE };
+    let page = walls.read.page(reader.network, &account, &wall, place).await;
+    let page = page.map_err(|failure| refused(walls, source, &failure))?;
+    let mut posts: Vec<RawPost> = page.posts.iter().map(|post| raw(walls, post)).collect();
+    posts.sort_by_key(|post| (post.origin.date, post.origin.post_id));
+    Ok(posts)
+}
+
+fn not_a_wall(source: &Source) -> PollError {
+    let why = format!("{}: not a wall; write an id such as -123, a name, or its address", source.address);
+    PollError::Refused { why, retry_after: None }
 }
 
 /// Gone is what is missing for the second time and what the platform, asked for it by name, does not know either. What waits of

@@ -7,20 +7,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use clap::Args;
 use domain::content::fingerprint::fingerprint;
-use domain::content::{Home, Post, analyse};
+use domain::content::{Post, analyse};
 use serde_json::json;
 
 use super::cases;
+use crate::judge::corpus::writers;
 
-/// The development corpus: invented posts in the style of the walls that Rupor reads.
-const CORPUS: &str = include_str!("../../../domain/testdata/pets-dev.jsonl");
+/// The first development corpus; the others are longer and odder.
+const FIRST: &str = "first";
 
-/// Reads the development corpus over and over on one core
+/// Reads the development corpora over and over on one core
 #[derive(Debug, Args)]
 pub(crate) struct Content {
     /// How long to measure, in seconds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Read the first corpus only
+    #[arg(long)]
+    first: bool,
     #[command(flatten)]
     lookups: cases::Lookups,
     /// Print one JSON object
@@ -32,7 +36,7 @@ pub(crate) struct Content {
 }
 
 pub(super) fn run(command: &Content) -> anyhow::Result<()> {
-    let posts = corpus()?;
+    let posts = corpus(command.first)?;
     ensure!(!posts.is_empty(), "the corpus holds no posts");
     // The first round builds the dictionary and fills the caches; it is not measured.
     posts.iter().for_each(read);
@@ -70,14 +74,10 @@ pub(super) fn run(command: &Content) -> anyhow::Result<()> {
     cases::write(&lookups, &mut out).context("writing the figures")
 }
 
-fn corpus() -> anyhow::Result<Vec<Post>> {
-    let mut posts = Vec::new();
-    for line in CORPUS.lines() {
-        let mut post: Post = serde_json::from_str(line).context("reading the corpus")?;
-        post.home = Home { city: Some("Пермь".to_owned()), utc_offset_minutes: 300 };
-        posts.push(post);
-    }
-    Ok(posts)
+/// Invented posts in the style of the walls that Rupor reads.
+fn corpus(first: bool) -> anyhow::Result<Vec<Post>> {
+    let read = writers()?.into_iter().filter(|writer| writer.judged && (!first || writer.name == FIRST));
+    Ok(read.flat_map(|writer| writer.posts).map(|labelled| labelled.post).collect())
 }
 
 /// Processor time of this process so far; only Linux tells it in a file.

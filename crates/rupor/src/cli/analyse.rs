@@ -5,15 +5,18 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, bail};
 use clap::Args;
 use domain::content::evidence::Explained;
-use domain::content::{self, Analysis, CaseDecision, Casework, Evidence, Facts, Home, Post, TextRef};
+use domain::content::{
+    self, Analysis, CaseDecision, Casework, Evidence, Facts, Home, Post, RelatedCase, TextRef,
+};
 use domain::shown;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 /// Shows what is recognised in posts, and from which words
 #[derive(Debug, Args)]
@@ -59,19 +62,42 @@ struct Line<'a> {
     pet_name: Option<String>,
     when: Option<String>,
     case: Option<&'a str>,
-    evidence: Value,
+    evidence: Why<'a>,
+}
+
+/// The words behind the fields of a line, in the order of the alphabet.
+#[derive(Debug, Serialize)]
+struct Why<'a> {
+    animal: &'a [Evidence],
+    case: Option<&'a [String]>,
+    city: &'a [Evidence],
+    kind: &'a [Evidence],
+    pet_name: Vec<&'a Evidence>,
+    phones: Vec<&'a Evidence>,
+    place: &'a [Evidence],
+    related: Option<&'a [RelatedCase]>,
+    sex: &'a [Evidence],
+    when: &'a [Evidence],
 }
 
 pub(super) fn run(command: &Analyse) -> anyhow::Result<()> {
     content::ready().map_err(anyhow::Error::msg)?;
-    let mut out = io::BufWriter::new(anstream::stdout());
     match (&command.text, &command.file) {
-        (Some(text), _) => one_text(command, text, &mut out)?,
-        (None, Some(file)) => whole_file(command, file, &mut out)?,
+        (Some(text), _) => {
+            let mut out = io::BufWriter::new(anstream::stdout());
+            one_text(command, text, &mut out)?;
+            out.flush().context("writing the result")
+        }
+        // JSON has no colours that a terminal would have to be asked about.
+        (None, Some(file)) => {
+            whole_file(command, file, &mut io::BufWriter::with_capacity(WRITTEN_AT_ONCE, io::stdout().lock()))
+        }
         (None, None) => bail!("nothing to analyse: name a file or give --text"),
     }
-    out.flush().context("writing the result")
 }
+
+/// Bytes that are written together.
+const WRITTEN_AT_ONCE: usize = 1 << 16;
 
 fn one_text(command: &Analyse, text: &str, out: &mut impl Write) -> anyhow::Result<()> {
     let post = Post { text: text.to_owned(), date: command.date, ..Post::default() };
@@ -92,18 +118,51 @@ fn whole_file(command: &Analyse, file: &Path, out: &mut impl Write) -> anyhow::R
     let (mut posts, bad) = read_posts(BufReader::new(reader), file)?;
     // A stable sort: posts of the same second keep the order of the file.
     posts.sort_by_key(|post| post.date);
-    let mut book = content::cases::CaseBook::default();
     for post in &mut posts {
         post.home = groups.get(&post.owner_id).cloned().unwrap_or_default();
-        let analysis = content::analyse(post);
-        let decision = book.assign(post, &analysis.facts, &analysis.cleaned);
-        write_line(post, &analysis, decision.as_ref(), out)?;
     }
+    let mut book = content::cases::CaseBook::default();
+    analyse_all(&posts, |post, analysis| {
+        let decision = book.assign(post, &analysis.facts, &analysis.cleaned);
+        write_line(post, &analysis, decision.as_ref(), out)
+    })?;
     out.flush().context("writing the result")?;
     if bad > 0 {
         bail!("{}: {bad} of {} lines could not be read; the rest is done", file.display(), posts.len() + bad);
     }
     Ok(())
+}
+
+/// Posts that one thread reads before it hands them on.
+const POSTS_AT_ONCE: usize = 64;
+/// Threads that read posts; more than this only wait for the one that tells cases apart.
+const READERS_MAX: usize = 8;
+
+/// Reads posts on every core and hands them on in their order: a reading depends on its post alone, a case on all before.
+fn analyse_all(
+    posts: &[Post],
+    mut then: impl FnMut(&Post, Analysis) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let readers = thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX);
+    thread::scope(|scope| {
+        let begin = |reader: usize| -> Receiver<Vec<Analysis>> {
+            let (send, receive) = sync_channel(2);
+            scope.spawn(move || {
+                for few in posts.chunks(POSTS_AT_ONCE).skip(reader).step_by(readers) {
+                    if send.send(few.iter().map(content::analyse).collect()).is_err() {
+                        return;
+                    }
+                }
+            });
+            receive
+        };
+        let reading: Vec<Receiver<Vec<Analysis>>> = (0..readers).map(begin).collect();
+        for (number, few) in posts.chunks(POSTS_AT_ONCE).enumerate() {
+            let analyses = reading[number % readers].recv().context("reading posts broke off")?;
+            few.iter().zip(analyses).try_for_each(|(post, analysis)| then(post, analysis))?;
+        }
+        Ok(())
+    })
 }
 
 /// Reads every line that is a post; the others are named on standard error with their number.
@@ -182,22 +241,21 @@ fn write_line(
     writeln!(out, "{}", shown::page(&line)).context("writing a line")
 }
 
-fn evidence(facts: &Facts, decision: Option<&CaseDecision>) -> Value {
-    let first = |evidence: Option<&[Evidence]>| json!(evidence.unwrap_or_default());
-    let phones: Vec<&Evidence> = facts.phones.iter().flat_map(|phone| &phone.evidence).collect();
-    let names: Vec<&Evidence> = facts.pet_names.iter().flat_map(|name| &name.evidence).collect();
-    json!({
-        "kind": facts.kind.evidence,
-        "animal": facts.animal.evidence,
-        "sex": facts.sex.evidence,
-        "phones": phones,
-        "city": first(facts.city.as_ref().map(|fact| fact.evidence.as_slice())),
-        "place": first(facts.place.as_ref().map(|fact| fact.evidence.as_slice())),
-        "pet_name": names,
-        "when": first(facts.when.as_ref().map(|fact| fact.evidence.as_slice())),
-        "case": decision.map(|decision| &decision.reasons),
-        "related": decision.map(|decision| &decision.related).filter(|related| !related.is_empty()),
-    })
+fn evidence<'a>(facts: &'a Facts, decision: Option<&'a CaseDecision>) -> Why<'a> {
+    let phones = facts.phones.iter().flat_map(|phone| &phone.evidence);
+    let names = facts.pet_names.iter().flat_map(|name| &name.evidence);
+    Why {
+        animal: &facts.animal.evidence,
+        case: decision.map(|decision| decision.reasons.as_slice()),
+        city: facts.city.as_ref().map_or(&[], |fact| &fact.evidence),
+        kind: &facts.kind.evidence,
+        pet_name: names.collect(),
+        phones: phones.collect(),
+        place: facts.place.as_ref().map_or(&[], |fact| &fact.evidence),
+        related: decision.map(|decision| decision.related.as_slice()).filter(|related| !related.is_empty()),
+        sex: &facts.sex.evidence,
+        when: facts.when.as_ref().map_or(&[], |fact| &fact.evidence),
+    }
 }
 
 const NAME: Style = Style::new().bold();

@@ -5,7 +5,7 @@ use domain::shown::line;
 use domain::time::Span;
 use serde_json::{Value, json};
 
-use super::operator::{OperatorArgs, block_on, fits};
+use super::operator::{OperatorArgs, Several, Tagged, block_on, fits};
 use crate::config::show_rate;
 use crate::language::chosen;
 use crate::operate::facts::{Facts, gather};
@@ -24,17 +24,17 @@ pub(super) struct ChannelArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// All channels with their state
-    List(OperatorArgs),
-    /// One channel: settings, counts, and what is the matter with it
+    /// List channels with their state
+    List(List),
+    /// Show one channel: settings, counts, and what is the matter with it
     Show(Named),
     /// Send nothing for a while; the queue is kept
     Pause(Pause),
-    /// Go on: ends a pause, enables again, forgets failures
+    /// Go on: end a pause, enable again, forget failures
     Resume(Resume),
     /// Take no new posts and send nothing
-    Disable(Named),
-    /// The same as resume
+    Disable(Bulk),
+    /// Do the same as resume
     Enable(Resume),
     /// Ask the platform about the token and its rights, and queue a test post with --send
     Test(Test),
@@ -42,8 +42,27 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Named {
-    /// Name or id of the channel; to pause, resume or disable several, `*` fits any text
+    /// Name or id of the channel
     channel: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Name, or a pattern: `*` fits any text
+    #[arg(default_value = "*")]
+    channel: String,
+    #[command(flatten)]
+    tagged: Tagged,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Bulk {
+    #[command(flatten)]
+    which: Several,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -51,7 +70,7 @@ struct Named {
 #[derive(Debug, Args)]
 struct Pause {
     #[command(flatten)]
-    named: Named,
+    bulk: Bulk,
     /// How long, such as 30m or 2h [default: until it is resumed]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     length: Option<Span>,
@@ -60,7 +79,7 @@ struct Pause {
 #[derive(Debug, Args)]
 struct Resume {
     #[command(flatten)]
-    named: Named,
+    bulk: Bulk,
     /// Also queue again what failed because of the channel
     #[arg(long)]
     with_failed: bool,
@@ -82,7 +101,7 @@ pub(super) fn time(text: &str) -> Result<Span, String> {
 pub(super) fn run(args: &ChannelArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
-            Command::List(operator) => list(operator).await,
+            Command::List(list) => show_list(list).await,
             Command::Show(named) => show(named).await,
             Command::Pause(pause) => stop(pause).await,
             Command::Resume(resume) | Command::Enable(resume) => go_on(resume).await,
@@ -92,9 +111,13 @@ pub(super) fn run(args: &ChannelArgs) -> anyhow::Result<()> {
     })
 }
 
-async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
+async fn show_list(list: &List) -> anyhow::Result<()> {
+    let operator = &list.operator;
     let look = operator.look().await?;
-    let facts = gather(&look.store, &operator.workspace(&look.store).await?, look.node).await?;
+    let mut facts = gather(&look.store, &operator.workspace(&look.store).await?, look.node).await?;
+    facts
+        .channels
+        .retain(|channel| fits(&list.channel, &channel.name) && list.tagged.fit(&channel.settings.settings));
     let lines: Vec<Vec<String>> = facts
         .channels
         .iter()
@@ -155,34 +178,35 @@ fn shown(key: &str, value: &Value) -> String {
 
 /// Carries a verb out for every channel that a pattern fits, and shows them together.
 async fn each(
-    named: &Named,
+    bulk: &Bulk,
     verb: impl Fn(String, String) -> Verb,
     told: impl Fn(&Value) -> String,
 ) -> anyhow::Result<()> {
-    let operator = &named.operator;
+    let operator = &bulk.operator;
     let store = operator.look().await?.store;
     let workspace = operator.workspace(&store).await?;
-    if !named.channel.contains('*') {
-        let done = operator.perform(verb(workspace, named.channel.clone())).await?;
+    if let Some(only) = bulk.which.only() {
+        let done = operator.perform(verb(workspace, only.to_owned())).await?;
         return operator.print(&done, || told(&done));
     }
     let channels = store.channels(find_workspace(&store, &workspace).await?).await?;
     let hand = operator.hand().await?;
     let mut done = Vec::new();
-    for channel in channels.iter().filter(|channel| fits(&named.channel, &channel.name)) {
+    let fit = |channel: &&store::Channel| bulk.which.fit(&channel.name, &channel.settings.settings);
+    for channel in channels.iter().filter(fit) {
         done.push(hand.perform(verb(workspace.clone(), channel.name.clone())).await?);
     }
     if done.is_empty() {
-        anyhow::bail!("no channel fits {:?}", named.channel);
+        anyhow::bail!("no channel fits {}; `rupor channel list` shows them", bulk.which);
     }
     operator.print(&done, || done.iter().map(&told).collect::<Vec<_>>().join("\n"))
 }
 
 async fn stop(pause: &Pause) -> anyhow::Result<()> {
-    let why = pause.named.operator.why("");
+    let why = pause.bulk.operator.why("");
     let millis = pause.length.map(Span::millis);
     let verb = |workspace, channel| Verb::PauseChannel { workspace, channel, millis, why: why.clone() };
-    each(&pause.named, verb, |done| {
+    each(&pause.bulk, verb, |done| {
         let name = done["channel"].as_str().unwrap_or_default();
         let until =
             pause.length.map_or("until it is resumed".to_owned(), |span| format!("for {}", how_long(span)));
@@ -198,11 +222,11 @@ async fn stop(pause: &Pause) -> anyhow::Result<()> {
 async fn go_on(resume: &Resume) -> anyhow::Result<()> {
     let with_failed = resume.with_failed;
     each(
-        &resume.named,
+        &resume.bulk,
         |workspace, channel| Verb::ResumeChannel { workspace, channel, with_failed },
         |done| {
             let name = done["channel"].as_str().unwrap_or_default();
-            let mut text = format!("channel {} resumed", line(name));
+            let mut text = format!("Channel {} resumed", line(name));
             match (done["requeued"].as_u64().unwrap_or(0), done["failed"].as_u64().unwrap_or(0)) {
                 (0, 0) => {}
                 (0, n) => {
@@ -224,9 +248,9 @@ async fn go_on(resume: &Resume) -> anyhow::Result<()> {
     .await
 }
 
-async fn disable(named: &Named) -> anyhow::Result<()> {
+async fn disable(bulk: &Bulk) -> anyhow::Result<()> {
     each(
-        named,
+        bulk,
         |workspace, channel| Verb::DisableChannel { workspace, channel },
         |done| {
             let name = done["channel"].as_str().unwrap_or_default();

@@ -1,21 +1,25 @@
 //! `rupor delivery`: look at deliveries, queue them again, cancel them.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use domain::delivery::Status;
 use domain::destination::Destination;
-use domain::ids::{DeliveryId, MessageId};
+use domain::ids::{DeliveryId, MessageId, WorkspaceId};
 use domain::shown;
-use serde_json::json;
-use store::{Delivery as Row, DeliveryFilter};
+use serde_json::{Value, json};
+use store::{Delivery as Row, DeliveryFilter, Store, StoredMessage};
 
-use super::operator::{OperatorArgs, block_on};
-use crate::language::chosen;
+use super::operator::{Newest, OperatorArgs, block_on};
+use crate::language::{chosen, heard, say};
 use crate::operate::Verb;
 use crate::operate::facts::{self, Facts, gather};
 use crate::operate::status::table;
 use crate::operate::verb::{Which, find_channel, find_workspace};
-use crate::operate::words::{self, counted, moment};
+use crate::operate::words::{self, counted, moment, words_of};
+use crate::why::words::status_words;
 
 /// Look at deliveries, queue failed ones again, cancel waiting ones
 #[derive(Debug, Args)]
@@ -26,9 +30,9 @@ pub(super) struct Delivery {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Deliveries by cause, in order of id
+    /// List deliveries, the newest first, with the words of the post and the link
     List(List),
-    /// One delivery: where it is, why, since when, what happens next and what helps
+    /// Show one delivery: where it is, why, since when, what happens next and what helps
     Show(Show),
     /// Queue failed deliveries again, by id or by cause
     Requeue(Bulk),
@@ -53,15 +57,14 @@ struct Causes {
 struct List {
     #[command(flatten)]
     causes: Causes,
-    /// Deliveries of one message
+    /// Only deliveries of this message
     #[arg(long, value_name = "ID")]
     message: Option<i64>,
-    /// Only ids above this one
+    /// Only ids below this one: go on where a listing ended
     #[arg(long, value_name = "ID")]
-    after: Option<i64>,
-    /// At most so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
+    before: Option<i64>,
+    #[command(flatten)]
+    newest: Newest,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -112,37 +115,96 @@ async fn show_list(list: &List) -> anyhow::Result<()> {
         code: list.causes.code.clone(),
         channel_id,
         message_id: list.message.map(MessageId),
-        after: list.after.map(DeliveryId),
+        after: None,
     };
-    let found = store.deliveries(ws, filter, list.limit as usize).await?;
     let channels = store.channels(ws).await?;
-    list.operator.print(&found, || {
-        let rows = found.iter().map(|delivery| line(delivery, &channels)).collect();
-        let mut text =
-            table(&["id", "status", "reason", "to", "message", "attempts", "code", "queued"], rows);
-        if let Some(last) = found.last().filter(|_| found.len() == list.limit as usize) {
-            text += &format!("there may be more: --after {}", last.delivery_id);
+    let found = newest(&store, ws, list, filter).await?;
+    let values: Vec<Value> =
+        found.iter().map(|(row, message)| listed(row, message.as_ref(), &channels)).collect();
+    list.operator.print(&values, || {
+        let rows = found.iter().zip(&values).map(|((row, _), value)| line(row, value)).collect();
+        let heads = ["id", "status", "reason", "to", "queued", "attempts", "code", "message", "text", "link"];
+        let mut text = table(&heads, rows);
+        if let Some((last, _)) = found.last().filter(|_| found.len() == list.newest.last()) {
+            text += &format!("there may be more: --before {}", last.delivery_id);
         }
         text
     })
 }
 
-fn line(delivery: &Row, channels: &[store::Channel]) -> Vec<String> {
-    let to = match delivery.destination {
+/// Deliveries of one reading, and readings of one listing.
+const WINDOW: usize = 500;
+const READINGS_MAX: usize = 40;
+
+/// The newest first, with their messages; words are looked for in a bounded part of the past.
+async fn newest(
+    store: &Store,
+    ws: WorkspaceId,
+    list: &List,
+    filter: DeliveryFilter,
+) -> anyhow::Result<Vec<(Row, Option<StoredMessage>)>> {
+    let (begin, words, wanted) = (list.newest.begin(store).await?, list.newest.words(), list.newest.last());
+    let mut before = list.before.map(DeliveryId);
+    let mut messages: HashMap<MessageId, Option<StoredMessage>> = HashMap::new();
+    let mut found = Vec::new();
+    for _ in 0..READINGS_MAX {
+        let window = if words.is_some() { WINDOW } else { wanted.min(WINDOW) };
+        let page = store.latest_deliveries(ws, filter.clone(), before, window).await?;
+        let is_last = page.len() < window;
+        for row in page {
+            before = Some(row.delivery_id);
+            if row.queued_at < begin {
+                return Ok(found);
+            }
+            if let Entry::Vacant(unread) = messages.entry(row.message_id) {
+                unread.insert(store.message(ws, row.message_id).await.ok());
+            }
+            let message = messages.get(&row.message_id).cloned().flatten();
+            if words.as_ref().is_none_or(|words| message.as_ref().is_some_and(|message| words.fit(message))) {
+                found.push((row, message));
+            }
+            if found.len() == wanted {
+                return Ok(found);
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// A delivery as programs read it in a listing: the row, and what people look for beside it.
+fn listed(delivery: &Row, message: Option<&StoredMessage>, channels: &[store::Channel]) -> Value {
+    let channel = match delivery.destination {
         Destination::Channel(id) => channels.iter().find(|channel| channel.channel_id == id),
         Destination::Recipient(_) => None,
     };
-    let gone = || delivery.destination.recipient().map_or("-".to_owned(), |id| format!("person {id}"));
-    let code = delivery.last_error.as_ref().and_then(|error| error["code"].as_str());
+    let published = delivery.provider_message_id.as_deref();
+    let text = message.and_then(|message| message.payload["text"].as_str());
+    let mut value = json!(delivery);
+    value["channel"] = json!(channel.map(|channel| channel.name.as_str()));
+    value["text"] = json!(text.map(words_of));
+    value["link"] =
+        json!(channel.zip(published).and_then(|(channel, id)| engine::addresses::link(channel, id)));
+    value
+}
+
+fn line(delivery: &Row, value: &Value) -> Vec<String> {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let person = || delivery.destination.recipient().map_or("-".to_owned(), |id| format!("person {id}"));
+    let error = delivery.last_error.as_ref().map(|error| word(&error["code"]));
     vec![
         delivery.delivery_id.to_string(),
         delivery.status.to_string(),
         delivery.reason.clone().unwrap_or_default(),
-        to.map_or_else(gone, |channel| channel.name.clone()),
-        delivery.message_id.to_string(),
-        delivery.counters.attempt.to_string(),
-        code.unwrap_or_default().to_owned(),
+        value["channel"].as_str().map_or_else(person, str::to_owned),
         moment(delivery.queued_at),
+        delivery.counters.attempt.to_string(),
+        error.unwrap_or_default(),
+        delivery.message_id.to_string(),
+        word(&value["text"]),
+        word(&value["link"]),
     ]
 }
 
@@ -151,38 +213,53 @@ async fn show_one(show: &Show) -> anyhow::Result<()> {
     let known = gather(&look.store, &show.operator.workspace(&look.store).await?, look.node).await?;
     let about = facts::delivery(&look.store, known.workspace.workspace_id, DeliveryId(show.id)).await?;
     let explained = words::delivery(&known, &about);
+    let message = look.store.message(known.workspace.workspace_id, about.delivery.message_id).await.ok();
+    let left_out = match (known.channel_of(&about.delivery), &message) {
+        (Some(channel), Some(message)) => crate::why::left_out(&known, channel, message),
+        _ => Vec::new(),
+    };
     let value = json!({
         "delivery": about.delivery, "attempts": about.attempts, "person": about.person, "explanation": explained,
+        "left_out": left_out,
     });
-    show.operator.print(&value, || format!("{}\n{}", explained.page(chosen()), past(&known, &about)))
+    show.operator.print(&value, || {
+        let told = left_out.iter().map(|what| say!("why.left_out", what = heard(what)).in_language(chosen()));
+        let told: Vec<String> = told.collect();
+        format!("{}\n{}\n{}", explained.page(chosen()), past(&known, &about), told.join("\n"))
+    })
 }
 
 /// Where it goes, and every attempt.
 fn past(known: &Facts, about: &facts::DeliveryFacts) -> String {
     let delivery = &about.delivery;
     let called = known.called(about);
-    let place = shown::line(&called);
-    let mut text = format!(
-        "message {} to {place}, {} · queued {}\n",
-        delivery.message_id,
-        delivery.status,
-        moment(delivery.queued_at)
-    );
+    let place = shown::line(&called).into_owned();
+    let (message, status) = (delivery.message_id.0, status_words(delivery.status));
+    let line = say!("why.past", message = message, to = place, status = status, at = delivery.queued_at);
+    let mut text = line.in_language(chosen()) + "\n";
     if about.attempts.is_empty() {
-        return text + "no attempts yet";
+        return text + &say!("why.past.none").in_language(chosen());
     }
     let rows = about.attempts.iter().map(|attempt| {
         let error =
             |key: &str| attempt.error.as_ref().and_then(|error| error[key].as_str()).unwrap_or_default();
-        let words = format!("{} {}", error("code"), error("message"));
+        let words = format!("{} {}", error("code"), heard(error("message")).in_language(chosen()));
+        let outcome = Status::parse(&attempt.outcome).map(status_words);
         vec![
             attempt.attempt.to_string(),
             moment(attempt.started_at),
-            attempt.outcome.clone(),
+            outcome.map_or_else(|| attempt.outcome.clone(), |words| words.in_language(chosen())),
             words.trim().to_owned(),
         ]
     });
-    text += &table(&["attempt", "started", "outcome", "answer"], rows.collect());
+    let heads = [
+        say!("why.past.attempt"),
+        say!("why.past.started"),
+        say!("why.past.outcome"),
+        say!("why.past.answer"),
+    ];
+    let heads = heads.map(|head| head.in_language(chosen()));
+    text += &table(&heads.each_ref().map(String::as_str), rows.collect());
     text
 }
 

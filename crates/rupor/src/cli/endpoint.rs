@@ -1,18 +1,19 @@
-//! `rupor endpoint`: look at the doors, and give one a new secret.
+//! `rupor endpoint`: look at the doors, shut and open them, try one out, give one a new secret.
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use domain::shown::line;
 use domain::time::Span;
 use serde_json::json;
 
-use super::operator::{OperatorArgs, block_on};
+use super::operator::{OperatorArgs, block_on, fits};
 use crate::config::Secret;
 use crate::operate::Verb;
 use crate::operate::status::table;
 use crate::operate::verb::{find_endpoint, find_workspace};
-use crate::operate::words::how_long;
+use crate::operate::words::{how_long, quoted};
 
-/// Look at the doors for posts, and give one a new secret
+/// Look at the doors for posts, shut and open them, give one a new secret
 #[derive(Debug, Args)]
 pub(super) struct EndpointArgs {
     #[command(subcommand)]
@@ -21,10 +22,36 @@ pub(super) struct EndpointArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// All doors
+    /// List the doors and whether they are open
     List(OperatorArgs),
+    /// Refuse what is posted there until it is resumed
+    Pause(Bulk),
+    /// Take posts there again
+    Resume(Bulk),
+    /// Tell whether a secret opens this door; nothing is posted
+    Test(Test),
     /// Draw a new secret and show it once; the one before goes on opening the door for a while
     Rotate(Rotate),
+}
+
+#[derive(Debug, Args)]
+struct Bulk {
+    /// Name, or a pattern: `*` fits any text
+    #[arg(value_name = "NAME")]
+    endpoint: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Test {
+    /// Name of the endpoint
+    endpoint: String,
+    /// The variable that holds the secret, so that it stands in no history of commands
+    #[arg(long, value_name = "VARIABLE")]
+    secret_env: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
 }
 
 #[derive(Debug, Args)]
@@ -50,6 +77,9 @@ pub(super) fn run(args: &EndpointArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,
+            Command::Pause(bulk) => switch(bulk, false).await,
+            Command::Resume(bulk) => switch(bulk, true).await,
+            Command::Test(test) => try_out(test).await,
             Command::Rotate(rotate) => renew(rotate).await,
         }
     })
@@ -61,12 +91,75 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
     let endpoints = store.endpoints(ws).await?;
     operator.print(&endpoints, || {
         let row = |endpoint: &store::Endpoint| {
-            let state = if endpoint.enabled { "open" } else { "disabled" };
+            let state = if endpoint.enabled { "open" } else { "paused" };
             let id = endpoint.endpoint_id.to_string();
             vec![id, endpoint.name.clone(), endpoint.kind.clone(), state.to_owned()]
         };
         table(&["id", "endpoint", "kind", "state"], endpoints.iter().map(row).collect())
     })
+}
+
+async fn switch(bulk: &Bulk, enabled: bool) -> anyhow::Result<()> {
+    let operator = &bulk.operator;
+    let store = operator.look().await?.store;
+    let workspace = operator.workspace(&store).await?;
+    let known = store.endpoints(find_workspace(&store, &workspace).await?).await?;
+    let names = known.iter().map(|endpoint| endpoint.name.clone());
+    let names: Vec<String> = names.filter(|name| fits(&bulk.endpoint, name)).collect();
+    if names.is_empty() {
+        let known: Vec<&str> = known.iter().map(|endpoint| endpoint.name.as_str()).collect();
+        anyhow::bail!("no endpoint fits {:?}; there are {}", bulk.endpoint, known.join(", "));
+    }
+    let hand = operator.hand().await?;
+    let mut done = Vec::new();
+    for endpoint in &names {
+        let (workspace, endpoint) = (workspace.clone(), endpoint.clone());
+        done.push(hand.perform(Verb::EnableEndpoint { workspace, endpoint, enabled }).await?);
+    }
+    operator.print(&done, || {
+        let told = names.iter().map(|name| match enabled {
+            true => format!("endpoint {} takes posts again\n", line(name)),
+            false => format!(
+                "endpoint {} refuses posts; whoever posts there hears 401\n$ rupor endpoint resume {}\n",
+                line(name),
+                quoted(name)
+            ),
+        });
+        told.collect()
+    })
+}
+
+async fn try_out(test: &Test) -> anyhow::Result<()> {
+    let operator = &test.operator;
+    let store = operator.look().await?.store;
+    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
+    let door = find_endpoint(&store, ws, &test.endpoint).await?;
+    let secret = std::env::var(&test.secret_env).ok().filter(|secret| !secret.is_empty());
+    let secret = secret.with_context(|| format!("the variable {} is not set", test.secret_env))?;
+    let opened = store.endpoint_by_secret(&secrecy::SecretString::from(secret)).await?;
+    let opens = opened.as_ref().is_some_and(|opened| opened.endpoint_id == door.endpoint_id);
+    let told = json!({
+        "endpoint": door.name, "enabled": door.enabled, "opens": opens && door.enabled,
+        "opens_another": opened.is_some() && !opens,
+    });
+    let (name, variable) = (line(&door.name), line(&test.secret_env));
+    let words = match (door.enabled, opens, opened.is_some()) {
+        (false, _, _) => {
+            format!("endpoint {name} is paused; run `rupor endpoint resume {}`", quoted(&door.name))
+        }
+        (true, true, _) => format!("endpoint {name} opens with the secret in {variable}"),
+        (true, false, true) => format!("the secret in {variable} opens another endpoint, not {name}"),
+        (true, false, false) => {
+            format!(
+                "the secret in {variable} opens nothing; `rupor endpoint rotate {}` draws a new one",
+                quoted(&door.name)
+            )
+        }
+    };
+    match opens && door.enabled {
+        true => operator.print(&told, || words),
+        false => anyhow::bail!(words),
+    }
 }
 
 async fn renew(rotate: &Rotate) -> anyhow::Result<()> {

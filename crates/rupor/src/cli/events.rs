@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 use domain::destination::Destination;
+use domain::time::{Span, Timestamp};
 use store::{Event, Store};
 
-use super::operator::{OperatorArgs, block_on, say};
+use super::operator::{OperatorArgs, block_on, for_programs, say};
+use crate::operate::search::Words;
 use crate::operate::verb::{find_channel, find_workspace};
 use crate::operate::words::moment;
 
@@ -14,6 +16,8 @@ use crate::operate::words::moment;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Events of one look.
 const PAGE: usize = 1_000;
+/// Events that are looked through for those that are wanted.
+const LOOKED_MAX: usize = 10_000;
 
 /// Show what happened
 ///
@@ -23,9 +27,15 @@ pub(super) struct Events {
     /// Go on and show new ones as they come
     #[arg(long)]
     follow: bool,
-    /// The last so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    limit: u32,
+    /// Show at most this many of the newest
+    #[arg(long, visible_alias = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    last: u32,
+    /// Only what is younger than this, such as 2h or 7d
+    #[arg(long, value_name = "TIME", value_parser = super::channel::time)]
+    since: Option<Span>,
+    /// Only what has all these words, in any order
+    #[arg(long, value_name = "WORDS")]
+    search: Option<String>,
     /// Only events of this name, such as dead_letter
     #[arg(long)]
     name: Option<String>,
@@ -48,14 +58,23 @@ async fn show(args: &Events) -> anyhow::Result<()> {
         Some(name) => Some(find_channel(&store, &workspace, name).await?.1.channel_id),
         None => None,
     };
+    let begin = match args.since {
+        Some(span) => store.now().await? - span,
+        None => Timestamp(i64::MIN),
+    };
+    let words = Words::of(args.search.as_deref().unwrap_or_default());
     let wanted = |event: &Event| {
-        args.name.as_ref().is_none_or(|name| *name == event.name)
+        event.at >= begin
+            && words.as_ref().is_none_or(|words| words.fit_line(&format!("{} {}", event.name, event.detail)))
+            && args.name.as_ref().is_none_or(|name| *name == event.name)
             && (channel.is_none() || event.destination == channel.map(Destination::Channel))
     };
-    let recent = store.recent_events(ws, PAGE.max(args.limit as usize)).await?;
+    let narrowed = words.is_some() || args.since.is_some() || args.name.is_some() || channel.is_some();
+    let looked = if narrowed { LOOKED_MAX } else { PAGE.max(args.last as usize) };
+    let recent = store.recent_events(ws, looked).await?;
     let mut last = recent.first().map_or(0, |event| event.event_id);
     let mut shown: Vec<&Event> =
-        recent.iter().filter(|event| wanted(event)).take(args.limit as usize).collect();
+        recent.iter().filter(|event| wanted(event)).take(args.last as usize).collect();
     shown.reverse();
     for event in shown {
         print(args, event)?;
@@ -85,7 +104,7 @@ async fn follow(
 
 fn print(args: &Events, event: &Event) -> anyhow::Result<()> {
     if args.json() {
-        return say(&serde_json::to_string(event)?);
+        return say(&for_programs(event)?);
     }
     let subject = [
         event.destination.map(|destination| destination.to_string()),

@@ -10,7 +10,7 @@ use crate::operate::Verb;
 use crate::operate::facts::{Facts, gather};
 use crate::operate::status::table;
 use crate::operate::verb::Decision;
-use crate::operate::words::moment;
+use crate::operate::words::{moment, words_of};
 
 /// Look at posts that nobody is sure of, approve or reject them
 #[derive(Debug, Args)]
@@ -82,9 +82,6 @@ fn value(known: &Facts, post: &HeldPost, message: &StoredMessage) -> Value {
     })
 }
 
-/// Characters of a post in a listing.
-const WORDS_MAX: usize = 60;
-
 fn cells(known: &Facts, post: &HeldPost, message: &StoredMessage) -> Vec<String> {
     let text = message.payload["text"].as_str().unwrap_or_default();
     vec![
@@ -93,7 +90,7 @@ fn cells(known: &Facts, post: &HeldPost, message: &StoredMessage) -> Vec<String>
         message.kind.clone(),
         moment(post.held_at),
         post.expires_at.map_or("-".to_owned(), moment),
-        text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(WORDS_MAX).collect(),
+        words_of(text),
     ]
 }
 

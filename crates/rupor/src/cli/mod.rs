@@ -93,7 +93,16 @@ enum Command {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && is_for_programs() => {
+            let text = error.to_string();
+            let words = text.split("\n\n").next().unwrap_or_default();
+            tell_program(words.trim_start_matches("error: ").trim());
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     language::choose(cli.lang.unwrap_or_else(|| Language::of_environment(&config::process_variables)));
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -142,9 +151,22 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     }
 }
 
+/// Whether a program reads the answer: then it reads the error too.
+fn is_for_programs() -> bool {
+    std::env::args_os().any(|argument| argument == "--json")
+}
+
+#[expect(clippy::print_stderr, reason = "standard output is for answers")]
+fn tell_program(error: &str) {
+    eprintln!("{}", serde_json::json!({"error": domain::shown::page(error)}));
+}
+
 /// Prints an error with its causes on one line, where a person will look for it.
 #[expect(clippy::print_stderr, reason = "this is the one place that reports to the terminal")]
 fn report(error: &anyhow::Error) {
+    if is_for_programs() {
+        return tell_program(&error_text(error));
+    }
     eprintln!("rupor: {}", domain::shown::page(&error_text(error)));
 }
 

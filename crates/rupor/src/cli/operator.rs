@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use domain::shown;
+use domain::time::{Span, Timestamp};
 use serde_json::Value;
 use store::{Address, Clock, Store};
 
 use super::database::Database;
 use crate::operate::facts::Ailment;
+use crate::operate::search::Words;
 use crate::operate::{Verb, perform, socket, socket_path, who};
 
 #[derive(Debug, Args)]
@@ -26,6 +28,83 @@ pub(super) struct OperatorArgs {
     /// Why you change something; it stands in the events, beside your name
     #[arg(long, value_name = "TEXT", alias = "why")]
     pub reason: Option<String>,
+}
+
+/// Which ones a command for several means: by name, by pattern, by tag.
+#[derive(Debug, Args)]
+pub(super) struct Several {
+    /// Name, or a pattern: `*` fits any text
+    #[arg(value_name = "NAME", required_unless_present = "tag")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub tagged: Tagged,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Tagged {
+    /// Only those with this tag (`tags = ["cats"]` in rupor.toml)
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+}
+
+impl Several {
+    /// Whether exactly one is meant.
+    pub(super) fn only(&self) -> Option<&str> {
+        self.name.as_deref().filter(|name| self.tagged.tag.is_none() && !name.contains('*'))
+    }
+
+    pub(super) fn fit(&self, name: &str, settings: &Value) -> bool {
+        self.name.as_deref().is_none_or(|pattern| fits(pattern, name)) && self.tagged.fit(settings)
+    }
+}
+
+impl Tagged {
+    pub(super) fn fit(&self, settings: &Value) -> bool {
+        let tags = || settings["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        self.tag.as_deref().is_none_or(|tag| tags().any(|one| one == tag))
+    }
+}
+
+impl std::fmt::Display for Several {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.name, &self.tagged.tag) {
+            (Some(name), Some(tag)) => write!(f, "{name:?} with the tag {tag:?}"),
+            (Some(name), None) => write!(f, "{name:?}"),
+            (None, tag) => write!(f, "the tag {:?}", tag.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// How much of a listing, the newest first.
+#[derive(Debug, Args)]
+pub(super) struct Newest {
+    /// Show at most this many
+    #[arg(long, visible_alias = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub last: u32,
+    /// Only what is younger than this, such as 2h or 7d
+    #[arg(long, value_name = "TIME", value_parser = super::channel::time)]
+    pub since: Option<Span>,
+    /// Only what has all these words, in any order
+    #[arg(long, value_name = "WORDS")]
+    pub search: Option<String>,
+}
+
+impl Newest {
+    pub(super) fn last(&self) -> usize {
+        self.last as usize
+    }
+
+    /// The oldest time that is shown.
+    pub(super) async fn begin(&self, store: &Store) -> anyhow::Result<Timestamp> {
+        Ok(match self.since {
+            Some(span) => store.now().await? - span,
+            None => Timestamp(i64::MIN),
+        })
+    }
+
+    pub(super) fn words(&self) -> Option<Words> {
+        Words::of(self.search.as_deref().unwrap_or_default())
+    }
 }
 
 /// An open look at a database.
@@ -151,9 +230,53 @@ impl OperatorArgs {
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
         match self.json {
-            true => say(&serde_json::to_string(value)?),
+            true => say(&for_programs(value)?),
             false => say(text().trim_end()),
         }
+    }
+}
+
+/// One style for everything that programs read: times are RFC 3339 in UTC, `null` for never; lengths of time are
+/// written as in rupor.toml, unless the name says their unit.
+pub(super) fn for_programs(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    let mut value = serde_json::to_value(value)?;
+    style(&mut value);
+    Ok(serde_json::to_string(&value)?)
+}
+
+/// Microseconds since 1970 are larger than this since 1973; ids and counts are smaller.
+const TIMES_FROM: i64 = 100_000_000_000_000;
+
+fn style(value: &mut Value) {
+    match value {
+        Value::Array(several) => several.iter_mut().for_each(style),
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                match value.as_i64() {
+                    Some(number) if is_time(name) => *value = time(number).unwrap_or_else(|| value.clone()),
+                    Some(number) if is_length(name) => *value = engine::span::show(Span(number)).into(),
+                    _ => style(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_time(name: &str) -> bool {
+    let ends = ["_at", "_until", "_since"].iter().any(|end| name.ends_with(end));
+    ends || matches!(name, "at" | "now" | "since" | "until")
+}
+
+fn is_length(name: &str) -> bool {
+    matches!(name, "dedup_ttl" | "max_age" | "min_gap")
+}
+
+fn time(number: i64) -> Option<Value> {
+    match number {
+        0 | i64::MAX => Some(Value::Null),
+        _ if number.abs() >= TIMES_FROM => Some(Timestamp(number).rfc3339().into()),
+        _ => None,
     }
 }
 
@@ -186,7 +309,25 @@ pub(super) fn fits(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use serde_json::json;
+
+    use super::{fits, for_programs};
+
+    #[test]
+    fn programs_read_times_and_lengths_in_one_style() {
+        let value = json!({
+            "queued_at": 1_763_485_200_000_000_i64, "paused_until": i64::MAX, "target_since": 0, "at": 12,
+            "rows": [{"now": 1_763_485_200_123_456_i64, "settings": {"dedup_ttl": 259_200_000_000_i64, "max_age": null}}],
+            "lag_ms": 1_500, "message_id": 7,
+        });
+        let expected = json!({
+            "queued_at": "2025-11-18T17:00:00Z", "paused_until": null, "target_since": null, "at": 12,
+            "rows": [{"now": "2025-11-18T17:00:00.123456Z", "settings": {"dedup_ttl": "3d", "max_age": null}}],
+            "lag_ms": 1_500, "message_id": 7,
+        });
+        let said: serde_json::Value = serde_json::from_str(&for_programs(&value).unwrap()).unwrap();
+        assert_eq!(said, expected);
+    }
 
     #[test]
     fn a_star_fits_any_text() {

@@ -2,10 +2,13 @@
 
 use clap::Args;
 
-use super::operator::{OperatorArgs, block_on, fits};
+use super::operator::{Newest, OperatorArgs, block_on, fits};
 use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
 use crate::operate::words::moment;
+
+/// Runs that a listing looks through.
+const RUNS_MAX: usize = 10_000;
 
 /// Show what was read lately from each source, the newest first
 #[derive(Debug, Args)]
@@ -13,9 +16,8 @@ pub(super) struct Runs {
     /// Only sources with this name; `*` fits any text
     #[arg(long, value_name = "NAME", default_value = "*")]
     source: String,
-    /// At most so many of the newest
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    last: u32,
+    #[command(flatten)]
+    newest: Newest,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -24,8 +26,15 @@ pub(super) fn run(args: &Runs) -> anyhow::Result<()> {
     block_on(async {
         let store = args.operator.look().await?.store;
         let ws = find_workspace(&store, &args.operator.workspace(&store).await?).await?;
-        let mut runs = store.runs(ws, args.last as usize).await?;
-        runs.retain(|run| fits(&args.source, &run.source));
+        let (begin, words) = (args.newest.begin(&store).await?, args.newest.words());
+        let mut runs = store.runs(ws, RUNS_MAX).await?;
+        runs.retain(|run| {
+            let told = format!("{} {}", run.source, run.error.as_deref().unwrap_or_default());
+            fits(&args.source, &run.source)
+                && run.started_at >= begin
+                && words.as_ref().is_none_or(|words| words.fit_line(&told))
+        });
+        runs.truncate(args.newest.last());
         args.operator.print(&runs, || {
             let rows = runs.iter().map(|run| {
                 let ended = run.finished_at.map_or_else(|| "-".to_owned(), moment);

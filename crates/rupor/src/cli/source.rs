@@ -1,18 +1,31 @@
-//! `rupor source`: look at what is read, stop and start it.
+//! `rupor source`: look at what is read, stop and start it, try it out.
 
 use clap::{Args, Subcommand};
+use domain::ids::WorkspaceId;
 use domain::shown::line;
+use domain::time::Span;
+use engine::addresses::ApiBases;
+use engine::ingest::read;
+use engine::sources::{DEADLINE, GRACE, PollError, Reader, Settings, look_at};
+use platforms::platform::Network;
 use serde_json::{Value, json};
+use store::Store;
 
-use super::operator::{OperatorArgs, block_on, fits};
+use super::operator::{OperatorArgs, Several, Tagged, block_on};
+use crate::config;
 use crate::operate::Verb;
 use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
-use crate::operate::words::{moment, quoted};
+use crate::operate::words::{counted, moment, quoted, words_of};
 
-/// Look at walls and feeds that are read, stop and start them
+/// Posts that a test tells about.
+const SHOWN: usize = 3;
+
+/// Look at walls and feeds that are read, stop and start them, try them out
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  rupor source list\n  rupor source pause 'city/*' --reason \"пожар\"")]
+#[command(
+    after_help = "Examples:\n  rupor source list\n  rupor source test city/-101\n  rupor source pause 'city/*' --reason \"пожар\""
+)]
 pub(super) struct SourceArgs {
     #[command(subcommand)]
     command: Command,
@@ -21,19 +34,40 @@ pub(super) struct SourceArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List sources with their state, the next look and the last failure
-    List(OperatorArgs),
+    List(List),
     /// Show one source with how far it was read
     Show(Named),
-    /// Read nothing there until it is resumed; `*` in a name fits any text
-    Pause(Named),
+    /// Read nothing there until it is resumed
+    Pause(Bulk),
     /// Read it again, from where it was left
-    Resume(Named),
+    Resume(Bulk),
+    /// Read it once and keep nothing: tell what its latest posts are and where they would go
+    Test(Named),
 }
 
 #[derive(Debug, Args)]
 struct Named {
-    /// Name of the source; `*` fits any text
+    /// Name of the source
     source: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Name, or a pattern: `*` fits any text
+    #[arg(default_value = "*")]
+    source: String,
+    #[command(flatten)]
+    tagged: Tagged,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Bulk {
+    #[command(flatten)]
+    which: Several,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -41,29 +75,39 @@ struct Named {
 pub(super) fn run(args: &SourceArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
-            Command::List(operator) => list(operator, "*").await,
+            Command::List(list) => show_list(list).await,
             Command::Show(named) => show(named).await,
-            Command::Pause(named) => switch(named, false).await,
-            Command::Resume(named) => switch(named, true).await,
+            Command::Pause(bulk) => switch(bulk, false).await,
+            Command::Resume(bulk) => switch(bulk, true).await,
+            Command::Test(named) => try_out(named).await,
         }
     })
 }
 
-async fn found(operator: &OperatorArgs, pattern: &str) -> anyhow::Result<(String, Vec<store::Source>)> {
+/// The sources of the workspace that is meant.
+async fn all(operator: &OperatorArgs) -> anyhow::Result<(Store, String, WorkspaceId, Vec<store::Source>)> {
     let store = operator.look().await?.store;
     let workspace = operator.workspace(&store).await?;
-    let mut sources = store.sources(find_workspace(&store, &workspace).await?).await?;
-    let known: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
-    sources.retain(|source| fits(pattern, &source.name));
-    if sources.is_empty() && pattern != "*" {
-        anyhow::bail!("source {pattern:?} is not known; known are {}", known.join(", "));
-    }
-    Ok((workspace, sources))
+    let ws = find_workspace(&store, &workspace).await?;
+    let sources = store.sources(ws).await?;
+    Ok((store, workspace, ws, sources))
 }
 
-async fn list(operator: &OperatorArgs, pattern: &str) -> anyhow::Result<()> {
-    let (_, sources) = found(operator, pattern).await?;
-    operator.print(&sources, || {
+fn unknown(what: impl std::fmt::Display, known: &[store::Source]) -> anyhow::Error {
+    let names: Vec<&str> = known.iter().map(|source| source.name.as_str()).collect();
+    match names.is_empty() {
+        true => anyhow::anyhow!("there are no sources; write one into rupor.toml and run `rupor apply`"),
+        false => anyhow::anyhow!("no source fits {what}; there are {}", names.join(", ")),
+    }
+}
+
+async fn show_list(list: &List) -> anyhow::Result<()> {
+    let (_, _, _, mut sources) = all(&list.operator).await?;
+    let fit = |source: &store::Source| {
+        super::operator::fits(&list.source, &source.name) && list.tagged.fit(&source.settings)
+    };
+    sources.retain(fit);
+    list.operator.print(&sources, || {
         let rows = sources.iter().map(|source| {
             let state = match source {
                 source if !source.enabled => "paused",
@@ -72,39 +116,49 @@ async fn list(operator: &OperatorArgs, pattern: &str) -> anyhow::Result<()> {
             };
             let address = domain::shown::addresses(&source.address).to_string();
             let error = source.last_error.clone().unwrap_or_default();
-            vec![
-                source.name.clone(),
-                source.kind.clone(),
-                address,
-                state.to_owned(),
-                moment(source.next_poll_at),
-                error,
-            ]
+            let named = match source.cursor["title"].as_str() {
+                Some(title) => format!("{} ({title})", source.name),
+                None => source.name.clone(),
+            };
+            vec![named, source.kind.clone(), address, state.to_owned(), moment(source.next_poll_at), error]
         });
         table(&["source", "kind", "address", "state", "next look", "last failure"], rows.collect())
     })
 }
 
+async fn one(named: &Named) -> anyhow::Result<(Store, store::Source)> {
+    let (store, _, _, sources) = all(&named.operator).await?;
+    let found = sources.iter().find(|source| source.name == named.source).cloned();
+    found.map(|source| (store, source)).ok_or_else(|| unknown(format!("{:?}", named.source), &sources))
+}
+
 async fn show(named: &Named) -> anyhow::Result<()> {
-    let (_, sources) = found(&named.operator, &named.source).await?;
-    named.operator.print(&sources, || {
-        let told = sources.iter().map(|source| {
-            let address = domain::shown::addresses(&source.address).to_string();
-            format!(
-                "source {} ({}) {}\n  read up to {}\n",
-                line(&source.name),
-                source.kind,
-                line(&address),
-                source.cursor
-            )
-        });
-        told.collect()
+    let (_, source) = one(named).await?;
+    named.operator.print(&source, || {
+        let address = domain::shown::addresses(&source.address).to_string();
+        format!(
+            "source {} ({}) {}\n  read up to {}\n  next look {}\n{}",
+            line(&source.name),
+            source.kind,
+            line(&address),
+            source.cursor,
+            moment(source.next_poll_at),
+            source
+                .last_error
+                .as_deref()
+                .map_or(String::new(), |why| format!("  last failure: {}\n", line(why)))
+        )
     })
 }
 
-async fn switch(named: &Named, enabled: bool) -> anyhow::Result<()> {
-    let operator = &named.operator;
-    let (workspace, sources) = found(operator, &named.source).await?;
+async fn switch(bulk: &Bulk, enabled: bool) -> anyhow::Result<()> {
+    let operator = &bulk.operator;
+    let (_, workspace, _, known) = all(operator).await?;
+    let sources: Vec<&store::Source> =
+        known.iter().filter(|source| bulk.which.fit(&source.name, &source.settings)).collect();
+    if sources.is_empty() {
+        return Err(unknown(&bulk.which, &known));
+    }
     let hand = operator.hand().await?;
     let mut done: Vec<Value> = Vec::new();
     for source in &sources {
@@ -122,5 +176,65 @@ async fn switch(named: &Named, enabled: bool) -> anyhow::Result<()> {
             }
         });
         told.collect()
+    })
+}
+
+async fn try_out(named: &Named) -> anyhow::Result<()> {
+    let (store, source) = one(named).await?;
+    let bases = ApiBases::from_env(config::process_variables);
+    let network = Network::default();
+    bases.admit(&network);
+    let settings = Settings {
+        owner: String::new(),
+        interval: Span::from_secs(60),
+        bases,
+        lease: Span::from_secs(60),
+        deadline: DEADLINE,
+        grace: GRACE,
+    };
+    let reader = Reader { store: &store, network: &network, settings: &settings };
+    let (posts, rules) = match look_at(&reader, &source).await {
+        Ok(looked) => looked,
+        Err(PollError::Other(error)) => return Err(error),
+        Err(error) => anyhow::bail!("source {} cannot be read: {error}", line(&source.name)),
+    };
+    let (now, channels) = (store.now().await?, store.channels(source.workspace_id).await?);
+    let name_of =
+        |id| channels.iter().find(|channel| channel.channel_id == id).map(|channel| channel.name.as_str());
+    let told: Vec<Value> = posts
+        .iter()
+        .rev()
+        .take(SHOWN)
+        .map(|post| {
+            let reading = read(post, &rules, now);
+            let goes: Vec<&str> = reading.channels.iter().filter_map(|id| name_of(*id)).collect();
+            json!({
+                "kind": reading.analysis.facts.kind.value,
+                "date": post.origin.date,
+                "text": words_of(&post.text),
+                "url": post.origin.url,
+                "channels": goes,
+                "not_published": reading.skipped,
+            })
+        })
+        .collect();
+    let answer = json!({"source": source.name, "readable": true, "posts": posts.len(), "latest": told});
+    named.operator.print(&answer, || {
+        let mut text = format!(
+            "source {} can be read: {} there now; nothing was kept\n",
+            line(&source.name),
+            counted(posts.len(), "post is", "posts are")
+        );
+        for post in &told {
+            let word = |key: &str| line(post[key].as_str().unwrap_or_default()).into_owned();
+            let channels: Vec<&str> =
+                post["channels"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let goes = match channels.is_empty() {
+                true => format!("goes nowhere: {}", word("not_published")),
+                false => format!("goes to {}", line(&channels.join(", "))),
+            };
+            text += &format!("  {}: {} {}\n    {goes}\n", word("kind"), word("text"), word("url"));
+        }
+        text
     })
 }

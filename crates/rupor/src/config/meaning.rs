@@ -489,6 +489,7 @@ fn channel_extras(written: &written::WrittenChannel) -> ChannelExtras {
         unsure: written.unsure.map(|word| word.as_str().to_owned()),
         alerts: None,
         outcomes: None,
+        tags: written.tags.clone().unwrap_or_default(),
         timeout: time(&written.timeout),
         upload_timeout: time(&written.upload_timeout),
     }
@@ -501,6 +502,7 @@ fn source_settings(written: &written::WrittenSource, defaults: &Defaults) -> Sou
         utc_offset_minutes: written.utc_offset_minutes.as_ref().map_or(0, |offset| offset.0),
         horizon_hours: written.horizon.as_ref().map(|hours| hours.0),
         strict_no_phone: written.strict_no_phone.unwrap_or(false),
+        tags: written.tags.clone().unwrap_or_default(),
         poll_seconds: written.interval.as_ref().map(|seconds| seconds.0),
     }
 }

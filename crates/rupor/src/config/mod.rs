@@ -246,6 +246,7 @@ pub(crate) fn from_file(path: &Path, variables: Variables<'_>) -> Result<Config,
 }
 
 /// Reads a text that is no file; what it refers to are variables alone.
+#[cfg(test)]
 pub(crate) fn from_text(text: &str, shown: &str, variables: Variables<'_>) -> Result<Config, ConfigError> {
     meaning::parse(text, shown, Path::new(""), variables)
 }

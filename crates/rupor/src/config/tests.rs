@@ -91,7 +91,7 @@ fn mistakes_are_told_with_file_line_and_fix() {
          `max_parallel`, `ambiguity`, `dedup`, `dedup_ttl`, `max_age`, `template`, `parse_mode`, `body_max`, `overflow`, \
          `max_media`, `route`, `quiet_hours`, `time_zone`, `silent`, `preview`, `topic`, `pin`, `from_group`, \
          `attach_media`, `protect`, `on_close`, `on_edit`, `on_gone`, `unsure`, `timeout`, `upload_timeout`, `enabled`, \
-         `paused`, `was`",
+         `paused`, `tags`, `was`",
     );
     refused(
         &file("dedup_ttl = \"3 days\""),

@@ -119,6 +119,8 @@ pub(super) struct WrittenChannel {
     pub upload_timeout: Option<Time>,
     pub enabled: Option<bool>,
     pub paused: Option<bool>,
+    /// Words that several channels are named by at once: `rupor channel pause --tag cats`.
+    pub tags: Option<Vec<String>>,
     /// The name it had before: a renamed channel keeps its queue and its history.
     pub was: Option<String>,
 }
@@ -139,6 +141,7 @@ pub(super) struct WrittenSource {
     pub home_city: Option<String>,
     pub utc_offset_minutes: Option<UtcOffset>,
     pub strict_no_phone: Option<bool>,
+    pub tags: Option<Vec<String>>,
     pub enabled: Option<bool>,
 }
 

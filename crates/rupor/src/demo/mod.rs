@@ -2,12 +2,15 @@
 //!
 //! The sandbox plays the platforms, an invented city writes on its walls, and a real node reads them and sends.
 //! Nothing here is known to the node: it is started as `rupor run` starts it. `city` is what is written and expected,
-//! `once` the fixed play with its verdict, `live` the endless one, `judge` compares what readers saw.
+//! `once` the fixed play with its verdict, `live` the endless one, `judge` compares what readers saw. `campaign` and `shop`
+//! are acts of their own, each in a workspace of its own.
 
+pub(crate) mod campaign;
 mod city;
 mod judge;
 mod live;
 mod once;
+pub(crate) mod shop;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +34,10 @@ use engine::addresses::ApiBases;
 pub(crate) use live::go_on;
 pub(crate) use once::{judge_all, play};
 
-const CONFIG: &str = include_str!("city.toml");
+/// Its files, as somebody would write them.
+const CONFIG: &str = "city.toml";
+const FILES: [(&str, &str); 2] =
+    [(CONFIG, include_str!("city.toml")), ("shelter.toml", include_str!("shelter.toml"))];
 /// The walls are looked at often, so that nobody waits.
 const POLL_INTERVAL: Span = Span::from_millis(300);
 const LEASE: Span = Span::from_secs(10);
@@ -65,7 +71,13 @@ impl World {
             let face = json!({"platform": platform.as_str(), "id": chat, "type": kind, "title": title});
             sandbox.add_chat(&face).map_err(refused)?;
         }
+        campaign::settle_in(&sandbox)?;
+        shop::settle_in(&sandbox)?;
         let folder = tempfile::Builder::new().prefix("rupor-demo-").tempdir()?;
+        std::fs::create_dir(folder.path().join("shop"))?;
+        for (name, text) in FILES.into_iter().chain(shop::FILES) {
+            std::fs::write(folder.path().join(name), text)?;
+        }
         let file = folder.path().join("demo.db");
         let address = Address::parse(&format!("sqlite:{}", file.display()))?;
         let bases = ApiBases::from_env(|variable| base_of(&sandbox, variable));
@@ -73,7 +85,7 @@ impl World {
             address: address.clone(),
             key_path: file.with_extension("key"),
             switched_off: Vec::new(),
-            config: Some((config::from_text(CONFIG, "city.toml", &variables)?, Absent::Disable)),
+            config: Some((config::from_file(&folder.path().join(CONFIG), &variables)?, Absent::Disable)),
             listen: Some(listen),
             bases,
             platform_limits: true,
@@ -170,6 +182,11 @@ fn variables(name: &str) -> Option<String> {
         "DEMO_VK_TOKEN" => "invented-service-token-of-the-demo",
         "DEMO_VK_OUT_TOKEN" => "invented-user-token-of-the-demo",
         "DEMO_MAX_TOKEN" => "invented-max-token-of-the-demo",
+        "DEMO_NEWS_TOKEN" => campaign::TOKENS[0],
+        "DEMO_VOLUNTEERS_TOKEN" => campaign::TOKENS[1],
+        "DEMO_SHOP_MAX_TOKEN" => shop::TOKENS[0].1,
+        "DEMO_SHOP_TG_TOKEN" => shop::TOKENS[1].1,
+        "DEMO_SHOP_VK_TOKEN" => shop::TOKENS[2].1,
         "RUPOR_PLATFORM_LIMITS" => "off",
         _ => return None,
     };

@@ -30,6 +30,27 @@ async fn readers_see_each_case_once_and_a_planted_message_is_found_out() {
     world.end().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_copy_in_a_campaign_is_found_out_and_the_shop_answers_by_its_rules() {
+    let world = World::start(any_port(), any_port()).await.unwrap();
+    campaign::run(&world, |_| Ok(())).await.unwrap();
+    let sums = campaign::judge(&world).await.unwrap();
+    assert_eq!(sums.wrong, Vec::<String>::new(), "{}", sums.summary);
+    let said = "Здравствуйте, Анна! В субботу в приюте день открытых дверей. Ждём с 11 до 16.";
+    let url = format!("{}/bot{}/sendMessage", world.sandbox.base(Name::Telegram), campaign::TOKENS[0]);
+    post(&url, &json!({"chat_id": campaign::id(0).parse::<i64>().unwrap(), "text": said})).await;
+    let sums = campaign::judge(&world).await.unwrap();
+    assert_eq!(sums.wrong, [format!("{}: sent with 2 messages instead of sent with 1", campaign::id(0))]);
+
+    let mut told = Vec::new();
+    let wrong = shop::run(&world, |line| {
+        told.push(line.to_owned());
+        Ok(())
+    });
+    assert_eq!(wrong.await.unwrap(), Vec::<String>::new(), "{told:#?}");
+    world.end().await.unwrap();
+}
+
 async fn post(url: &str, body: &Value) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let rest = url.strip_prefix("http://").unwrap();

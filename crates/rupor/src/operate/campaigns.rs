@@ -328,6 +328,7 @@ pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Resu
         "audience": preview.total(),
         "excluded": preview.excluded,
         "samples": preview.samples,
+        "nobody_has": preview.nobody_has,
         "duration_s": seconds,
         "forecast": forecast,
         "stars": stars,
@@ -344,6 +345,9 @@ pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Resu
     }
     for (reason, n) in &preview.excluded {
         text += &format!("\n  {n} do not: {}", reason.replace('_', " "));
+    }
+    if let Some(slips) = preview.slips() {
+        text += &format!("\n  {slips}; is a name in the text written wrongly?");
     }
     for sample in &preview.samples {
         text += "\n";

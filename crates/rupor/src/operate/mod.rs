@@ -7,9 +7,12 @@
 pub(crate) mod alerts;
 pub(crate) mod bots;
 pub(crate) mod campaigns;
+mod cases;
 pub(crate) mod check;
 pub(crate) mod facts;
+mod posts;
 pub(crate) mod quiet;
+pub(crate) mod search;
 pub(crate) mod socket;
 mod sources;
 pub(crate) mod status;

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, bail};
 use domain::content::Kind;
 use domain::delivery::Status;
-use domain::ids::{DeliveryId, MessageId, WorkspaceId};
-use domain::message::{Message, Origin};
+use domain::ids::{CaseId, DeliveryId, MessageId, WorkspaceId};
+use domain::message::Message;
 use domain::time::{Span, Timestamp};
 use platforms::platform::Network;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoreError, StoredMessage};
+use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoreError};
 
 use super::bots::perform_on_bot;
 use super::campaigns::{AudienceOrder, CampaignOrder, perform_on_audience, perform_on_campaign};
 use crate::config::plan::{self, Absent};
 use crate::config::{Config, Secret};
 use engine::addresses::ApiBases;
-use engine::ingest::{Preset, PublishRules, RawPost, SourceSettings, keep_bytes, take_in};
+use engine::ingest::{Preset, PublishRules, SourceSettings};
 use engine::sources;
 
 /// Deliveries one bulk verb touches at most; more is another call.
@@ -51,6 +51,24 @@ pub(crate) enum Verb {
         workspace: String,
         source: String,
         enabled: bool,
+    },
+    /// Opens or shuts a door.
+    EnableEndpoint {
+        workspace: String,
+        endpoint: String,
+        enabled: bool,
+    },
+    /// A person says that these cases are one.
+    JoinCases {
+        workspace: String,
+        keep: CaseId,
+        other: CaseId,
+    },
+    /// A person says that these posts are a story of their own.
+    SplitCase {
+        workspace: String,
+        case: CaseId,
+        messages: Vec<MessageId>,
     },
     /// Queues a test post to one channel.
     TestChannel {
@@ -202,6 +220,18 @@ pub(crate) async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> 
         Verb::EnableSource { workspace, source, enabled } => {
             super::sources::enable(store, &workspace, &source, enabled).await
         }
+        Verb::EnableEndpoint { workspace, endpoint, enabled } => {
+            let ws = find_workspace(store, &workspace).await?;
+            let row = find_endpoint(store, ws, &endpoint).await?;
+            store.enable_endpoint(ws, row.endpoint_id, enabled).await?;
+            Ok(json!({"endpoint": row.name, "enabled": enabled}))
+        }
+        Verb::JoinCases { workspace, keep, other } => {
+            super::cases::join(store, &workspace, keep, other).await
+        }
+        Verb::SplitCase { workspace, case, messages } => {
+            super::cases::split(store, &workspace, case, &messages).await
+        }
         Verb::Requeue { workspace, which } => requeue(store, &workspace, which).await,
         Verb::Cancel { workspace, which } => cancel(store, &workspace, which).await,
         Verb::Decide { workspace, message, decision } => decide(store, &workspace, message, decision).await,
@@ -254,79 +284,15 @@ pub(crate) async fn perform(store: &Store, verb: Verb) -> anyhow::Result<Value> 
         Verb::Bot { workspace, bot, order } => {
             perform_on_bot(store, find_workspace(store, &workspace).await?, &bot, order).await
         }
-        post @ Verb::Post { .. } => perform_post(store, post).await,
+        post @ Verb::Post { .. } => super::posts::perform_post(store, post).await,
         channel_verb => perform_on_channel(store, channel_verb).await,
     }
 }
 
-fn network() -> Network {
+pub(super) fn network() -> Network {
     let network = Network::default();
     ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
     network
-}
-
-async fn perform_post(store: &Store, verb: Verb) -> anyhow::Result<Value> {
-    let Verb::Post { workspace, title, text, photos, channels, kind, url, key } = verb else {
-        bail!("{verb:?} is not a post");
-    };
-    let ws = find_workspace(store, &workspace).await?;
-    let mut named = Vec::new();
-    for name in &channels {
-        let (_, channel) = find_channel(store, &workspace, name).await?;
-        if !channel.enabled && channel.disabled_by == Some(DisabledBy::Operator) {
-            let name = super::words::quoted(name);
-            bail!("channel {name} takes no posts: it is disabled; run `rupor channel enable {name}`");
-        }
-        named.push(channel.channel_id);
-    }
-    let mut kept = Vec::new();
-    for path in &photos {
-        let opened = tokio::fs::read(path).await;
-        let bytes = opened.with_context(|| {
-            format!("cannot open {}; the node must be allowed to read it", path.display())
-        })?;
-        let name = path.file_name().map_or_else(|| "photo".into(), |name| name.to_string_lossy());
-        kept.push(keep_bytes(store, ws, &name, bytes.into()).await?);
-    }
-    let raw = RawPost {
-        source: "cli:post".into(),
-        origin_id: key,
-        origin: Origin { source: "cli".into(), url, ..Origin::default() },
-        title,
-        text,
-        kept,
-        kind,
-        channels: (!named.is_empty()).then_some(named),
-        ..RawPost::default()
-    };
-    let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
-    let rules = PublishRules::load(store, ws, "cli", &settings).await?;
-    let counts = take_in(store, &network(), ws, &rules, std::slice::from_ref(&raw), None).await?;
-    let message = store.message_by_origin(ws, &raw.source, &raw.origin_id).await?;
-    let message = message.context("the post that was taken in is not there; run it again")?;
-    told_post(store, ws, &message, counts.enqueued).await
-}
-
-/// Where the post goes, by name.
-async fn told_post(store: &Store, ws: WorkspaceId, message: &StoredMessage, n: i32) -> anyhow::Result<Value> {
-    let channels = store.channels(ws).await?;
-    let deliveries = store.deliveries_of(ws, vec![message.message_id], PAGE).await?;
-    let went: Vec<Value> = deliveries
-        .iter()
-        .map(|delivery| {
-            let name =
-                channels.iter().find(|channel| Some(channel.channel_id) == delivery.destination.channel());
-            let name = name.map(|channel| channel.name.as_str());
-            json!({"delivery_id": delivery.delivery_id, "channel": name, "status": delivery.status})
-        })
-        .collect();
-    Ok(json!({
-        "message_id": message.message_id,
-        "kind": message.kind,
-        "enqueued": n,
-        "skipped": message.skipped,
-        "deliveries": went,
-    }))
 }
 
 async fn perform_on_channel(store: &Store, verb: Verb) -> anyhow::Result<Value> {
@@ -491,7 +457,7 @@ async fn matching(
     Ok(found)
 }
 
-const PAGE: usize = 1_000;
+pub(super) const PAGE: usize = 1_000;
 
 /// What a channel itself refused (kicked, no rights): worth offering again when the channel works again.
 async fn refused_by_channel(

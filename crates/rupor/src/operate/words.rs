@@ -244,6 +244,18 @@ pub(crate) fn quoted(name: &str) -> String {
     }
 }
 
+/// Characters of a post in a listing.
+const WORDS_MAX: usize = 60;
+
+/// The first words of a post, on one line.
+pub(crate) fn words_of(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(WORDS_MAX) {
+        None => words,
+        Some((end, _)) => format!("{}…", &words[..end]),
+    }
+}
+
 pub(crate) fn counted(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }

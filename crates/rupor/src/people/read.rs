@@ -97,6 +97,13 @@ impl<R: BufRead> List<R> {
                 columns.check(&header)?;
                 let ours: Vec<&str> = header.iter().map(|name| columns.ours(name)).collect();
                 if !ours.contains(&ADDRESS) {
+                    if let [one] = &header[..]
+                        && let Some(between) = one.chars().find(|c| "|:^~*".contains(*c))
+                    {
+                        bail!(
+                            "the first line is one column, {one:?}; put commas, semicolons or tabs between columns instead of {between:?}"
+                        );
+                    }
                     bail!(
                         "the file has no column `address`; its columns are {}; say which holds the user id with --map address=COLUMN",
                         header.join(", ")
@@ -307,6 +314,8 @@ mod tests {
         );
         let problem = list("id,name\n", true, "address=tg").unwrap_err().to_string();
         assert!(problem.contains("no column \"tg\""), "{problem}");
+        let problem = list("address|name\n1|Анна\n", true, "").unwrap_err().to_string();
+        assert!(problem.contains("commas, semicolons or tabs") && problem.contains("'|'"), "{problem}");
         let found = all(list("address,tz\n1,Mars/Base\n2\n", true, "tz=tz").unwrap());
         assert!(found[0].as_ref().unwrap_err().contains("no time zone"));
         assert!(found[1].as_ref().unwrap_err().contains("1 fields where the first line has 2"));

@@ -74,6 +74,8 @@ pub(crate) struct Heard {
     pub held: Option<HeldPost>,
     /// In the order they were made.
     pub deliveries: Vec<Told>,
+    /// Photos beyond the limit, text that was cut: what readers do not see of it.
+    pub left_out: Vec<String>,
 }
 
 /// Whether a channel should hear of the post, and by which rule.
@@ -173,7 +175,8 @@ pub(crate) async fn gather(
         }
         let rule = rule(channel, source.as_ref(), &message);
         let held = held.iter().find(|post| post.channel_id == channel.channel_id).cloned();
-        channels.push(Heard { channel: channel.clone(), rule, held, deliveries });
+        let left_out = if deliveries.is_empty() { Vec::new() } else { left_out(known, channel, &message) };
+        channels.push(Heard { channel: channel.clone(), rule, held, deliveries, left_out });
     }
     let mut elsewhere = Vec::new();
     let is_known = |row: &Delivery| known.channel_of(row).is_some();
@@ -185,6 +188,24 @@ pub(crate) async fn gather(
         None => people(store, known, &message, asked).await?,
     };
     Ok(Story { now: known.now, message, source, case, ending, channels, elsewhere, people, more_people })
+}
+
+/// What the channel's own limits leave out of a post, by the very rules that send it.
+pub(crate) fn left_out(known: &Facts, channel: &Channel, message: &StoredMessage) -> Vec<String> {
+    let Ok(words) = serde_json::from_value::<domain::message::Message>(message.payload.clone()) else {
+        return Vec::new();
+    };
+    let rendered = known.account_of(channel).and_then(|account| {
+        let settings = engine::addresses::channel(channel, account).ok()?;
+        let platform = engine::addresses::platform(&channel.platform).ok()?;
+        platform.render(&platforms::part::Action::Send, &words, &settings).ok()
+    });
+    let mut notes = rendered.map(|rendered| rendered.notes).unwrap_or_default();
+    let (kept, of) = (channel.settings.body_max as usize, words.text.chars().count());
+    if channel.settings.overflow == domain::chat::Overflow::Cut && of > kept {
+        notes.push(format!("{kept} of {of} characters kept"));
+    }
+    notes
 }
 
 /// The person who was asked about; else the first few, and whether there are more.

@@ -160,6 +160,7 @@ fn case(story: &Story) -> Vec<Phrase> {
     let decision = &story.message.facts["case"];
     let mut lines = vec![match decision["verdict"].as_str() {
         Some("same") => say!("why.case.same", case = called, score = decision["score"].to_string()),
+        Some("by_hand") => say!("why.case.by_hand", case = called, was = decision["was"].to_string()),
         _ => say!("why.case.new", case = called, at = case.opened_at),
     }];
     lines.extend(reasons(&decision["reasons"]));
@@ -205,10 +206,12 @@ fn channel(story: &Story, heard_by: &Heard) -> Vec<Phrase> {
             (None, false) => say!("why.not_queued"),
         });
     }
+    let left_out = heard_by.left_out.iter().map(|what| say!("why.left_out", what = heard(what)));
     for told in &heard_by.deliveries {
         lines.extend(delivery(Some(&heard_by.channel), told));
         lines.extend(again(heard_by, told).map(|id| under(say!("why.again", id = id.0))));
     }
+    lines.extend(left_out);
     lines
 }
 

@@ -3,6 +3,7 @@
 mod bot;
 mod bot_page;
 mod callbacks;
+mod campaign_input;
 mod operating;
 mod promises;
 mod readme;

@@ -50,9 +50,12 @@ pub(super) fn inject(
     account: Option<&str>,
 ) -> Result<Value, Refusal> {
     let (kind, object) = split(telegram, update)?;
-    let accounts = telegram.named(account)?;
+    let mut accounts = telegram.named(account)?;
     let complete = Completion { core: &telegram.core };
     let object = complete.object(&kind, object)?;
+    if account.is_none() {
+        leave_only_the_concerned(telegram, &object, &mut accounts);
+    }
     let mut queued = Vec::new();
     for account in &accounts {
         let own = telegram.bot(account.id.parse().unwrap_or_default());
@@ -63,6 +66,23 @@ pub(super) fn inject(
     let mut result = json!({ "ok": true, "queued": queued });
     result[kind.as_str()] = object;
     Ok(result)
+}
+
+/// A word in a private chat is for the bots that have spoken there, if any has.
+fn leave_only_the_concerned(telegram: &Telegram, object: &Value, accounts: &mut Vec<Arc<Account>>) {
+    let chat = &object["chat"];
+    if chat["type"] != "private" {
+        return;
+    }
+    let mut concerned: Vec<String> = Vec::new();
+    telegram.core.chats.walk_back(Name::Telegram, &chat_key(&chat["id"]), |shown| {
+        let spoke = shown.raw.as_str().filter(|_| shown.author.side == Side::Bot);
+        concerned.extend(spoke.and_then(|raw| raw.split_once(' ')).map(|(bot, _)| bot.to_owned()));
+        true
+    });
+    if accounts.iter().any(|account| concerned.contains(&account.id)) {
+        accounts.retain(|account| concerned.contains(&account.id));
+    }
 }
 
 /// The kind and the object of an update; the short form becomes a message.

@@ -214,7 +214,7 @@ CREATE TABLE events (
         'enqueued', 'deduped', 'retry_scheduled', 'retry_exhausted', 'dead_letter', 'failed_permanent',
         'outcome_unknown', 'late_success', 'lease_recovered', 'channel_paused', 'channel_resumed',
         'channel_disabled', 'channel_removed', 'account_paused', 'account_resumed', 'cooldown', 'ingest_skipped',
-        'ingress_rejected', 'edited', 'gone', 'recipient_gone', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'unsure', 'approved', 'rejected', 'campaign_changed', 'alert')),
+        'ingress_rejected', 'edited', 'gone', 'recipient_gone', 'closed', 'cancelled', 'expired', 'requeued', 'config_changed', 'held', 'released', 'unsure', 'approved', 'rejected', 'campaign_changed', 'case_changed', 'alert')),
     message_id   bigint,
     delivery_id  bigint,
     channel_id   bigint,

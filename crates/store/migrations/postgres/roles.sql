@@ -105,6 +105,7 @@ GRANT EXECUTE ON FUNCTION
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),
     retain_rows(bigint, interval, interval, interval, integer, jsonb),
     post_gone(bigint, text, text), revise_message(bigint, bigint, jsonb), follow_up(bigint, jsonb), deliver_message(bigint, bigint, jsonb),
+    refile_keys(bigint, bigint[], bigint, bigint),
     lock_workspace(bigint), open_lane(bigint, bigint, bigint, bigint, integer, double precision, text),
     enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint, timestamptz),
     people_of_accounts(bigint, bigint), set_recipient_status(bigint, bigint, text, text),

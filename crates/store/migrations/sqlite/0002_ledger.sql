@@ -230,7 +230,8 @@ CREATE TABLE events (
         OR name = 'account_resumed' OR name = 'cooldown' OR name = 'ingest_skipped' OR name = 'ingress_rejected'
         OR name = 'edited' OR name = 'gone' OR name = 'recipient_gone' OR name = 'closed' OR name = 'cancelled' OR name = 'expired'
         OR name = 'requeued' OR name = 'config_changed' OR name = 'held' OR name = 'released'
-        OR name = 'unsure' OR name = 'approved' OR name = 'rejected' OR name = 'campaign_changed' OR name = 'alert'),
+        OR name = 'unsure' OR name = 'approved' OR name = 'rejected' OR name = 'campaign_changed' OR name = 'case_changed'
+        OR name = 'alert'),
     message_id   INTEGER,
     delivery_id  INTEGER,
     channel_id   INTEGER,

@@ -125,6 +125,21 @@ impl Store {
         each!(self, db => db.case(workspace, id))
     }
 
+    /// A person says that two cases are one: the posts of `other` belong to `keep` from now on, and so do later ones.
+    pub async fn merge_cases(&self, workspace: WorkspaceId, keep: CaseId, other: CaseId) -> Result<Refiled> {
+        each!(self, db => db.merge_cases(workspace, keep, other))
+    }
+
+    /// A person says that these posts are a story of their own.
+    pub async fn split_case(
+        &self,
+        workspace: WorkspaceId,
+        case: CaseId,
+        posts: Vec<MovedPost>,
+    ) -> Result<Refiled> {
+        each!(self, db => db.split_case(workspace, case, posts))
+    }
+
     pub async fn message(&self, workspace: WorkspaceId, id: MessageId) -> Result<StoredMessage> {
         each!(self, db => db.message(workspace, id))
     }

@@ -26,6 +26,17 @@ impl Store {
         each!(self, db => db.deliveries(workspace, filter, limit))
     }
 
+    /// The newest first, at most `limit`; continue before the last one.
+    pub async fn latest_deliveries(
+        &self,
+        workspace: WorkspaceId,
+        filter: DeliveryFilter,
+        before: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        each!(self, db => db.latest_deliveries(workspace, filter, before, limit))
+    }
+
     /// The delivery that a repeat would have repeated, if it is still here.
     pub async fn said_before(&self, workspace: WorkspaceId, id: DeliveryId) -> Result<Option<Delivery>> {
         each!(self, db => db.said_before(workspace, id))

@@ -38,13 +38,13 @@ SELECT f.across, f.down, f.case_id
                       LIMIT $3) AS f
  ORDER BY k.ord, f.last_seen_at DESC, f.case_id DESC";
 /// One look per id: with `= ANY` a plan that was made while the table was small reads the whole workspace.
-const SELECT_RECORDS: &str = "
+pub(super) const SELECT_RECORDS: &str = "
 SELECT c.case_id, c.record, c.facts
   FROM unnest($2::bigint[]) AS w (case_id)
  CROSS JOIN LATERAL (SELECT x.case_id, x.record, x.facts FROM cases AS x
                       WHERE x.workspace_id = $1 AND x.case_id = w.case_id
                      OFFSET 0) AS c";
-const INSERT_CASE: &str =
+pub(super) const INSERT_CASE: &str =
     "INSERT INTO cases (workspace_id, kind, title) VALUES ($1, $2, $3) RETURNING case_id";
 /// A story that goes on after its end is open again.
 const FILE_CASE: &str = "
@@ -53,7 +53,7 @@ UPDATE cases
        title = CASE WHEN title = '' THEN $6 ELSE title END,
        closed_at = CASE WHEN $7 THEN NULL ELSE closed_at END
  WHERE workspace_id = $1 AND case_id = $2";
-const PUT_KEYS: &str = "
+pub(super) const PUT_KEYS: &str = "
 INSERT INTO case_keys (workspace_id, key, case_id, last_seen_at)
 SELECT $1, k, $3, rupor_now() FROM unnest($2::bigint[]) AS k
 ON CONFLICT (workspace_id, key, case_id) DO UPDATE SET last_seen_at = excluded.last_seen_at";
@@ -65,7 +65,7 @@ DELETE FROM case_keys AS d
                       ORDER BY c.last_seen_at DESC, c.case_id DESC
                      OFFSET $3) AS old
  WHERE d.workspace_id = $1 AND d.key = k.key AND d.case_id = old.case_id";
-const PUT_PICTURES: &str = "
+pub(super) const PUT_PICTURES: &str = "
 INSERT INTO case_pictures (workspace_id, key, across, down, case_id, last_seen_at)
 SELECT DISTINCT $1::bigint, p.key, p.across, p.down, $5::bigint, rupor_now()
   FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS p (key, across, down)
@@ -78,7 +78,7 @@ DELETE FROM case_pictures AS d
                       ORDER BY c.last_seen_at DESC, c.case_id DESC
                      OFFSET $3) AS old
  WHERE d.workspace_id = $1 AND d.key = k.key AND d.across = old.across AND d.down = old.down AND d.case_id = old.case_id";
-const SELECT_CASE: &str = "
+pub(super) const SELECT_CASE: &str = "
 SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
   FROM cases
  WHERE workspace_id = $1 AND case_id = $2";

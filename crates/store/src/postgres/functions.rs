@@ -45,6 +45,7 @@ const FILES: &[&str] = files![
     "campaigns",
     "feed",
     "intake",
+    "refile",
     "sources",
     "media",
     "bot",

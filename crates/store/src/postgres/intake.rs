@@ -71,7 +71,7 @@ UPDATE cases
    SET closed_at = rupor_now(), closed_by = $3
  WHERE workspace_id = $1 AND case_id = $2 AND closed_at IS NULL
 RETURNING case_id";
-const MESSAGES_OF_CASE: &str = "
+pub(super) const MESSAGES_OF_CASE: &str = "
 SELECT message_id, kind, payload
   FROM messages
  WHERE workspace_id = $1 AND case_id = $2
@@ -426,17 +426,18 @@ async fn revise(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, known: &Kno
 async fn close_if_told(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, one: &Ingested) -> Tried<()> {
     let news = one.fate != Fate::Seen && post.ends_story();
     match one.case_id.filter(|_| news) {
-        Some(case) => close_case(tx, workspace, case, one.message_id).await,
+        Some(case) => close_case(tx, workspace, case, one.message_id).await.map(drop),
         None => Ok(()),
     }
 }
 
+/// How many published posts are edited.
 pub(super) async fn close_case(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     case: CaseId,
     by: MessageId,
-) -> Tried<()> {
+) -> Tried<usize> {
     let first = tx.first(CLOSE_CASE, &[&workspace.0, &case.0, &by.0]).await?.is_some();
     let (mut n_cancelled, mut n_edited, mut replies) = (0, 0, Vec::new());
     for row in tx.all(MESSAGES_OF_CASE, &[&workspace.0, &case.0]).await? {
@@ -448,7 +449,7 @@ pub(super) async fn close_case(
         let plan = plan_closing(&copies(tx, message_id).await?);
         n_cancelled += cancel_all(tx, workspace, &plan.cancel).await?;
         if first && !is_closed_payload(&payload) {
-            n_edited += edit_as_closed(tx, workspace, message_id, &payload, &plan.edit).await?;
+            n_edited += reword(tx, workspace, message_id, closed_payload(&payload), &plan.edit).await?;
             replies.extend(plan.reply);
         }
     }
@@ -456,31 +457,33 @@ pub(super) async fn close_case(
         latest_of_channel(replies).iter().map(|copy| follow_up_of(copy, by, 1, "reply")).collect();
     let n_replied = follow_up(tx, workspace, &replies).await?;
     if !first && n_cancelled == 0 {
-        return Ok(());
+        return Ok(n_edited);
     }
     let detail = json!({"case": case, "cancelled": n_cancelled, "edited": n_edited, "replied": n_replied});
-    tell(tx, workspace, "closed", by, detail).await
+    tell(tx, workspace, "closed", by, detail).await?;
+    Ok(n_edited)
 }
 
-async fn edit_as_closed(
+/// The same post under another heading: what is published is edited.
+pub(super) async fn reword(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     message_id: MessageId,
-    payload: &Value,
+    payload: Value,
     copies: &[Published],
 ) -> Tried<usize> {
     if copies.is_empty() {
         return Ok(0);
     }
-    let closed = Json(json!({"payload": closed_payload(payload)}));
-    let revision: i32 = tx.one(REVISE, &[&workspace.0, &message_id.0, &closed]).await?.get(0);
+    let words = Json(json!({"payload": payload}));
+    let revision: i32 = tx.one(REVISE, &[&workspace.0, &message_id.0, &words]).await?.get(0);
     let untold = copies.iter().filter(|copy| !copy.edit_waits);
     let edits: Vec<FollowUp> = untold.map(|copy| follow_up_of(copy, message_id, revision, "edit")).collect();
     follow_up(tx, workspace, &edits).await?;
     Ok(copies.len())
 }
 
-async fn copies(tx: &Tx<'_>, message_id: MessageId) -> Tried<Vec<Published>> {
+pub(super) async fn copies(tx: &Tx<'_>, message_id: MessageId) -> Tried<Vec<Published>> {
     let copy = |row: &Row| Published {
         delivery_id: DeliveryId(row.get(0)),
         channel_id: ChannelId(row.get(1)),

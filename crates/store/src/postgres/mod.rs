@@ -32,6 +32,7 @@ mod progress;
 mod read;
 mod recipients;
 mod recover;
+mod refile;
 mod rows;
 mod sources;
 mod trouble;
@@ -105,6 +106,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     read::STATEMENTS,
     recipients::STATEMENTS,
     recover::STATEMENTS,
+    refile::STATEMENTS,
     sources::STATEMENTS,
     wake::STATEMENTS,
     watch::STATEMENTS,

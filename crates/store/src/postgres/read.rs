@@ -26,6 +26,19 @@ const SELECT_DELIVERIES: &str = concat!(
       ORDER BY delivery_id
       LIMIT $7"
 );
+const SELECT_LATEST_DELIVERIES: &str = concat!(
+    "SELECT ",
+    rows::delivery_columns!(),
+    " FROM deliveries
+      WHERE workspace_id = $1
+        AND delivery_id > $2 AND delivery_id < $8
+        AND ($3::text IS NULL OR status = $3)
+        AND ($4::bigint IS NULL OR channel_id = $4)
+        AND ($5::bigint IS NULL OR message_id = $5)
+        AND ($6::text IS NULL OR last_error ->> 'code' = $6)
+      ORDER BY delivery_id DESC
+      LIMIT $7"
+);
 const SELECT_DELIVERIES_OF: &str = concat!(
     "SELECT ",
     rows::delivery_columns!(),
@@ -165,6 +178,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SAID_LATELY,
     SELECT_DELIVERY,
     SELECT_DELIVERIES,
+    SELECT_LATEST_DELIVERIES,
     SELECT_DELIVERIES_OF,
     SELECT_DELIVERIES_TO_PEOPLE,
     SELECT_ATTEMPTS,
@@ -201,6 +215,33 @@ impl Postgres {
                     &filter.message_id.map(|id| id.0),
                     &filter.code,
                     &i64::try_from(limit).unwrap_or(i64::MAX),
+                ],
+            )
+            .await?;
+        rows.iter().map(rows::delivery).collect()
+    }
+
+    pub async fn latest_deliveries(
+        &self,
+        workspace: WorkspaceId,
+        filter: DeliveryFilter,
+        before: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let rows = self
+            .all(
+                As::App(workspace),
+                Again::Safe,
+                SELECT_LATEST_DELIVERIES,
+                &[
+                    &workspace.0,
+                    &filter.after.map_or(0, |id| id.0),
+                    &filter.status.map(|status| status.as_str()),
+                    &filter.channel_id.map(|id| id.0),
+                    &filter.message_id.map(|id| id.0),
+                    &filter.code,
+                    &i64::try_from(limit).unwrap_or(i64::MAX),
+                    &before.map_or(i64::MAX, |id| id.0),
                 ],
             )
             .await?;

@@ -29,7 +29,7 @@ SELECT across, down, case_id
  ORDER BY last_seen_at DESC, case_id DESC
  LIMIT ?3";
 const SELECT_RECORD: &str = "SELECT record, facts FROM cases WHERE workspace_id = ?1 AND case_id = ?2";
-const INSERT_CASE: &str = "
+pub(super) const INSERT_CASE: &str = "
 INSERT INTO cases (workspace_id, kind, title, opened_at, last_seen_at)
 VALUES (?1, ?2, ?3, ?4, ?4)";
 /// A story that goes on after its end is open again.
@@ -39,7 +39,7 @@ UPDATE cases
        title = CASE WHEN title = '' THEN ?6 ELSE title END,
        closed_at = CASE WHEN ?7 THEN NULL ELSE closed_at END
  WHERE case_id = ?1";
-const PUT_KEY: &str = "
+pub(super) const PUT_KEY: &str = "
 INSERT INTO case_keys (workspace_id, key, case_id, last_seen_at)
 VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT DO UPDATE SET last_seen_at = excluded.last_seen_at";
@@ -50,7 +50,7 @@ DELETE FROM case_keys
                     WHERE workspace_id = ?1 AND key = ?2
                     ORDER BY last_seen_at DESC, case_id DESC
                     LIMIT -1 OFFSET ?3)";
-const PUT_PICTURE: &str = "
+pub(super) const PUT_PICTURE: &str = "
 INSERT INTO case_pictures (workspace_id, key, across, down, case_id, last_seen_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT DO UPDATE SET last_seen_at = excluded.last_seen_at";
@@ -61,7 +61,7 @@ DELETE FROM case_pictures
                                     WHERE workspace_id = ?1 AND key = ?2
                                     ORDER BY last_seen_at DESC, case_id DESC
                                     LIMIT -1 OFFSET ?3)";
-const SELECT_CASE: &str = "
+pub(super) const SELECT_CASE: &str = "
 SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
   FROM cases
  WHERE workspace_id = ?1 AND case_id = ?2";
@@ -182,7 +182,11 @@ fn read(tx: &Tx<'_>, workspace: WorkspaceId, memory: &mut CaseMemory, cases: &[C
 }
 
 /// A case as it is remembered. One from before records were kept has none to weigh.
-fn record(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId) -> Result<Option<(CaseRecord, Value)>> {
+pub(super) fn record(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    case: CaseId,
+) -> Result<Option<(CaseRecord, Value)>> {
     let found = tx.first(SELECT_RECORD, (workspace.0, case.0), |row| {
         Ok((row.get::<_, String>(0)?, rows::json(row, 1)?))
     })?;

@@ -436,12 +436,13 @@ fn write_revision(tx: &Tx<'_>, message: &NewMessage, known: &Known) -> Result<i3
 fn close_if_told(tx: &Tx<'_>, workspace: WorkspaceId, post: &NewPost, one: &Ingested) -> Result<()> {
     let news = one.fate != Fate::Seen && post.ends_story();
     match one.case_id.filter(|_| news) {
-        Some(case) => close_case(tx, workspace, case, one.message_id),
+        Some(case) => close_case(tx, workspace, case, one.message_id).map(drop),
         None => Ok(()),
     }
 }
 
-pub(super) fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: MessageId) -> Result<()> {
+/// How many published posts are edited.
+pub(super) fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: MessageId) -> Result<usize> {
     let first = tx.execute(CLOSE_CASE, (workspace.0, case.0, tx.now.0, by.0))? > 0;
     let messages = tx.all(MESSAGES_OF_CASE, (workspace.0, case.0), |row| {
         Ok((MessageId(row.get(0)?), row.get::<_, String>(1)?, rows::json(row, 2)?))
@@ -455,7 +456,7 @@ pub(super) fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: 
         let plan = plan_closing(&copies(tx, message_id)?);
         n_cancelled += cancel_all(tx, workspace, &plan.cancel)?;
         if first && !is_closed_payload(&payload) {
-            n_edited += edit_as_closed(tx, workspace, message_id, &payload, &plan.edit)?;
+            n_edited += reword(tx, workspace, message_id, &closed_payload(&payload), &plan.edit)?;
             replies.extend(plan.reply);
         }
     }
@@ -463,13 +464,15 @@ pub(super) fn close_case(tx: &Tx<'_>, workspace: WorkspaceId, case: CaseId, by: 
         latest_of_channel(replies).iter().map(|copy| follow_up_of(copy, by, 1, "reply")).collect();
     let n_replied = follow_up(tx, workspace, &replies)?;
     if !first && n_cancelled == 0 {
-        return Ok(());
+        return Ok(n_edited);
     }
     let detail = json!({"case": case, "cancelled": n_cancelled, "edited": n_edited, "replied": n_replied});
-    note_event(tx, workspace, "closed", by, detail)
+    note_event(tx, workspace, "closed", by, detail)?;
+    Ok(n_edited)
 }
 
-fn edit_as_closed(
+/// The same post under another heading: what is published is edited.
+pub(super) fn reword(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
     message_id: MessageId,
@@ -479,7 +482,7 @@ fn edit_as_closed(
     if copies.is_empty() {
         return Ok(0);
     }
-    let params = (message_id.0, closed_payload(payload).to_string());
+    let params = (message_id.0, payload.to_string());
     let revision = tx.first(REVISE_PAYLOAD, params, |row| row.get(0))?;
     let revision = revision.ok_or_else(|| StoreError::not_found("message", message_id))?;
     tx.execute(TAKE_REVISION, (message_id.0, revision))?;
@@ -489,7 +492,7 @@ fn edit_as_closed(
     Ok(copies.len())
 }
 
-fn copies(tx: &Tx<'_>, message_id: MessageId) -> Result<Vec<Published>> {
+pub(super) fn copies(tx: &Tx<'_>, message_id: MessageId) -> Result<Vec<Published>> {
     tx.all(COPIES, [message_id.0], |row| {
         Ok(Published {
             delivery_id: DeliveryId(row.get(0)?),
@@ -501,7 +504,7 @@ fn copies(tx: &Tx<'_>, message_id: MessageId) -> Result<Vec<Published>> {
     })
 }
 
-fn cancel_all(tx: &Tx<'_>, workspace: WorkspaceId, ids: &[DeliveryId]) -> Result<usize> {
+pub(super) fn cancel_all(tx: &Tx<'_>, workspace: WorkspaceId, ids: &[DeliveryId]) -> Result<usize> {
     let mut touched = Touched::default();
     let mut n_cancelled = 0;
     for &id in ids {

@@ -39,7 +39,7 @@ UPDATE lane_heads
                    WHERE d.delivery_id = ?1 AND d.generation = old.generation + 1)";
 const SET_PLACE: &str = "UPDATE deliveries SET position = ?2, idempotency_key = ?3 WHERE delivery_id = ?1";
 /// The old delivery's key, if nobody took it since.
-const TAKE_KEY_AGAIN: &str = "
+pub(super) const TAKE_KEY_AGAIN: &str = "
 INSERT INTO dedup_index (workspace_id, channel_id, mode, version, key, kind, delivery_id, first_origin, last_seen_at)
 SELECT k.workspace_id, k.channel_id, k.mode, k.hash_version, k.key, CASE k.mode WHEN 'content' THEN '' ELSE k.kind END,
        ?1, k.origin, ?2
@@ -145,8 +145,18 @@ pub(super) fn say_instead(
     copy: DeliveryId,
     vanished: DeliveryId,
 ) -> Result<()> {
-    let ended = ended(tx, workspace, copy)?;
-    let detail = json!({"parent": copy.0, "instead_of": vanished.0});
+    say_after_all(tx, touched, workspace, copy, json!({"parent": copy.0, "instead_of": vanished.0}))
+}
+
+/// Says what had kept silent.
+pub(super) fn say_after_all(
+    tx: &Tx<'_>,
+    touched: &mut Touched,
+    workspace: WorkspaceId,
+    silent: DeliveryId,
+    detail: Value,
+) -> Result<()> {
+    let ended = ended(tx, workspace, silent)?;
     next_generation(tx, touched, &ended, detail).map(drop)
 }
 

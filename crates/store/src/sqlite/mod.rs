@@ -39,6 +39,7 @@ mod progress;
 mod read;
 mod recipients;
 mod recover;
+mod refile;
 mod retain;
 mod rows;
 mod sent;

@@ -17,6 +17,7 @@ contract! {
     one_person_on_two_bots_is_written_to_once,
     who_must_not_be_written_to_is_left_out_with_the_reason,
     one_statement_writes_down_the_same_people_as_one_by_one,
+    a_freeze_goes_over_every_platform,
     two_starts_at_once_are_one,
     a_step_of_the_freeze_that_comes_twice_counts_once,
     nothing_is_claimed_or_marked_after_a_pause,
@@ -242,6 +243,52 @@ async fn who_must_not_be_written_to_is_left_out_with_the_reason(w: &World) {
 }
 
 /// Sixty people on three bots, in every state there is, twice: as the database writes them down by itself, and one by one.
+/// The same id on two platforms is two people. Step by step as the database chooses, and page by page.
+async fn a_freeze_goes_over_every_platform(w: &World) {
+    let new = NewAccount {
+        platform: "max".into(),
+        name: "бот на другой".into(),
+        token: "другой-ключ".into(),
+        settings: AccountSettings::default(),
+    };
+    let accounts = [w.account().await, w.store.create_account(w.ws, new).await.unwrap()];
+    for account in accounts {
+        people(w, account, 1..=3).await;
+    }
+    // Nobody of the last platform is meant.
+    let strange = NewAccount {
+        platform: "vk".into(),
+        name: "чужой".into(),
+        token: "чужой-ключ".into(),
+        settings: AccountSettings::default(),
+    };
+    people(w, w.store.create_account(w.ws, strange).await.unwrap(), 1..=3).await;
+
+    let by_steps = started(w, draft("шагами", &accounts)).await;
+    let by_pages = created(w, draft("страницами", &accounts)).await;
+    assert!(to(w, by_pages, CampaignStatus::Preparing).await);
+    let mut pages = Vec::new();
+    loop {
+        let after = campaign(w, by_pages).await.at;
+        let page = w.store.people_in_order(w.ws, accounts.to_vec(), None, after.clone(), 100).await.unwrap();
+        let (upto, is_last) = (page.upto(), page.is_last);
+        pages.push(page.people.into_iter().map(|(one, _)| one.platform).collect::<BTreeSet<_>>());
+        let step = FreezeStep { after, upto, is_last, ..FreezeStep::default() };
+        if w.store.freeze_campaign(w.ws, by_pages, step).await.unwrap() {
+            break;
+        }
+    }
+    assert!(pages.iter().all(|platforms| platforms.len() == 1), "{pages:?}");
+    for id in [by_steps, by_pages] {
+        let members = w.store.campaign_members(w.ws, id, Person::default(), 100).await.unwrap();
+        let members: BTreeSet<_> = members
+            .into_iter()
+            .map(|one| (one.person.platform, one.person.user_id, one.account_id))
+            .collect();
+        assert_eq!((members.len(), counts(w, id).await.waiting), (6, 6), "{members:?}");
+    }
+}
+
 async fn one_statement_writes_down_the_same_people_as_one_by_one(w: &World) {
     let accounts = [w.account().await, w.account().await, w.account().await];
     let mut lot = 7_u64;

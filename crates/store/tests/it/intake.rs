@@ -58,18 +58,18 @@ contract! {
     old_runs_and_cases_are_cleared_with_what_posts_are_compared_with,
 }
 
-const LOST: &str = "Пропала собака! 12 ноября в Тюмени на улице Ямской убежала такса Буся, рыжая, в красном ошейнике. \
+pub(crate) const LOST: &str = "Пропала собака! 12 ноября в Тюмени на улице Ямской убежала такса Буся, рыжая, в красном ошейнике. \
                     Телефон 8 901 000-00-11, Марина.";
 const FOUND: &str = "Найдена собака, такса рыжая, в красном ошейнике, в Тюмени на улице Ямской. \
                      Ищем хозяев, телефон 8 901 000-00-11";
-const REUNITED: &str =
+pub(crate) const REUNITED: &str =
     "Такса Буся нашлась, она дома! Всем спасибо за репосты! Тюмень, улица Ямская, 8 901 000-00-11";
 
-fn post(owner: i64, id: i64, text: &str, channels: &[ChannelId]) -> NewPost {
+pub(crate) fn post(owner: i64, id: i64, text: &str, channels: &[ChannelId]) -> NewPost {
     post_at(owner, id, 0, text, channels)
 }
 
-fn post_at(owner: i64, id: i64, after_s: i64, text: &str, channels: &[ChannelId]) -> NewPost {
+pub(crate) fn post_at(owner: i64, id: i64, after_s: i64, text: &str, channels: &[ChannelId]) -> NewPost {
     let date = START.0 / 1_000_000 + after_s;
     let read = Post { owner_id: owner, post_id: id, date, text: text.into(), ..Post::default() };
     let analysis = analyse(&read);
@@ -88,7 +88,7 @@ fn post_at(owner: i64, id: i64, after_s: i64, text: &str, channels: &[ChannelId]
     NewPost { message, sketch: Some(sketch), held: None }
 }
 
-async fn case_channels(w: &World, settings: &[Value]) -> Vec<ChannelId> {
+pub(crate) async fn case_channels(w: &World, settings: &[Value]) -> Vec<ChannelId> {
     let account = w.account().await;
     let mut channels = Vec::new();
     for settings in settings {
@@ -103,12 +103,12 @@ async fn ingest(w: &World, posts: Vec<NewPost>) -> Vec<Ingested> {
     w.store.ingest(w.ws, posts, None).await.unwrap()
 }
 
-async fn one(w: &World, post: NewPost) -> Ingested {
+pub(crate) async fn one(w: &World, post: NewPost) -> Ingested {
     ingest(w, vec![post]).await.remove(0)
 }
 
 /// Sends everything that waits and returns it.
-async fn send_all(w: &World) -> Vec<Claim> {
+pub(crate) async fn send_all(w: &World) -> Vec<Claim> {
     let mut sent = Vec::new();
     for _ in 0..100 {
         w.seconds(2).await;
@@ -124,11 +124,11 @@ async fn send_all(w: &World) -> Vec<Claim> {
     panic!("there is always more to send");
 }
 
-fn statuses(ingested: &Ingested) -> Vec<Status> {
+pub(crate) fn statuses(ingested: &Ingested) -> Vec<Status> {
     ingested.deliveries.iter().map(|delivery| delivery.status).collect()
 }
 
-async fn detail_of(w: &World, name: &str) -> Value {
+pub(crate) async fn detail_of(w: &World, name: &str) -> Value {
     let events = w.store.events(w.ws, 0, 10_000).await.unwrap();
     let found = events.into_iter().rev().find(|event| event.name == name);
     found.unwrap_or_else(|| panic!("no event {name}")).detail

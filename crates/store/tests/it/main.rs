@@ -29,5 +29,6 @@ mod overview;
 mod pacing;
 mod recipients;
 mod recovering;
+mod refiling;
 mod sources;
 mod watch;

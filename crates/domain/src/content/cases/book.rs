@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::convert::Infallible;
+use std::hash::BuildHasherDefault;
 
 use super::decide::{Decision, assign};
 use super::index::{
@@ -11,6 +12,7 @@ use super::index::{
     stored_keys,
 };
 use super::sketch::Sketch;
+use crate::content::lexicon::WordHasher;
 use crate::content::picture::PictureHash;
 use crate::content::similarity::{mix, stable_hash};
 use crate::content::{CaseDecision, Casework, Cleaned, Facts, Post};
@@ -21,10 +23,13 @@ use crate::ids::CaseId;
 pub struct CaseBook {
     records: Vec<CaseRecord>,
     /// Positions in `records` under each key.
-    under: HashMap<i64, Shelf<u32>>,
+    under: Shelves<u32>,
     /// Pictures under each band, with the position of their case.
-    pictures: HashMap<i64, Shelf<(PictureHash, u32)>>,
+    pictures: Shelves<(PictureHash, u32)>,
 }
+
+/// Keys are hashes already.
+type Shelves<T> = HashMap<i64, Shelf<T>, BuildHasherDefault<WordHasher>>;
 
 /// What stands under one key, oldest first; most keys hold one thing.
 #[derive(Debug)]
@@ -57,7 +62,7 @@ impl<T: Copy + PartialEq> Shelf<T> {
     }
 }
 
-fn put<T: Copy + PartialEq>(shelves: &mut HashMap<i64, Shelf<T>>, key: CaseKey, item: T, limit: usize) {
+fn put<T: Copy + PartialEq>(shelves: &mut Shelves<T>, key: CaseKey, item: T, limit: usize) {
     match shelves.entry(key.value) {
         Entry::Occupied(mut shelf) => shelf.get_mut().put(item, limit),
         Entry::Vacant(place) => {

@@ -4,12 +4,16 @@
 //! A mark is a noun of body or gear with the word beside it; two posts that share one probably mean one animal.
 //! Reads stems of cleaned text only and must not know what a post is for.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::content::similarity::{is_stop, stem};
+use crate::content::lexicon::WordHasher;
+use crate::content::similarity::{WordSet, is_stop, stem, stemmed};
+
+type WordMap<T> = HashMap<String, T, BuildHasherDefault<WordHasher>>;
 
 /// Marks kept of one post.
 pub const MARKS_MAX: usize = 24;
@@ -93,9 +97,8 @@ fn looks(stems: &[String], index: usize) -> Vec<String> {
 
 /// A describing word: a colour, or one of the looks people use to tell animals apart.
 pub fn describes(stem: &str) -> bool {
-    static LOOKS: LazyLock<Vec<String>> =
-        LazyLock::new(|| LOOK_WORDS.split_whitespace().map(self::stem).collect());
-    colour(stem).is_some() || LOOKS.iter().any(|look| look == stem)
+    static LOOKS: LazyLock<WordSet> = LazyLock::new(|| stemmed(LOOK_WORDS));
+    colour(stem).is_some() || LOOKS.contains(stem)
 }
 
 fn beside_gear(stems: &[String], index: usize) -> bool {
@@ -105,14 +108,13 @@ fn beside_gear(stems: &[String], index: usize) -> bool {
 }
 
 fn is_gear(stem: &str) -> bool {
-    static GEAR: LazyLock<Vec<String>> =
-        LazyLock::new(|| GEAR_WORDS.split_whitespace().map(self::stem).collect());
-    GEAR.iter().any(|gear| gear == stem)
+    static GEAR: LazyLock<WordSet> = LazyLock::new(|| stemmed(GEAR_WORDS));
+    GEAR.contains(stem)
 }
 
 /// The canonical form of a noun of body or gear.
 fn thing(stem: &str) -> Option<&'static str> {
-    static THINGS: LazyLock<BTreeMap<String, &'static str>> = LazyLock::new(|| {
+    static THINGS: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
         let lines = THING_WORDS.lines().filter_map(|line| Some((line.split_whitespace().next()?, line)));
         lines
             .flat_map(|(name, line)| line.split_whitespace().map(move |word| (self::stem(word), name)))
@@ -127,7 +129,7 @@ fn rare(thing: &str) -> bool {
 }
 
 fn colour(stem: &str) -> Option<Coat> {
-    static COLOURS: LazyLock<BTreeMap<String, u16>> = LazyLock::new(|| {
+    static COLOURS: LazyLock<WordMap<u16>> = LazyLock::new(|| {
         let lines = COLOUR_WORDS.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate();
         lines
             .flat_map(|(bit, line)| line.split_whitespace().map(move |word| (self::stem(word), 1 << bit)))
@@ -137,14 +139,14 @@ fn colour(stem: &str) -> Option<Coat> {
         return Some(Coat(*bits | if *bits == TRICOLOUR { BLACK | WHITE | RED } else { 0 }));
     }
     // "чернобелый", "рыжебелая": the first half ends in о or е.
-    let (first, rest) = COLOURS.keys().find_map(|root| {
-        let rest = stem.strip_prefix(root.as_str())?;
-        Some((root, rest.strip_prefix('о').or_else(|| rest.strip_prefix('е'))?))
+    let (first, rest) = stem.match_indices(['о', 'е']).find_map(|(at, join)| {
+        let first = COLOURS.get(&stem[..at])?;
+        Some((*first, &stem[at + join.len()..]))
     })?;
     if rest.is_empty() {
-        return COLOURS.get(first).map(|bits| Coat(*bits));
+        return Some(Coat(first));
     }
-    COLOURS.get(rest).map(|bits| Coat(*bits | COLOURS.get(first).copied().unwrap_or(0)))
+    COLOURS.get(rest).map(|bits| Coat(*bits | first))
 }
 
 const BLACK: u16 = 1;

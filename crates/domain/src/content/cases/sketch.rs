@@ -2,7 +2,8 @@
 //! Built from the post and its facts; must not know other posts.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -253,11 +254,11 @@ fn accounts(post: &Post, facts: &Facts) -> Vec<u64> {
 fn long_numbers(text: &str) -> Vec<String> {
     let mut numbers = Vec::new();
     let mut digits = String::new();
-    let (mut gap, mut glued) = (0, false);
+    let (mut gap, mut before) = (0, ' ');
     for c in head(text, SCAN_BYTES_MAX).chars().chain(std::iter::once('\n')) {
         if c.is_ascii_digit() {
             // Digits after a letter are an id or a link.
-            if !glued {
+            if !digits.is_empty() || !(before.is_alphabetic() || matches!(before, '_' | '/' | '-')) {
                 digits.push(c);
             }
             gap = 0;
@@ -269,7 +270,7 @@ fn long_numbers(text: &str) -> Vec<String> {
             }
             digits.clear();
             gap = 0;
-            glued = c.is_alphabetic() || matches!(c, '_' | '/' | '-');
+            before = c;
         }
     }
     numbers
@@ -331,7 +332,8 @@ fn is_endearment(name: &NameSketch) -> bool {
     const ENDEARMENTS: &str = "малыш малышка малышок кроха крошка крохотуля красавец красавчик красавица пушистик зайка лапочка \
         солнышко потеряшка найденыш хвостик мальчик девочка мальчишка девчонка старичок старушка бедолага бедняжка \
         кот кошка котик котенок котята пес собака собачка щенок щенки малыши братья сестры";
-    ENDEARMENTS.split_whitespace().any(|word| word == name.name)
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| ENDEARMENTS.split_whitespace().collect());
+    WORDS.contains(name.name.as_str())
 }
 
 impl NameSketch {

@@ -1,6 +1,8 @@
 //! The sex: explicit words first, then the name, then what agrees with the animal.
 //! Gender that the noun forces (`собака убежала`, `щенок рыжий`) says nothing.
 
+use std::sync::LazyLock;
+
 use crate::content::lexicon::{Group, Species, case, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
 use crate::content::{Animal, Evidence, Kind, Sex};
@@ -138,25 +140,17 @@ pub(super) fn votes(
     noun: Option<(usize, Species)>,
     names: &[NameGender],
 ) -> Votes {
-    let group = |name: &str| lexicon().group(name);
-    let groups = Groups {
-        male: group("male"),
-        female: group("female"),
-        castrated: group("castrated_m"),
-        spayed: group("spayed_f"),
-        agreeing: group("agreeing"),
-        verbs: ["lost_v", "escape_v", "leave_v", "returned_v", "stray_v", "found_p", "adopted_p"].map(group),
-    };
+    static GROUPS: LazyLock<Groups> = LazyLock::new(groups);
     let mut votes = Votes::default();
     for (index, token) in reading.tokens.iter().enumerate() {
         if token.mention || token.entry().is_none() {
             continue;
         }
         let mother = noun.is_some_and(|(at, species)| species.young && at != index);
-        explicit(reading, index, token, animal, mother, &groups, &mut votes);
+        explicit(reading, index, token, animal, mother, &GROUPS, &mut votes);
         // Public posts speak of animals in general, not of one that a verb could agree with.
         if !matches!(kind, Kind::Other | Kind::News | Kind::Ad) {
-            agreement(reading, index, token, noun, &groups, &mut votes);
+            agreement(reading, index, token, noun, &GROUPS, &mut votes);
         }
     }
     for name in names {
@@ -164,6 +158,18 @@ pub(super) fn votes(
     }
     votes.names = names.to_vec();
     votes
+}
+
+fn groups() -> Groups {
+    let group = |name: &str| lexicon().group(name);
+    Groups {
+        male: group("male"),
+        female: group("female"),
+        castrated: group("castrated_m"),
+        spayed: group("spayed_f"),
+        agreeing: group("agreeing"),
+        verbs: ["lost_v", "escape_v", "leave_v", "returned_v", "stray_v", "found_p", "adopted_p"].map(group),
+    }
 }
 
 fn is(token: &Token, group: Option<Group>) -> bool {

@@ -4,9 +4,7 @@
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use domain::content::cases::suggest;
-use domain::delivery::Action;
 use domain::ids::{CampaignId, CaseId, ChannelId, MessageId};
-use domain::message::Message;
 use serde_json::{Map, Value, json};
 use store::{CampaignNote, Case, Channel, StoredMessage};
 
@@ -62,15 +60,14 @@ pub(super) async fn post(
     let story = why::gather(&board.store, &facts, Asked { message, delivery: None }, None).await;
     let story = story.map_err(inside)?;
     let card = cards.into_iter().next().map(|(_, card)| card);
-    Ok(Json(a_post(&facts, &story, card, wanted.language())))
+    Ok(Json(a_post(&story, card, wanted.language())))
 }
 
-fn a_post(facts: &Facts, story: &Story, card: Option<Value>, language: Language) -> Value {
+fn a_post(story: &Story, card: Option<Value>, language: Language) -> Value {
     let message = &story.message;
     let text: String = message.payload["text"].as_str().unwrap_or_default().chars().take(TEXT_MAX).collect();
     let date = message.origin["date"].as_i64().map(|date| date.saturating_mul(1_000));
     let decision = &message.facts["case"];
-    let words: Option<Message> = serde_json::from_value(message.payload.clone()).ok();
     json!({
         "id": message.message_id,
         "card": card,
@@ -91,7 +88,7 @@ fn a_post(facts: &Facts, story: &Story, card: Option<Value>, language: Language)
         })),
         "closed": story.case.as_ref().and_then(|case| case.closed_at).map(millis),
         "ended_by": story.ending.as_ref().map(|message| message.message_id),
-        "channels": story.channels.iter().map(|heard| a_hearing(facts, heard, words.as_ref(), language)).collect::<Vec<_>>(),
+        "channels": story.channels.iter().map(|heard| a_hearing(heard, language)).collect::<Vec<_>>(),
         "elsewhere": story.elsewhere.iter().map(|told| a_delivery(None, told, language)).collect::<Vec<_>>(),
         "people": story.people.len(),
         "more_people": story.more_people,
@@ -123,10 +120,9 @@ fn evidence(facts: &Value) -> Vec<Value> {
     told.collect()
 }
 
-fn a_hearing(facts: &Facts, heard: &Heard, words: Option<&Message>, language: Language) -> Value {
+fn a_hearing(heard: &Heard, language: Language) -> Value {
     let channel = &heard.channel;
-    let last = heard.deliveries.iter().rfind(|told| told.about.delivery.action == Action::Send);
-    let left_out = words.filter(|_| last.is_some()).map(|words| left_out(facts, channel, words));
+    let left_out = heard.left_out.iter().map(|what| crate::language::heard(what).in_language(language));
     json!({
         "id": channel.channel_id,
         "name": channel.name,
@@ -140,23 +136,8 @@ fn a_hearing(facts: &Facts, heard: &Heard, words: Option<&Message>, language: La
             "decision": post.decision,
         })),
         "deliveries": heard.deliveries.iter().map(|told| a_delivery(Some(channel), told, language)).collect::<Vec<_>>(),
-        "left_out": left_out.unwrap_or_default(),
+        "left_out": left_out.collect::<Vec<_>>(),
     })
-}
-
-/// What the channel's own limits leave out, by the very rules that send.
-fn left_out(facts: &Facts, channel: &Channel, words: &Message) -> Vec<String> {
-    let rendered = facts.account_of(channel).and_then(|account| {
-        let settings = engine::addresses::channel(channel, account).ok()?;
-        let platform = engine::addresses::platform(&channel.platform).ok()?;
-        platform.render(&platforms::part::Action::Send, words, &settings).ok()
-    });
-    let mut notes = rendered.map(|rendered| rendered.notes).unwrap_or_default();
-    let (kept, of) = (channel.settings.body_max as usize, words.text.chars().count());
-    if channel.settings.overflow == domain::chat::Overflow::Cut && of > kept {
-        notes.push(format!("{kept} of {of} characters kept"));
-    }
-    notes
 }
 
 fn a_delivery(channel: Option<&Channel>, told: &Told, language: Language) -> Value {

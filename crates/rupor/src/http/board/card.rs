@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use domain::content::Facts as PostFacts;
 use domain::ids::MessageId;
+pub(super) use domain::shown::masked;
 use serde_json::{Map, Value, json};
 use store::{Case, PostCounts, StoredMessage};
 
@@ -122,40 +123,6 @@ pub(super) fn a_case(case: &Case) -> Value {
 fn last_two(phone: &str) -> String {
     let tail: String = phone.chars().skip(phone.chars().count().saturating_sub(2)).collect();
     format!("…{tail}")
-}
-
-/// Digits of anything that may be a phone number, all but the last two, become dots.
-pub(super) fn masked(text: &str) -> String {
-    const DIGITS_MIN: usize = 7;
-    // Dates have full stops and eight digits.
-    const DIGITS_MIN_DOTTED: usize = 10;
-    let is_part = |c: char| c.is_ascii_digit() || " -–—()+.\u{a0}".contains(c);
-    let characters: Vec<char> = text.chars().collect();
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < characters.len() {
-        let starts = characters[at].is_ascii_digit() || characters[at] == '+';
-        let run = characters[at..].iter().take_while(|c| starts && is_part(**c)).count();
-        let digits = characters[at..at + run].iter().filter(|c| c.is_ascii_digit()).count();
-        let dotted = characters[at..at + run].contains(&'.');
-        if digits < if dotted { DIGITS_MIN_DOTTED } else { DIGITS_MIN } {
-            let step = run.max(1);
-            out.extend(&characters[at..at + step]);
-            at += step;
-            continue;
-        }
-        let mut left = digits;
-        for character in &characters[at..at + run] {
-            if !character.is_ascii_digit() {
-                out.push(*character);
-                continue;
-            }
-            out.push(if left > 2 { '•' } else { *character });
-            left -= 1;
-        }
-        at += run;
-    }
-    out
 }
 
 fn cut(text: &str, characters: usize) -> String {

@@ -181,8 +181,7 @@ CREATE FUNCTION freeze_campaign(
     workspace_id bigint, campaign_id bigint, after_platform text, after_user text, upto_platform text, upto_user text,
     is_last boolean, left_out bigint[], missing bigint[], canary bigint, by_zone boolean, step bigint, at_once bigint
 ) RETURNS boolean
--- Every step walks the index. Without this the planner may take a range of people for all of them and sort everybody;
--- its own choice was not measured.
+-- Every step walks the index: tables that were filled a moment ago have no statistics.
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -194,6 +193,7 @@ DECLARE
     audience bigint;
     up_p     text := freeze_campaign.upto_platform;
     up_u     text := freeze_campaign.upto_user;
+    low      text;
     done     boolean := freeze_campaign.is_last;
     weights  bigint[];
     total    bigint;
@@ -215,28 +215,30 @@ BEGIN
       FROM (SELECT v.variant, sum(v.weight) OVER (ORDER BY v.variant) AS passed
               FROM campaign_variants AS v WHERE v.campaign_id = id) AS s;
     plain := canary = 0 AND NOT by_zone AND cardinality(weights) = 1 AND cardinality(left_out) = 0 AND cardinality(missing) = 0;
+    -- A step stays on one platform, and both its ends are plain conditions on the user id. PostgreSQL walks on to the last
+    -- person of the platform where the upper end is a pair.
     IF up_p IS NULL AND NOT done THEN
-        SELECT r.platform, r.user_id INTO up_p, up_u
+        SELECT r.platform INTO up_p
           FROM recipients AS r
          WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
          ORDER BY r.platform, r.user_id
-         LIMIT 1 OFFSET CASE WHEN plain THEN at_once ELSE step END - 1;
+         LIMIT 1;
         done := up_p IS NULL;
     END IF;
-    -- The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on
-    -- to the last person.
-    IF up_p IS NULL THEN
-        SELECT r.platform, r.user_id INTO up_p, up_u
+    low := CASE WHEN up_p = after_platform THEN after_user ELSE '' END;
+    IF up_p IS NOT NULL AND up_u IS NULL THEN
+        SELECT r.user_id INTO up_u
           FROM recipients AS r
-         WHERE r.workspace_id = ws
-         ORDER BY r.platform DESC, r.user_id DESC
-         LIMIT 1;
-        IF up_p IS NULL OR (up_p, up_u) < (after_platform, after_user) THEN
-            up_p := after_platform; up_u := after_user;
+         WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low
+         ORDER BY r.user_id
+         LIMIT 1 OFFSET CASE WHEN plain THEN at_once ELSE step END - 1;
+        IF up_u IS NULL THEN
+            SELECT max(r.user_id) INTO up_u FROM recipients AS r WHERE r.workspace_id = ws AND r.platform = up_p;
+            done := NOT EXISTS (SELECT FROM recipients AS r WHERE r.workspace_id = ws AND r.platform > up_p);
         END IF;
     END IF;
     IF plain THEN
-        SELECT w.n, w.gone INTO n, gone FROM rupor_freeze_at_once(k, audience, after_platform, after_user, up_p, up_u) AS w;
+        SELECT w.n, w.gone INTO n, gone FROM rupor_freeze_at_once(k, audience, up_p, low, up_u) AS w;
     ELSE
     WITH chosen AS MATERIALIZED (
         SELECT DISTINCT ON (p.platform, p.user_id)
@@ -258,8 +260,7 @@ BEGIN
                   FROM recipients AS r
                   JOIN jsonb_array_elements_text(k.accounts) WITH ORDINALITY AS w (account_id, ord)
                     ON w.account_id::bigint = r.account_id
-                 WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
-                   AND (r.platform, r.user_id) <= (up_p, up_u)
+                 WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low AND r.user_id <= up_u
                    AND r.status <> 'known' AND r.recipient_id <> ALL (left_out)
                    AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
                                                      WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))) AS p
@@ -304,7 +305,7 @@ END $$;
 -- The same where nothing has to be drawn nor read of anybody but their row, in one statement. Of who has rows on several
 -- accounts the best one is taken: where they can be written to, then by preference.
 CREATE FUNCTION rupor_freeze_at_once(
-    k campaigns, audience bigint, after_platform text, after_user text, up_p text, up_u text, OUT n bigint, OUT gone bigint
+    k campaigns, audience bigint, up_p text, low text, up_u text, OUT n bigint, OUT gone bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -313,17 +314,20 @@ DECLARE
                                            ORDER BY a.ord);
     suppressed CONSTANT boolean := EXISTS (SELECT FROM suppressions AS s WHERE s.workspace_id = ws);
     recent     CONSTANT timestamptz := CASE WHEN k.min_gap_us > 0 THEN rupor_now() - rupor_span(k.min_gap_us) ELSE 'infinity' END;
+    cohorts    bigint[];
 BEGIN
     INSERT INTO campaign_cohorts (workspace_id, campaign_id, account_id, zone, stage)
     SELECT ws, k.campaign_id, a.id, '', 'rest' FROM unnest(accounts) AS a (id)
     ON CONFLICT DO NOTHING;
+    cohorts := array(SELECT c.cohort_id
+                       FROM unnest(accounts) WITH ORDINALITY AS a (id, ord)
+                       JOIN campaign_cohorts AS c ON c.campaign_id = k.campaign_id AND c.account_id = a.id AND c.zone = '' AND c.stage = 'rest'
+                      ORDER BY a.ord);
     WITH put AS (
         INSERT INTO campaign_recipients (workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id,
                                          variant, state, reason)
         SELECT ws, k.campaign_id,
-               CASE WHEN p.reason IS NULL THEN (SELECT c.cohort_id FROM campaign_cohorts AS c
-                                                 WHERE c.campaign_id = k.campaign_id AND c.account_id = p.account_id
-                                                   AND c.zone = '' AND c.stage = 'rest') END,
+               CASE WHEN p.reason IS NULL THEN cohorts[array_position(accounts, p.account_id)] END,
                p.recipient_id, p.account_id, p.platform, p.user_id, 0,
                CASE WHEN p.reason IS NULL THEN 'waiting' ELSE 'excluded' END, p.reason
           FROM (SELECT r.recipient_id, r.account_id, r.platform, r.user_id,
@@ -331,8 +335,7 @@ BEGIN
                             WHEN suppressed AND rupor_is_suppressed(ws, r.platform, r.user_id, r.account_id) THEN 'suppressed'
                             WHEN r.contacted_at > recent THEN 'too_soon' END AS reason
                   FROM recipients AS r
-                 WHERE r.workspace_id = ws AND (r.platform, r.user_id) > (after_platform, after_user)
-                   AND (r.platform, r.user_id) <= (up_p, up_u)
+                 WHERE r.workspace_id = ws AND r.platform = up_p AND r.user_id > low AND r.user_id <= up_u
                    AND r.status <> 'known' AND r.account_id = ANY (accounts)
                    AND (audience IS NULL OR EXISTS (SELECT FROM audience_recipients AS a
                                                      WHERE a.audience_id = audience AND a.recipient_id = r.recipient_id))
@@ -352,7 +355,7 @@ BEGIN
         RETURNING account_id, reason
     ), counted AS MATERIALIZED (
         SELECT p.account_id, p.reason, count(*) AS n FROM put AS p GROUP BY p.account_id, p.reason
-    ), cohorts AS (
+    ), told AS (
         UPDATE campaign_cohorts AS c SET n_total = c.n_total + t.n, n_waiting = c.n_waiting + t.n
           FROM counted AS t
          WHERE t.reason IS NULL AND c.campaign_id = k.campaign_id AND c.account_id = t.account_id AND c.zone = '' AND c.stage = 'rest'

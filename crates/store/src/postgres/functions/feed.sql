@@ -52,7 +52,11 @@ END $$;
 -- Makes deliveries of the next who wait; who may not be written to any more is left out.
 CREATE FUNCTION feed_campaign(
     workspace_id bigint, cohort_id bigint, urgent boolean, step bigint, OUT queued bigint, OUT excluded bigint
-) LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+)
+-- A chunk is found by keys alone. Tables that were filled a moment ago have no statistics, and a planner that believes them
+-- small reads them whole for every chunk, while the account is locked.
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     ws      CONSTANT bigint := feed_campaign.workspace_id;
@@ -81,19 +85,19 @@ BEGIN
     SELECT h.* INTO lane FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id AND h.account_id = cohort.account_id;
     SELECT c.history INTO past FROM control AS c;
     WITH seen AS MATERIALIZED (
-        SELECT m.member_id, m.recipient_id, m.generation, m.delivery_id, v.message_id,
-               coalesce(rupor_unheard(r),
-                        CASE WHEN m.generation = 0 AND k.min_gap_us > 0 AND r.contacted_at > today - rupor_span(k.min_gap_us)
-                             THEN 'too_soon' END) AS reason
-          FROM campaign_recipients AS m
-          JOIN recipients AS r ON r.recipient_id = m.recipient_id
-          JOIN campaign_variants AS v ON v.campaign_id = m.campaign_id AND v.variant = m.variant
-         WHERE m.cohort_id = feed_campaign.cohort_id AND m.member_id > cohort.cursor AND m.state = 'waiting'
-         ORDER BY m.member_id
-         LIMIT step
-    ), numbered AS MATERIALIZED (
-        SELECT s.*, nextval('deliveries_delivery_id_seq') AS new_id
-          FROM (SELECT x.* FROM seen AS x WHERE x.reason IS NULL ORDER BY x.member_id) AS s
+        SELECT s.*, CASE WHEN s.reason IS NULL THEN nextval('deliveries_delivery_id_seq') END AS new_id
+          FROM (SELECT m.member_id, m.recipient_id, m.generation, m.delivery_id, v.message_id,
+                       coalesce(rupor_unheard(r),
+                                CASE WHEN m.generation = 0 AND k.min_gap_us > 0
+                                          AND r.contacted_at > today - rupor_span(k.min_gap_us) THEN 'too_soon' END) AS reason
+                  FROM campaign_recipients AS m
+                  JOIN recipients AS r ON r.recipient_id = m.recipient_id
+                  JOIN campaign_variants AS v ON v.campaign_id = m.campaign_id AND v.variant = m.variant
+                 -- As a pair, so that the index of the cohort serves it and not the one of all members.
+                 WHERE m.cohort_id = feed_campaign.cohort_id AND m.state = 'waiting'
+                   AND (m.cohort_id, m.member_id) > (feed_campaign.cohort_id, cohort.cursor)
+                 ORDER BY m.member_id
+                 LIMIT step) AS s
     ), put AS (
         INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, generation,
                                 parent_delivery, priority, status, run_at, position, expires_at, idempotency_key, queued_at,
@@ -101,7 +105,8 @@ BEGIN
         SELECT w.new_id, ws, lane.lane_id, lane.account_id, w.recipient_id, m.message_id, m.revision, w.generation, w.delivery_id,
                (NOT urgent)::integer, 'queued', today, rupor_micros(today), k.deadline,
                rupor_key(past, w.new_id, m.request_hash, m.content_hash, m.revision), today, k.campaign_id
-          FROM numbered AS w JOIN messages AS m ON m.message_id = w.message_id
+          FROM seen AS w JOIN messages AS m ON m.message_id = w.message_id
+         WHERE w.new_id IS NOT NULL
          ORDER BY w.new_id
         RETURNING delivery_id
     ), ready_now AS (
@@ -110,8 +115,8 @@ BEGIN
     ), told AS (
         UPDATE campaign_recipients AS m
            SET state = CASE WHEN s.reason IS NULL THEN 'queued' ELSE 'excluded' END, reason = s.reason,
-               delivery_id = coalesce(w.new_id, m.delivery_id)
-          FROM seen AS s LEFT JOIN numbered AS w ON w.member_id = s.member_id
+               delivery_id = coalesce(s.new_id, m.delivery_id)
+          FROM seen AS s
          WHERE m.member_id = s.member_id
     )
     SELECT max(s.member_id), count(*), count(*) FILTER (WHERE s.reason IS NULL), count(s.reason),

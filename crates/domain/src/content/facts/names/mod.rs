@@ -6,6 +6,8 @@ mod forms;
 mod people;
 mod reasons;
 
+use std::sync::LazyLock;
+
 use forms::{fold, guess_gender, straighten, title_case};
 
 use super::city;
@@ -73,7 +75,8 @@ pub(super) fn names(
     cities: &[city::Mention],
     phones: &Spans,
 ) -> Named {
-    let finder = Finder { reading, kind, noun, cities, groups: groups() };
+    static GROUPS: LazyLock<Groups> = LazyLock::new(groups);
+    let finder = Finder { reading, kind, noun, cities, groups: &GROUPS };
     let people: Vec<usize> = finder.people(phones);
     let mut named = Named { contacts: finder.contacts(&people), ..Named::default() };
     let mut candidates = Vec::new();
@@ -137,7 +140,7 @@ struct Finder<'r, 'a> {
     kind: Kind,
     noun: Option<(usize, Species)>,
     cities: &'r [city::Mention],
-    groups: Groups,
+    groups: &'static Groups,
 }
 
 impl Finder<'_, '_> {

@@ -200,10 +200,15 @@ function recognised(about) {
   return [make("dl", { class: "facts" }, rows), about.unsure ? make("p", { class: "t-wait small" }, say("post.unsure")) : null];
 }
 
+/** How a post came to its case. */
+function judged(verdict) {
+  return { same: "case.same", by_hand: "case.by_hand" }[verdict] || "case.new";
+}
+
 function caseOf(about) {
   const { about: known, reasons, verdict } = about.case;
   return make("div", { class: "stack" }, make("p", {}, to(`case/${known.id}`, storyTitle(known)), " · ", say("case.posts", { n: known.posts }), known.closed ? [" · ", chip(say("post.home"), "good")] : null),
-    make("p", { class: "small soft" }, verdict === "same" ? say("case.same") : say("case.new")),
+    make("p", { class: "small soft" }, say(judged(verdict))),
     Array.isArray(reasons) && reasons.length ? make("ul", { class: "small soft" }, reasons.map((reason) => make("li", {}, reason))) : null);
 }
 
@@ -315,7 +320,7 @@ function casePage(main, place, page) {
         make("section", {}, head(say("case.told")), make("div", { class: "posts" }, postsOf(about.posts).map(([id, post]) => postCard(id, post)))),
         make("section", { class: "card" }, make("h2", {}, say("case.how")), make("ol", { class: "timeline" }, about.steps.map((one) => make("li", {},
           make("div", { class: "row" }, to(`post/${one.post}`, `№ ${one.post}`), kindChip(one.kind), make("span", { class: "small soft" }, one.source, " · ", when(one.at)), outside(one.url, say("post.source"))),
-          make("p", { class: "small" }, one.verdict === "same" ? say("case.same") : say("case.new")),
+          make("p", { class: "small" }, say(judged(one.verdict))),
           Array.isArray(one.reasons) && one.reasons.length ? make("ul", { class: "small soft" }, one.reasons.map((reason) => make("li", {}, reason))) : null))))));
   });
 }

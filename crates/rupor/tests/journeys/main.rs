@@ -2,127 +2,21 @@
 //! forty channels in two workspaces, an integrator, and an onlooker.
 //!
 //! What is judged is the sandbox's ledger: through renaming, retargeting, removing and switching off no post is lost and
-//! none is said twice.
+//! none is said twice. `case` puts judgements right, `log` looks for people in what the program writes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use sandbox::{Name, Options, Sandbox};
 use serde_json::{Value, json};
 
-const TOKEN: &str = "7700:AAF-canary_0123456789abcdef";
-/// Far beyond what is needed; nothing depends on it.
-const PATIENCE: Duration = Duration::from_secs(300);
+mod case;
+mod log;
+mod place;
 
-/// A folder of somebody's own, and a sandbox in place of the platforms.
-struct Place {
-    folder: tempfile::TempDir,
-    sandbox: Sandbox,
-    /// The variables of this person, beside those of the sandbox.
-    variables: BTreeMap<&'static str, String>,
-}
-
-impl Place {
-    async fn new() -> Place {
-        let sandbox = Sandbox::start(Options { any_token: true, ..Options::default() }).await.unwrap();
-        Place { folder: tempfile::tempdir().unwrap(), sandbox, variables: BTreeMap::new() }
-    }
-
-    fn set(&mut self, name: &'static str, value: &str) {
-        self.variables.insert(name, value.to_owned());
-    }
-
-    fn write(&self, file: &str) {
-        std::fs::write(self.folder.path().join("rupor.toml"), file).unwrap();
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rupor"));
-        command.args(arguments).current_dir(self.folder.path()).env_clear();
-        command.env("RUPOR_TELEGRAM_API", self.sandbox.base(Name::Telegram));
-        command.env("RUPOR_VK_API", self.sandbox.base(Name::Vk));
-        command.env("RUPOR_PLATFORM_LIMITS", "off").env("RUPOR_POLL_INTERVAL", "300ms");
-        command.envs(&self.variables);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    /// Runs a command on a thread of its own, so that the sandbox goes on answering.
-    async fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = self.command(arguments);
-        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
-    }
-
-    async fn ok(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments).await;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {said}{}", String::from_utf8_lossy(&output.stdout));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    async fn json(&self, arguments: &[&str]) -> Value {
-        let text = self.ok(&[arguments, &["--json"]].concat()).await;
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{arguments:?}: {text}"))
-    }
-
-    async fn refused(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments).await;
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    fn node(&self, arguments: &[&str]) -> Node {
-        let log = std::fs::File::create(self.folder.path().join("node.log")).unwrap();
-        let mut command = self.command(&[&["run"], arguments].concat());
-        Node(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("node.log")).unwrap_or_default()
-    }
-
-    /// What readers were told, in order: chat and text.
-    fn told(&self) -> Vec<(String, String)> {
-        let mut rows = self.sandbox.core().ledger.rows(Name::Telegram);
-        rows.retain(|row| row.accepted && row.method.starts_with("send"));
-        let chat = |row: &sandbox::ledger::Row| row.chat.to_string().trim_matches('"').to_owned();
-        rows.iter().map(|row| (chat(row), row.text.clone().unwrap_or_default())).collect()
-    }
-
-    async fn until(&self, what: &str, mut is: impl AsyncFnMut(&Place) -> bool) {
-        let started = Instant::now();
-        while !is(self).await {
-            assert!(started.elapsed() < PATIENCE, "{what}: never; told {:?}\n{}", self.told(), self.log());
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    async fn until_told(&self, n: usize) {
-        self.until(&format!("{n} posts"), async |place| place.told().len() >= n).await;
-    }
-}
-
-/// A node that ends with the test.
-struct Node(Child);
-
-impl Node {
-    fn terminate(mut self) {
-        Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
-        assert!(self.0.wait().unwrap().success(), "an orderly stop ends with 0");
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
+use place::*;
 
 fn lost(id: i64, name: &str, phone: i64) -> Value {
     let streets = ["Садовая", "Озёрная", "Кленовая"];
@@ -239,7 +133,7 @@ async fn an_operator_of_forty_channels_renames_retargets_removes_and_stops() {
     let paused = place.json(&["channel", "pause", "n1*", "--workspace", "north"]).await;
     assert_eq!(paused.as_array().unwrap().len(), 11, "{paused}");
     let said = place.ok(&["channel", "resume", "n1*", "--workspace", "north"]).await;
-    assert!(said.contains("channel n11 resumed"), "{said}");
+    assert!(said.contains("Channel n11 resumed"), "{said}");
     let known = place.json(&["workspace", "list"]).await;
     assert_eq!((&known[0]["channels"], &known[1]["channels"]), (&json!(20), &json!(20)), "{known}");
 
@@ -296,7 +190,7 @@ fn call(at: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body
     (code, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
-fn free_port() -> SocketAddr {
+pub(crate) fn free_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
