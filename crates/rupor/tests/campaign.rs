@@ -359,7 +359,7 @@ async fn the_page_takes_a_newcomer_from_a_list_to_a_finished_campaign() {
     let options = sandbox::Options { any_token: true, ..sandbox::Options::default() };
     let sandbox = Sandbox::start(options).await.unwrap();
     let config = block(page, "toml", 0).replace("http://127.0.0.1:7900", sandbox.origin());
-    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    std::fs::write(folder.path().join("rupor.toml"), &config).unwrap();
     std::fs::write(folder.path().join("people.csv"), block(page, "csv", 0)).unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_rupor"));
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -385,6 +385,23 @@ async fn the_page_takes_a_newcomer_from_a_list_to_a_finished_campaign() {
     assert!(output.status.success(), "{told}");
     assert!(told.contains("3 new, 0 known before, 1 rejected"), "{told}");
     assert!(told.contains("is finished: 3 of 3 sent"), "{told}");
+    assert!(told.contains("nobody hears the button «Отписаться» on news, shelter"), "{told}");
+    // With the rules of the page the button is heard.
+    std::fs::write(folder.path().join("listen.toml"), block(page, "toml", 1)).unwrap();
+    let bot = "[bots.shelter]\naccounts = [\"shelter\", \"news\"]\nrules = \"listen.toml\"\n";
+    std::fs::write(folder.path().join("rupor.toml"), format!("{config}\n{bot}")).unwrap();
+    let again = tokio::task::block_in_place(|| shell(&format!("{tokens}\n{apply}")).output().unwrap());
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    let messages = sandbox.core().chats.messages(Name::Telegram, "700101");
+    let stop = messages.iter().flat_map(|message| message.buttons.iter().flatten()).next().unwrap();
+    assert_eq!(stop.text, "Отписаться");
+    assert!(sandbox.inject(Name::Telegram, stop.press.as_ref().unwrap()).is_ok());
+    let begun = Instant::now();
+    let count = || tokio::task::block_in_place(|| shell("rupor audience count people").output().unwrap());
+    while !String::from_utf8_lossy(&count().stdout).contains("3 people, 2 of them may be written to") {
+        assert!(begun.elapsed() < PATIENCE, "the press is not heard: {:?}", count());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     drop(node);
     let rejected = std::fs::read_to_string(folder.path().join("people.csv.rejected")).unwrap();
     assert!(rejected.contains("@masha") && rejected.contains("is a name"), "{rejected}");

@@ -118,6 +118,19 @@ pub async fn preview(store: &Store, campaign: &Campaign) -> anyhow::Result<(Prev
     Ok((preview, forecast))
 }
 
+/// Its accounts on which nobody would hear the button that stops it.
+pub async fn deaf_to_stop(store: &Store, campaign: &Campaign) -> anyhow::Result<Vec<String>> {
+    if !policy_of(campaign)?.has_unsubscribe() {
+        return Ok(Vec::new());
+    }
+    let ws = campaign.workspace_id;
+    let bots = store.bots(ws).await?;
+    let hears = |id| bots.iter().flat_map(|bot| &bot.accounts).any(|account| account.account_id == id);
+    let accounts = store.accounts(ws).await?;
+    let ours = accounts.into_iter().filter(|account| campaign.accounts.contains(&account.account_id));
+    Ok(ours.filter(|account| !hears(account.account_id)).map(|account| account.name).collect())
+}
+
 /// Lets it start now, or at its time.
 pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) -> anyhow::Result<()> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);

@@ -54,7 +54,7 @@ async fn look(store: &Store, stop: &watch::Receiver<bool>) -> anyhow::Result<Dur
                 continue;
             }
             pause = pause.min(match campaign.status {
-                CampaignStatus::Draft => IDLE,
+                // A draft may be started at any moment, and whoever starts it watches.
                 CampaignStatus::Preparing => AT_ONCE,
                 _ => LOOK_EVERY,
             });

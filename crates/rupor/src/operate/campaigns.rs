@@ -324,11 +324,13 @@ pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Resu
     let in_seconds = |at: Timestamp| (at - now).millis() as f64 / 1e3;
     let seconds = forecast.map(|forecast| in_seconds(forecast.expected_at.unwrap_or(forecast.best_at)));
     let stars = life::most_stars(store, campaign, &preview).await?;
+    let deaf = life::deaf_to_stop(store, campaign).await?;
     let value = json!({
         "audience": preview.total(),
         "excluded": preview.excluded,
         "samples": preview.samples,
         "nobody_has": preview.nobody_has,
+        "nobody_hears": deaf,
         "duration_s": seconds,
         "forecast": forecast,
         "stars": stars,
@@ -348,6 +350,13 @@ pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Resu
     }
     if let Some(slips) = preview.slips() {
         text += &format!("\n  {slips}; is a name in the text written wrongly?");
+    }
+    if !deaf.is_empty() {
+        text += &format!(
+            "\n  nobody hears the button «Отписаться» on {}: give it a bot in rupor.toml ([bots.NAME], see docs/bot.md), \
+             or write unsubscribe = false into the policy",
+            deaf.join(", ")
+        );
     }
     for sample in &preview.samples {
         text += "\n";

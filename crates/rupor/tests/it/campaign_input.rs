@@ -172,6 +172,7 @@ async fn a_start_that_is_wrong_is_told_with_the_fix_and_sends_nothing() {
     w.new_campaign("typo", "Здравствуйте, {{ r.nmae }}!", &[]);
     let preview = w.well(&["campaign", "preview", "typo"]);
     assert!(preview.contains("2 do not: missing attribute"), "{preview}");
+    assert!(preview.contains("nobody hears the button «Отписаться» on shelter"), "{preview}");
     assert!(preview.contains("nobody has r.nmae; what is known of people is name"), "{preview}");
     w.refused(
         &start("typo"),
@@ -233,7 +234,8 @@ async fn two_starts_are_one_and_who_never_started_the_bot_is_told_in_the_report(
     let ends: Vec<Value> = report.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(ends.len(), 2, "{report}");
     assert_eq!((&ends[0]["address"], &ends[0]["state"]), (&json!("101"), &json!("sent")), "{report}");
-    assert_eq!((&ends[1]["address"], &ends[1]["state"]), (&json!("102"), &json!("gone")), "{report}");
+    assert_eq!((&ends[1]["address"], &ends[1]["state"]), (&json!("102"), &json!("failed")), "{report}");
+    assert_eq!(ends[1]["code"], "never_started", "{report}");
     let rows = w.sandbox.core().ledger.rows(Name::Telegram);
     let sent = rows.iter().filter(|row| row.method == "sendMessage" && row.accepted).count();
     assert_eq!(sent, 1, "two starts are one");

@@ -294,7 +294,10 @@ BEGIN
        SET n_total = x.n_total + n, n_excluded = x.n_excluded + gone, at_platform = coalesce(up_p, after_platform),
            at_user = coalesce(up_u, after_user), frozen_at = CASE WHEN done THEN today END
      WHERE x.campaign_id = id;
-    IF done THEN
+    IF NOT done THEN
+        -- A step that a crash takes with it is made again: its people and its cursor go together. The last one waits for all.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    ELSE
         -- Accounts that reach nobody have nobody to feed.
         DELETE FROM campaign_cohorts AS c WHERE c.campaign_id = id AND c.n_total = 0;
         PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'frozen', true));
