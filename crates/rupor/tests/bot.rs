@@ -313,6 +313,45 @@ async fn a_shop_s_own_service_is_asked_through_a_kill_and_its_answer_fills_a_slo
     assert!(world.said().contains("its answer is text/html, not JSON"), "{}", world.said());
 }
 
+/// Somebody sets a webhook for a bot that is polled: the node says what is wrong and what helps, and what people wrote
+/// meanwhile is answered once the webhook is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_is_set_while_polling_is_told_with_what_helps_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("bot.db").display());
+    let world = World::new(address, folder.path()).await;
+    let account = json!({"platform": "telegram", "token": "42:token-of-the-shop", "kind": "bot"});
+    assert_eq!(ask(world.sandbox.address(), "POST", "/_/accounts", &[], &account.to_string()).0, 200);
+    let config = "[bots.shop]\naccounts = [\"telegram\"]\nrules = \"rules.toml\"\n[accounts.telegram]\n\
+                  platform = \"telegram\"\ntoken = { env = \"TOKEN\" }\n";
+    std::fs::write(folder.path().join("rules.toml"), rules()).unwrap();
+    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    let file = folder.path().join("rupor.toml").display().to_string();
+    let run = |args: &[&str]| {
+        let mut command = world.rupor(args);
+        let done = command.env("TOKEN", "42:token-of-the-shop").stdout(Stdio::piped()).output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    run(&["apply", &file, "--yes"]);
+    let _node = world.node(world.ports[0]);
+    let said = || world.told(Name::Telegram).get("501").cloned().unwrap_or_default();
+    write(&world, "telegram", 501, 501, "раз");
+    world.wait_for("the first answer", || said() == ["ответ раз"]).await;
+    // An address that nobody answers at: what is written now waits at the platform.
+    let hook = json!({"url": "http://127.0.0.1:9/elsewhere"}).to_string();
+    let path = "/telegram/bot42:token-of-the-shop/setWebhook";
+    let (status, answer) = ask(world.sandbox.address(), "POST", path, &[], &hook);
+    assert_eq!(status, 200, "{answer}");
+    let told = || run(&["bot", "status"]).contains("rupor bot hooks remove");
+    world.wait_for("the conflict", told).await;
+    assert!(world.said().contains("the platform refuses to be polled"), "{}", world.said());
+    write(&world, "telegram", 501, 501, "два");
+    run(&["bot", "hooks", "remove", "shop"]);
+    world.wait_for("the second answer", || said() == ["ответ раз", "ответ два"]).await;
+    assert!(!told(), "it hears again, and nobody is told otherwise");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_are_set_shown_and_removed_at_the_platforms() {
     let folder = tempfile::tempdir().unwrap();
