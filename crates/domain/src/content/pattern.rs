@@ -2,7 +2,7 @@
 //!
 //! | Written | Means |
 //! |---|---|
-//! | `word` | this word form |
+//! | `word` | this word form; of a past tense both genders, of a short participle all forms |
 //! | `@group` | any word of a group of the dictionary |
 //! | `a\|b` | one or the other |
 //! | `~3` | up to three other words may stand before the next element |

@@ -105,6 +105,17 @@ fn phones_are_read_in_every_spelling() {
     }
 }
 
+#[test]
+fn a_number_that_nobody_answers_is_no_contact() {
+    check_phones(&[
+        (
+            "Пропал кот. Номер 8 943 120-45-67 в посте про него не отвечает, звоните 8 943 120-45-68",
+            &["+79431204568"],
+        ),
+        ("Пропал кот, 8 943 120-45-67, ночью не отвечаю", &["+79431204567"]),
+    ]);
+}
+
 fn check_phones(cases: &[(&str, &[&str])]) {
     for (text, numbers) in cases {
         assert_eq!(facts(text).phone_numbers().collect::<Vec<_>>(), *numbers, "{text}");
@@ -251,6 +262,8 @@ fn the_city_is_the_town_of_the_incident() {
         ("Пропал кот, ул. Пермякова", None),
         ("Депутаты Тюменской областной думы приняли закон о собаках", None),
         ("Юрга. Пропал пёс, вёз его в Кемерово на выставку", Some("Юрга")),
+        ("Пропал кот в Октябрьском районе", None),
+        ("Пропал кот в Октябрьске", Some("Октябрьск")),
     ];
     for (text, city) in cases {
         assert_eq!(facts(text).city.map(|city| city.value).as_deref(), city, "{text}");

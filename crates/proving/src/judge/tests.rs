@@ -36,18 +36,26 @@ fn posts_of_a_writer_who_taught_nothing_are_read_above_the_floors() {
 /// What the first run on these posts gave; a few posts less in each field.
 #[test]
 fn posts_that_taught_nothing_are_read_as_at_their_first_run() {
-    let got = score("unseen", &unseen().unwrap(), weights());
-    assert_eq!((got.posts, got.wrong_merges), (60, 0), "{:?}", got.wrong);
     let floors = [("kind", 0.83), ("animal", 0.86), ("sex", 0.85), ("phones", 0.95), ("pet_name", 0.88)];
+    check_unseen(0, 0, 0.58, &floors);
+    // A stranger's sighting in the same street, which the labels keep apart, joins the search it fits.
+    let floors = [("kind", 0.88), ("animal", 0.91), ("sex", 0.84), ("phones", 0.98), ("pet_name", 0.89)];
+    check_unseen(1, 2, 0.90, &floors);
+}
+
+fn check_unseen(set: usize, wrong_merges: usize, recall: f64, floors: &[(&str, f64)]) {
+    let got = score("unseen", &unseen(set).unwrap(), weights());
+    assert_eq!(got.posts, 60);
+    assert!(got.wrong_merges <= wrong_merges, "{} wrong merges", got.wrong_merges);
     for (field, floor) in floors {
-        assert!(got.fields[field] >= floor, "{field}: {:.3}\n{:?}", got.fields[field], got.wrong);
+        assert!(got.fields[field] >= *floor, "{field}: {:.3}\n{:?}", got.fields[field], got.wrong);
     }
-    assert!(got.pair_recall >= 0.58, "pair recall {:.3}", got.pair_recall);
+    assert!(got.pair_recall >= recall, "pair recall {:.3}", got.pair_recall);
 }
 
 const FLOORS: [(&str, f64); 7] = [
     ("animal", 0.94),
-    ("sex", 0.90),
+    ("sex", 0.904),
     ("phones", 0.985),
     ("city", 0.957),
     ("place", 0.855),

@@ -108,7 +108,10 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
     let word_before = near.map_or("", |before| reading.word(before));
     let marker =
         matches!(word_before, "г" | "гор" | "город" | "города" | "городе" | "городу" | "м" | "місто");
-    if is_street(reading, near, last) || near.is_some_and(|before| is_smaller(reading, before)) {
+    if is_of_district(reading, last)
+        || is_street(reading, near, last)
+        || near.is_some_and(|before| is_smaller(reading, before))
+    {
         return None;
     }
     let tagged = start.tag && tag_alone(reading, first, last);
@@ -145,6 +148,18 @@ fn is_smaller(reading: &Reading<'_>, before: &Token) -> bool {
     let group = |name: &str| lexicon().group(name).is_some_and(|group| before.is(group));
     let one_letter = reading.word(before).chars().count() < 2;
     !one_letter && (group("settlement") || group("garden") || group("district") || group("organisation"))
+}
+
+/// `в Октябрьском районе`: an adjective that a town is called by too.
+fn is_of_district(reading: &Reading<'_>, last: usize) -> bool {
+    let word = reading.word(&reading.tokens[last]);
+    let next = reading.tokens.get(last + 1).filter(|next| next.gap <= Gap::Space);
+    let district = next.is_some_and(|next| {
+        let word = reading.word(next);
+        ["район", "округ", "поселен", "рынк", "рынок"].iter().any(|noun| word.starts_with(noun))
+            || word == "р-н"
+    });
+    district && ["ом", "ого", "ому", "ый", "ий", "ой"].iter().any(|ending| word.ends_with(ending))
 }
 
 fn is_street(reading: &Reading<'_>, before: Option<&Token>, last: usize) -> bool {

@@ -364,10 +364,12 @@ fn is_wrong(reading: &Reading<'_>, first: usize, last: usize) -> bool {
         let before = index.checked_sub(1).map(|at| &reading.tokens[at]);
         before.is_some_and(|before| before.text == text && reading.word(before) == "не")
     };
-    let after = (last + 1..reading.tokens.len()).take(WRONG_WORDS);
+    // `ночью не отвечаю`: who says so still has the number.
+    let of_me = |index: usize| reading.tokens[index].morph.is(bit::FIRST);
+    let after = (last + 1..reading.tokens.len()).take(WRONG_WORDS + 1);
     let mut after =
         after.take_while(|at| reading.tokens[*at].text == text && reading.tokens[*at].gap < Gap::Stop);
-    if after.any(|at| !denied(at) && lemma(at, &WRONG) || denied(at) && lemma(at, &WORKS)) {
+    if after.any(|at| !denied(at) && lemma(at, &WRONG) || denied(at) && lemma(at, &WORKS) && !of_me(at)) {
         return true;
     }
     for at in (first.saturating_sub(WRONG_WORDS)..first).rev() {
@@ -405,7 +407,7 @@ const WRONG: [&str; 9] = [
     "опечатка",
     "отключить",
 ];
-const WORKS: [&str; 4] = ["работать", "действовать", "обслуживаться", "актуальный"];
+const WORKS: [&str; 6] = ["работать", "действовать", "обслуживаться", "актуальный", "отвечать", "доступный"];
 const CALLS: [&str; 5] = ["звонить", "позвонить", "перезванивать", "писать", "набирать"];
 
 /// The nearest telling word decides, first those before the number, then those right after it.

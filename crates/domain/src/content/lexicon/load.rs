@@ -372,6 +372,9 @@ impl Builder {
             let name = format!("'{word}");
             let group = self.group(&name);
             self.entry(word).0.add(group);
+            for form in morph::same_deed(word) {
+                self.entry(&form).0.add(group);
+            }
         }
     }
 

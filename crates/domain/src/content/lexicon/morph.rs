@@ -272,6 +272,38 @@ pub fn forms(lemma: &str) -> Vec<String> {
     forms
 }
 
+/// The other gender of a past tense, and all forms of a short participle: `забрал` for `забрала`, `найдены` for
+/// `найден`. Rules that list one of them mean all; the plural of a deed is left out, because people do it.
+pub fn same_deed(word: &str) -> Vec<String> {
+    let own = analyse(word);
+    let short = |morph: Morph| morph.is(bit::PARTICIPLE) && morph.is(bit::SHORT);
+    let past = |morph: Morph| {
+        morph.is(bit::PAST)
+            && !morph.is(bit::PARTICIPLE)
+            && morph.is(bit::MASC | bit::FEM)
+            && !morph.is(bit::PLUR)
+    };
+    let deed = |morph: Morph| morph.pos == Pos::Verb && morph.is(bit::KNOWN) && (short(morph) || past(morph));
+    if !deed(own) {
+        return Vec::new();
+    }
+    let (plain, itself) = match word.strip_suffix("ся").or_else(|| word.strip_suffix("сь")) {
+        Some(plain) => (plain, true),
+        None => (word, false),
+    };
+    let core = plain.strip_suffix(['а', 'о', 'ы']).unwrap_or(plain);
+    let forms = ["", "а", "о", "ы"].map(|ending| match (itself, ending) {
+        (false, _) => format!("{core}{ending}"),
+        (true, "") => format!("{core}ся"),
+        (true, _) => format!("{core}{ending}сь"),
+    });
+    let same = |form: &String| {
+        let other = analyse(form);
+        form != word && other.lemma == own.lemma && deed(other)
+    };
+    forms.into_iter().filter(same).collect()
+}
+
 /// Every lemma that a form can belong to; the form itself if no dictionary knows it.
 pub fn every_lemma(word: &str) -> Vec<String> {
     match GRAMMAR.as_ref() {

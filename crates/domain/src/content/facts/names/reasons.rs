@@ -434,7 +434,10 @@ impl Finder<'_, '_> {
 
     /// `Барта пока нет`, `Муркиса всё нет`.
     fn is_gone(&self, index: usize) -> bool {
-        let soon = matches!(self.word(index + 1), "все" | "пока" | "еще" | "так" | "нет" | "до");
+        let soon = matches!(
+            self.word(index + 1),
+            "все" | "пока" | "еще" | "так" | "нет" | "до" | "по" | "по-прежнему"
+        );
         let gone = (1..=3).any(|step| self.word(index + step) == "нет");
         soon && gone && self.reading.tokens[index].letters == Letters::Title
     }
