@@ -40,7 +40,7 @@ pub(super) async fn read_order(body: Body) -> Result<Order, ApiError> {
     }
     let value = strict::value(&bytes)
         .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
-    object(value)
+    if value.is_null() { Ok(Order::default()) } else { object(value) }
 }
 
 /// A list would be taken for the fields in their order.

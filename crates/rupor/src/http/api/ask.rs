@@ -24,6 +24,8 @@ pub(super) fn told(error: StoreError) -> ApiError {
     match error {
         StoreError::NotFound { .. } => ApiError::absent(error.to_string()),
         StoreError::Invalid { .. } => ApiError::invalid("invalid", error.to_string()),
+        StoreError::IllegalTransition { .. } => ApiError::invalid("not_now", error.to_string()),
+        StoreError::KeyConflict { .. } => ApiError::invalid("idempotency_conflict", error.to_string()),
         StoreError::Exists { .. } => ApiError::invalid("exists", error.to_string()),
         other => ApiError::inside(&other.into()),
     }

@@ -127,6 +127,24 @@ async fn pages_follow_each_other_and_a_cursor_belongs_to_its_workspace() {
     assert_eq!(hidden.status, 404, "{hidden:?}");
 }
 
+/// Found by tests/api/run: it was "try again later", for ever.
+#[tokio::test]
+async fn what_cannot_be_queued_again_now_is_refused_with_its_state() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "касса", &[ApiScope::Ingest, ApiScope::Operate]).await;
+    let body = json!({"text": "пост", "channels": ["канал"]}).to_string();
+    assert_eq!(ask(&server, &key, "POST", "/v1/messages", &body).await.status, 202);
+    let rows = server.store.deliveries(server.ws, store::DeliveryFilter::default(), 10).await.unwrap();
+    let path = format!("/v1/deliveries/{}/requeue", rows[0].delivery_id);
+    for body in ["", "null", "{}"] {
+        let refused = ask(&server, &key, "POST", &path, body).await;
+        assert_eq!(refused.status, 422, "{body:?}: {refused:?}");
+        let problem = refused.json();
+        assert_eq!(problem["error"]["code"], "not_now", "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("is queued"), "{problem}");
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_question_hears_which_field_and_changes_nothing() {
     let server = Server::start(None).await;

@@ -38,7 +38,7 @@ pub(super) struct Refusals;
 #[derive(Debug)]
 pub(super) struct BodyRefusals;
 
-const REFUSALS: [(&str, &str); 9] = [
+const REFUSALS: [(&str, &str); 10] = [
     ("400", "The request cannot be understood"),
     ("401", "The token is missing, wrong or revoked"),
     ("403", "The token has not the scope that this needs"),
@@ -47,6 +47,7 @@ const REFUSALS: [(&str, &str); 9] = [
     ("421", "The node does not answer to this host"),
     ("422", "A field is wrong, or it cannot be done now"),
     ("429", "Too many wrong tokens, or too many calls; come back after Retry-After"),
+    ("500", "A fault of rupor; whether it was done is not known"),
     ("503", "Nothing was done; the same call may be made again"),
 ];
 const BODY_REFUSALS: [(&str, &str); 3] = [
