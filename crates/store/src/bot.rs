@@ -364,7 +364,7 @@ impl TurnTaken {
 }
 
 /// How the bots of a workspace do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BotSnapshot {
     /// Events that nobody has looked at yet, and since when the oldest waits.
     pub waiting: i64,

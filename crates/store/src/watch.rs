@@ -6,6 +6,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bot::BotSnapshot;
 use crate::error::{Result, StoreError};
 use crate::facade::{Store, each};
 
@@ -94,6 +95,8 @@ pub struct Snapshot {
     pub sources: i64,
     pub failing_sources: i64,
     pub open_alerts: i64,
+    /// Of the last hour, where something is counted over time.
+    pub bots: BotSnapshot,
     pub lanes: Vec<LaneSnapshot>,
     pub accounts_eta: Vec<AccountSnapshot>,
     /// Channels with failures of the last day.

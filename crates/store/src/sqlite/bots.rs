@@ -129,6 +129,22 @@ const RETAIN: &[&str] = &[
         AND ?1 IS NOT NULL",
 ];
 
+pub(super) fn snapshot(tx: &Tx<'_>, workspace: WorkspaceId, since: Span) -> Result<BotSnapshot> {
+    let found = tx.first(SNAPSHOT, (workspace.0, (tx.now - since).0, BOT_COUNTED_MAX), |row| {
+        Ok(BotSnapshot {
+            waiting: row.get(0)?,
+            oldest: rows::time(row, 1)?,
+            handoffs: row.get(2)?,
+            handoffs_waiting: row.get(3)?,
+            handoff_since: rows::time(row, 4)?,
+            turns: row.get(5)?,
+            fallbacks: row.get(6)?,
+            errors: row.get(7)?,
+        })
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
 impl Sqlite {
     pub async fn put_bot(&self, workspace: WorkspaceId, new: NewBot) -> Result<BotId> {
         self.write(Urgency::Maintenance, move |tx| {
@@ -283,21 +299,7 @@ impl Sqlite {
     }
 
     pub async fn bot_snapshot(&self, workspace: WorkspaceId, since: Span) -> Result<BotSnapshot> {
-        let snapshot = self.read(move |tx| {
-            tx.first(SNAPSHOT, (workspace.0, (tx.now - since).0, BOT_COUNTED_MAX), |row| {
-                Ok(BotSnapshot {
-                    waiting: row.get(0)?,
-                    oldest: rows::time(row, 1)?,
-                    handoffs: row.get(2)?,
-                    handoffs_waiting: row.get(3)?,
-                    handoff_since: rows::time(row, 4)?,
-                    turns: row.get(5)?,
-                    fallbacks: row.get(6)?,
-                    errors: row.get(7)?,
-                })
-            })
-        });
-        Ok(snapshot.await?.unwrap_or_default())
+        self.read(move |tx| snapshot(tx, workspace, since)).await
     }
 
     pub async fn bot_forget(

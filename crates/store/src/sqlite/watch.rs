@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use super::workspaces::{config_changed, require_workspace};
-use super::{Sqlite, Tx, Urgency, rows};
+use super::{Sqlite, Tx, Urgency, bots, rows};
 use crate::config::secret_hash;
 use crate::error::{Result, StoreError};
 use crate::watch::*;
@@ -303,6 +303,7 @@ fn snapshot(tx: &Tx<'_>, workspace: WorkspaceId) -> Result<Snapshot> {
         sources,
         failing_sources,
         open_alerts: tx.first(OPEN_ALERTS, [ws], |row| row.get(0))?.unwrap_or_default(),
+        bots: bots::snapshot(tx, workspace, Span::from_hours(1))?,
         lanes,
         accounts_eta: tx.all(ACCOUNTS_ETA, [ws], |row| {
             Ok(AccountSnapshot {

@@ -520,4 +520,9 @@ async fn figures_say_what_waits_and_what_was_not_understood(w: &World) {
         errors: 0,
     };
     assert_eq!(snapshot, wanted);
+    assert_eq!(
+        w.store.snapshot(w.ws).await.unwrap().bots,
+        wanted,
+        "whoever watches the workspace sees it too"
+    );
 }

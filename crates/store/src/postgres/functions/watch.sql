@@ -99,7 +99,12 @@ BEGIN
                                       'failing_sources', count(*) FILTER (WHERE s.enabled AND c.failing_since IS NOT NULL))
               FROM pull_sources AS s LEFT JOIN pull_cursors AS c ON c.source_id = s.source_id
              WHERE s.workspace_id = ws)
-        || (SELECT jsonb_build_object('open_alerts', count(*)) FROM alerts AS a WHERE a.workspace_id = ws AND a.ended_at IS NULL);
+        || (SELECT jsonb_build_object('open_alerts', count(*)) FROM alerts AS a WHERE a.workspace_id = ws AND a.ended_at IS NULL)
+        || (SELECT jsonb_build_object('bots', jsonb_build_object(
+                       'waiting', b.waiting, 'oldest', rupor_micros(b.oldest), 'handoffs', b.handoffs,
+                       'handoffs_waiting', b.handoffs_waiting, 'handoff_since', rupor_micros(b.handoff_since),
+                       'turns', b.turns, 'fallbacks', b.fallbacks, 'errors', b.errors))
+              FROM bot_snapshot(ws, interval '1 hour', 10000) AS b);
 END $$;
 
 -- Whose token this is, found by nothing but its secret; so it looks across workspaces.
