@@ -1,5 +1,7 @@
 //! People on bots as values: who they are, who must not be written to, and what is queued for them.
 
+use std::collections::HashMap;
+
 use domain::delivery::{AmbiguityPolicy, Priority};
 use domain::ids::{AccountId, CampaignId, DeliveryId, LaneId, MessageId, RecipientId, WorkspaceId};
 use domain::time::{Span, Timestamp};
@@ -219,8 +221,8 @@ pub struct Approach {
 }
 
 impl Store {
-    /// Takes people in, in order: who is known by account and user id gets the new address, attributes and zone. Who
-    /// stopped or is gone stays so.
+    /// Takes people in, in order: who is known by account and user id gets the new address; attributes and zone that are
+    /// named win, the others stay, and a null takes one away. Who stopped or is gone stays so.
     pub async fn put_recipients(
         &self,
         workspace: WorkspaceId,
@@ -332,7 +334,42 @@ impl Store {
     }
 }
 
-pub(crate) fn check(people: &[NewRecipient]) -> Result<()> {
+/// What was known, and what is said now over it.
+pub(crate) fn merged(known: &Value, said: &Value) -> Value {
+    let fields = |of: &Value| of.as_object().cloned().unwrap_or_default();
+    let mut all = fields(known);
+    all.extend(fields(said));
+    Value::Object(all)
+}
+
+/// Null is what is not known, as `jsonb_strip_nulls` has it.
+pub(crate) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let known = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(known.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+/// People who may be taken in. Who is named twice has all that was said of them the last time they are named.
+pub(crate) fn checked(mut people: Vec<NewRecipient>) -> Result<Vec<NewRecipient>> {
+    check(&people)?;
+    let mut seen = HashMap::with_capacity(people.len());
+    for n in 0..people.len() {
+        if let Some(before) = seen.insert(people[n].user_id.clone(), n) {
+            let (earlier, later): (&NewRecipient, _) = (&people[before], &people[n]);
+            let attributes = merged(&earlier.attributes, &later.attributes);
+            let time_zone = later.time_zone.clone().or_else(|| earlier.time_zone.clone());
+            people[n] = NewRecipient { attributes, time_zone, ..later.clone() };
+        }
+    }
+    Ok(people)
+}
+
+fn check(people: &[NewRecipient]) -> Result<()> {
     let bad = |problem: String| Err(StoreError::invalid("recipients", problem));
     if people.len() > RECIPIENTS_BATCH_MAX {
         return bad(format!("{} people in one call, at most {RECIPIENTS_BATCH_MAX}", people.len()));

@@ -1,5 +1,6 @@
 //! `rupor audience`: people from files, names for them, and who must not be written to.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -139,12 +140,21 @@ struct Progress {
     rejected: u64,
 }
 
+impl Progress {
+    fn taken_in(&self) -> u64 {
+        self.rows - self.rejected
+    }
+}
+
 async fn take_in(args: &Import) -> anyhow::Result<()> {
     let shown = args.path.display();
     let is_csv = match args.path.extension().and_then(|ending| ending.to_str()) {
         Some("csv" | "tsv" | "txt") => true,
         Some("jsonl" | "ndjson") => false,
-        _ => bail!("{shown}: a list ends in .csv or .jsonl"),
+        Some("xlsx" | "xls" | "ods") => bail!(
+            "{shown}: a spreadsheet cannot be read; save it as \"CSV UTF-8\" and import that: a list ends in .csv or .jsonl"
+        ),
+        _ => bail!("{shown}: a list ends in .csv or .jsonl; from a spreadsheet save it as \"CSV UTF-8\""),
     };
     let look = args.operator.look().await?;
     let workspace = args.operator.workspace(&look.store).await?;
@@ -172,7 +182,12 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
     let mut list = list.with_context(|| shown.to_string())?;
     list.skip_to(progress.offset)?;
     let hand = args.operator.hand().await?;
-    let mut rejects = Rejects { path: rejects_path(&args.path), file: None, is_new: progress.offset == 0 };
+    let mut rejects = Rejects {
+        path: rejects_path(&args.path),
+        file: None,
+        is_new: progress.offset == 0,
+        reasons: BTreeMap::new(),
+    };
     let bar = bar(size);
     let whose = Whose { hand: &hand, workspace: &workspace, name: &name };
     while step(&mut list, &whose, &mut progress, &mut rejects).await? {
@@ -187,8 +202,25 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
         "updated": progress.updated,
         "rejected": progress.rejected,
         "rejects_file": rejects_file,
-        "audience": name,
+        "reasons": rejects.reasons,
+        "audience": if progress.taken_in() > 0 { Some(&name) } else { None },
     });
+    if progress.taken_in() == 0 {
+        if args.operator.json {
+            args.operator.print(&done, String::new)?;
+        }
+        let why = match &rejects_file {
+            None => "there is nobody in it".to_owned(),
+            Some(file) => {
+                format!(
+                    "none of its {} lines can be used{}\nall of them: {file}",
+                    progress.rows,
+                    rejects.told()
+                )
+            }
+        };
+        bail!("{shown}: {why}");
+    }
     args.operator.print(&done, || {
         let mut text = format!(
             "audience {}: {} new, {} known before, {} rejected",
@@ -198,6 +230,7 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
             progress.rejected
         );
         if let Some(file) = &rejects_file {
+            text += &rejects.told();
             text += &format!("\nwhat was rejected, and why: {file}");
         }
         text
@@ -237,6 +270,11 @@ async fn step<R: BufRead>(
         }
     }
     next.done = is_over;
+    // Before there is somebody there is no audience.
+    if next.taken_in() == 0 {
+        *progress = next;
+        return Ok(!is_over);
+    }
     // What became of these people is known only afterwards; the counts of the last step are told again with the next.
     let order = AudienceOrder::Import {
         name: whose.name.to_owned(),
@@ -259,10 +297,39 @@ struct Rejects {
     path: PathBuf,
     file: Option<std::fs::File>,
     is_new: bool,
+    /// How often each reason was found.
+    reasons: BTreeMap<String, u64>,
+}
+
+/// Reasons that are told at the terminal; all of them are in the file.
+const REASONS_TOLD: usize = 3;
+
+/// A reason without what it was found in.
+fn reason(why: &str) -> &str {
+    match why.strip_prefix('"') {
+        Some(rest) => {
+            let mut is_escaped = false;
+            let end = rest.find(|c| {
+                let is_end = c == '"' && !is_escaped;
+                is_escaped = c == '\\' && !is_escaped;
+                is_end
+            });
+            end.map_or(why, |end| rest[end + 1..].trim_start())
+        }
+        None => why.split_once(": ").map_or(why, |(reason, _)| reason),
+    }
 }
 
 impl Rejects {
+    /// The commonest reasons, a line each.
+    fn told(&self) -> String {
+        let mut reasons: Vec<_> = self.reasons.iter().collect();
+        reasons.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        reasons.iter().take(REASONS_TOLD).map(|(reason, n)| format!("\n  {n} × {reason}")).collect()
+    }
+
     fn keep(&mut self, row: u64, why: &str, raw: &[u8]) -> anyhow::Result<()> {
+        *self.reasons.entry(reason(why).to_owned()).or_default() += 1;
         if self.file.is_none() {
             let mut options = std::fs::OpenOptions::new();
             options.create(true).write(true).append(!self.is_new).truncate(self.is_new);
@@ -409,4 +476,21 @@ async fn forbid(args: &Suppress) -> anyhow::Result<()> {
     };
     let done = args.operator.perform(Verb::Audience { workspace, order }).await?;
     args.operator.print(&done, || format!("{address} is not written to unasked any more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_without_what_it_was_found_in() {
+        for (why, expected) in [
+            ("\"@a \\\"b\\\" \" is a name; give the id", "is a name; give the id"),
+            ("not UTF-8; save the file as \"CSV UTF-8\"", "not UTF-8; save the file as \"CSV UTF-8\""),
+            ("no JSON object: expected value at line 1 column 1", "no JSON object"),
+            ("2 fields where the first line has 3", "2 fields where the first line has 3"),
+        ] {
+            assert_eq!(reason(why), expected);
+        }
+    }
 }

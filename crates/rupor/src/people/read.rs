@@ -94,6 +94,9 @@ impl<R: BufRead> List<R> {
                 let header =
                     csv::fields(header, delimiter).map_err(|why| anyhow::anyhow!("first line: {why}"))?;
                 let header: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
+                if header.iter().all(String::is_empty) {
+                    bail!("the first line is empty; it names the columns, such as address;name");
+                }
                 columns.check(&header)?;
                 let ours: Vec<&str> = header.iter().map(|name| columns.ours(name)).collect();
                 if !ours.contains(&ADDRESS) {
@@ -193,11 +196,8 @@ impl<R: BufRead> List<R> {
                 Value::Null => String::new(),
                 other => other.to_string(),
             };
-            // An empty cell is something that is not known.
-            if text.is_empty() {
-                continue;
-            }
             match self.columns.ours(&name) {
+                ADDRESS | CHAT | TIME_ZONE if text.is_empty() => {}
                 ADDRESS => user_id = Some(id(&text)?),
                 CHAT => chat = Some(id(&text)?),
                 TIME_ZONE => {
@@ -205,6 +205,10 @@ impl<R: BufRead> List<R> {
                         format!("{text:?} is no time zone; write a name such as Europe/Moscow")
                     })?;
                     time_zone = Some(text);
+                }
+                // An empty cell is something that is not known, nor any more.
+                ours if text.is_empty() => {
+                    attributes.insert(ours.to_owned(), Value::Null);
                 }
                 ours => {
                     let kept = if value.is_string() { Value::String(text) } else { value };
@@ -277,7 +281,11 @@ mod tests {
         let found = all(list(file, true, "address=tg_id,name=first,tz=zone").unwrap());
         let one = found[0].as_ref().unwrap();
         assert_eq!((one.user_id.as_str(), one.time_zone.as_deref()), ("101", Some("Europe/Moscow")));
-        assert_eq!(one.attributes, serde_json::json!({"name": "Анна"}), "an empty cell is not known");
+        assert_eq!(
+            one.attributes,
+            serde_json::json!({"name": "Анна", "city": null}),
+            "an empty cell is not known"
+        );
         let two = found[1].as_ref().unwrap();
         assert_eq!(two.attributes, serde_json::json!({"name": "Пётр; мл.", "city": "Пермь"}));
         let lines = "{\"address\": 7, \"name\": \"Ия\", \"n\": 3}\nnot json\n";
@@ -314,6 +322,10 @@ mod tests {
         );
         let problem = list("id,name\n", true, "address=tg").unwrap_err().to_string();
         assert!(problem.contains("no column \"tg\""), "{problem}");
+        for empty in ["", "\n", "\u{feff}\r\n"] {
+            let problem = list(empty, true, "").unwrap_err().to_string();
+            assert!(problem.contains("the first line is empty"), "{problem}");
+        }
         let problem = list("address|name\n1|Анна\n", true, "").unwrap_err().to_string();
         assert!(problem.contains("commas, semicolons or tabs") && problem.contains("'|'"), "{problem}");
         let found = all(list("address,tz\n1,Mars/Base\n2\n", true, "tz=tz").unwrap());

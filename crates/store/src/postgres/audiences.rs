@@ -8,7 +8,7 @@ use super::recipients::ACCOUNT_PLATFORM;
 use super::{Again, As, Postgres, rows};
 use crate::campaigns::{Audience, ImportedPeople};
 use crate::error::{Result, StoreError};
-use crate::recipients::{NewRecipient, PutRecipient, check};
+use crate::recipients::{NewRecipient, PutRecipient, checked};
 
 const INSERT: &str = "
 WITH made AS (
@@ -34,9 +34,15 @@ WITH people AS (
      ORDER BY p.user_id, p.ord DESC
 ), put AS (
     INSERT INTO recipients AS r (workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, source)
-    SELECT $1, $2, $3, p.user_id, p.address, p.attributes, p.time_zone, p.status, p.source FROM people AS p ORDER BY p.ord
+    SELECT $1, $2, $3, p.user_id, p.address,
+           CASE WHEN EXISTS (SELECT 1 FROM recipients AS k
+                              WHERE k.workspace_id = $1 AND k.account_id = $2 AND k.user_id = p.user_id)
+                THEN p.attributes ELSE jsonb_strip_nulls(p.attributes) END,
+           p.time_zone, p.status, p.source
+      FROM people AS p ORDER BY p.ord
     ON CONFLICT (workspace_id, account_id, user_id) DO UPDATE
-       SET address = excluded.address, attributes = excluded.attributes, time_zone = excluded.time_zone,
+       SET address = excluded.address, attributes = jsonb_strip_nulls(r.attributes || excluded.attributes),
+           time_zone = coalesce(excluded.time_zone, r.time_zone),
            status = CASE WHEN r.status = 'known' THEN excluded.status ELSE r.status END,
            status_at = CASE WHEN r.status = 'known' AND excluded.status <> 'known' THEN rupor_now() ELSE r.status_at END
     RETURNING r.recipient_id, r.user_id, r.xmax = 0 AS created
@@ -93,8 +99,7 @@ impl Postgres {
         workspace: WorkspaceId,
         step: ImportedPeople,
     ) -> Result<Vec<PutRecipient>> {
-        let people = &step.people;
-        check(people)?;
+        let people = &checked(step.people)?;
         let account = step.account_id;
         let platform = self.scoped(workspace, ACCOUNT_PLATFORM, &[&workspace.0, &account.0]).await?;
         let platform: String = platform.ok_or_else(|| StoreError::unknown_account(account))?.get(0);

@@ -9,7 +9,7 @@ use super::recipients::{ACCOUNT_PLATFORM, put};
 use super::{Sqlite, Urgency, rows};
 use crate::campaigns::{Audience, ImportedPeople};
 use crate::error::{Result, StoreError};
-use crate::recipients::{PutRecipient, check};
+use crate::recipients::{PutRecipient, checked};
 
 const INSERT: &str = "
 INSERT INTO audiences (workspace_id, name, filter, created_at) VALUES (?1, ?2, ?3, ?4)
@@ -72,15 +72,15 @@ impl Sqlite {
         workspace: WorkspaceId,
         step: ImportedPeople,
     ) -> Result<Vec<PutRecipient>> {
-        check(&step.people)?;
+        let people = checked(step.people)?;
         self.write(Urgency::Maintenance, move |tx| {
             let account = step.account_id;
             let platform: String = tx
                 .first(ACCOUNT_PLATFORM, (workspace.0, account.0), |row| row.get(0))?
                 .ok_or_else(|| StoreError::unknown_account(account))?;
-            let mut made = Vec::with_capacity(step.people.len());
+            let mut made = Vec::with_capacity(people.len());
             let mut joined = 0;
-            for person in &step.people {
+            for person in &people {
                 let one = put(tx, workspace, account, &platform, person)?;
                 joined += tx.execute(JOIN, (workspace.0, step.audience_id.0, one.recipient_id.0))?;
                 made.push(one);

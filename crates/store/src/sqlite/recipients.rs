@@ -7,7 +7,7 @@ use domain::ids::{AccountId, DeliveryId, LaneId, RecipientId, WorkspaceId};
 use domain::pacing::interval;
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::enqueue::INSERT_READY;
 use super::feed::leave_alone;
@@ -18,16 +18,16 @@ use crate::recipients::*;
 
 pub(super) const ACCOUNT_PLATFORM: &str =
     "SELECT platform FROM accounts WHERE workspace_id = ?1 AND account_id = ?2";
-const FIND: &str =
-    "SELECT recipient_id FROM recipients WHERE workspace_id = ?1 AND account_id = ?2 AND user_id = ?3";
+const FIND: &str = "SELECT recipient_id, attributes FROM recipients WHERE workspace_id = ?1 AND account_id = ?2 AND user_id = ?3";
 const INSERT: &str = "
 INSERT INTO recipients (workspace_id, account_id, platform, user_id, address, attributes, time_zone, status, status_at,
                         source, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?9)";
-/// Who stopped or is gone stays so; who was merely known may become active.
+/// Who stopped or is gone stays so; who was merely known may become active. What is known and not named stays; null
+/// takes it away.
 const UPDATE: &str = "
 UPDATE recipients
-   SET address = ?2, attributes = ?3, time_zone = ?4,
+   SET address = ?2, attributes = ?3, time_zone = coalesce(?4, time_zone),
        status = CASE WHEN status = 'known' THEN ?5 ELSE status END,
        status_at = CASE WHEN status = 'known' AND ?5 <> 'known' THEN ?6 ELSE status_at END
  WHERE recipient_id = ?1";
@@ -136,7 +136,7 @@ impl Sqlite {
         account: AccountId,
         people: Vec<NewRecipient>,
     ) -> Result<Vec<PutRecipient>> {
-        check(&people)?;
+        let people = checked(people)?;
         self.write(Urgency::Maintenance, move |tx| {
             let platform: String = tx
                 .first(ACCOUNT_PLATFORM, (workspace.0, account.0), |row| row.get(0))?
@@ -332,9 +332,12 @@ pub(super) fn put(
     platform: &str,
     person: &NewRecipient,
 ) -> Result<PutRecipient> {
-    let (attributes, status) = (person.attributes.to_string(), person.status.as_str());
+    let status = person.status.as_str();
     let key = (workspace.0, account.0, &person.user_id);
-    if let Some(id) = tx.first(FIND, key, |row| row.get::<_, i64>(0))? {
+    let found = tx.first(FIND, key, |row| Ok((row.get::<_, i64>(0)?, rows::json(row, 1)?)))?;
+    let known = found.as_ref().map_or(&Value::Null, |(_, known)| known);
+    let attributes = without_nulls(merged(known, &person.attributes)).to_string();
+    if let Some((id, _)) = found {
         tx.execute(UPDATE, (id, &person.address, attributes, &person.time_zone, status, tx.now.0))?;
         return Ok(PutRecipient { recipient_id: RecipientId(id), created: false });
     }

@@ -12,6 +12,7 @@ use crate::world::*;
 
 contract! {
     a_person_is_known_by_account_and_user_id,
+    what_was_known_stays_unless_it_is_said_anew,
     who_stopped_stays_stopped_through_an_import,
     a_campaign_reaches_only_who_wants_to_hear,
     a_recipient_is_claimed_sent_to_and_committed,
@@ -99,7 +100,7 @@ async fn a_person_is_known_by_account_and_user_id(w: &World) {
     assert_eq!((again[0].recipient_id, again[0].created), (first[1].recipient_id, false));
     assert!(again[1].created);
     let known = w.store.recipient(w.ws, first[1].recipient_id).await.unwrap();
-    assert_eq!((known.address.as_str(), known.time_zone.as_deref()), ("чат 2", None));
+    assert_eq!((known.address.as_str(), known.time_zone), ("чат 2", person("2").time_zone));
     assert_eq!(known.attributes, json!({"имя": "Анна"}));
     let all = w.store.recipients(w.ws, account, Some(first[0].recipient_id), 10).await.unwrap();
     assert_eq!(all.iter().map(|r| r.user_id.as_str()).collect::<Vec<_>>(), ["2", "3"]);
@@ -108,6 +109,24 @@ async fn a_person_is_known_by_account_and_user_id(w: &World) {
     assert_eq!(w.store.find_recipient(w.ws, account, "22").await.unwrap(), None);
     let nobody = w.store.put_recipients(w.ws, AccountId(999_999), vec![person("1")]).await;
     assert!(matches!(nobody, Err(StoreError::NotFound { what: "account", .. })), "{nobody:?}");
+}
+
+async fn what_was_known_stays_unless_it_is_said_anew(w: &World) {
+    let account = w.account().await;
+    let put = async |said: &[serde_json::Value]| {
+        let people = said.iter().map(|said| NewRecipient { attributes: said.clone(), ..person("1") });
+        let made = w.store.put_recipients(w.ws, account, people.collect()).await.unwrap();
+        w.store.recipient(w.ws, made[0].recipient_id).await.unwrap().attributes
+    };
+    let first =
+        put(&[json!({"имя": "Анна", "город": "Пермь", "vip": null, "pet": {"name": null, "n": [null]}})])
+            .await;
+    assert_eq!(first, json!({"имя": "Анна", "город": "Пермь", "pet": {"n": [null]}}));
+    let second = put(&[json!({"город": "Уфа", "pet": {"kind": "кот"}})]).await;
+    assert_eq!(second, json!({"имя": "Анна", "город": "Уфа", "pet": {"kind": "кот"}}));
+    // An empty cell of a column that is there takes away what was known; somebody named twice is one person.
+    let third = put(&[json!({"имя": null, "a": 1, "b": 1}), json!({"b": 2})]).await;
+    assert_eq!(third, json!({"город": "Уфа", "pet": {"kind": "кот"}, "a": 1, "b": 2}));
 }
 
 async fn who_stopped_stays_stopped_through_an_import(w: &World) {
