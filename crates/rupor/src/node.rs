@@ -96,6 +96,10 @@ pub(crate) struct Running {
 pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     // A door that must not be opened is refused before anything is changed.
     let door = settings.listen.map(|at| http::Door::from_env(at.ip())).transpose()?;
+    let listener = match settings.listen {
+        Some(at) => Some(bind(at).await?),
+        None => None,
+    };
     let address = &settings.address;
     let store = open(address, &settings).await?;
     let note = Note::beside(&settings.key_path);
@@ -134,10 +138,11 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         }),
     ];
     let mut listening = None;
-    if let (Some(at), Some(door)) = (settings.listen, door) {
-        let (bound, task) = listen(at, door, shown.clone()).await?;
+    if let (Some(listener), Some(door)) = (listener, door) {
+        let bound = listener.local_addr()?;
+        tracing::info!(address = %bound, "listening");
         listening = Some(bound);
-        beside.push(task);
+        beside.push(tokio::spawn(http::serve(listener, shown.clone(), door)));
     }
     let (stop, stopped) = watch::channel(false);
     let ready = Arc::clone(&shown.ready);
@@ -403,17 +408,9 @@ fn keep<F: Future<Output = ()> + Send + 'static>(
     tokio::spawn(kept_up(name, move || start(store.clone())))
 }
 
-async fn listen(
-    at: SocketAddr,
-    door: http::Door,
-    node: http::Node,
-) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
-    let listener = tokio::net::TcpListener::bind(at)
-        .await
-        .with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))?;
-    let bound = listener.local_addr()?;
-    tracing::info!(address = %bound, "listening");
-    Ok((bound, tokio::spawn(http::serve(listener, node, door))))
+async fn bind(at: SocketAddr) -> anyhow::Result<tokio::net::TcpListener> {
+    let bound = tokio::net::TcpListener::bind(at).await;
+    bound.with_context(|| format!("--listen {at}: the address cannot be used; choose a free port"))
 }
 
 async fn keep_epoch(note: Note, store: Store) {

@@ -12,8 +12,8 @@ use domain::time::Timestamp;
 use platforms::render::personal;
 use serde_json::json;
 use store::{
-    Campaign, CampaignCounts, ForRecipients, LaneOf, NewCampaign, NewMessage, Retries, Store, StoreError,
-    Variant, Whose,
+    Campaign, CampaignCounts, FREEZE_MAX, ForRecipients, LaneOf, Member, NewCampaign, NewMessage, Person,
+    Retries, Store, StoreError, Variant, Whose,
 };
 
 use super::forecast::{self, Forecast};
@@ -82,6 +82,11 @@ async fn keep_words(
     message.personal = personal::is_personal(&message.text);
     if let Err(personal::Unfilled::Broken(why)) = personal::fill(&message.text, &json!({})) {
         bail!("the text cannot be filled in: {why}; write {{{{ r.name | default(\"друг\") }}}}");
+    }
+    if let Some(name) = personal::strangers(&message.text).first() {
+        bail!(
+            "the text asks for {{{{ {name} }}}}, which is not known of anybody; an attribute of a person is written with r. before it: {{{{ r.{name} }}}}, or {{{{ r.{name} | default(\"друг\") }}}} for those who have none"
+        );
     }
     if policy.has_unsubscribe() {
         let stop = Button { text: STOP_WORDS.to_owned(), press: Press::Callback(STOP_PRESS.to_owned()) };
@@ -207,7 +212,12 @@ fn hint(campaign: &Campaign) -> String {
         CampaignStatus::Finished | CampaignStatus::Aborted => {
             format!("; for those who failed run `rupor campaign retry {name}`")
         }
-        _ => String::new(),
+        CampaignStatus::Cancelled => "; make another one with `rupor campaign new`".to_owned(),
+        CampaignStatus::Preparing
+        | CampaignStatus::Running
+        | CampaignStatus::Finishing
+        | CampaignStatus::Cancelling => format!("; look with `rupor campaign status {name}`"),
+        CampaignStatus::Draft | CampaignStatus::Scheduled => String::new(),
     }
 }
 
@@ -241,10 +251,19 @@ pub async fn rest_part(
     if !campaign.accounts.contains(&account.account_id) {
         bail!("campaign {} is not sent by account {}", campaign.name, account.name);
     }
-    if campaign.status.is_over() {
-        bail!("campaign {} is {}; nothing of it is left to send", campaign.name, campaign.status);
-    }
+    is_not_over(campaign)?;
     Ok(store.rest_part(campaign.workspace_id, campaign.campaign_id, account.account_id, why).await?)
+}
+
+fn is_not_over(campaign: &Campaign) -> anyhow::Result<()> {
+    match campaign.status.is_over() {
+        false => Ok(()),
+        true => bail!(
+            "campaign {} is {}; nothing of it is left to send; say something else with `rupor campaign new`",
+            campaign.name,
+            campaign.status
+        ),
+    }
 }
 
 /// What it may cost at most where it is sent faster than is free; `None`: nothing.
@@ -295,6 +314,7 @@ pub async fn cancel(store: &Store, campaign: &Campaign, why: &str) -> anyhow::Re
 /// Other words, for everybody who has not got it.
 pub async fn edit(store: &Store, campaign: &Campaign, key: &str, message: Message) -> anyhow::Result<()> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    is_not_over(campaign)?;
     let rests_now =
         matches!(campaign.status, CampaignStatus::Draft | CampaignStatus::Scheduled | CampaignStatus::Paused);
     if !rests_now {
@@ -320,6 +340,7 @@ pub async fn choose(store: &Store, campaign: &Campaign, name: &str) -> anyhow::R
     let chosen = campaign.variants.iter().find(|variant| variant.name == name);
     let chosen =
         chosen.with_context(|| format!("variant {name:?} is not known; known are {}", names.join(", ")))?;
+    is_not_over(campaign)?;
     if campaign.status != CampaignStatus::Paused {
         bail!(
             "campaign {} is {}; a variant is chosen while it rests: run `rupor campaign pause {}` first",
@@ -384,7 +405,40 @@ pub async fn retry(store: &Store, campaign: &Campaign, retries: Retries) -> anyh
             campaign.status
         );
     }
+    if !anybody_again(store, campaign, &retries).await? {
+        bail!(
+            "campaign {}: nobody failed who may be tried again; nothing is changed; `rupor campaign report {}` tells of everybody",
+            campaign.name,
+            campaign.name
+        );
+    }
     took(store.begin_wave(ws, id, campaign.version, retries).await?, campaign)
+}
+
+/// Whether a wave would have somebody: who failed, or who still waited when it was aborted.
+async fn anybody_again(store: &Store, campaign: &Campaign, retries: &Retries) -> anyhow::Result<bool> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let counts = store.campaign_counts(ws, id).await?;
+    if counts.waiting > 0 || counts.failed + counts.dead == 0 {
+        return Ok(counts.waiting > 0);
+    }
+    let is_taken = |member: &Member| {
+        let code = member.code.as_deref().unwrap_or_default();
+        matches!(member.state.as_str(), "failed" | "dead")
+            && code != "stopped"
+            && (retries.unknown || code != "outcome_unknown")
+    };
+    let mut after = Person::default();
+    loop {
+        let page = store.campaign_members(ws, id, after, FREEZE_MAX).await?;
+        let Some(last) = page.last() else {
+            return Ok(false);
+        };
+        if page.iter().any(is_taken) {
+            return Ok(true);
+        }
+        after = last.person.clone();
+    }
 }
 
 fn require(campaign: &Campaign, next: CampaignStatus, verb: &str) -> anyhow::Result<()> {

@@ -107,6 +107,15 @@ fn known(attributes: &serde_json::Value) -> Value {
     Value::from_pairs(pairs)
 }
 
+/// Names that a text asks for and that nobody can have: what is known of a person is called `r.NAME`.
+pub fn strangers(text: &str) -> Vec<String> {
+    let environment = Environment::empty();
+    let asked = environment.template_from_str(&in_quotes(text)).map(|read| read.undeclared_variables(false));
+    let mut names: Vec<String> = asked.unwrap_or_default().into_iter().filter(|name| name != "r").collect();
+    names.sort();
+    names
+}
+
 /// What a text asks for, by name.
 pub fn names(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -136,6 +145,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_name_without_r_is_nobodys() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(strangers(text), expected, "{text}");
+        check("Привет, {{ name }}! {{ city | default(\"Пермь\") }}", &["city", "name"]);
+        check("Привет, {{ r.name }}! {% if r.vip %}{{ r.имя | upper }}{% endif %}", &[]);
+        check("Привет! Фигурные { скобки }", &[]);
+    }
 
     #[test]
     fn a_text_is_filled_in_with_what_is_known() {

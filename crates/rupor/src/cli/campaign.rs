@@ -361,6 +361,7 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
         .iter()
         .map(|one| {
             let number = |key: &str| one[key].to_string();
+            let dead = one["dead"].as_i64().unwrap_or(0) - one["cancelled"].as_i64().unwrap_or(0);
             let state = one["state"].as_str().unwrap_or("-").to_owned();
             let name = one["name"].as_str().unwrap_or("-").to_owned();
             vec![
@@ -369,12 +370,13 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
                 number("total"),
                 number("sent"),
                 number("failed"),
-                number("dead"),
+                dead.to_string(),
+                number("cancelled"),
                 number("excluded"),
             ]
         })
         .collect();
-    let heads = ["campaign", "state", "total", "sent", "failed", "dead", "left out"];
+    let heads = ["campaign", "state", "total", "sent", "failed", "dead", "cancelled", "left out"];
     operator.print(&all, || table(&heads, rows))
 }
 
@@ -537,16 +539,20 @@ async fn report(named: &Named) -> anyhow::Result<()> {
 fn spoken(status: &Value) -> String {
     let number = |key: &str| status[key].as_i64().unwrap_or(0);
     let mut text = format!(
-        "campaign {} is {}: {} of {} sent, {} wait, {} on their way, {} failed, {} dead, {} left out",
+        "campaign {} is {}: {} of {} sent, {} wait, {} on their way, {} failed, {} dead, {} left out{}",
         line(status["name"].as_str().unwrap_or_default()),
         status["state"].as_str().unwrap_or_default(),
         number("sent"),
         number("total"),
-        number("waiting"),
-        number("queued") + number("in_flight"),
+        number("waiting") + number("queued"),
+        number("in_flight"),
         number("failed"),
-        number("dead"),
-        number("excluded")
+        number("dead") - number("cancelled"),
+        number("excluded"),
+        match number("cancelled") {
+            0 => String::new(),
+            n => format!(", {n} cancelled"),
+        }
     );
     if let Some(seconds) = status["eta_seconds"].as_f64().filter(|seconds| *seconds > 0.0) {
         text += &format!(", about {} left", how_long(Span((seconds * 1e6) as i64)));

@@ -47,3 +47,18 @@ fn a_button_is_words_and_an_address() {
     assert!(time("2026-12-01T10:00+03:00").is_ok());
     assert!(time("завтра").unwrap_err().contains("2026-12-01"));
 }
+
+#[test]
+fn what_is_queued_waits_and_who_was_cancelled_is_not_dead() {
+    let paused = json!({"name": "осень", "state": "paused", "total": 1_200, "sent": 34, "queued": 1_166});
+    assert_eq!(
+        spoken(&paused),
+        "campaign осень is paused: 34 of 1200 sent, 1166 wait, 0 on their way, 0 failed, 0 dead, 0 left out"
+    );
+    let cancelled =
+        json!({"name": "осень", "state": "cancelled", "total": 9, "sent": 3, "dead": 6, "cancelled": 5});
+    assert_eq!(
+        spoken(&cancelled),
+        "campaign осень is cancelled: 3 of 9 sent, 0 wait, 0 on their way, 0 failed, 1 dead, 0 left out, 5 cancelled"
+    );
+}

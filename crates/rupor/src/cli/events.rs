@@ -1,5 +1,6 @@
 //! `rupor events`: what happened, as the audit tells it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Args;
@@ -76,6 +77,11 @@ async fn show(args: &Events) -> anyhow::Result<()> {
     let mut shown: Vec<&Event> =
         recent.iter().filter(|event| wanted(event)).take(args.last as usize).collect();
     shown.reverse();
+    if let (true, false, Some(name)) = (shown.is_empty(), args.json(), &args.name) {
+        let names: BTreeSet<&str> = recent.iter().map(|event| event.name.as_str()).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        say(&format!("no {name:?} among the last {} events; there are {names}", recent.len()))?;
+    }
     for event in shown {
         print(args, event)?;
     }

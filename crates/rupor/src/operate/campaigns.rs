@@ -307,7 +307,9 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
         "in_flight": counts.in_flight,
         "sent": counts.sent,
         "failed": counts.failed,
+        // `total` is the sum of the others, so whoever was cancelled is among the dead, and told apart.
         "dead": counts.dead + never,
+        "cancelled": never,
         "excluded": counts.excluded,
         "eta_seconds": eta,
         "forecast": forecast,

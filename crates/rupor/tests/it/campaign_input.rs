@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Node(Child);
+pub(super) struct Node(Child);
 
 impl Drop for Node {
     fn drop(&mut self) {
@@ -21,13 +21,13 @@ impl Drop for Node {
     }
 }
 
-struct World {
-    folder: tempfile::TempDir,
-    sandbox: Sandbox,
+pub(super) struct World {
+    pub(super) folder: tempfile::TempDir,
+    pub(super) sandbox: Sandbox,
 }
 
 impl World {
-    async fn new() -> World {
+    pub(super) async fn new() -> World {
         let options = sandbox::Options { any_token: true, ..sandbox::Options::default() };
         let sandbox = Sandbox::start(options).await.unwrap();
         let w = World { folder: tempfile::tempdir().unwrap(), sandbox };
@@ -42,13 +42,13 @@ impl World {
         w
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         path
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rupor"));
         command.args(args).args(["--db", "sqlite:rupor.db"]).current_dir(self.folder.path());
         for (name, n) in [("shelter", 1), ("news", 2)] {
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// What it says when it goes well.
-    fn well(&self, args: &[&str]) -> String {
+    pub(super) fn well(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{args:?}: {told}");
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// It fails, and says all of this.
-    fn refused(&self, args: &[&str], expected: &[&str]) {
+    pub(super) fn refused(&self, args: &[&str], expected: &[&str]) {
         let output = self.command(args).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{args:?} went well: {}", String::from_utf8_lossy(&output.stdout));
@@ -75,32 +75,32 @@ impl World {
         }
     }
 
-    fn import(&self, name: &str, bytes: &[u8]) -> Value {
+    pub(super) fn import(&self, name: &str, bytes: &[u8]) -> Value {
         self.write(name, bytes);
         let told = self.well(&["audience", "import", name, "--account", "shelter", "--json"]);
         serde_json::from_str(&told).unwrap()
     }
 
-    fn rejected(&self, name: &str) -> String {
+    pub(super) fn rejected(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(format!("{name}.rejected"))).unwrap()
     }
 
-    fn audiences(&self) -> usize {
+    pub(super) fn audiences(&self) -> usize {
         let all: Value = serde_json::from_str(&self.well(&["audience", "list", "--json"])).unwrap();
         all.as_array().unwrap().len()
     }
 
-    fn state(&self, campaign: &str) -> Value {
+    pub(super) fn state(&self, campaign: &str) -> Value {
         let told = self.well(&["campaign", "status", campaign, "--json"]);
         serde_json::from_str::<Value>(&told).unwrap()["state"].clone()
     }
 
-    fn new_campaign(&self, name: &str, text: &str, more: &[&str]) {
+    pub(super) fn new_campaign(&self, name: &str, text: &str, more: &[&str]) {
         let args = ["campaign", "new", name, "--account", "shelter", "--text", text];
         self.well(&[&args, more].concat());
     }
 
-    fn requests(&self) -> u64 {
+    pub(super) fn requests(&self) -> u64 {
         self.sandbox.core().ledger.received(Name::Telegram)
     }
 }
@@ -241,7 +241,7 @@ async fn two_starts_are_one_and_who_never_started_the_bot_is_told_in_the_report(
     assert_eq!(sent, 1, "two starts are one");
 }
 
-async fn node(w: &World) -> Node {
+pub(super) async fn node(w: &World) -> Node {
     let log = w.folder.path().join("log");
     let file = std::fs::File::create(&log).unwrap();
     let node = Node(w.command(&["run"]).stdout(Stdio::null()).stderr(file).spawn().unwrap());

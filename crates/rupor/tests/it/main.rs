@@ -4,6 +4,7 @@ mod bot;
 mod bot_page;
 mod callbacks;
 mod campaign_input;
+mod campaign_words;
 mod operating;
 mod promises;
 mod readme;

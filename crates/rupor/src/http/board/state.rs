@@ -86,7 +86,7 @@ pub(super) fn a_campaign(facts: &Facts, campaign: &store::Campaign, stands: &Val
         "why": campaign.why,
         "total": number("total") - number("excluded"),
         "sent": number("sent"),
-        "failed": number("failed") + number("dead"),
+        "failed": number("failed") + number("dead") - number("cancelled"),
         "waiting": number("waiting") + number("queued") + number("in_flight"),
         "excluded": number("excluded"),
         "eta": eta,

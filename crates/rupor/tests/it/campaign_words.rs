@@ -1,0 +1,109 @@
+//! What lists and campaigns tell the person at the terminal, by the binary.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use serde_json::{Value, json};
+
+use super::campaign_input::{World, node};
+
+fn parsed(told: &str) -> Value {
+    serde_json::from_str(told).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_leaves_nothing_on_its_way_and_who_is_cancelled_is_not_dead() {
+    let w = World::new().await;
+    w.import("people.csv", b"address\n101\n102\n103\n");
+    w.new_campaign("autumn", "Здравствуйте!", &[]);
+    w.well(&["campaign", "start", "autumn", "--yes"]);
+    let again = ["campaign", "start", "autumn", "--yes"];
+    w.refused(&again, &["only a draft can be started", "rupor campaign status autumn"]);
+    let paused = w.well(&["campaign", "pause", "autumn"]);
+    assert!(paused.contains("0 of 3 sent, 3 wait, 0 on their way"), "{paused}");
+
+    let cancelled = w.well(&["campaign", "cancel", "autumn", "--yes"]);
+    assert!(cancelled.contains("0 dead, 0 left out, 3 cancelled"), "{cancelled}");
+    let status = parsed(&w.well(&["campaign", "status", "autumn", "--json"]));
+    assert_eq!((&status["cancelled"], &status["total"]), (&json!(3), &json!(3)), "{status}");
+    let listed = w.well(&["campaign", "list"]);
+    let heads: Vec<&str> = listed.lines().next().unwrap().split_whitespace().collect();
+    let row: Vec<&str> =
+        listed.lines().find(|row| row.contains("autumn")).unwrap().split_whitespace().collect();
+    let of = |name: &str| row[heads.iter().position(|head| *head == name).unwrap()];
+    assert_eq!((of("dead"), of("cancelled")), ("0", "3"), "{listed}");
+    assert_eq!(w.requests(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_import_keeps_what_was_known_and_one_of_nobody_makes_no_audience() {
+    let w = World::new().await;
+    w.import("people.csv", "address;name;city\n101;Анна;Пермь\n102;Пётр;Уфа\n".as_bytes());
+    let known = || parsed(&w.well(&["audience", "show", "people", "--json"]));
+    // A slip in --map adds a name, and takes none away.
+    w.write("again.csv", "address;name\n101;Анна\n102;Пётр\n".as_bytes());
+    let again =
+        ["audience", "import", "again.csv", "--account", "shelter", "--name", "people", "--map", "nmae=name"];
+    w.well(&again);
+    assert_eq!(known()[0]["attributes"], json!({"name": "Анна", "nmae": "Анна", "city": "Пермь"}));
+    // What a column says counts, also that it is empty.
+    w.import("people.csv", "address;name;city\n101;Анна Ивановна;\n".as_bytes());
+    assert_eq!(known()[0]["attributes"], json!({"name": "Анна Ивановна", "nmae": "Анна"}));
+    let unknown = ["audience", "import", "again.csv", "--account", "shelter", "--map", "name=nmae"];
+    w.refused(&unknown, &["--map: the file has no column \"nmae\"", "address, name"]);
+
+    w.write("old.csv", b"address;name\n101;\xc0\xed\xed\xe0\n102;\xc8\xff\n@masha;\n");
+    let old = ["audience", "import", "old.csv", "--account", "shelter"];
+    w.refused(
+        &old,
+        &[
+            "none of its 3 lines can be used",
+            "2 × not UTF-8; save the file as \"CSV UTF-8\"",
+            "1 × is a name",
+        ],
+    );
+    w.write("nobody.csv", b"address;name\n");
+    w.refused(
+        &["audience", "import", "nobody.csv", "--account", "shelter"],
+        &["nobody.csv: there is nobody in it"],
+    );
+    w.write("empty.csv", b"");
+    w.refused(&["audience", "import", "empty.csv", "--account", "shelter"], &["the first line is empty"]);
+    w.write("people.xlsx", b"PK");
+    w.refused(&["audience", "import", "people.xlsx", "--account", "shelter"], &["save it as \"CSV UTF-8\""]);
+    assert_eq!(w.audiences(), 1, "only the first one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_without_r_and_orders_to_what_is_over_are_refused_with_the_way_out() {
+    let w = World::new().await;
+    w.import("people.csv", "address;name\n101;Анна\n".as_bytes());
+    let slip = ["campaign", "new", "autumn", "--account", "shelter", "--text", "Привет, {{ name }}!"];
+    w.refused(&slip, &["{{ name }}", "{{ r.name }}", "{{ r.name | default(\"друг\") }}"]);
+    w.new_campaign("autumn", "Привет, {{ r.name }}!", &[]);
+    let _node = node(&w).await;
+    w.well(&["campaign", "start", "autumn", "--yes"]);
+    let begun = std::time::Instant::now();
+    while w.state("autumn") != "finished" {
+        assert!(begun.elapsed().as_secs() < 60, "{}", w.well(&["campaign", "status", "autumn"]));
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let edit = ["campaign", "edit", "autumn", "--text", "другое"];
+    w.refused(&edit, &["campaign autumn is finished; nothing of it is left to send", "rupor campaign new"]);
+    w.refused(&["campaign", "retry", "autumn"], &["campaign autumn: nobody failed", "nothing is changed"]);
+    let status = parsed(&w.well(&["campaign", "status", "autumn", "--json"]));
+    assert_eq!((&status["state"], &status["wave"]), (&json!("finished"), &json!(0)), "{status}");
+    let events = w.well(&["events", "--name", "nope"]);
+    assert!(events.contains("no \"nope\" among the last") && events.contains("config_changed"), "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_is_taken_is_told_before_anything_is_applied() {
+    let w = World::new().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let text = std::fs::read_to_string(w.folder.path().join("rupor.toml")).unwrap();
+    w.write("other.toml", text.replace("[accounts.news]", "[accounts.later]").as_bytes());
+    w.refused(&["run", "--config", "other.toml", "--listen", &at], &["choose a free port"]);
+    let accounts = w.well(&["account", "list"]);
+    assert!(accounts.contains("news") && !accounts.contains("later"), "{accounts}");
+}
