@@ -5,7 +5,7 @@ use domain::ids::{AccountId, ChannelId, DeliveryId, WorkspaceId};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The named thing is not there, or belongs to another workspace: the two look the same on purpose.
-    #[error("{what} {} is not known in this workspace; list what is there and use its id", domain::shown::line(.name))]
+    #[error("{what} {} is not known in this workspace; {}", domain::shown::line(.name), where_listed(.what))]
     NotFound { what: &'static str, name: String },
     #[error("{what} {} already exists in this workspace; choose another name or change that one", domain::shown::line(.name))]
     Exists { what: &'static str, name: String },
@@ -99,6 +99,17 @@ pub enum KeyError {
     Exposed { path: String, mode: u32 },
     #[error("file {path}: {problem}")]
     Unusable { path: String, problem: String },
+}
+
+/// How to see what is there.
+fn where_listed(what: &str) -> String {
+    match what {
+        "account" | "audience" | "campaign" | "case" | "channel" | "delivery" | "endpoint" | "source"
+        | "token" => {
+            format!("`rupor {what} list` shows what is there")
+        }
+        _ => "list what is there and use its id".to_owned(),
+    }
 }
 
 pub type Result<T> = std::result::Result<T, StoreError>;

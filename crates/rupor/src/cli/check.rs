@@ -17,7 +17,8 @@ use engine::addresses::ApiBases;
 /// Check configuration, database, clock, tokens and the rights in every channel
 ///
 /// With a file, what it says is checked, also before it is applied.
-/// Without one, what is in the database; before the first run the variables of the quick start, or rupor.toml.
+/// Without one, the variables of the quick start if they ask for anything, as `rupor run` does; else what is in the
+/// database; before there is one, rupor.toml. What was checked is named.
 /// Nothing is sent. Ends with 1 if anything is wrong.
 #[derive(Debug, Args)]
 pub(super) struct Check {
@@ -62,21 +63,27 @@ async fn subjects(args: &Check, findings: &mut Vec<Finding>) -> anyhow::Result<V
     if let Some(file) = &args.file {
         return Ok(of_file(findings, file));
     }
-    let mut subjects = Vec::new();
+    let mut stored = Vec::new();
     if let Some(look) = &look {
         for workspace in look.store.workspaces().await? {
-            if args.operator.workspace.as_ref().is_none_or(|name| *name == workspace.name) {
+            if args.is_meant(&workspace.name) {
                 let ws = find_workspace(&look.store, &workspace.name).await?;
-                subjects.extend(check::subjects_of_store(&look.store, ws, &workspace.name).await?);
+                stored.extend(check::subjects_of_store(&look.store, ws, &workspace.name).await?);
             }
         }
     }
-    if !subjects.is_empty() {
-        return Ok(subjects);
-    }
-    if environment::is_used(&config::process_variables) {
+    if environment::is_used(&config::process_variables) && args.is_meant(config::DEFAULT_WORKSPACE) {
         let what = say!("check.variables");
-        return Ok(read(findings, &what, config::from_env(&config::process_variables)));
+        let written = read(findings, &what, config::from_env(&config::process_variables));
+        if stored.is_empty() {
+            return Ok(written);
+        }
+        findings.push(Finding::good(what, say!("check.variables.next")));
+        return Ok(instead_of_stored(written, stored));
+    }
+    if !stored.is_empty() {
+        findings.push(Finding::good(say!("check.configuration"), say!("check.stored")));
+        return Ok(stored);
     }
     let usual = Path::new("rupor.toml");
     if usual.exists() {
@@ -85,7 +92,27 @@ async fn subjects(args: &Check, findings: &mut Vec<Finding>) -> anyhow::Result<V
     }
     let what = say!("check.configuration");
     findings.push(Finding::bad(what, say!("check.nothing"), say!("check.nothing.fix")));
-    Ok(subjects)
+    Ok(Vec::new())
+}
+
+impl Check {
+    fn is_meant(&self, workspace: &str) -> bool {
+        self.operator.workspace.as_ref().is_none_or(|name| name == workspace)
+    }
+}
+
+/// What the variables say of their workspace; other workspaces as they are stored. Whether an account rests is no
+/// matter of the configuration.
+fn instead_of_stored(mut written: Vec<Subject>, stored: Vec<Subject>) -> Vec<Subject> {
+    for known in stored {
+        if known.workspace != config::DEFAULT_WORKSPACE {
+            written.push(known);
+        } else if let Some(same) = written.iter_mut().find(|one| one.account.name == known.account.name) {
+            same.account.paused = known.account.paused;
+            same.account.paused_why = known.account.paused_why;
+        }
+    }
+    written
 }
 
 fn of_file(findings: &mut Vec<Finding>, file: &Path) -> Vec<Subject> {
@@ -102,8 +129,9 @@ fn read(findings: &mut Vec<Finding>, what: &Phrase, config: Result<Config, Confi
             check::subjects_of_config(&config)
         }
         Err(error) => {
-            let bad = |problem: config::Problem| {
-                Finding::bad(problem.place, problem.text, say!("check.see_message"))
+            let bad = |problem: config::Problem| match problem.text.rsplit_once("; ") {
+                Some((found, fix)) => Finding::bad(problem.place, found, fix),
+                None => Finding::bad(problem.place, problem.text, say!("check.correct")),
             };
             findings.extend(error.problems.into_iter().map(bad));
             Vec::new()

@@ -21,7 +21,7 @@ use engine::addresses::{self, AccountExtras, ChannelExtras};
 use engine::ingest::{Preset, SourceSettings};
 
 /// The workspace of those who need only one.
-pub(super) const DEFAULT_WORKSPACE: &str = "default";
+pub(crate) const DEFAULT_WORKSPACE: &str = "default";
 
 /// Reads the text of a file named `shown`; paths in it are relative to `folder`.
 pub(super) fn parse(

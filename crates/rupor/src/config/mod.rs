@@ -22,6 +22,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use meaning::DEFAULT_WORKSPACE;
+
 /// Where variables come from; tests hand in their own.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 

@@ -138,7 +138,7 @@ pub(crate) async fn database(store: &Store, shown: &str) -> Vec<Finding> {
     let what = say!("check.database", name = shown);
     let now = match store.now().await {
         Ok(now) => now,
-        Err(error) => return vec![Finding::bad(what, error.to_string(), say!("check.see_message"))],
+        Err(error) => return vec![Finding::bad(what, error.to_string(), say!("check.database.fix"))],
     };
     let mut findings = vec![Finding::good(what, say!("check.database.good"))];
     let apart = (Clock::system().now() - now).millis().abs();
@@ -169,7 +169,9 @@ pub(crate) async fn subject(network: &Network, bases: &ApiBases, subject: &Subje
     };
     network.admit(&account);
     let probe = platform.probe(network, &account, None).await;
-    let mut findings = vec![token_finding(what, row, &probe)];
+    let elsewhere =
+        Some(account.base()).filter(|base| *base != platform.facts().api_base.trim_end_matches('/'));
+    let mut findings = vec![token_finding(what, row, &probe, elsewhere)];
     if probe.identity.is_err() {
         return findings;
     }
@@ -267,15 +269,16 @@ async fn look_at_channel(
             Finding::bad(what, found, fix)
         }
         Probe { channel: Some(probe), .. } => rights_finding(what, channel, &probe),
-        Probe { identity: Err(failure), .. } => refused(what, &failure),
+        Probe { identity: Err(failure), .. } => refused(what, &failure, None),
         Probe { channel: None, .. } => Finding::good(what, say!("check.channel.silent")),
     }
 }
 
-fn token_finding(what: Phrase, row: &Account, probe: &Probe) -> Finding {
+/// `elsewhere`: where it was asked, if not at the platform's own address.
+fn token_finding(what: Phrase, row: &Account, probe: &Probe, elsewhere: Option<&str>) -> Finding {
     let identity = match &probe.identity {
         Ok(identity) => identity,
-        Err(failure) => return refused(what, failure),
+        Err(failure) => return refused(what, failure, elsewhere),
     };
     let name = identity.username.as_ref().map_or(identity.name.clone(), |name| format!("@{name}"));
     let found = say!(
@@ -295,10 +298,13 @@ fn token_finding(what: Phrase, row: &Account, probe: &Probe) -> Finding {
     }
 }
 
-fn refused(what: Phrase, failure: &Failure) -> Finding {
+fn refused(what: Phrase, failure: &Failure, elsewhere: Option<&str>) -> Finding {
     let found = cause(&failure.code, &failure.message);
     // Whoever reads this has run the check already.
     let fix = match found.remedy {
+        Phrase::Known("remedy.token_or_address", _) if elsewhere.is_some() => {
+            say!("remedy.address_or_token", address = elsewhere.unwrap_or_default())
+        }
         Phrase::Known("remedy.network", _) => say!("remedy.network.checked"),
         Phrase::Known("remedy.server", _) => say!("remedy.server.checked"),
         Phrase::Known("remedy.tls", _) => say!("remedy.tls.checked"),

@@ -69,7 +69,7 @@ async fn a_good_token_and_its_rights_are_green_and_a_wrong_target_is_red() {
         ok   account bot: telegram as @rupor_bot; plain http to a private host, no certificate; about 30 messages a second in all, 1 a second per chat, 20 a minute per group
         ok   channel lost: -1001234567890 «Потеряшки»: may post
         FAIL channel nowhere: @nobody_here: Bad Request: chat not found
-             fix: let the account post there (in a channel: as an administrator), or correct the target and `$ rupor apply`
+             fix: let the account post there (in a channel: as an administrator), or correct the target; then `$ rupor apply`, or with variables alone start `$ rupor run` again
     "#]].assert_eq(&check(&sandbox, FILE, &[("TG", TOKEN)]).await);
 }
 
@@ -79,7 +79,7 @@ async fn a_revoked_token_is_red_with_the_fix_and_never_shown() {
     let said = check(&sandbox, FILE, &[("TG", "1:another")]).await;
     expect_test::expect![[r#"
         FAIL account bot: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
-             fix: get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
+             fix: get a new token where this one was issued and put it where the configuration looks for it; then `$ rupor apply`, or with variables alone start `$ rupor run` again
     "#]].assert_eq(&said);
     assert!(!said.contains("another"), "{said}");
 }
@@ -108,6 +108,17 @@ async fn a_server_that_is_not_there_is_red() {
     let said = check(&sandbox, &file, &[("TG", TOKEN)]).await;
     assert!(said.starts_with("FAIL account bot: the platform's server cannot be reached (refused"), "{said}");
     assert!(said.contains("fix: check the network"), "{said}");
+}
+
+#[tokio::test]
+async fn a_wrong_address_of_the_api_is_told_before_the_token() {
+    let sandbox = sandbox().await;
+    let base = format!("{}/nowhere", sandbox.base(Name::Telegram));
+    let file = FILE.replace("token = \"env:TG\"", &format!("token = \"env:TG\"\napi_base = \"{base}\""));
+    let said = check(&sandbox, &file, &[("TG", TOKEN)]).await;
+    assert!(said.starts_with("FAIL account bot: nobody there knows this address"), "{said}");
+    let fix = format!("fix: check the address of the API first: {base} is not the platform's own");
+    assert!(said.contains(&fix) && said.contains("copy the token again"), "{said}");
 }
 
 #[tokio::test]

@@ -545,7 +545,9 @@ pub(crate) async fn find_endpoint(
     name: &str,
 ) -> anyhow::Result<store::Endpoint> {
     let known = store.endpoints(ws).await?;
-    let names: Vec<&str> = known.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    // The door of an API token has no secret that anybody could give.
+    let doors = known.iter().filter(|endpoint| endpoint.kind != "token");
+    let names: Vec<&str> = doors.map(|endpoint| endpoint.name.as_str()).collect();
     let problem = format!("endpoint {name:?} is not known; known are {}", listed(&names));
     known.into_iter().find(|endpoint| endpoint.name == name).with_context(|| problem)
 }

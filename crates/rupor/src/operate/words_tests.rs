@@ -119,7 +119,7 @@ async fn a_channel_that_was_shut_is_explained() {
               cause: there is no such chat, or the bot cannot see it (chat_not_found) (3 failures in a row)
               since: 2026-11-15 12:00:00 UTC (3 h ago)
               next:  nothing is sent until somebody resumes the channel; new posts keep queueing; 1 delivery waits and is kept
-              help:  check the target in the configuration and that the bot is in that chat, then `$ rupor apply`
+              help:  check the target in the configuration and that the bot is in that chat; then `$ rupor apply`, or with variables alone start `$ rupor run` again
                      $ rupor channel resume lost --with-failed
         "#]],
     );
@@ -139,7 +139,7 @@ async fn a_revoked_token_is_explained() {
               cause: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
               since: 2026-11-15 12:00:00 UTC (2 h ago)
               next:  nothing by itself: what waits is kept, new posts keep queueing, until the account is resumed
-              help:  get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
+              help:  get a new token where this one was issued and put it where the configuration looks for it; then `$ rupor apply`, or with variables alone start `$ rupor run` again
                      $ rupor account resume bot
         "#]],
     );
@@ -155,7 +155,7 @@ async fn a_revoked_token_is_explained() {
           cause: the platform does not accept the token: it was revoked, or is not the right one (401: Unauthorized)
           since: 2026-11-15 12:00:00 UTC (2 h ago)
           next:  nothing by itself: what waits is kept, new posts keep queueing, until the account is resumed
-          help:  get a new token where this one was issued, put it where the configuration looks for it, and `$ rupor apply`
+          help:  get a new token where this one was issued and put it where the configuration looks for it; then `$ rupor apply`, or with variables alone start `$ rupor run` again
                  $ rupor account resume bot
     "#]].assert_eq(&world.status().await);
 }

@@ -56,6 +56,22 @@ async fn a_volunteer_with_variables_switches_off_and_on_again() {
     assert_eq!(paused[0]["enabled"], false, "{paused}");
     place.ok(&["source", "resume", "vk/club500"]).await;
 
+    // What is written now is checked, not what was applied before.
+    let well = place.ok(&["check"]).await;
+    assert!(well.contains("ok   variables: these are checked, not what is in the database"), "{well}");
+    for (name, wrong, good, told) in [
+        ("TG_TOKEN", "zzz", TOKEN, "account"),
+        ("TG_CHAT", "nochat", "-1001234567890", "channel telegram"),
+        ("TG_ENABLED", "ja", "true", "TG_ENABLED"),
+    ] {
+        place.set(name, wrong);
+        let checked = place.run(&["check"]).await;
+        let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert_eq!(checked.status.code(), Some(1), "{name}={wrong}: {said}");
+        assert!(said.lines().any(|line| line.starts_with("FAIL") && line.contains(told)), "{said}");
+        place.set(name, good);
+    }
+
     // Off: the last variable says no, and nothing else asks for anything.
     let groups = place.variables.remove("VK_GROUPS").unwrap();
     place.set("TG_ENABLED", "false");
@@ -69,6 +85,8 @@ async fn a_volunteer_with_variables_switches_off_and_on_again() {
         .await;
     node.terminate();
     assert_eq!(place.told().len(), 2, "off is off");
+    let stored = place.ok(&["check"]).await;
+    assert!(stored.contains("ok   configuration: what is in the database is checked"), "{stored}");
 
     place.set("VK_GROUPS", &groups);
     place.set("TG_ENABLED", "true");

@@ -158,7 +158,7 @@ async fn list_deliveries(site: &Site, caller: &Caller, asked: &Asked, of: Option
 pub(super) fn channel_named<'a>(channels: &'a [Channel], name: &str) -> Result<&'a Channel, ApiError> {
     channels.iter().find(|channel| channel.name == name).ok_or_else(|| {
         let known: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
-        ApiError::field("channel", format!("is not known; known are {}", known.join(", ")))
+        ApiError::field("channel", format!("{name:?} is not known; known are {}", known.join(", ")))
     })
 }
 

@@ -162,7 +162,7 @@ async fn a_wrong_question_hears_which_field_and_changes_nothing() {
         ("GET", "/v1/cases/999", "", 404, ""),
         ("POST", "/v1/messages", "{\"text\": \"a\", \"dry_run\": 5}", 422, "dry_run"),
         ("POST", "/v1/messages", "{\"posts\": []}", 422, "posts"),
-        ("POST", "/v1/messages", "{\"text\": \"a\", \"kind\": \"weird\"}", 400, ""),
+        ("POST", "/v1/messages", "{\"text\": \"a\", \"kind\": \"weird\"}", 400, "kind"),
         ("POST", "/v1/messages", "{\"text\": \"a\", \"workspace_id\": 7}", 400, ""),
         ("POST", "/v1/messages", photos.as_str(), 422, "photos"),
         ("POST", "/v1/channels/no/pause", "", 422, "channel"),
@@ -178,6 +178,14 @@ async fn a_wrong_question_hears_which_field_and_changes_nothing() {
         let problem = answer.json();
         assert_eq!((&problem["status"], problem["detail"].is_string()), (&json!(status), true), "{problem}");
         assert_eq!(problem["field"].as_str().unwrap_or_default(), field, "{path}: {problem}");
+    }
+    for (path, body, words) in [
+        ("/v1/messages", "{\"text\": \"a\", \"colour\": 7}", "`channels`, `dry_run`"),
+        ("/v1/messages", "{\"text\": \"a\", \"kind\": \"weird\"}", "kind: unknown variant `weird`"),
+        ("/v1/channels/nope/pause", "", "channel: \"nope\" is not known"),
+    ] {
+        let problem = ask(&server, &key, "POST", path, body).await.json();
+        assert!(problem["detail"].as_str().unwrap().contains(words), "{problem}");
     }
     assert_eq!(server.messages().await, 0);
     let events = server.store.recent_events(server.ws, 100).await.unwrap();

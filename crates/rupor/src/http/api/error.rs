@@ -85,6 +85,18 @@ impl ApiError {
         ApiError { field: Some(name), ..error }
     }
 
+    pub(crate) fn in_field(self, name: &str) -> ApiError {
+        ApiError { message: format!("{name}: {}", self.message), field: Some(name.to_owned()), ..self }
+    }
+
+    /// A field that is read apart stands in the list of the known ones too.
+    pub(crate) fn also_known(mut self, field: &str) -> ApiError {
+        if self.message.contains("unknown field") && self.message.contains("expected one of") {
+            self.message += &format!(", `{field}`");
+        }
+        self
+    }
+
     /// What was asked for is not here.
     pub(crate) fn absent(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

@@ -53,7 +53,8 @@ pub(super) async fn create(
         fields.entry("text").or_insert_with(|| json!("📷"));
     }
     let now = site.node.store.now().await.map_err(told)?;
-    let posts = read::posts(value.to_string().as_bytes(), now.0 / 1_000_000)?;
+    let posts = read::posts(value.to_string().as_bytes(), now.0 / 1_000_000);
+    let posts = posts.map_err(|error| error.also_known("dry_run"))?;
     if dry_run {
         return Ok(Json(rehearse(&site, &caller, posts, now).await?).into_response());
     }

@@ -61,7 +61,14 @@ pub(crate) fn posts(body: &[u8], now_s: i64) -> Result<Vec<Post>, ApiError> {
     } else {
         serde_json::from_value::<Post>(value).map(|post| vec![post])
     };
-    let posts = posts.map_err(|error| ApiError::malformed(short(&error.to_string())))?;
+    let posts = posts.map_err(|error| {
+        let told = short(&error.to_string());
+        match told.starts_with("unknown variant") {
+            // The one word of a post that is chosen from a list.
+            true => ApiError::malformed(told).in_field("kind"),
+            false => ApiError::malformed(told),
+        }
+    })?;
     if posts.is_empty() || posts.len() > POSTS_MAX {
         let message = format!("{} posts; a call holds 1 to {POSTS_MAX}", posts.len());
         return Err(ApiError::invalid("bad_batch", message));
