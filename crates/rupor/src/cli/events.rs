@@ -77,10 +77,12 @@ async fn show(args: &Events) -> anyhow::Result<()> {
     let mut shown: Vec<&Event> =
         recent.iter().filter(|event| wanted(event)).take(args.last as usize).collect();
     shown.reverse();
-    if let (true, false, Some(name)) = (shown.is_empty(), args.json(), &args.name) {
-        let names: BTreeSet<&str> = recent.iter().map(|event| event.name.as_str()).collect();
-        let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        say(&format!("no {name:?} among the last {} events; there are {names}", recent.len()))?;
+    let names: BTreeSet<&str> = recent.iter().map(|event| event.name.as_str()).collect();
+    if let (false, Some(name)) = (args.json(), &args.name)
+        && !names.contains(name.as_str())
+    {
+        let there = names.into_iter().collect::<Vec<_>>().join(", ");
+        say(&format!("no {name:?} among the last {} events; there are {there}", recent.len()))?;
     }
     for event in shown {
         print(args, event)?;
