@@ -198,7 +198,7 @@ fn tell(rules: &PublishRules, raw: &RawPost, ingested: &Ingested, what: &str) {
         (Fate::Seen, _) => {}
         (Fate::Revised, _) => tracing::info!(source, post, at, what, case, to, "a post was changed"),
         (Fate::Stored, Some(why)) => {
-            tracing::info!(source, post, at, what, case, why, "a post was read; not published")
+            tracing::info!(source, post, at, what, case, why, "a post was read; not published");
         }
         (Fate::Stored, None) => tracing::info!(source, post, at, what, case, to, repeats, "a post was read"),
     }
