@@ -29,6 +29,8 @@ dedup = "off"
 kind = "push"
 secret = { env = "ATTACK_SECRET" }
 rate = 1000
+[workspaces.shop]
+preset = "mirror"
 [workspaces.shop.accounts.bot]
 platform = "telegram"
 token = { env = "ATTACK_SHOP_TOKEN" }
