@@ -89,7 +89,7 @@ impl Drop for Node {
 async fn apply_shows_a_plan_makes_the_database_and_then_has_nothing_to_do() {
     let place = Place::new().await;
     let unread = place.refused(&["apply", "--dry-run"]).await;
-    assert!(unread.contains("does not exist yet"), "{unread}");
+    assert!(unread.contains("there is no database at"), "{unread}");
     let said = place.ok(&["apply"]).await;
     assert!(said.contains("create  channel   default/lost: -1001234567890 on bot"), "{said}");
     assert!(said.ends_with("done: 4 steps\n"), "{said}");
@@ -140,7 +140,7 @@ async fn without_a_node_commands_change_the_file_themselves() {
     place.ok(&["channel", "resume", "lost"]).await;
     place.ok(&["stop-all", "--reason", "проверка"]).await;
     assert_eq!(place.json(&["status"]).await[0]["held"], "проверка");
-    assert_eq!(place.ok(&["release"]).await, "everything goes on\n");
+    assert_eq!(place.ok(&["release"]).await, "Sending goes on for everything\n");
     let events = place.ok(&["events", "--name", "channel_paused"]).await;
     assert!(events.contains("channel_paused") && events.contains("ремонт"), "{events}");
     let unknown = place.refused(&["channel", "pause", "lots"]).await;
@@ -227,7 +227,7 @@ async fn the_quick_start_runs_from_variables_alone() {
 async fn a_post_says_where_it_goes_and_a_mistake_what_to_do() {
     let place = Place::new().await;
     let early = place.refused(&["post", "Привет"]).await;
-    assert!(early.contains("does not exist yet"), "{early}");
+    assert!(early.contains("there is no database at"), "{early}");
     place.ok(&["apply"]).await;
     let said = place.ok(&["post", "Ярмарка в субботу", "--channel", "lost"]).await;
     assert!(said.starts_with("post 1 (") && said.contains("  lost: queued (delivery 1)"), "{said}");

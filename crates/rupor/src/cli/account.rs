@@ -19,11 +19,11 @@ pub(super) struct AccountArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// All accounts with their state
+    /// List accounts with their state
     List(OperatorArgs),
     /// Send nothing through an account; what waits is kept
     Pause(Pause),
-    /// Go on: ends a pause and a rest
+    /// Send through it again: end a pause, and a wait that the platform asked for
     Resume(Named),
 }
 
@@ -123,6 +123,7 @@ async fn go_on(named: &Named) -> anyhow::Result<()> {
     let operator = &named.operator;
     let workspace = operator.workspace(&operator.look().await?.store).await?;
     let done = operator.perform(Verb::ResumeAccount { workspace, account: named.account.clone() }).await?;
-    operator
-        .print(&done, || format!("account {} goes on", line(done["account"].as_str().unwrap_or_default())))
+    operator.print(&done, || {
+        format!("Account {} sends again", line(done["account"].as_str().unwrap_or_default()))
+    })
 }

@@ -11,7 +11,7 @@ use crate::operate::status::table;
 use crate::operate::trouble::KINDS;
 use crate::operate::words::moment;
 
-/// Who is told of trouble, and what was told
+/// Look at troubles that were told, and test the ways they are told by
 #[derive(Debug, Args)]
 pub(super) struct AlertArgs {
     #[command(subcommand)]

@@ -18,7 +18,7 @@ use domain::content::{
 use domain::shown;
 use serde::{Deserialize, Serialize};
 
-/// Shows what is recognised in posts, and from which words
+/// Show what is recognised in posts, and from which words
 #[derive(Debug, Args)]
 pub(super) struct Analyse {
     /// Posts, one JSON object a line (`owner_id`, `post_id`, `date`, `text`, `copy_history`, `photos`)

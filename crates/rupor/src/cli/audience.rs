@@ -37,13 +37,13 @@ pub(super) struct AudienceArgs {
 enum Command {
     /// Take people in from a .csv or .jsonl file
     Import(Import),
-    /// A name for people on whom a filter fits
+    /// Give a name to the people on whom a filter fits
     New(New),
-    /// All audiences
+    /// List audiences
     List(OperatorArgs),
-    /// One audience and its first people
+    /// Show one audience and its first people
     Show(Show),
-    /// How many an audience has, and how many of them may be written to
+    /// Count the people of an audience, and how many of them may be written to
     Count(Named),
     /// Never write to somebody unasked again, whatever is imported later
     Suppress(Suppress),
@@ -72,6 +72,7 @@ struct Import {
 
 #[derive(Debug, Args)]
 struct New {
+    /// A name to know them by
     name: String,
     /// Conditions that all have to hold, such as city:Пермь,vip:*, or JSON with all, any and exclude
     #[arg(long, value_name = "FILTER")]
@@ -475,7 +476,7 @@ async fn forbid(args: &Suppress) -> anyhow::Result<()> {
         everywhere: args.everywhere,
     };
     let done = args.operator.perform(Verb::Audience { workspace, order }).await?;
-    args.operator.print(&done, || format!("{address} is not written to unasked any more"))
+    args.operator.print(&done, || format!("{address} gets nothing unasked any more, on any later import too"))
 }
 
 #[cfg(test)]

@@ -57,7 +57,10 @@ fn summary(to: &Path, done: &BackedUp, key: &Path) -> String {
         n => lines.push(format!("{}: {n} media files", done.media_folder.display())),
     }
     if done.media_missing > 0 {
-        lines.push(format!("{} media were not in their folder any more", done.media_missing));
+        lines.push(format!(
+            "{} photos and videos were missing from their folder; posts with them go out without",
+            done.media_missing
+        ));
     }
     lines.push(format!(
         "not part of it: the key {}, without which the tokens cannot be opened; keep a copy of it in another place",
@@ -76,6 +79,6 @@ mod tests {
         let done = BackedUp { bytes: 4_096, media: 2, media_missing: 1, media_folder };
         let text = summary(Path::new("b.db"), &done, Path::new("/var/lib/rupor/rupor.key"));
         assert!(text.contains("not part of it: the key /var/lib/rupor/rupor.key"), "{text}");
-        assert!(text.contains("b.db.media: 2 media files\n1 media were not"), "{text}");
+        assert!(text.contains("b.db.media: 2 media files\n1 photos and videos were missing"), "{text}");
     }
 }

@@ -36,11 +36,11 @@ pub(super) struct CampaignArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A draft: who says what to whom; nothing is sent
+    /// Write a draft: who says what to whom; nothing is sent
     New(New),
-    /// All campaigns
+    /// List campaigns
     List(OperatorArgs),
-    /// Who would get it and who not, how it reads, how long it takes; nothing is sent
+    /// Show who would get it and who not, how it reads, how long it takes; nothing is sent
     Preview(Named),
     /// Send it
     Start(Start),
@@ -50,15 +50,15 @@ enum Command {
     Resume(Part),
     /// End it; who has not got it does not get it
     Cancel(Cancel),
-    /// Other words for those who have not got it; only while it is paused
+    /// Change the words for those who have not got it; only while it is paused
     Edit(Edit),
-    /// How far it is
+    /// Show how far it is
     Status(Status),
-    /// Who got it and who did not, and why: one line each
+    /// List who got it and who did not, and why: one line each
     Report(Named),
     /// Try again with those who failed
     Retry(Retry),
-    /// Of several variants this one for everybody who has not got it; only while it is paused
+    /// Choose one of several variants for everybody who has not got it; only while it is paused
     Choose(Choose),
     /// Send it to people of your own first; they are counted nowhere
     Test(Test),
@@ -321,7 +321,9 @@ async fn create(new: &New) -> anyhow::Result<()> {
         Some(path) => {
             let text =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            toml::from_str(&text).with_context(|| format!("{}: not a policy", path.display()))?
+            toml::from_str(&text).with_context(|| {
+                format!("{}: this is not a campaign policy; docs/campaigns.md has every key", path.display())
+            })?
         }
     };
     policy.rate = new.rate.or(policy.rate);
@@ -407,7 +409,7 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
 fn confirm(question: &str, otherwise: &str) -> anyhow::Result<()> {
     use std::io::{IsTerminal, Write};
     if !std::io::stdin().is_terminal() {
-        bail!("nothing is done: nobody can be asked here; {otherwise}");
+        bail!("nothing was done: there is no terminal to ask at; {otherwise}");
     }
     let mut out = std::io::stderr();
     write!(out, "{question} [y/N] ").and_then(|()| out.flush())?;

@@ -33,6 +33,7 @@ enum Command {
     List(List),
     /// Show one case with its posts; `rupor why MESSAGE` tells why a post belongs to it
     Show {
+        /// Id of the case
         id: i64,
         #[command(flatten)]
         operator: OperatorArgs,

@@ -23,7 +23,8 @@ pub(super) fn run(args: &Chats) -> anyhow::Result<()> {
             (store.bot_chats(ws).await?, store.accounts(ws).await?, store.now().await?);
         operator.print(&chats, || {
             if chats.is_empty() {
-                return "no chat is known yet: accounts of a bot hear of it when somebody adds them to a chat".to_owned();
+                return "no chat is known yet: add the bot to a chat while `rupor run` runs, then look again"
+                    .to_owned();
             }
             let row = |chat: &store::BotChat| {
                 let account = accounts.iter().find(|account| account.account_id == chat.account_id);
@@ -32,7 +33,12 @@ pub(super) fn run(args: &Chats) -> anyhow::Result<()> {
                     Some(at) => format!("taken out {} ago", how_long(now - at)),
                 };
                 let title = chat.title.clone().unwrap_or_default();
-                vec![account.map_or_else(String::new, |account| account.name.clone()), chat.chat.clone(), title, state]
+                vec![
+                    account.map_or_else(String::new, |account| account.name.clone()),
+                    chat.chat.clone(),
+                    title,
+                    state,
+                ]
             };
             table(&["account", "chat", "title", "state"], chats.iter().map(row).collect())
         })

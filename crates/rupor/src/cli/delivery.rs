@@ -71,6 +71,7 @@ struct List {
 
 #[derive(Debug, Args)]
 struct Show {
+    /// Id of the delivery
     id: i64,
     #[command(flatten)]
     operator: OperatorArgs,

@@ -28,7 +28,12 @@ pub(super) fn stop(args: &StopAll) -> anyhow::Result<()> {
         let verb = Verb::Hold { workspace: args.operator.workspace.clone(), why: why.clone() };
         let done = args.operator.perform(verb).await?;
         let what = what(&args.operator);
-        args.operator.print(&done, || format!("{what} is held: {}\n$ rupor release", line(&why)))
+        args.operator.print(&done, || {
+            format!(
+                "Sending is stopped for {what} ({}); new posts keep queueing\n$ rupor release",
+                line(&why)
+            )
+        })
     })
 }
 
@@ -37,7 +42,7 @@ pub(super) fn release(args: &Release) -> anyhow::Result<()> {
         let done =
             args.operator.perform(Verb::Release { workspace: args.operator.workspace.clone() }).await?;
         let what = what(&args.operator);
-        args.operator.print(&done, || format!("{what} goes on"))
+        args.operator.print(&done, || format!("Sending goes on for {what}"))
     })
 }
 

@@ -109,7 +109,7 @@ impl Done {
 
     fn summary(&self, node: Option<bool>) -> String {
         let mut lines = vec![format!(
-            "seen {} · stored {} · skipped {} · enqueued {}",
+            "{} posts read: {} new, {} of them not published; {} queued to channels",
             self.seen, self.stored, self.skipped, self.enqueued
         )];
         lines.extend(self.bad.iter().map(|bad| format!("  passed over: {}", domain::shown::line(bad))));

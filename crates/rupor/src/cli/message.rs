@@ -21,7 +21,7 @@ pub(super) struct MessageArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Posts that wait for a person, the oldest first
+    /// List posts that wait for a person, the oldest first
     List(OperatorArgs),
     /// Publish posts where they wait, as if they came now
     Approve(Decided),

@@ -185,6 +185,10 @@ fn error_text(error: &anyhow::Error) -> String {
 }
 
 #[cfg(test)]
+#[path = "said_tests.rs"]
+mod said_tests;
+
+#[cfg(test)]
 mod tests {
     use anyhow::Context;
 

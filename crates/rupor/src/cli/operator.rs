@@ -162,7 +162,7 @@ impl OperatorArgs {
             && !file.exists()
         {
             bail!(
-                "database {address} does not exist yet; `rupor apply` or `rupor migrate` makes it, --db names another"
+                "there is no database at {address} yet; `rupor run` or `rupor apply` makes it, --db names another"
             );
         }
         let store = Store::open_reading(&address, self.database.keyring(&address)?).await?;

@@ -13,7 +13,7 @@ use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
 use crate::operate::words::moment;
 
-/// Tokens of the API: make one, look at them, revoke one
+/// Make, list and revoke tokens of the API
 #[derive(Debug, Args)]
 pub(super) struct TokenArgs {
     #[command(subcommand)]
@@ -24,7 +24,7 @@ pub(super) struct TokenArgs {
 enum Command {
     /// Draw a token and show it once
     New(New),
-    /// All tokens, without the tokens themselves
+    /// List tokens by name, without the tokens themselves
     List(OperatorArgs),
     /// End a token at once
     Revoke {
@@ -104,7 +104,9 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
 async fn revoke(name: &str, operator: &OperatorArgs) -> anyhow::Result<()> {
     let workspace = operator.workspace(&operator.look().await?.store).await?;
     let done = operator.perform(Verb::RevokeToken { workspace, name: name.to_owned() }).await?;
-    if !done["revoked"].as_bool().context("the node answered in another way")? {
+    if !done["revoked"].as_bool().context(
+        "the running node is of another version than this command; restart it, then run this again",
+    )? {
         bail!("there is no open token {name:?}; `rupor token list` shows them");
     }
     operator.print(&done, || format!("token {} opens nothing any more", line(name)))

@@ -439,7 +439,7 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         return Ok(());
     }
     let rows = known_workspace(store, workspace).await?;
-    let id = rows.id.with_context(|| format!("workspace {workspace} is gone; run it again"))?;
+    let id = rows.id.with_context(|| format!("workspace {workspace} was removed meanwhile; run it again"))?;
     match act {
         Act::CreateWorkspace => {}
         Act::CreateAccount(account) => drop(create_account(store, id, account).await?),
@@ -495,7 +495,9 @@ impl Rows {
             Which::Id(id) => Ok(id),
             Which::Name(name) => {
                 let found = self.channels.iter().find(|row| row.name == name);
-                Ok(found.with_context(|| format!("channel {name} is gone; run it again"))?.channel_id)
+                Ok(found
+                    .with_context(|| format!("channel {name} was removed meanwhile; run it again"))?
+                    .channel_id)
             }
         }
     }
@@ -526,8 +528,9 @@ async fn make_channel(
     channel: Channel,
 ) -> anyhow::Result<ChannelId> {
     let account = rows.accounts.iter().find(|row| row.name == channel.account);
-    let account_id =
-        account.with_context(|| format!("account {} is gone; run it again", channel.account))?.account_id;
+    let account_id = account
+        .with_context(|| format!("account {} was removed meanwhile; run it again", channel.account))?
+        .account_id;
     let Channel { name, target, settings, .. } = channel;
     Ok(store.create_channel(id, store::NewChannel { account_id, name, target, settings }).await?)
 }

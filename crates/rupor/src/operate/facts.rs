@@ -160,7 +160,8 @@ pub(crate) async fn gather(store: &Store, workspace: &str, node: Option<bool>) -
     let workspace = workspaces.into_iter().find(|known| known.workspace_id == ws);
     Ok(Facts {
         now: store.now().await?,
-        workspace: workspace.ok_or_else(|| anyhow::anyhow!("the workspace is gone; run it again"))?,
+        workspace: workspace
+            .ok_or_else(|| anyhow::anyhow!("the workspace was removed meanwhile; run it again"))?,
         only_workspace,
         held: store.held().await?,
         node,

@@ -48,7 +48,7 @@ pub(super) async fn perform_post(store: &Store, verb: Verb) -> anyhow::Result<Va
     let rules = PublishRules::load(store, ws, "cli", &settings).await?;
     let counts = take_in(store, &network(), ws, &rules, std::slice::from_ref(&raw), None).await?;
     let message = store.message_by_origin(ws, &raw.source, &raw.origin_id).await?;
-    let message = message.context("the post that was taken in is not there; run it again")?;
+    let message = message.context("the post was stored, but cannot be read back; run it again")?;
     told_post(store, ws, &message, counts.enqueued).await
 }
 

@@ -174,7 +174,7 @@ impl Patience {
         let mut line = String::new();
         let heard = tokio::select! {
             read = timeout(READ_MAX, reader.read_line(&mut line)) => read.context("nothing was said"),
-            () = self.0.notified() => Err(anyhow::anyhow!("others came and spoke first")),
+            () = self.0.notified() => Err(anyhow::anyhow!("the node was asked too many things at once; run it again")),
         };
         self.1.store(true, Ordering::Relaxed);
         heard??;

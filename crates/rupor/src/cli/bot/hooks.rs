@@ -24,7 +24,7 @@ pub(super) struct Hooks {
 enum HooksVerb {
     /// Draw new addresses and secrets and tell the platforms; those before open nothing any more
     Set(Set),
-    /// Where the platforms call now
+    /// Show where the platforms call now
     Show(OfBot),
     /// Tell the platforms not to call any more, so that the bot can poll
     Remove(OfBot),

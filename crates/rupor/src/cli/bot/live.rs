@@ -19,15 +19,15 @@ use crate::operate::words::how_long;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Live {
-    /// How the bots do: what waits, who waits for a human, what was not understood
+    /// Show how the bots do: what waits, who waits for a human, what was not understood
     Status(OperatorArgs),
-    /// The versions of a bot's rules
+    /// List the versions of a bot's rules
     Versions(Named),
     /// Let another version of the rules answer: the way back from a mistake
     Activate(Activate),
     /// Erase a person: what they wrote, where their dialogue stood, what was said to them
     Forget(Forget),
-    /// What would have been answered differently by other rules
+    /// Show what other rules would have answered differently
     Replay(Replay),
     /// Tell platforms where to call, for bots with receive = "webhook"
     Hooks(hooks::Hooks),

@@ -112,7 +112,7 @@ async fn rules(store: &Store, rows: &Rows, bot: &Bot, row: &store::Bot) -> anyho
 pub(super) async fn put(store: &Store, ws: WorkspaceId, rows: &Rows, bot: Bot) -> anyhow::Result<()> {
     let account = |name: &String| {
         let found = rows.accounts.iter().find(|account| account.name == *name);
-        Ok(found.with_context(|| format!("account {name} is gone; run it again"))?.account_id)
+        Ok(found.with_context(|| format!("account {name} was removed meanwhile; run it again"))?.account_id)
     };
     let accounts = bot.accounts.iter().map(account).collect::<anyhow::Result<_>>()?;
     let operators = operators(rows, &bot);

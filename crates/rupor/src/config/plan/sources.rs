@@ -85,7 +85,11 @@ pub(super) fn new_source(rows: &Rows, source: Source) -> anyhow::Result<NewSourc
         None => None,
         Some(name) => {
             let account = rows.accounts.iter().find(|account| account.name == *name);
-            Some(account.with_context(|| format!("account {name} is gone; run it again"))?.account_id)
+            Some(
+                account
+                    .with_context(|| format!("account {name} was removed meanwhile; run it again"))?
+                    .account_id,
+            )
         }
     };
     let Source { kind, name, address, settings, .. } = source;
