@@ -116,11 +116,14 @@ async fn show_list(list: &List) -> anyhow::Result<()> {
             };
             let address = domain::shown::addresses(&source.address).to_string();
             let error = source.last_error.clone().unwrap_or_default();
-            let named = match source.cursor["title"].as_str() {
-                Some(title) => format!("{} ({title})", source.name),
-                None => source.name.clone(),
-            };
-            vec![named, source.kind.clone(), address, state.to_owned(), moment(source.next_poll_at), error]
+            vec![
+                source.name.clone(),
+                source.kind.clone(),
+                address,
+                state.to_owned(),
+                moment(source.next_poll_at),
+                error,
+            ]
         });
         table(&["source", "kind", "address", "state", "next look", "last failure"], rows.collect())
     })

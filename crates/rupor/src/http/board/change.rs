@@ -23,6 +23,48 @@ pub(super) fn change(old: &Value, new: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
+/// The same change in pieces that are small enough for a slow line, one after the other; a page may show each at once.
+/// What is larger by itself stands alone.
+pub(super) fn pieces(patch: Value, bytes_max: usize) -> Vec<Value> {
+    let Value::Object(patch) = patch else {
+        return vec![patch];
+    };
+    if Value::Object(patch.clone()).to_string().len() <= bytes_max {
+        return vec![Value::Object(patch)];
+    }
+    let at = patch.get("at").cloned().unwrap_or(Value::Null);
+    let empty = || Map::from_iter([("at".to_owned(), at.clone())]);
+    let (mut all, mut piece, mut bytes) = (Vec::new(), empty(), 0);
+    for (name, value) in patch.into_iter().filter(|(name, _)| name != "at") {
+        let entries: Vec<(Option<String>, Value)> = match value {
+            Value::Object(inner) if !inner.is_empty() => {
+                inner.into_iter().map(|(key, value)| (Some(key), value)).collect()
+            }
+            other => vec![(None, other)],
+        };
+        for (key, value) in entries {
+            // Names, quotes and braces around it, and the time that every piece carries.
+            let cost = name.len() + key.as_deref().map_or(0, str::len) + value.to_string().len() + 12;
+            if bytes > 0 && bytes + cost > bytes_max.saturating_sub(32) {
+                all.push(Value::Object(std::mem::replace(&mut piece, empty())));
+                bytes = 0;
+            }
+            bytes += cost;
+            match key {
+                None => drop(piece.insert(name.clone(), value)),
+                Some(key) => {
+                    let inner = piece.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
+                    if let Some(inner) = inner.as_object_mut() {
+                        inner.insert(key, value);
+                    }
+                }
+            }
+        }
+    }
+    all.push(Value::Object(piece));
+    all
+}
+
 fn difference(before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
     let mut patch = Map::new();
     for name in before.keys().filter(|name| !after.contains_key(*name)) {
@@ -57,6 +99,28 @@ mod tests {
         let new = json!({"at": 2, "posts": {"1": {"text": "а", "went": [1, 0]}, "3": {"text": "в"}}, "hours": {"7": 2}});
         let expected = json!({"at": 2, "posts": {"1": {"went": [1, 0]}, "2": null, "3": {"text": "в"}}});
         assert_eq!(change(&old, &new), Some(expected));
+    }
+
+    #[test]
+    fn a_large_change_comes_in_pieces_that_add_up() {
+        let channels: Map<String, Value> =
+            (0..40).map(|n| (n.to_string(), json!({"waiting": n, "sent": 7, "last": "сейчас"}))).collect();
+        let patch = json!({"at": 5, "channels": channels, "posts": {"9": {"text": "я".repeat(200)}, "8": null}, "sent": 3});
+        let pieces = pieces(patch.clone(), 600);
+        assert!(pieces.len() > 3, "{}", pieces.len());
+        let mut whole = Map::new();
+        for piece in &pieces {
+            assert!(piece.to_string().len() <= 600, "{} bytes", piece.to_string().len());
+            assert_eq!(piece["at"], 5);
+            for (name, value) in piece.as_object().unwrap() {
+                match (whole.get_mut(name), value) {
+                    (Some(Value::Object(known)), Value::Object(more)) => known.extend(more.clone()),
+                    _ => drop(whole.insert(name.clone(), value.clone())),
+                }
+            }
+        }
+        assert_eq!(Value::Object(whole), patch);
+        assert_eq!(super::pieces(json!({"at": 1, "sent": 2}), 600), [json!({"at": 1, "sent": 2})]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The overview: read at most once a second however many look, told whole once and then by what changed.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::change::change;
+use super::change::{change, pieces};
 use super::seats::Seat;
 use super::state::{self, Beside, Seen};
 use super::{Board, Wanted};
@@ -25,6 +26,8 @@ const POSTS_MAX: usize = 24;
 const FRESH: Duration = Duration::from_secs(1);
 /// The same for campaigns and bots.
 const BESIDE_FRESH: Duration = Duration::from_secs(5);
+/// Bytes of one change: a post to 40 channels comes in several.
+const CHANGE_BYTES: usize = 2_000;
 /// How often a page hears that nothing but the clock has moved; it takes three silent ones for a dead node.
 const BEAT: Duration = Duration::from_secs(8);
 
@@ -103,7 +106,8 @@ pub(super) async fn events(
     if first.map_err(|error| ApiError::inside(&error))?.is_none() {
         return Err(ApiError::not_found());
     }
-    let watch = Watch { board: Arc::clone(&site.board), wanted, last: None, told_at: Instant::now(), seat };
+    let (board, told_at) = (Arc::clone(&site.board), Instant::now());
+    let watch = Watch { board, wanted, last: None, untold: VecDeque::new(), told_at, seat };
     let events = stream::unfold(watch, |mut watch| async {
         let left = watch.seat.left();
         let event = tokio::select! {
@@ -120,12 +124,17 @@ struct Watch {
     board: Arc<Board>,
     wanted: Wanted,
     last: Option<Arc<Value>>,
+    /// The rest of the last change.
+    untold: VecDeque<Value>,
     told_at: Instant,
     seat: Seat,
 }
 
 impl Watch {
     async fn next(&mut self) -> Event {
+        if let Some(piece) = self.untold.pop_front() {
+            return spoken(&piece);
+        }
         loop {
             if self.last.is_some() {
                 tokio::time::sleep(FRESH).await;
@@ -153,6 +162,11 @@ impl Watch {
         let news = change(&last, &state)
             .or_else(|| (self.told_at.elapsed() >= BEAT).then(|| json!({"at": state["at"]})))?;
         self.told_at = Instant::now();
-        Some(Event::default().event("change").data(news.to_string()))
+        self.untold = pieces(news, CHANGE_BYTES).into();
+        self.untold.pop_front().map(|piece| spoken(&piece))
     }
+}
+
+fn spoken(change: &Value) -> Event {
+    Event::default().event("change").data(change.to_string())
 }
