@@ -25,7 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ON_WALL: &str = "https://vk.com/wall-123456_1";
 
 /// What a reader puts in the place of an example, here.
-const MEANT: [(&str, &str); 13] = [
+const MEANT: [(&str, &str); 16] = [
+    ("case show НОМЕР", "case show 1"),
+    ("ПОСТ…", "41"),
+    ("ДРУГОЙ", "15"),
     ("ИМЯ", "telegram"),
     ("НОМЕР", "12"),
     ("dog.jpg", "cat.jpg"),
@@ -42,8 +45,12 @@ const MEANT: [(&str, &str); 13] = [
 ];
 
 /// Commands that end with 1 here, and with which words.
-const REFUSED: [(&str, &str); 2] =
-    [("rupor message approve 12", "message 12"), ("rupor alert test", "nobody is told")];
+const REFUSED: [(&str, &str); 4] = [
+    ("rupor message approve 12", "message 12"),
+    ("rupor alert test", "nobody is told"),
+    ("rupor case split 12 41", "case 12"),
+    ("rupor case merge 12 15", "case 12"),
+];
 
 /// Commands that are only looked up: they are named without what they ask for.
 const LOOKED_UP: [&str; 3] = ["rupor apply", "rupor why", "rupor init"];

@@ -110,7 +110,9 @@ impl Guest<'_> {
         let now = self.max.core.clock.now_ms();
         let mut complete = Value::from(update.clone());
         if complete.get("timestamp").is_none() {
-            complete["timestamp"] = now.into();
+            // One message has one time, whoever hears it.
+            let said = shared.and_then(|message| message["timestamp"].as_i64());
+            complete["timestamp"] = said.map_or_else(|| now.into(), Value::from);
         }
         let chat = match kind {
             "message_created" | "comment_created" | "message_edited" | "comment_edited" => {
