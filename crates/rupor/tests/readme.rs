@@ -48,7 +48,7 @@ const MEANT: [(&str, &str); 16] = [
 const REFUSED: [(&str, &str); 4] = [
     ("rupor message approve 12", "message 12"),
     ("rupor alert test", "nobody is told"),
-    ("rupor case split 12 41", "case 12"),
+    ("rupor case split 12 41", "message 41"),
     ("rupor case merge 12 15", "case 12"),
 ];
 
@@ -120,7 +120,7 @@ impl Stage {
                 self.shell(&format!("exec {here}")).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             self.children.push(child.unwrap());
             let port = if here.starts_with("rupor run") { self.board } else { self.sandbox };
-            until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+            until("it answers", || answers(port));
             if port == self.sandbox {
                 self.furnish();
             }
@@ -163,6 +163,15 @@ impl Stage {
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
         answer.split_off(end + 4)
     }
+}
+
+/// A node has its port before it has its database, so a connection alone says little.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    let asked = write!(stream, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    asked.is_ok() && stream.read(&mut [0; 1]).is_ok_and(|n| n == 1)
 }
 
 fn told(output: &Output) -> String {

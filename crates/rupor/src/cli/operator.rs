@@ -2,13 +2,15 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use domain::shown;
 use domain::time::{Span, Timestamp};
 use serde_json::Value;
-use store::{Address, Clock, Store};
+use store::{Address, Clock, Store, StoreError};
+use tokio::time::Instant;
 
 use super::database::Database;
 use crate::operate::facts::Ailment;
@@ -133,6 +135,8 @@ async fn told_by_nodes(store: &Store) -> anyhow::Result<Option<Ailment>> {
 
 /// Alerts that are looked through for one that is open.
 const ALERTS_MAX: usize = 100;
+/// How long a command waits for a node that is just starting.
+const STARTING_MAX: Duration = Duration::from_secs(5);
 
 /// Who makes the changes.
 #[derive(Debug)]
@@ -186,16 +190,23 @@ impl OperatorArgs {
         self.hand().await?.perform(verb).await
     }
 
-    /// The way to make changes, for commands that make several.
+    /// The way to make changes, for commands that make several. A node that is just starting has the file before it listens.
     pub(super) async fn hand(&self) -> anyhow::Result<Hand> {
         let address = self.database.address()?;
-        if let Some(path) = socket_path(&address)
-            && socket::is_served(&path).await
-        {
-            return Ok(Hand::Node(path, self.reason.clone()));
+        let began = Instant::now();
+        loop {
+            if let Some(path) = socket_path(&address)
+                && socket::is_served(&path).await
+            {
+                return Ok(Hand::Node(path, self.reason.clone()));
+            }
+            match Store::open(&address, self.database.keyring(&address)?, Clock::system()).await {
+                Err(StoreError::InUse { .. }) if began.elapsed() < STARTING_MAX => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                opened => return Ok(Hand::Own(Box::new(opened?.by(who::own(self.reason.clone()))))),
+            }
         }
-        let store = Store::open(&address, self.database.keyring(&address)?, Clock::system()).await?;
-        Ok(Hand::Own(Box::new(store.by(who::own(self.reason.clone())))))
     }
 
     /// The reason that was given, or what is said without one.
