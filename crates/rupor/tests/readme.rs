@@ -25,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ON_WALL: &str = "https://vk.com/wall-123456_1";
 
 /// What a reader puts in the place of an example, here.
-const MEANT: [(&str, &str); 16] = [
+const MEANT: [(&str, &str); 17] = [
+    ("source test ИМЯ", "source test walls/-123456"),
     ("case show НОМЕР", "case show 1"),
     ("ПОСТ…", "41"),
     ("ДРУГОЙ", "15"),
