@@ -26,6 +26,8 @@ mod messages;
 mod meters;
 #[cfg(test)]
 mod panic_tests;
+#[cfg(test)]
+mod people_tests;
 pub mod ports;
 mod prepare;
 mod published;
