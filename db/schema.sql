@@ -1000,7 +1000,7 @@ CREATE UNIQUE INDEX alerts_open ON public.alerts USING btree (workspace_id, key)
 
 CREATE INDEX alerts_unsettled ON public.alerts USING btree (workspace_id, alert_id) WHERE (cleared_at IS NULL);
 
-CREATE INDEX bot_inbox_of_person ON public.bot_inbox USING btree (recipient_id, inbox_id) WHERE (recipient_id IS NOT NULL);
+CREATE INDEX bot_inbox_of_person ON public.bot_inbox USING btree (recipient_id, inbox_id) WHERE ((done_at IS NOT NULL) AND (recipient_id IS NOT NULL));
 
 CREATE INDEX bot_inbox_waiting ON public.bot_inbox USING btree (recipient_id, inbox_id) WHERE (done_at IS NULL);
 
@@ -1469,7 +1469,8 @@ BEGIN
          WHERE d.workspace_id = ws AND d.recipient_id = who AND d.status IN ('queued', 'retry')));
     DELETE FROM bot_logs AS l WHERE l.recipient_id = who;
     DELETE FROM bot_outbox AS o WHERE o.recipient_id = who;
-    DELETE FROM bot_inbox AS i WHERE i.recipient_id = who;
+    DELETE FROM bot_inbox AS i WHERE i.recipient_id = who AND i.done_at IS NULL;
+    DELETE FROM bot_inbox AS i WHERE i.recipient_id = who AND i.done_at IS NOT NULL;
     DELETE FROM bot_state AS s WHERE s.recipient_id = who;
     UPDATE messages AS m SET payload = '{"text": ""}' WHERE m.workspace_id = ws AND m.source = concat('bot:', who);
     UPDATE recipients AS r

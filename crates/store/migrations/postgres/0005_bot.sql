@@ -59,8 +59,9 @@ CREATE TABLE bot_inbox (
     FOREIGN KEY (workspace_id, recipient_id) REFERENCES recipients (workspace_id, recipient_id),
     UNIQUE (account_id, event_key, workspace_id)
 ) WITH (fillfactor = 70);
+-- No event is in both: who looks for what waits can never walk all that a person has ever said.
 CREATE INDEX bot_inbox_waiting ON bot_inbox (recipient_id, inbox_id) WHERE done_at IS NULL;
-CREATE INDEX bot_inbox_of_person ON bot_inbox (recipient_id, inbox_id) WHERE recipient_id IS NOT NULL;
+CREATE INDEX bot_inbox_of_person ON bot_inbox (recipient_id, inbox_id) WHERE done_at IS NOT NULL AND recipient_id IS NOT NULL;
 CREATE INDEX bot_inbox_worded ON bot_inbox (inbox_id) WHERE body IS NOT NULL;
 
 -- Where a dialogue stands. due_at is queue, timer and lease in one: when somebody has to look at it.

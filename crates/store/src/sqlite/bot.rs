@@ -95,7 +95,7 @@ INSERT INTO bot_outbox (workspace_id, recipient_id, inbox_id, n, kind, created_a
 VALUES (?1, ?2, ?3, ?4, 'call', ?5, (SELECT a.bot_id FROM bot_accounts AS a WHERE a.account_id = ?6), ?7, ?8, 'waiting', ?5)";
 const CHANNEL_THERE: &str =
     "SELECT 1 FROM channels WHERE workspace_id = ?1 AND channel_id = ?2 AND removed_at IS NULL";
-const SETTLE: &str = "
+pub(super) const SETTLE: &str = "
 UPDATE bot_state
    SET version = version + 1, mode = ?2, state = ?3, timer_at = ?4, token = NULL, updated_at = ?5,
        due_at = CASE WHEN EXISTS (SELECT 1 FROM bot_inbox AS i WHERE i.recipient_id = ?1 AND i.done_at IS NULL) THEN ?5

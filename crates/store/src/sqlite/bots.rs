@@ -83,7 +83,8 @@ SELECT delivery_id FROM deliveries WHERE workspace_id = ?1 AND recipient_id = ?2
 const FORGET: &[&str] = &[
     "DELETE FROM bot_logs WHERE recipient_id = ?1",
     "DELETE FROM bot_outbox WHERE recipient_id = ?1",
-    "DELETE FROM bot_inbox WHERE recipient_id = ?1",
+    "DELETE FROM bot_inbox WHERE recipient_id = ?1 AND done_at IS NULL",
+    "DELETE FROM bot_inbox WHERE recipient_id = ?1 AND done_at IS NOT NULL",
     "DELETE FROM bot_state WHERE recipient_id = ?1",
 ];
 const FORGET_WORDS: &str =

@@ -3,7 +3,9 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::{bot, claim, commit, enqueue, front, heads, migrate, overview, read, recipients, sent, settle};
+use super::{
+    bot, claim, commit, enqueue, front, heads, migrate, overview, read, recipients, sent, settle, watch,
+};
 use crate::address::SqlitePath;
 
 /// Fifty accounts with two lanes each; account 1 is cooling and holds nine tenths of the rows, and its first lane is full.
@@ -136,6 +138,27 @@ fn turns_cost_the_same_beside_twenty_thousand_sleeping_dialogues() {
     assert_eq!(steps_beside(100), steps_beside(20_000), "steps to find who is due, and who is next");
 }
 
+/// One who has written often; the last word waits.
+const TALKED: &str = "
+INSERT INTO bot_state (recipient_id, workspace_id, account_id, due_at, updated_at) VALUES (20, 1, 2, 5, 0);
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+INSERT INTO bot_inbox (inbox_id, workspace_id, account_id, recipient_id, event_key, kind, happened_at, received_at, done_at, verdict)
+SELECT i, 1, 2, 20, 'k' || i, 'message', 0, 0, CASE WHEN i < ?1 THEN 0 END, CASE WHEN i < ?1 THEN 'said' END FROM n;";
+
+#[test]
+fn a_turn_costs_the_same_after_ten_words_and_after_ten_thousand() {
+    let steps_after = |words: i64| {
+        let connection = database(1_000);
+        connection.execute_batch(&DIALOGUES.replace("?1", "20")).unwrap();
+        connection.execute_batch(&TALKED.replace("?1", &words.to_string())).unwrap();
+        [
+            steps(&connection, bot::SELECT_EVENTS, (20, 20)),
+            steps(&connection, bot::SETTLE, (20, "bot", "{}", None::<i64>, NOW)),
+        ]
+    };
+    assert_eq!(steps_after(10), steps_after(10_000), "steps to find what waits, and to end a turn");
+}
+
 #[test]
 fn hot_statements_search_by_index_and_never_sort() {
     let connection = database(1_000);
@@ -170,6 +193,8 @@ fn hot_statements_search_by_index_and_never_sort() {
         read::ALIKE_IS_AHEAD,
         bot::DUE,
         bot::NEXT,
+        bot::SELECT_EVENTS,
+        bot::SETTLE,
     ] {
         for step in plan(&connection, sql) {
             // What is scanned are subqueries of one or two rows, and the batch itself.

@@ -207,20 +207,66 @@ async fn a_status_never_walks_the_dialogues() {
     let plans = told.plans.lock().unwrap().clone();
     assert!(plans.len() >= 2, "{plans:?}");
     for (text, plan) in &plans {
-        few_people(text, plan);
+        few_rows(&["lane_heads", "recipients"], text, plan);
     }
     world.drop_database().await;
 }
 
-fn few_people(text: &str, node: &Value) {
+fn few_rows(of: &[&str], text: &str, node: &Value) {
     let number = |key: &str| node[key].as_f64().unwrap_or(0.0);
     let touched = (number("Actual Rows") + number("Rows Removed by Filter")) * number("Actual Loops");
-    if ["lane_heads", "recipients"].iter().any(|table| node["Relation Name"] == *table) {
+    if of.iter().any(|table| node["Relation Name"] == *table) {
         assert!(touched < 10.0, "{touched} rows of {} in {text}", node["Relation Name"]);
     }
     for child in node["Plans"].as_array().into_iter().flatten() {
-        few_people(text, child);
+        few_rows(of, text, child);
     }
+}
+
+/// One who has written thirty thousand times, beside others who have not; one word of his waits.
+const TALKED: &str = "
+INSERT INTO recipients (workspace_id, account_id, platform, user_id, address)
+SELECT a.workspace_id, a.account_id, a.platform, i::text, i::text FROM accounts AS a CROSS JOIN generate_series(1, 30) AS i;
+INSERT INTO bot_state (recipient_id, workspace_id, account_id, due_at, updated_at)
+SELECT r.recipient_id, r.workspace_id, r.account_id, CASE WHEN r.user_id = '7' THEN rupor_now() ELSE 'infinity' END, rupor_now()
+  FROM recipients AS r;
+INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, happened_at, received_at, done_at, verdict)
+SELECT r.workspace_id, r.account_id, r.recipient_id, i::text, 'message', rupor_now(), rupor_now(),
+       CASE WHEN i < 30000 THEN rupor_now() END, CASE WHEN i < 30000 THEN 'said' END
+  FROM recipients AS r CROSS JOIN generate_series(1, 30000) AS i
+ WHERE r.user_id = '7';";
+const CLAIM_TURNS: &str =
+    "SELECT recipient_id, jsonb_array_length(events) FROM bot_claim_turns(64, 60000000, 20)";
+const COMMIT_TURNS: &str = r#"
+SELECT bot_commit_turns(1, (
+           SELECT jsonb_agg(jsonb_build_object('recipient_id', s.recipient_id, 'token', s.token, 'version', s.version, 'mode', 'bot',
+                                               'state', '{}'::jsonb, 'rules_version', 0, 'fired', false, 'says', '[]'::jsonb,
+                                               'logs', '[]'::jsonb, 'events', (
+                     SELECT jsonb_agg(jsonb_build_object('inbox_id', i.inbox_id, 'verdict', 'said'))
+                       FROM bot_inbox AS i WHERE i.done_at IS NULL)))
+             FROM bot_state AS s WHERE s.token IS NOT NULL))"#;
+
+/// The plan of such a function is kept from the first call of a session, when there is little or nothing yet.
+#[tokio::test]
+async fn a_turn_never_walks_what_was_said_before() {
+    let world = World::postgres().await;
+    world.channels(1).await;
+    let told = Told::new(&world.url()).await;
+    for statement in [CLAIM_TURNS, COMMIT_TURNS] {
+        told.client.query(statement, &[]).await.unwrap();
+    }
+    told.client.batch_execute(TALKED).await.unwrap();
+    told.listen().await;
+    let claimed = told.client.query(CLAIM_TURNS, &[]).await.unwrap();
+    assert_eq!(claimed.iter().map(|row| row.get(1)).collect::<Vec<i32>>(), [1]);
+    let kept = told.client.query_one(COMMIT_TURNS, &[]).await.unwrap();
+    assert_eq!(kept.get::<_, Vec<bool>>(0), [true]);
+    let plans = told.plans.lock().unwrap().clone();
+    assert!(plans.len() >= 10, "{plans:?}");
+    for (text, plan) in plans.iter().filter(|(text, _)| text != COMMIT_TURNS) {
+        few_rows(&["bot_inbox", "bot_state"], text, plan);
+    }
+    world.drop_database().await;
 }
 
 #[tokio::test]

@@ -454,7 +454,8 @@ BEGIN
          WHERE d.workspace_id = ws AND d.recipient_id = who AND d.status IN ('queued', 'retry')));
     DELETE FROM bot_logs AS l WHERE l.recipient_id = who;
     DELETE FROM bot_outbox AS o WHERE o.recipient_id = who;
-    DELETE FROM bot_inbox AS i WHERE i.recipient_id = who;
+    DELETE FROM bot_inbox AS i WHERE i.recipient_id = who AND i.done_at IS NULL;
+    DELETE FROM bot_inbox AS i WHERE i.recipient_id = who AND i.done_at IS NOT NULL;
     DELETE FROM bot_state AS s WHERE s.recipient_id = who;
     UPDATE messages AS m SET payload = '{"text": ""}' WHERE m.workspace_id = ws AND m.source = concat('bot:', who);
     UPDATE recipients AS r
