@@ -43,11 +43,13 @@ CREATE INDEX outcomes_of_workspace ON outcomes (workspace_id, outcome_id);
 CREATE INDEX accounts_of_callbacks ON accounts (workspace_id) WHERE tier = 'callbacks';
 
 -- In the transaction that ends them. Only where an account of the workspace is in the tier of callbacks; what became of
--- alerts and of callbacks themselves is told to nobody.
+-- alerts and of callbacks themselves is told to nobody. Whoever ends a claim with a success notes it himself, a batch at a
+-- time: that is what a queue does all day.
 CREATE TRIGGER deliveries_outcome
 AFTER UPDATE OF status ON deliveries
 WHEN NEW.channel_id IS NOT NULL AND OLD.status <> NEW.status
  AND (NEW.status = 'sent' OR NEW.status = 'failed_permanent' OR NEW.status = 'dead')
+ AND NOT (OLD.status = 'sending' AND NEW.status = 'sent')
 BEGIN
     INSERT INTO outcomes (workspace_id, delivery_id)
     SELECT NEW.workspace_id, NEW.delivery_id

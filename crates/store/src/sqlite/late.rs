@@ -7,6 +7,7 @@ use serde_json::json;
 use super::commit::{INSERT_ATTEMPT, Settling, Token};
 use super::front::DELETE_READY;
 use super::heads::{NewEvent, event};
+use super::watch::note_outcomes;
 use super::{Tx, rows};
 use crate::error::Result;
 use crate::queue::{Finish, FinishKind, Finished};
@@ -114,6 +115,7 @@ pub(super) fn adopt(
     tx.execute(DELETE_READY, (late.lane_id, late.priority, late.position, id))?;
     tx.execute(ADOPT_CLAIM, (id, token, now))?;
     tx.execute(ADOPT_SENT, (id, now, provider_id))?;
+    note_outcomes(tx, &rows::id_list([id]))?;
     tx.execute(
         INSERT_ATTEMPT,
         rusqlite::params![

@@ -186,6 +186,7 @@ fn hot_statements_search_by_index_and_never_sort() {
         commit::REQUESTED,
         commit::RENEW,
         sent::END_SENT,
+        watch::NOTE_OUTCOMES,
         settle::END_SENDING,
         enqueue::FIND_BY_ORIGIN,
         enqueue::FIND_BY_KEY,

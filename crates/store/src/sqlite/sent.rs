@@ -10,6 +10,7 @@ use rusqlite::types::ValueRef;
 
 use super::commit::{DELETE_INFLIGHT, Token};
 use super::insert::Insert;
+use super::watch::note_outcomes;
 use super::{Tx, rows};
 use crate::error::{Result, StoreError};
 use crate::queue::{ClaimRef, Finish, FinishKind};
@@ -189,11 +190,12 @@ impl Successes {
         let ids = rows::id_list(accepted.iter().map(|c| c.delivery_id));
         let names: Vec<Option<&str>> = accepted.iter().map(|c| c.provider_message_id.as_deref()).collect();
         let names = serde_json::to_string(&names).unwrap_or_default();
-        let n = tx.execute(END_SENT, (ids, tx.now.0, names))?;
+        let n = tx.execute(END_SENT, (&ids, tx.now.0, names))?;
         if n != accepted.len() {
             let missing = accepted.len() - n;
             return Err(StoreError::Database(format!("{missing} deliveries are in flight but not sending")));
         }
+        note_outcomes(tx, &ids)?;
         for claim in self.claims.iter_mut().filter(|claim| claim.stage == Stage::Accepted) {
             claim.stage = Stage::Gone;
         }

@@ -19,6 +19,7 @@ use super::enqueue::INSERT_READY;
 use super::front::FORGET_KEY;
 use super::heads::{NewEvent, event};
 use super::maintain::{say_instead, silent_copy};
+use super::watch::note_outcomes;
 use super::{Tx, rows};
 use crate::campaigns::ENDED;
 use crate::config::DisabledBy;
@@ -207,6 +208,9 @@ pub(super) fn write(
         if let (Some(campaign), Some(reason)) = (held.campaign_id, settlement.reason) {
             tx.execute(COUNT_CODE, (held.workspace_id, campaign, format!("{ENDED}{}", reason.as_str()), 1))?;
         }
+    }
+    if settlement.status == Status::Sent {
+        note_outcomes(tx, &rows::id_list([held.delivery_id]))?;
     }
     let counts = settling.touched.lane(held.lane_id);
     counts.sending -= 1;

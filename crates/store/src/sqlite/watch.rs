@@ -100,6 +100,16 @@ SELECT e.name, e.at, e.channel_id, coalesce(json_extract(e.detail, '$.code'), js
                                     AND q.name = 'requeued' AND json_extract(q.detail, '$.parent') IS NOT NULL))
  ORDER BY e.at, e.event_id";
 
+const SOMEBODY_LISTENS: &str = "SELECT 1 FROM accounts WHERE tier = 'callbacks' LIMIT 1";
+/// What a trigger notes of every other ending.
+pub(super) const NOTE_OUTCOMES: &str = "
+INSERT INTO outcomes (workspace_id, delivery_id)
+SELECT d.workspace_id, d.delivery_id
+  FROM json_each(?1) CROSS JOIN deliveries AS d ON d.delivery_id = json_each.value
+ WHERE d.channel_id IS NOT NULL
+   AND EXISTS (SELECT 1 FROM accounts AS a WHERE a.workspace_id = d.workspace_id AND a.tier = 'callbacks')
+   AND NOT EXISTS (SELECT 1 FROM accounts AS a
+                    WHERE a.account_id = d.account_id AND (a.tier = 'alerts' OR a.tier = 'callbacks'))";
 const OUTCOMES: &str =
     "SELECT outcome_id, delivery_id FROM outcomes WHERE workspace_id = ?1 ORDER BY outcome_id LIMIT ?2";
 const OUTCOMES_TOLD: &str =
@@ -120,6 +130,14 @@ const TOKEN_BY_SECRET: &str = "
 SELECT token_id, workspace_id, name, scopes, created_at, revoked_at
   FROM api_tokens
  WHERE secret_hash = ?1 AND revoked_at IS NULL";
+
+/// Claims that ended with a success, noted by who ends them.
+pub(super) fn note_outcomes(tx: &Tx<'_>, ids: &str) -> Result<()> {
+    if tx.first(SOMEBODY_LISTENS, [], |_| Ok(()))?.is_some() {
+        tx.execute(NOTE_OUTCOMES, [ids])?;
+    }
+    Ok(())
+}
 
 impl Sqlite {
     pub async fn watch(

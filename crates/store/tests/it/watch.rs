@@ -163,6 +163,15 @@ async fn every_ending_of_a_batch_is_noted_once(w: &World) {
     expected.extend([claims[0].delivery_id, claims[1].delivery_id, claims[3].delivery_id]);
     expected.sort();
     assert_eq!(noted().await, expected, "what is tried again has not ended");
+
+    let late = w.post("поздно", &posts[..1]).await.deliveries[0].delivery_id;
+    let claim = w.claim(10).await.into_iter().find(|claim| claim.delivery_id == late).unwrap();
+    w.store.record_parts(vec![(claim.reference(), PartProgress::Requested)]).await.unwrap();
+    w.seconds(61).await;
+    w.store.recover(Whose::Everyone, 10).await.unwrap();
+    assert_eq!(w.sent(&claim).await, Finished::Adopted);
+    expected.push(late);
+    assert_eq!(noted().await, expected, "a success that came late");
 }
 
 async fn a_snapshot_agrees_with_the_counted_rows(w: &World) {
