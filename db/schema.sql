@@ -34,6 +34,7 @@ CREATE TYPE claimed_delivery AS (
 CREATE TYPE rupor_dealt AS (
     id bigint[],
     place tid[],
+    due_at timestamp with time zone[],
     slot_at timestamp with time zone[],
     moves rupor_moves,
     account_id bigint[],
@@ -805,7 +806,6 @@ CREATE TABLE messages (
     gone_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL,
     CONSTRAINT messages_pkey PRIMARY KEY (message_id),
-    CONSTRAINT messages_idempotency_key_workspace_id_key UNIQUE (idempotency_key, workspace_id),
     CONSTRAINT messages_source_origin_id_workspace_id_key UNIQUE (source, origin_id, workspace_id),
     CONSTRAINT messages_workspace_id_message_id_key UNIQUE (workspace_id, message_id),
     CONSTRAINT messages_workspace_id_case_id_fkey FOREIGN KEY (workspace_id, case_id) REFERENCES cases(workspace_id, case_id),
@@ -1071,6 +1071,8 @@ CREATE INDEX media_origin_source ON public.media_origin USING btree (workspace_i
 CREATE INDEX messages_case ON public.messages USING btree (workspace_id, case_id) WHERE (case_id IS NOT NULL);
 
 CREATE INDEX messages_fingerprint ON public.messages USING btree (workspace_id, fingerprint) WHERE (fingerprint IS NOT NULL);
+
+CREATE UNIQUE INDEX messages_key ON public.messages USING btree (idempotency_key, workspace_id) WHERE (idempotency_key IS NOT NULL);
 
 CREATE INDEX messages_posts ON public.messages USING btree (workspace_id, message_id) WHERE (substr(source, 1, 4) <> 'bot:'::text);
 
@@ -1894,7 +1896,6 @@ DECLARE
     paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
     sorted       record;                     -- its rows by id, and where each stands in the deal
-    due_ats      timestamptz[];              -- since when they could have gone, by id
     served       boolean[];
     runs         integer[];
     n            integer;
@@ -1962,8 +1963,8 @@ BEGIN
         took := coalesce(cardinality(t.id), 0);
         budget := budget - took;
         IF took > 0 THEN
-            WITH gone AS (DELETE FROM ready AS r WHERE r.ctid = ANY (t.place) RETURNING r.delivery_id, r.run_at)
-            SELECT array_agg(g.run_at ORDER BY g.delivery_id), count(*) INTO due_ats, n FROM gone AS g;
+            DELETE FROM ready AS r WHERE r.ctid = ANY (t.place);
+            GET DIAGNOSTICS n = ROW_COUNT;
             IF n <> took THEN
                 RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
                     USING ERRCODE = 'serialization_failure';
@@ -1988,7 +1989,7 @@ BEGIN
                           d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
                           d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.lost_requests,
                           d.flood_since, d.slot_at, d.lease_until, d.parts, d.idempotency_key,
-                          due_ats[width_bucket(d.delivery_id, sorted.id)] AS due_at, d.campaign_id
+                          t.due_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]] AS due_at, d.campaign_id
             ), held AS (
                 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
                                       run_id, claimed_at, slot_at, lease_until, requested_at)
@@ -2501,7 +2502,10 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING message_id
     )
-    SELECT rupor_among(m_id, array_agg(made.message_id)) INTO m_made FROM made;
+    SELECT CASE count(*) WHEN cardinality(m_id) THEN array_fill(true, ARRAY[cardinality(m_id)])
+                ELSE rupor_among(m_id, array_agg(made.message_id)) END
+      INTO m_made
+      FROM made;
     IF NOT (true = ALL (m_made)) THEN
         -- Somebody was here before: another call (seen now, after waiting for it), or an earlier item of this one.
         SELECT array_agg(coalesce(known.message_id, w.message_id) ORDER BY w.ord) INTO m_id
@@ -3657,16 +3661,32 @@ CREATE OR REPLACE FUNCTION public.record_parts(items jsonb)
 AS $function$
 #variable_conflict use_column
 DECLARE
-    at   timestamptz := rupor_now();
-    c_ws bigint[];
-    bad  integer;
-    ids  bigint[];
-    ours bigint[];
+    at       timestamptz := rupor_now();
+    -- the items, in order
+    c_ord    bigint[];
+    c_ws     bigint[];
+    c_id     bigint[];
+    c_token  uuid[];
+    c_part   integer[];
+    c_name   text[];
+    c_absent boolean[];
+    bad      integer;
+    marks    boolean;
+    parts    boolean;
+    -- those whose claims are still theirs, and where those stand
+    ours     bigint[];
+    accounts bigint[];
+    lanes    bigint[];
 BEGIN
-    SELECT array_agg(i.workspace_id ORDER BY i.ord), array_agg(i.ord ORDER BY i.ord), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND 999)
-      INTO c_ws, ids, bad
-      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, part integer)) WITH ORDINALITY
-           AS i (workspace_id, part, ord);
+    SELECT array_agg(i.ord), array_agg(i.workspace_id), array_agg(i.delivery_id), array_agg(i.claim_token), array_agg(i.part),
+           array_agg(i.provider_message_id), array_agg(i.absent IS TRUE), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND 999),
+           bool_or(i.part IS NULL), bool_or(i.part IS NOT NULL)
+      INTO c_ord, c_ws, c_id, c_token, c_part, c_name, c_absent, bad, marks, parts
+      FROM (SELECT r.*
+              FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid, part integer,
+                                                            provider_message_id text, absent boolean))
+                   WITH ORDINALITY AS r (workspace_id, delivery_id, claim_token, part, provider_message_id, absent, ord)
+             ORDER BY r.ord) AS i;
     IF c_ws IS NULL THEN
         RETURN;
     ELSIF bad IS NOT NULL THEN
@@ -3674,12 +3694,11 @@ BEGIN
     END IF;
     PERFORM rupor_guard(CASE WHEN c_ws[1] = ALL (c_ws) THEN c_ws[1] END);
     -- The claims that are still theirs, held until we are done.
-    SELECT array_agg(l.ord) INTO ours
-      FROM (SELECT c.ord
-              FROM (SELECT i.ord, i.claim_token, i.part, i.absent, d.workspace_id, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
-                      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid,
-                                                                     part integer, absent boolean))
-                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, part, absent, ord)
+    SELECT array_agg(l.ord), array_agg(l.account_id), array_agg(l.lane_id) INTO ours, accounts, lanes
+      FROM (SELECT c.ord, c.account_id, c.lane_id
+              FROM (SELECT i.ord, i.claim_token, i.part, i.absent, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
+                      FROM unnest(c_ws, c_id, c_token, c_part, c_absent) WITH ORDINALITY
+                           AS i (workspace_id, delivery_id, claim_token, part, absent, ord)
                       JOIN deliveries AS d ON d.delivery_id = i.delivery_id AND d.workspace_id = i.workspace_id
                      ORDER BY d.delivery_id) AS c
               JOIN inflight AS i
@@ -3687,26 +3706,29 @@ BEGIN
                AND i.claim_token = c.claim_token
              WHERE i.lease_until > at AND (c.campaign_id IS NULL OR c.part IS NOT NULL OR c.absent OR rupor_may_leave(c.delivery_id))
                FOR NO KEY UPDATE OF i) AS l;
-    UPDATE inflight AS i
-       SET requested_at = CASE WHEN c.requested THEN at END, absent = i.absent OR c.absent
-      FROM (SELECT d.account_id, d.lane_id, d.delivery_id, bool_or(c.absent IS TRUE) AS absent, bool_or(c.absent IS NOT TRUE) AS requested
-              FROM unnest(ours) AS o (ord)
-             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer, absent boolean)
-              JOIN deliveries AS d ON d.delivery_id = c.delivery_id
-             WHERE c.part IS NULL
-             GROUP BY d.account_id, d.lane_id, d.delivery_id) AS c
-     WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
-       AND i.requested_at IS NULL;
-    UPDATE deliveries AS d
-       SET parts = rupor_merge_parts(d.parts, c.done)
-      FROM (SELECT p.delivery_id, jsonb_object_agg(p.part, p.provider_message_id ORDER BY o.ord) AS done
-              FROM unnest(ours) AS o (ord)
-             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer)
-                   AS p (delivery_id bigint, part integer, provider_message_id text)
-             WHERE p.part IS NOT NULL
-             GROUP BY p.delivery_id) AS c
-     WHERE d.delivery_id = c.delivery_id;
-    RETURN QUERY SELECT unnest(rupor_among(ids, ours));
+    IF marks AND ours IS NOT NULL THEN
+        UPDATE inflight AS i
+           SET requested_at = CASE WHEN c.requested THEN at END, absent = i.absent OR c.absent
+          FROM (SELECT o.account_id, o.lane_id, c_id[o.ord] AS delivery_id, bool_or(c_absent[o.ord]) AS absent,
+                       bool_or(NOT c_absent[o.ord]) AS requested
+                  FROM unnest(ours, accounts, lanes) AS o (ord, account_id, lane_id)
+                 WHERE c_part[o.ord] IS NULL
+                 GROUP BY o.account_id, o.lane_id, c_id[o.ord]) AS c
+         WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+           AND i.requested_at IS NULL;
+    END IF;
+    IF parts AND ours IS NOT NULL THEN
+        UPDATE deliveries AS d
+           SET parts = rupor_merge_parts(d.parts, c.done)
+          FROM (SELECT c_id[o.ord] AS delivery_id, jsonb_object_agg(c_part[o.ord], c_name[o.ord] ORDER BY o.ord) AS done
+                  FROM unnest(ours) AS o (ord)
+                 WHERE c_part[o.ord] IS NOT NULL
+                 GROUP BY c_id[o.ord]) AS c
+         WHERE d.delivery_id = c.delivery_id;
+    END IF;
+    RETURN QUERY
+    SELECT unnest(CASE cardinality(ours) WHEN cardinality(c_ord) THEN array_fill(true, ARRAY[cardinality(c_ord)])
+                                         ELSE rupor_among(c_ord, ours) END);
 END $function$
 ;
 
@@ -5053,6 +5075,21 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_count_hours(lane_ids bigint[], sent bigint[], at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO lane_counts AS c (lane_id, at, workspace_id, n_sent, sent_at)
+    SELECT l.lane_id, date_trunc('hour', rupor_count_hours.at, 'UTC'), h.workspace_id, l.n, rupor_count_hours.at
+      FROM unnest(lane_ids, sent) AS l (lane_id, n)
+     CROSS JOIN LATERAL (SELECT x.workspace_id FROM lane_heads AS x
+                          WHERE x.lane_id = l.lane_id AND x.channel_id IS NOT NULL OFFSET 0) AS h
+    ON CONFLICT (lane_id, at) DO UPDATE SET n_sent = c.n_sent + excluded.n_sent, sent_at = excluded.sent_at;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_count_sent(m rupor_moves, accounts bigint[], at timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
@@ -5122,10 +5159,10 @@ BEGIN
                               ORDER BY q.priority, q.position, q.delivery_id
                               LIMIT l.room + 1) AS r ON true
     )
-    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run, c.in_flight, c.first_priority, c.first_run_at
-      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run, m.in_flight, m.first_priority, m.first_run_at
+    SELECT f.id, f.place, f.due_at, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run, c.in_flight, c.first_priority, c.first_run_at
+      INTO t.id, t.place, t.due_at, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run, m.in_flight, m.first_priority, m.first_run_at
       FROM (SELECT array_agg(f.delivery_id) FILTER (WHERE f.due) AS id, array_agg(f.place) FILTER (WHERE f.due) AS place,
-                   coalesce(bool_or(f.odd), false) AS odd
+                   array_agg(f.run_at) FILTER (WHERE f.due) AS due_at, coalesce(bool_or(f.odd), false) AS odd
               FROM front AS f) AS f
      CROSS JOIN (SELECT array_agg(l.retries - l.n ORDER BY l.nth) AS queued, array_agg(-l.retries ORDER BY l.nth) AS retry,
                         array_agg(l.n ORDER BY l.nth) AS sending,
@@ -5137,9 +5174,9 @@ BEGIN
                         array_agg(l.left_run_at[1] ORDER BY l.nth) AS first_run_at
                    FROM (SELECT f.nth, count(*) FILTER (WHERE f.due) AS n, count(*) FILTER (WHERE f.due AND f.retried) AS retries,
                                 min(f.priority) AS priority, min(f.run) AS run, min(f.held) AS held,
-                                array_agg(f.priority ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_priority,
-                                array_agg(f.run_at ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_run_at
-                           FROM front AS f
+                                array_agg(f.priority) FILTER (WHERE NOT f.due) AS left_priority,
+                                array_agg(f.run_at) FILTER (WHERE NOT f.due) AS left_run_at
+                           FROM (SELECT x.* FROM front AS x ORDER BY x.nth, x.rank) AS f
                           GROUP BY f.nth) AS l) AS c;
     t.moves := m;
     RETURN t;
@@ -5177,7 +5214,7 @@ DECLARE
     waits        boolean;
     slot         timestamptz;
 BEGIN
-    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.put_off := '{}'; t.closed := false;
+    t.id := '{}'; t.place := '{}'; t.due_at := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.put_off := '{}'; t.closed := false;
     m.lane_id := '{}'; m.queued := '{}'; m.retry := '{}'; m.sending := '{}'; m.slot_at := '{}'; m.run := '{}';
     FOR o IN
         -- A lane without rows comes as one row without a delivery, so that its head is set right.
@@ -5265,10 +5302,10 @@ BEGIN
             group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(o.group_interval);
             IF take_bulk THEN
                 bulk_after := b.position; bulk_id := b.delivery_id;
-                t.id := t.id || bulk_id; t.place := t.place || b.place; retried := b.retried;
+                t.id := t.id || bulk_id; t.place := t.place || b.place; t.due_at := t.due_at || b.run_at; retried := b.retried;
                 lane_run := 0;
             ELSE
-                t.id := t.id || o.delivery_id; t.place := t.place || o.place; retried := o.retried;
+                t.id := t.id || o.delivery_id; t.place := t.place || o.place; t.due_at := t.due_at || o.run_at; retried := o.retried;
                 lane_run := CASE o.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
             END IF;
             t.slot_at := t.slot_at || slot;
@@ -5324,13 +5361,13 @@ DECLARE
     d_free    boolean[];
     accounts  bigint[];
     lanes     bigint[];
+    n_wanted  bigint;
     answer    jsonb;
 BEGIN
     PERFORM rupor_require_channels(ws, items, m_made);
     -- Who should hear the new ones. Channels an operator has disabled are not eligible.
-    SELECT array_agg(t.ord ORDER BY t.ord, t.channel_id), array_agg(t.channel_id ORDER BY t.ord, t.channel_id),
-           array_agg(t.account_id ORDER BY t.ord, t.channel_id), array_agg(t.lane_id ORDER BY t.ord, t.channel_id),
-           array_agg(t.ordered ORDER BY t.ord, t.channel_id), array_agg(t.key ORDER BY t.ord, t.channel_id)
+    SELECT array_agg(t.ord), array_agg(t.channel_id), array_agg(t.account_id), array_agg(t.lane_id), array_agg(t.ordered),
+           array_agg(t.key)
       INTO d_ord, d_channel, d_account, d_lane, d_ordered, d_key
       FROM (SELECT w.ord::integer, c.channel_id, h.account_id, h.lane_id, h.max_parallel = 1 AS ordered,
                    CASE rupor_dedup_mode(c.dedup, m.case_id)
@@ -5345,13 +5382,18 @@ BEGIN
                                   WHERE x.workspace_id = ws AND x.channel_id = wanted.channel_id
                                     AND x.disabled_by IS DISTINCT FROM 'operator' OFFSET 0) AS c
              CROSS JOIN LATERAL (SELECT x.* FROM lane_heads AS x WHERE x.channel_id = c.channel_id OFFSET 0) AS h
-             WHERE w.made) AS t;
+             WHERE w.made
+             -- once for all columns: an order inside each of them would be a sort for each
+             ORDER BY w.ord, c.channel_id) AS t;
 
     IF d_ord IS NOT NULL THEN
         -- Taken out once: each look into an item copies it, and it may be large and have forty channels.
-        SELECT array_agg(i.priority = 'bulk' ORDER BY i.ord), array_agg(greatest(at, rupor_time(i.run_at)) ORDER BY i.ord)
-          INTO m_bulk, m_run_at
-          FROM ROWS FROM (jsonb_to_recordset(items) AS (priority text, run_at jsonb)) WITH ORDINALITY AS i (priority, run_at, ord);
+        SELECT array_agg(i.priority = 'bulk'), array_agg(greatest(at, rupor_time(i.run_at))), sum(jsonb_array_length(i.channels))
+          INTO m_bulk, m_run_at, n_wanted
+          FROM (SELECT r.*
+                  FROM ROWS FROM (jsonb_to_recordset(items) AS (priority text, run_at jsonb, channels jsonb)) WITH ORDINALITY
+                       AS r (priority, run_at, channels, ord)
+                 ORDER BY r.ord) AS i;
         d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));
         -- The first of each key takes it if it is free; whom it meets is settled in phase two.
         WITH taken AS (
@@ -5368,7 +5410,10 @@ BEGIN
             ON CONFLICT DO NOTHING
             RETURNING delivery_id
         )
-        SELECT rupor_among(d_id, array_agg(taken.delivery_id)) INTO d_free FROM taken;
+        SELECT CASE count(*) WHEN cardinality(d_id) THEN array_fill(true, ARRAY[cardinality(d_id)])
+                    ELSE rupor_among(d_id, array_agg(taken.delivery_id)) END
+          INTO d_free
+          FROM taken;
         d_free := array(SELECT d.free OR d.key IS NULL FROM unnest(d_free, d_key) AS d (free, key));
         PERFORM rupor_put_deliveries(ws, at, m_id, m_bulk, m_run_at, d_id, d_ord, d_channel, d_account, d_lane, d_ordered,
                                      d_free, true);
@@ -5379,7 +5424,7 @@ BEGIN
         lanes := array(SELECT DISTINCT l FROM unnest(d_lane) AS l ORDER BY l);
         PERFORM FROM account_heads AS h WHERE h.account_id = ANY (accounts) ORDER BY h.account_id FOR NO KEY UPDATE;
         -- The channels as they are now that nobody can change them.
-        PERFORM rupor_require_channels(ws, items, m_made);
+        PERFORM rupor_still_there(ws, d_channel);
         PERFORM rupor_reposition(h.lane_id, h.max_parallel = 1)
            FROM (SELECT DISTINCT d.lane_id, d.ordered FROM unnest(d_lane, d_ordered) AS d (lane_id, ordered)) AS d
            JOIN lane_heads AS h ON h.lane_id = d.lane_id
@@ -5404,6 +5449,23 @@ BEGIN
     END IF;
 
     PERFORM rupor_tell_enqueued(ws, at, items, m_id, m_made, d_id, d_ord, d_channel, d_free);
+    IF fresh AND n_wanted = cardinality(d_id) AND true = ALL (m_made) THEN
+        -- All was made here, and every channel that was named got one.
+        SELECT jsonb_agg(jsonb_build_object('message_id', w.message_id, 'created', true, 'deliveries', coalesce(w.deliveries, '[]'),
+                                            'skipped', '[]'::jsonb) ORDER BY w.ord)
+          INTO answer
+          FROM (SELECT u.ord, max(u.message_id) AS message_id,
+                       jsonb_agg(jsonb_build_object('delivery_id', u.delivery_id, 'channel_id', u.channel_id,
+                                                    'status', CASE WHEN u.free THEN 'queued' ELSE 'deduped' END)
+                                 ORDER BY u.delivery_id) FILTER (WHERE u.delivery_id IS NOT NULL) AS deliveries
+                  FROM (SELECT m.ord, m.message_id, NULL::bigint AS delivery_id, NULL::bigint AS channel_id, NULL::boolean AS free
+                          FROM unnest(m_id) WITH ORDINALITY AS m (message_id, ord)
+                        UNION ALL
+                        SELECT d.ord, NULL, d.delivery_id, d.channel_id, d.free
+                          FROM unnest(d_id, d_ord, d_channel, d_free) AS d (delivery_id, ord, channel_id, free)) AS u
+                 GROUP BY u.ord) AS w;
+        RETURN answer;
+    END IF;
     -- What was made here is known; the tables are asked about the others alone, and about channels that got nothing.
     SELECT jsonb_agg(jsonb_build_object('message_id', w.message_id, 'created', w.made,
                                         'deliveries', coalesce(w.deliveries, s.deliveries, '[]'),
@@ -5616,6 +5678,7 @@ BEGIN
     END IF;
     IF s.status = 'sent' THEN
         PERFORM rupor_note_outcomes(ARRAY[held.workspace_id], ARRAY[held.delivery_id]);
+        PERFORM rupor_count_hours(ARRAY[held.lane_id], ARRAY[1], at);
     END IF;
     IF copy IS NOT NULL THEN
         PERFORM rupor_next_generation(copy, jsonb_build_object('parent', copy, 'instead_of', held.delivery_id), at);
@@ -5663,69 +5726,72 @@ CREATE OR REPLACE FUNCTION public.rupor_end_sent(ws bigint[], ids bigint[], toke
  LANGUAGE plpgsql
 AS $function$
 DECLARE
-    places    tid[];
-    seqs      bigint[];
-    attempts  integer[];
-    runs      text[];
-    claimed   timestamptz[];
-    slots     timestamptz[];
-    requested timestamptz[];
-    n_plain   integer;
-    n_gone    integer;
-    n_ended   integer;
+    ords       bigint[];
+    done_ids   bigint[];
+    done_lanes bigint[];
+    n_plain    integer;
+    n_gone     integer;
+    n_ended    integer;
+    ord        bigint;
 BEGIN
-    SELECT array_agg(b.place), array_agg(b.claim_seq), array_agg(b.attempt), array_agg(b.run_id), array_agg(b.claimed_at),
-           array_agg(b.slot_at), array_agg(b.requested_at), array_agg(b.place IS NOT NULL), count(b.place)
-      INTO places, seqs, attempts, runs, claimed, slots, requested, plain, n_plain
-      FROM (SELECT i.*
-              FROM unnest(ws, ids, tokens, accounts, lanes, outcomes)
-                   WITH ORDINALITY AS c (workspace_id, delivery_id, claim_token, account_id, lane_id, outcome, ord)
-              LEFT JOIN LATERAL (SELECT x.ctid AS place, x.claim_seq, x.attempt, x.run_id, x.claimed_at, x.slot_at, x.requested_at
-                                   FROM inflight AS x
-                                  WHERE x.account_id = c.account_id AND x.lane_id = c.lane_id AND x.delivery_id = c.delivery_id
-                                    AND x.workspace_id = c.workspace_id AND x.claim_token = c.claim_token
-                                    AND x.lease_until > at AND c.outcome IS NULL
-                                 OFFSET 0) AS i ON true
-             ORDER BY c.ord) AS b;
+    WITH held AS MATERIALIZED (
+        SELECT c.ord, c.workspace_id, c.delivery_id, c.claim_token, c.lane_id, c.provider_message_id, c.sent_at, i.*
+          FROM unnest(ws, ids, tokens, accounts, lanes, provider_ids, rupor_end_sent.sent, outcomes)
+               WITH ORDINALITY AS c (workspace_id, delivery_id, claim_token, account_id, lane_id, provider_message_id, sent_at,
+                                     outcome, ord)
+         CROSS JOIN LATERAL (SELECT x.ctid AS place, x.claim_seq, x.attempt, x.run_id, x.claimed_at, x.slot_at, x.requested_at
+                               FROM inflight AS x
+                              WHERE x.account_id = c.account_id AND x.lane_id = c.lane_id AND x.delivery_id = c.delivery_id
+                                AND x.workspace_id = c.workspace_id AND x.claim_token = c.claim_token
+                                AND x.lease_until > at AND c.outcome IS NULL
+                             OFFSET 0) AS i
+    ), gone AS (
+        DELETE FROM inflight AS i WHERE i.ctid = ANY (array(SELECT h.place FROM held AS h)) RETURNING 1
+    ), ended AS (
+        UPDATE deliveries AS d
+           SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL,
+               sent_at = least(coalesce(h.sent_at, at), at), ended_at = at,
+               provider_message_id = coalesce(h.provider_message_id, d.provider_message_id)
+          FROM held AS h
+         WHERE d.delivery_id = h.delivery_id AND d.status = 'sending'
+        RETURNING 1
+    ), told AS (
+        INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
+                              requested_at, finished_at, outcome, provider_message_id)
+        SELECT h.delivery_id, h.attempt, h.workspace_id, h.claim_token, h.claim_seq, h.run_id, h.claimed_at, h.slot_at,
+               h.requested_at, at, 'sent', h.provider_message_id
+          FROM held AS h
+    )
+    SELECT array_agg(h.ord), array_agg(h.delivery_id), array_agg(h.lane_id), count(*),
+           (SELECT count(*) FROM gone), (SELECT count(*) FROM ended)
+      INTO ords, done_ids, done_lanes, n_plain, n_gone, n_ended
+      FROM held AS h;
+    plain := array_fill(n_plain = cardinality(ids), ARRAY[cardinality(ids)]);
     IF n_plain = 0 THEN
         RETURN;
     END IF;
-    DELETE FROM inflight AS i WHERE i.ctid = ANY (places);
-    GET DIAGNOSTICS n_gone = ROW_COUNT;
-    UPDATE deliveries AS d
-       SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL,
-           sent_at = least(coalesce(g.sent_at, at), at), ended_at = at,
-           provider_message_id = coalesce(g.provider_message_id, d.provider_message_id)
-      FROM unnest(ids, plain, provider_ids, sent) AS g (delivery_id, plain, provider_message_id, sent_at)
-     WHERE g.plain AND d.delivery_id = g.delivery_id AND d.status = 'sending';
-    GET DIAGNOSTICS n_ended = ROW_COUNT;
     IF n_gone <> n_plain OR n_ended <> n_plain THEN
         -- A renewal in this very moment moved the row; if it is not that, it will be said again.
         RAISE EXCEPTION 'commit: % claims, % in flight, % sending', n_plain, n_gone, n_ended
             USING ERRCODE = 'serialization_failure';
     END IF;
-    INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
-                          requested_at, finished_at, outcome, provider_message_id)
-    SELECT g.delivery_id, g.attempt, g.workspace_id, g.claim_token, g.claim_seq, g.run_id, g.claimed_at, g.slot_at,
-           g.requested_at, at, 'sent', g.provider_message_id
-      FROM unnest(ids, plain, attempts, ws, tokens, seqs, runs, claimed, slots, requested, provider_ids)
-           AS g (delivery_id, plain, attempt, workspace_id, claim_token, claim_seq, run_id, claimed_at, slot_at, requested_at,
-                 provider_message_id)
-     WHERE g.plain;
-    PERFORM rupor_note_outcomes(ws, array(SELECT g.delivery_id FROM unnest(ids, plain) AS g (delivery_id, plain) WHERE g.plain));
+    IF n_plain < cardinality(ids) THEN
+        FOREACH ord IN ARRAY ords LOOP
+            plain[ord] := true;
+        END LOOP;
+    END IF;
+    PERFORM rupor_note_outcomes(ws, done_ids);
     SELECT array_agg(c.lane_id), array_agg(-c.n), array_agg(c.n) INTO moves.lane_id, moves.sending, moves.sent
-      FROM (SELECT l.lane_id, count(*) AS n
-              FROM unnest(lanes, plain) AS l (lane_id, plain)
-             WHERE l.plain
-             GROUP BY l.lane_id) AS c;
+      FROM (SELECT l.lane_id, count(*) AS n FROM unnest(done_lanes) AS l (lane_id) GROUP BY l.lane_id) AS c;
+    PERFORM rupor_count_hours(moves.lane_id, moves.sent, at);
     -- The streaks of channels end by their lanes; a recipient's ends by the delivery.
     IF EXISTS (SELECT FROM unnest(moves.lane_id) AS l (lane_id)
                 CROSS JOIN LATERAL (SELECT FROM lane_heads AS h WHERE h.lane_id = l.lane_id AND h.channel_id IS NULL OFFSET 0) AS h) THEN
         UPDATE recipients AS r
            SET error_streak = 0
-          FROM unnest(ids, plain) AS g (delivery_id, plain)
+          FROM unnest(done_ids) AS g (delivery_id)
          CROSS JOIN LATERAL (SELECT x.recipient_id FROM deliveries AS x WHERE x.delivery_id = g.delivery_id OFFSET 0) AS d
-         WHERE g.plain AND r.recipient_id = d.recipient_id AND r.error_streak <> 0;
+         WHERE r.recipient_id = d.recipient_id AND r.error_streak <> 0;
     END IF;
 END $function$
 ;
@@ -6076,10 +6142,10 @@ END $procedure$
 CREATE OR REPLACE FUNCTION public.rupor_key(history text, id bigint, request_hash text, content_hash text, revision integer)
  RETURNS text
  LANGUAGE sql
- IMMUTABLE
+ STABLE
 AS $function$
     SELECT concat(history, '.', id, '.',
-                  left(encode(sha256(convert_to(concat(request_hash, '/', content_hash, '/', revision), 'UTF8')), 'hex'), 12))
+                  to_hex(hashtextextended(concat(request_hash, '/', content_hash, '/', revision), 0) & 281474976710655))
 $function$
 ;
 
@@ -6875,6 +6941,26 @@ CREATE OR REPLACE FUNCTION public.rupor_spans()
 AS $function$ SELECT coalesce(current_setting('rupor.span', true), '') = 'on' $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_still_there(ws bigint, channel_ids bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    missing bigint;
+BEGIN
+    SELECT w.channel_id INTO missing
+      FROM (SELECT DISTINCT u.channel_id FROM unnest(channel_ids) AS u (channel_id)) AS w
+     WHERE NOT EXISTS (SELECT FROM channels AS c
+                        WHERE c.workspace_id = ws AND c.channel_id = w.channel_id AND c.removed_at IS NULL)
+     ORDER BY w.channel_id
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'channel % is not known in this workspace', missing
+            USING ERRCODE = 'RU001', DETAIL = 'channel', HINT = missing::text;
+    END IF;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_take_back(k campaigns, ids bigint[])
  RETURNS bigint
  LANGUAGE plpgsql
@@ -7297,7 +7383,7 @@ CREATE TRIGGER events_append_only BEFORE UPDATE ON public.events FOR EACH ROW EX
 
 CREATE TRIGGER events_told_by BEFORE INSERT ON public.events FOR EACH ROW WHEN ((current_setting('rupor.by'::text, true) <> ''::text)) EXECUTE FUNCTION rupor_told_by();
 
-CREATE TRIGGER lane_heads_counted AFTER UPDATE ON public.lane_heads FOR EACH ROW WHEN (((new.channel_id IS NOT NULL) AND ((old.n_sent <> new.n_sent) OR (old.n_deduped <> new.n_deduped) OR (old.n_failed <> new.n_failed) OR (old.n_dead <> new.n_dead)))) EXECUTE FUNCTION rupor_lane_counted();
+CREATE TRIGGER lane_heads_counted AFTER UPDATE ON public.lane_heads FOR EACH ROW WHEN (((new.channel_id IS NOT NULL) AND ((old.n_deduped <> new.n_deduped) OR (old.n_failed <> new.n_failed) OR (old.n_dead <> new.n_dead) OR (((new.n_sent - old.n_sent) <> (old.n_sending - new.n_sending)) AND (old.n_sent <> new.n_sent))))) EXECUTE FUNCTION rupor_lane_counted();
 
 CREATE TRIGGER platform_limits_changed AFTER INSERT OR DELETE OR UPDATE ON public.platform_limits FOR EACH ROW EXECUTE FUNCTION rupor_limit_changed();
 
@@ -7781,6 +7867,8 @@ GRANT EXECUTE ON FUNCTION rupor_check_lanes(bigint[],bigint[],bigint[]) TO rupor
 
 GRANT EXECUTE ON FUNCTION rupor_count_excluded(campaigns,jsonb) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_count_hours(bigint[],bigint[],timestamp with time zone) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_count_sent(rupor_moves,bigint[],timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_deal(bigint[],integer[],integer,timestamp with time zone) TO rupor_app;
@@ -7966,6 +8054,8 @@ GRANT EXECUTE ON FUNCTION rupor_silent_copy(bigint) TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_still_there(bigint,bigint[]) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_take_back(campaigns,bigint[]) TO rupor_app;
 
@@ -8211,6 +8301,8 @@ GRANT EXECUTE ON FUNCTION rupor_check_lanes(bigint[],bigint[],bigint[]) TO rupor
 
 GRANT EXECUTE ON FUNCTION rupor_count_excluded(campaigns,jsonb) TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_count_hours(bigint[],bigint[],timestamp with time zone) TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_count_sent(rupor_moves,bigint[],timestamp with time zone) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_deal(bigint[],integer[],integer,timestamp with time zone) TO rupor_dispatcher;
@@ -8396,6 +8488,8 @@ GRANT EXECUTE ON FUNCTION rupor_silent_copy(bigint) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_span(bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_spans() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_still_there(bigint,bigint[]) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_take_back(campaigns,bigint[]) TO rupor_dispatcher;
 

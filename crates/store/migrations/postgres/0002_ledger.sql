@@ -48,9 +48,10 @@ CREATE TABLE messages (
     -- The workspace last: a session that checked its first foreign key while the table was empty may keep any index that
     -- begins with the workspace for it, and would read the whole workspace for every delivery.
     UNIQUE (source, origin_id, workspace_id),
-    UNIQUE (idempotency_key, workspace_id),
     UNIQUE (workspace_id, message_id)
 );
+-- Most posts have none.
+CREATE UNIQUE INDEX messages_key ON messages (idempotency_key, workspace_id) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX messages_fingerprint ON messages (workspace_id, fingerprint) WHERE fingerprint IS NOT NULL;
 CREATE INDEX messages_case ON messages (workspace_id, case_id) WHERE case_id IS NOT NULL;
 -- Posts without what a bot answers: there may be a million answers between two posts.

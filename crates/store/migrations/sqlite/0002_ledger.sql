@@ -44,9 +44,10 @@ CREATE TABLE messages (
     created_at      INTEGER NOT NULL,
     FOREIGN KEY (workspace_id, case_id) REFERENCES cases (workspace_id, case_id),
     UNIQUE (workspace_id, source, origin_id),
-    UNIQUE (workspace_id, idempotency_key),
     UNIQUE (workspace_id, message_id)
 ) STRICT;
+-- Most posts have none.
+CREATE UNIQUE INDEX messages_key ON messages (workspace_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX messages_fingerprint ON messages (workspace_id, fingerprint) WHERE fingerprint IS NOT NULL;
 CREATE INDEX messages_case ON messages (workspace_id, case_id) WHERE case_id IS NOT NULL;
 -- Posts without what a bot answers: there may be a million answers between two posts.

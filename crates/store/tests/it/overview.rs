@@ -1,7 +1,7 @@
 //! What people look at from above: bars that agree with what ended, and posts by filter in bounded windows.
 
 use domain::ids::{ChannelId, MessageId};
-use domain::outcome::Scope;
+use domain::outcome::{Outcome, Scope};
 use domain::time::{Span, Timestamp};
 use serde_json::json;
 use store::*;
@@ -10,6 +10,7 @@ use crate::world::*;
 
 contract! {
     what_ends_is_counted_in_its_hour,
+    every_way_of_a_success_is_counted_once,
     what_is_dropped_or_repeated_is_counted_too,
     bars_are_kept_as_long_as_deliveries_and_no_longer,
     campaigns_are_not_among_the_bars,
@@ -52,6 +53,32 @@ async fn what_ends_is_counted_in_its_hour(w: &World) {
     assert_eq!(young.len(), 2, "only what was asked for");
     let other = w.another_workspace("чужой").await;
     assert!(other.store.lane_counts(other.ws, Timestamp(0)).await.unwrap().is_empty());
+}
+
+async fn every_way_of_a_success_is_counted_once(w: &World) {
+    let channels = w.channels(3).await;
+    w.post("раз", &channels).await;
+    let claims = w.claim(10).await;
+    let of = |n: usize| claims.iter().find(|claim| claim.destination.channel() == Some(channels[n])).unwrap();
+    let failed = FinishKind::Outcome(Outcome::Failed(permanent(Scope::Delivery)));
+    let batch = vec![
+        finish(of(0), sent(of(0))),
+        finish(of(0), sent(of(0))),
+        finish(of(1), failed),
+        finish(of(2), sent(of(2))),
+    ];
+    w.store.commit(batch).await.unwrap();
+    assert_eq!(bars(w, channels[0]).await, [(0, [1, 0, 0])], "told twice");
+    assert_eq!(bars(w, channels[1]).await, [(0, [0, 0, 1])]);
+    assert_eq!(bars(w, channels[2]).await, [(0, [1, 0, 0])], "beside a failure");
+
+    w.post("поздно", &channels[..1]).await;
+    let late = w.claim_one().await;
+    w.store.record_parts(vec![(late.reference(), PartProgress::Requested)]).await.unwrap();
+    w.seconds(61).await;
+    w.store.recover(Whose::Everyone, 10).await.unwrap();
+    assert_eq!(w.sent(&late).await, Finished::Adopted);
+    assert_eq!(bars(w, channels[0]).await, [(0, [2, 0, 0])], "adopted");
 }
 
 async fn what_is_dropped_or_repeated_is_counted_too(w: &World) {

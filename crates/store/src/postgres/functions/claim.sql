@@ -45,6 +45,7 @@ CREATE TYPE claimed_delivery AS (
 CREATE TYPE rupor_dealt AS (
     id         bigint[],
     place      tid[],            -- of the ready row; nobody moves it while the account is held
+    due_at     timestamptz[],    -- since when it could have gone
     slot_at    timestamptz[],    -- NULL: all of them now
     moves      rupor_moves,      -- of the lanes
     account_id bigint[],         -- of each lane
@@ -89,7 +90,6 @@ DECLARE
     paced        boolean;                    -- one of them has a rate, or needs care
     t            rupor_dealt;
     sorted       record;                     -- its rows by id, and where each stands in the deal
-    due_ats      timestamptz[];              -- since when they could have gone, by id
     served       boolean[];
     runs         integer[];
     n            integer;
@@ -157,8 +157,8 @@ BEGIN
         took := coalesce(cardinality(t.id), 0);
         budget := budget - took;
         IF took > 0 THEN
-            WITH gone AS (DELETE FROM ready AS r WHERE r.ctid = ANY (t.place) RETURNING r.delivery_id, r.run_at)
-            SELECT array_agg(g.run_at ORDER BY g.delivery_id), count(*) INTO due_ats, n FROM gone AS g;
+            DELETE FROM ready AS r WHERE r.ctid = ANY (t.place);
+            GET DIAGNOSTICS n = ROW_COUNT;
             IF n <> took THEN
                 RAISE EXCEPTION 'claim: % of % rows were taken by somebody else', took - n, took
                     USING ERRCODE = 'serialization_failure';
@@ -183,7 +183,7 @@ BEGIN
                           d.revision, d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt,
                           d.charged, d.flood_waits, d.not_ready_waits, d.unknowns, d.lost_claims, d.lost_requests,
                           d.flood_since, d.slot_at, d.lease_until, d.parts, d.idempotency_key,
-                          due_ats[width_bucket(d.delivery_id, sorted.id)] AS due_at, d.campaign_id
+                          t.due_at[sorted.ord[width_bucket(d.delivery_id, sorted.id)]] AS due_at, d.campaign_id
             ), held AS (
                 INSERT INTO inflight (delivery_id, workspace_id, account_id, lane_id, claim_token, claim_seq, attempt,
                                       run_id, claimed_at, slot_at, lease_until, requested_at)

@@ -238,16 +238,32 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 AS $$
 #variable_conflict use_column
 DECLARE
-    at   timestamptz := rupor_now();
-    c_ws bigint[];
-    bad  integer;
-    ids  bigint[];
-    ours bigint[];
+    at       timestamptz := rupor_now();
+    -- the items, in order
+    c_ord    bigint[];
+    c_ws     bigint[];
+    c_id     bigint[];
+    c_token  uuid[];
+    c_part   integer[];
+    c_name   text[];
+    c_absent boolean[];
+    bad      integer;
+    marks    boolean;
+    parts    boolean;
+    -- those whose claims are still theirs, and where those stand
+    ours     bigint[];
+    accounts bigint[];
+    lanes    bigint[];
 BEGIN
-    SELECT array_agg(i.workspace_id ORDER BY i.ord), array_agg(i.ord ORDER BY i.ord), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND 999)
-      INTO c_ws, ids, bad
-      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, part integer)) WITH ORDINALITY
-           AS i (workspace_id, part, ord);
+    SELECT array_agg(i.ord), array_agg(i.workspace_id), array_agg(i.delivery_id), array_agg(i.claim_token), array_agg(i.part),
+           array_agg(i.provider_message_id), array_agg(i.absent IS TRUE), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND 999),
+           bool_or(i.part IS NULL), bool_or(i.part IS NOT NULL)
+      INTO c_ord, c_ws, c_id, c_token, c_part, c_name, c_absent, bad, marks, parts
+      FROM (SELECT r.*
+              FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid, part integer,
+                                                            provider_message_id text, absent boolean))
+                   WITH ORDINALITY AS r (workspace_id, delivery_id, claim_token, part, provider_message_id, absent, ord)
+             ORDER BY r.ord) AS i;
     IF c_ws IS NULL THEN
         RETURN;
     ELSIF bad IS NOT NULL THEN
@@ -255,12 +271,11 @@ BEGIN
     END IF;
     PERFORM rupor_guard(CASE WHEN c_ws[1] = ALL (c_ws) THEN c_ws[1] END);
     -- The claims that are still theirs, held until we are done.
-    SELECT array_agg(l.ord) INTO ours
-      FROM (SELECT c.ord
-              FROM (SELECT i.ord, i.claim_token, i.part, i.absent, d.workspace_id, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
-                      FROM ROWS FROM (jsonb_to_recordset(items) AS (workspace_id bigint, delivery_id bigint, claim_token uuid,
-                                                                     part integer, absent boolean))
-                           WITH ORDINALITY AS i (workspace_id, delivery_id, claim_token, part, absent, ord)
+    SELECT array_agg(l.ord), array_agg(l.account_id), array_agg(l.lane_id) INTO ours, accounts, lanes
+      FROM (SELECT c.ord, c.account_id, c.lane_id
+              FROM (SELECT i.ord, i.claim_token, i.part, i.absent, d.account_id, d.lane_id, d.delivery_id, d.campaign_id
+                      FROM unnest(c_ws, c_id, c_token, c_part, c_absent) WITH ORDINALITY
+                           AS i (workspace_id, delivery_id, claim_token, part, absent, ord)
                       JOIN deliveries AS d ON d.delivery_id = i.delivery_id AND d.workspace_id = i.workspace_id
                      ORDER BY d.delivery_id) AS c
               JOIN inflight AS i
@@ -268,26 +283,29 @@ BEGIN
                AND i.claim_token = c.claim_token
              WHERE i.lease_until > at AND (c.campaign_id IS NULL OR c.part IS NOT NULL OR c.absent OR rupor_may_leave(c.delivery_id))
                FOR NO KEY UPDATE OF i) AS l;
-    UPDATE inflight AS i
-       SET requested_at = CASE WHEN c.requested THEN at END, absent = i.absent OR c.absent
-      FROM (SELECT d.account_id, d.lane_id, d.delivery_id, bool_or(c.absent IS TRUE) AS absent, bool_or(c.absent IS NOT TRUE) AS requested
-              FROM unnest(ours) AS o (ord)
-             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer) AS c (delivery_id bigint, part integer, absent boolean)
-              JOIN deliveries AS d ON d.delivery_id = c.delivery_id
-             WHERE c.part IS NULL
-             GROUP BY d.account_id, d.lane_id, d.delivery_id) AS c
-     WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
-       AND i.requested_at IS NULL;
-    UPDATE deliveries AS d
-       SET parts = rupor_merge_parts(d.parts, c.done)
-      FROM (SELECT p.delivery_id, jsonb_object_agg(p.part, p.provider_message_id ORDER BY o.ord) AS done
-              FROM unnest(ours) AS o (ord)
-             CROSS JOIN LATERAL jsonb_to_record(items -> (o.ord - 1)::integer)
-                   AS p (delivery_id bigint, part integer, provider_message_id text)
-             WHERE p.part IS NOT NULL
-             GROUP BY p.delivery_id) AS c
-     WHERE d.delivery_id = c.delivery_id;
-    RETURN QUERY SELECT unnest(rupor_among(ids, ours));
+    IF marks AND ours IS NOT NULL THEN
+        UPDATE inflight AS i
+           SET requested_at = CASE WHEN c.requested THEN at END, absent = i.absent OR c.absent
+          FROM (SELECT o.account_id, o.lane_id, c_id[o.ord] AS delivery_id, bool_or(c_absent[o.ord]) AS absent,
+                       bool_or(NOT c_absent[o.ord]) AS requested
+                  FROM unnest(ours, accounts, lanes) AS o (ord, account_id, lane_id)
+                 WHERE c_part[o.ord] IS NULL
+                 GROUP BY o.account_id, o.lane_id, c_id[o.ord]) AS c
+         WHERE i.account_id = c.account_id AND i.lane_id = c.lane_id AND i.delivery_id = c.delivery_id
+           AND i.requested_at IS NULL;
+    END IF;
+    IF parts AND ours IS NOT NULL THEN
+        UPDATE deliveries AS d
+           SET parts = rupor_merge_parts(d.parts, c.done)
+          FROM (SELECT c_id[o.ord] AS delivery_id, jsonb_object_agg(c_part[o.ord], c_name[o.ord] ORDER BY o.ord) AS done
+                  FROM unnest(ours) AS o (ord)
+                 WHERE c_part[o.ord] IS NOT NULL
+                 GROUP BY c_id[o.ord]) AS c
+         WHERE d.delivery_id = c.delivery_id;
+    END IF;
+    RETURN QUERY
+    SELECT unnest(CASE cardinality(ours) WHEN cardinality(c_ord) THEN array_fill(true, ARRAY[cardinality(c_ord)])
+                                         ELSE rupor_among(c_ord, ours) END);
 END $$;
 
 -- Parts stand in an array by their number; a gap is null.

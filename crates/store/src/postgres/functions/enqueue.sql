@@ -93,7 +93,10 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING message_id
     )
-    SELECT rupor_among(m_id, array_agg(made.message_id)) INTO m_made FROM made;
+    SELECT CASE count(*) WHEN cardinality(m_id) THEN array_fill(true, ARRAY[cardinality(m_id)])
+                ELSE rupor_among(m_id, array_agg(made.message_id)) END
+      INTO m_made
+      FROM made;
     IF NOT (true = ALL (m_made)) THEN
         -- Somebody was here before: another call (seen now, after waiting for it), or an earlier item of this one.
         SELECT array_agg(coalesce(known.message_id, w.message_id) ORDER BY w.ord) INTO m_id
@@ -134,13 +137,13 @@ DECLARE
     d_free    boolean[];
     accounts  bigint[];
     lanes     bigint[];
+    n_wanted  bigint;
     answer    jsonb;
 BEGIN
     PERFORM rupor_require_channels(ws, items, m_made);
     -- Who should hear the new ones. Channels an operator has disabled are not eligible.
-    SELECT array_agg(t.ord ORDER BY t.ord, t.channel_id), array_agg(t.channel_id ORDER BY t.ord, t.channel_id),
-           array_agg(t.account_id ORDER BY t.ord, t.channel_id), array_agg(t.lane_id ORDER BY t.ord, t.channel_id),
-           array_agg(t.ordered ORDER BY t.ord, t.channel_id), array_agg(t.key ORDER BY t.ord, t.channel_id)
+    SELECT array_agg(t.ord), array_agg(t.channel_id), array_agg(t.account_id), array_agg(t.lane_id), array_agg(t.ordered),
+           array_agg(t.key)
       INTO d_ord, d_channel, d_account, d_lane, d_ordered, d_key
       FROM (SELECT w.ord::integer, c.channel_id, h.account_id, h.lane_id, h.max_parallel = 1 AS ordered,
                    CASE rupor_dedup_mode(c.dedup, m.case_id)
@@ -155,13 +158,18 @@ BEGIN
                                   WHERE x.workspace_id = ws AND x.channel_id = wanted.channel_id
                                     AND x.disabled_by IS DISTINCT FROM 'operator' OFFSET 0) AS c
              CROSS JOIN LATERAL (SELECT x.* FROM lane_heads AS x WHERE x.channel_id = c.channel_id OFFSET 0) AS h
-             WHERE w.made) AS t;
+             WHERE w.made
+             -- once for all columns: an order inside each of them would be a sort for each
+             ORDER BY w.ord, c.channel_id) AS t;
 
     IF d_ord IS NOT NULL THEN
         -- Taken out once: each look into an item copies it, and it may be large and have forty channels.
-        SELECT array_agg(i.priority = 'bulk' ORDER BY i.ord), array_agg(greatest(at, rupor_time(i.run_at)) ORDER BY i.ord)
-          INTO m_bulk, m_run_at
-          FROM ROWS FROM (jsonb_to_recordset(items) AS (priority text, run_at jsonb)) WITH ORDINALITY AS i (priority, run_at, ord);
+        SELECT array_agg(i.priority = 'bulk'), array_agg(greatest(at, rupor_time(i.run_at))), sum(jsonb_array_length(i.channels))
+          INTO m_bulk, m_run_at, n_wanted
+          FROM (SELECT r.*
+                  FROM ROWS FROM (jsonb_to_recordset(items) AS (priority text, run_at jsonb, channels jsonb)) WITH ORDINALITY
+                       AS r (priority, run_at, channels, ord)
+                 ORDER BY r.ord) AS i;
         d_id := array(SELECT nextval('deliveries_delivery_id_seq') FROM generate_series(1, cardinality(d_ord)));
         -- The first of each key takes it if it is free; whom it meets is settled in phase two.
         WITH taken AS (
@@ -178,7 +186,10 @@ BEGIN
             ON CONFLICT DO NOTHING
             RETURNING delivery_id
         )
-        SELECT rupor_among(d_id, array_agg(taken.delivery_id)) INTO d_free FROM taken;
+        SELECT CASE count(*) WHEN cardinality(d_id) THEN array_fill(true, ARRAY[cardinality(d_id)])
+                    ELSE rupor_among(d_id, array_agg(taken.delivery_id)) END
+          INTO d_free
+          FROM taken;
         d_free := array(SELECT d.free OR d.key IS NULL FROM unnest(d_free, d_key) AS d (free, key));
         PERFORM rupor_put_deliveries(ws, at, m_id, m_bulk, m_run_at, d_id, d_ord, d_channel, d_account, d_lane, d_ordered,
                                      d_free, true);
@@ -189,7 +200,7 @@ BEGIN
         lanes := array(SELECT DISTINCT l FROM unnest(d_lane) AS l ORDER BY l);
         PERFORM FROM account_heads AS h WHERE h.account_id = ANY (accounts) ORDER BY h.account_id FOR NO KEY UPDATE;
         -- The channels as they are now that nobody can change them.
-        PERFORM rupor_require_channels(ws, items, m_made);
+        PERFORM rupor_still_there(ws, d_channel);
         PERFORM rupor_reposition(h.lane_id, h.max_parallel = 1)
            FROM (SELECT DISTINCT d.lane_id, d.ordered FROM unnest(d_lane, d_ordered) AS d (lane_id, ordered)) AS d
            JOIN lane_heads AS h ON h.lane_id = d.lane_id
@@ -214,6 +225,23 @@ BEGIN
     END IF;
 
     PERFORM rupor_tell_enqueued(ws, at, items, m_id, m_made, d_id, d_ord, d_channel, d_free);
+    IF fresh AND n_wanted = cardinality(d_id) AND true = ALL (m_made) THEN
+        -- All was made here, and every channel that was named got one.
+        SELECT jsonb_agg(jsonb_build_object('message_id', w.message_id, 'created', true, 'deliveries', coalesce(w.deliveries, '[]'),
+                                            'skipped', '[]'::jsonb) ORDER BY w.ord)
+          INTO answer
+          FROM (SELECT u.ord, max(u.message_id) AS message_id,
+                       jsonb_agg(jsonb_build_object('delivery_id', u.delivery_id, 'channel_id', u.channel_id,
+                                                    'status', CASE WHEN u.free THEN 'queued' ELSE 'deduped' END)
+                                 ORDER BY u.delivery_id) FILTER (WHERE u.delivery_id IS NOT NULL) AS deliveries
+                  FROM (SELECT m.ord, m.message_id, NULL::bigint AS delivery_id, NULL::bigint AS channel_id, NULL::boolean AS free
+                          FROM unnest(m_id) WITH ORDINALITY AS m (message_id, ord)
+                        UNION ALL
+                        SELECT d.ord, NULL, d.delivery_id, d.channel_id, d.free
+                          FROM unnest(d_id, d_ord, d_channel, d_free) AS d (delivery_id, ord, channel_id, free)) AS u
+                 GROUP BY u.ord) AS w;
+        RETURN answer;
+    END IF;
     -- What was made here is known; the tables are asked about the others alone, and about channels that got nothing.
     SELECT jsonb_agg(jsonb_build_object('message_id', w.message_id, 'created', w.made,
                                         'deliveries', coalesce(w.deliveries, s.deliveries, '[]'),
@@ -261,6 +289,24 @@ BEGIN
         ON c.workspace_id = ws AND c.channel_id = wanted.channel_id AND c.removed_at IS NULL
      WHERE c.channel_id IS NULL
      ORDER BY wanted.channel_id
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'channel % is not known in this workspace', missing
+            USING ERRCODE = 'RU001', DETAIL = 'channel', HINT = missing::text;
+    END IF;
+END $$;
+
+-- The channels of deliveries that were made a moment ago.
+CREATE FUNCTION rupor_still_there(ws bigint, channel_ids bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    missing bigint;
+BEGIN
+    SELECT w.channel_id INTO missing
+      FROM (SELECT DISTINCT u.channel_id FROM unnest(channel_ids) AS u (channel_id)) AS w
+     WHERE NOT EXISTS (SELECT FROM channels AS c
+                        WHERE c.workspace_id = ws AND c.channel_id = w.channel_id AND c.removed_at IS NULL)
+     ORDER BY w.channel_id
      LIMIT 1;
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION 'channel % is not known in this workspace', missing

@@ -42,10 +42,10 @@ BEGIN
                               ORDER BY q.priority, q.position, q.delivery_id
                               LIMIT l.room + 1) AS r ON true
     )
-    SELECT f.id, f.place, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run, c.in_flight, c.first_priority, c.first_run_at
-      INTO t.id, t.place, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run, m.in_flight, m.first_priority, m.first_run_at
+    SELECT f.id, f.place, f.due_at, f.odd, c.queued, c.retry, c.sending, c.slot_at, c.run, c.in_flight, c.first_priority, c.first_run_at
+      INTO t.id, t.place, t.due_at, t.odd, m.queued, m.retry, m.sending, m.slot_at, m.run, m.in_flight, m.first_priority, m.first_run_at
       FROM (SELECT array_agg(f.delivery_id) FILTER (WHERE f.due) AS id, array_agg(f.place) FILTER (WHERE f.due) AS place,
-                   coalesce(bool_or(f.odd), false) AS odd
+                   array_agg(f.run_at) FILTER (WHERE f.due) AS due_at, coalesce(bool_or(f.odd), false) AS odd
               FROM front AS f) AS f
      CROSS JOIN (SELECT array_agg(l.retries - l.n ORDER BY l.nth) AS queued, array_agg(-l.retries ORDER BY l.nth) AS retry,
                         array_agg(l.n ORDER BY l.nth) AS sending,
@@ -57,9 +57,9 @@ BEGIN
                         array_agg(l.left_run_at[1] ORDER BY l.nth) AS first_run_at
                    FROM (SELECT f.nth, count(*) FILTER (WHERE f.due) AS n, count(*) FILTER (WHERE f.due AND f.retried) AS retries,
                                 min(f.priority) AS priority, min(f.run) AS run, min(f.held) AS held,
-                                array_agg(f.priority ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_priority,
-                                array_agg(f.run_at ORDER BY f.rank) FILTER (WHERE NOT f.due) AS left_run_at
-                           FROM front AS f
+                                array_agg(f.priority) FILTER (WHERE NOT f.due) AS left_priority,
+                                array_agg(f.run_at) FILTER (WHERE NOT f.due) AS left_run_at
+                           FROM (SELECT x.* FROM front AS x ORDER BY x.nth, x.rank) AS f
                           GROUP BY f.nth) AS l) AS c;
     t.moves := m;
     RETURN t;
@@ -97,7 +97,7 @@ DECLARE
     waits        boolean;
     slot         timestamptz;
 BEGIN
-    t.id := '{}'; t.place := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.put_off := '{}'; t.closed := false;
+    t.id := '{}'; t.place := '{}'; t.due_at := '{}'; t.slot_at := '{}'; t.account_id := '{}'; t.turn := '{}'; t.old := '{}'; t.put_off := '{}'; t.closed := false;
     m.lane_id := '{}'; m.queued := '{}'; m.retry := '{}'; m.sending := '{}'; m.slot_at := '{}'; m.run := '{}';
     FOR o IN
         -- A lane without rows comes as one row without a delivery, so that its head is set right.
@@ -185,10 +185,10 @@ BEGIN
             group_slots[group_at] := greatest(group_slots[group_at], slot) + rupor_span(o.group_interval);
             IF take_bulk THEN
                 bulk_after := b.position; bulk_id := b.delivery_id;
-                t.id := t.id || bulk_id; t.place := t.place || b.place; retried := b.retried;
+                t.id := t.id || bulk_id; t.place := t.place || b.place; t.due_at := t.due_at || b.run_at; retried := b.retried;
                 lane_run := 0;
             ELSE
-                t.id := t.id || o.delivery_id; t.place := t.place || o.place; retried := o.retried;
+                t.id := t.id || o.delivery_id; t.place := t.place || o.place; t.due_at := t.due_at || o.run_at; retried := o.retried;
                 lane_run := CASE o.priority WHEN 0 THEN lane_run + 1 ELSE 0 END;
             END IF;
             t.slot_at := t.slot_at || slot;

@@ -1,75 +1,79 @@
 -- The short way of a success: it moves nothing but its own lane, so all of a batch are looked up and ended together.
 
--- All plain successes of a batch at once: which they were, and what that moved. OFFSET 0 keeps the planner from turning
--- a walk of the batch into a walk of the table when it thinks the table empty.
+-- All plain successes of a batch at once: which they were, and what that moved. One statement finds the claims, ends them
+-- and tells of them. OFFSET 0 keeps the planner from turning a walk of the batch into a walk of the table when it thinks
+-- the table empty.
 CREATE FUNCTION rupor_end_sent(
     ws bigint[], ids bigint[], tokens uuid[], accounts bigint[], lanes bigint[], provider_ids text[], sent timestamptz[],
     outcomes jsonb[], at timestamptz, OUT plain boolean[], OUT moves rupor_moves
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    places    tid[];
-    seqs      bigint[];
-    attempts  integer[];
-    runs      text[];
-    claimed   timestamptz[];
-    slots     timestamptz[];
-    requested timestamptz[];
-    n_plain   integer;
-    n_gone    integer;
-    n_ended   integer;
+    ords       bigint[];
+    done_ids   bigint[];
+    done_lanes bigint[];
+    n_plain    integer;
+    n_gone     integer;
+    n_ended    integer;
+    ord        bigint;
 BEGIN
-    SELECT array_agg(b.place), array_agg(b.claim_seq), array_agg(b.attempt), array_agg(b.run_id), array_agg(b.claimed_at),
-           array_agg(b.slot_at), array_agg(b.requested_at), array_agg(b.place IS NOT NULL), count(b.place)
-      INTO places, seqs, attempts, runs, claimed, slots, requested, plain, n_plain
-      FROM (SELECT i.*
-              FROM unnest(ws, ids, tokens, accounts, lanes, outcomes)
-                   WITH ORDINALITY AS c (workspace_id, delivery_id, claim_token, account_id, lane_id, outcome, ord)
-              LEFT JOIN LATERAL (SELECT x.ctid AS place, x.claim_seq, x.attempt, x.run_id, x.claimed_at, x.slot_at, x.requested_at
-                                   FROM inflight AS x
-                                  WHERE x.account_id = c.account_id AND x.lane_id = c.lane_id AND x.delivery_id = c.delivery_id
-                                    AND x.workspace_id = c.workspace_id AND x.claim_token = c.claim_token
-                                    AND x.lease_until > at AND c.outcome IS NULL
-                                 OFFSET 0) AS i ON true
-             ORDER BY c.ord) AS b;
+    WITH held AS MATERIALIZED (
+        SELECT c.ord, c.workspace_id, c.delivery_id, c.claim_token, c.lane_id, c.provider_message_id, c.sent_at, i.*
+          FROM unnest(ws, ids, tokens, accounts, lanes, provider_ids, rupor_end_sent.sent, outcomes)
+               WITH ORDINALITY AS c (workspace_id, delivery_id, claim_token, account_id, lane_id, provider_message_id, sent_at,
+                                     outcome, ord)
+         CROSS JOIN LATERAL (SELECT x.ctid AS place, x.claim_seq, x.attempt, x.run_id, x.claimed_at, x.slot_at, x.requested_at
+                               FROM inflight AS x
+                              WHERE x.account_id = c.account_id AND x.lane_id = c.lane_id AND x.delivery_id = c.delivery_id
+                                AND x.workspace_id = c.workspace_id AND x.claim_token = c.claim_token
+                                AND x.lease_until > at AND c.outcome IS NULL
+                             OFFSET 0) AS i
+    ), gone AS (
+        DELETE FROM inflight AS i WHERE i.ctid = ANY (array(SELECT h.place FROM held AS h)) RETURNING 1
+    ), ended AS (
+        UPDATE deliveries AS d
+           SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL,
+               sent_at = least(coalesce(h.sent_at, at), at), ended_at = at,
+               provider_message_id = coalesce(h.provider_message_id, d.provider_message_id)
+          FROM held AS h
+         WHERE d.delivery_id = h.delivery_id AND d.status = 'sending'
+        RETURNING 1
+    ), told AS (
+        INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
+                              requested_at, finished_at, outcome, provider_message_id)
+        SELECT h.delivery_id, h.attempt, h.workspace_id, h.claim_token, h.claim_seq, h.run_id, h.claimed_at, h.slot_at,
+               h.requested_at, at, 'sent', h.provider_message_id
+          FROM held AS h
+    )
+    SELECT array_agg(h.ord), array_agg(h.delivery_id), array_agg(h.lane_id), count(*),
+           (SELECT count(*) FROM gone), (SELECT count(*) FROM ended)
+      INTO ords, done_ids, done_lanes, n_plain, n_gone, n_ended
+      FROM held AS h;
+    plain := array_fill(n_plain = cardinality(ids), ARRAY[cardinality(ids)]);
     IF n_plain = 0 THEN
         RETURN;
     END IF;
-    DELETE FROM inflight AS i WHERE i.ctid = ANY (places);
-    GET DIAGNOSTICS n_gone = ROW_COUNT;
-    UPDATE deliveries AS d
-       SET status = 'sent', reason = NULL, claim_token = NULL, lease_until = NULL,
-           sent_at = least(coalesce(g.sent_at, at), at), ended_at = at,
-           provider_message_id = coalesce(g.provider_message_id, d.provider_message_id)
-      FROM unnest(ids, plain, provider_ids, sent) AS g (delivery_id, plain, provider_message_id, sent_at)
-     WHERE g.plain AND d.delivery_id = g.delivery_id AND d.status = 'sending';
-    GET DIAGNOSTICS n_ended = ROW_COUNT;
     IF n_gone <> n_plain OR n_ended <> n_plain THEN
         -- A renewal in this very moment moved the row; if it is not that, it will be said again.
         RAISE EXCEPTION 'commit: % claims, % in flight, % sending', n_plain, n_gone, n_ended
             USING ERRCODE = 'serialization_failure';
     END IF;
-    INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, slot_at,
-                          requested_at, finished_at, outcome, provider_message_id)
-    SELECT g.delivery_id, g.attempt, g.workspace_id, g.claim_token, g.claim_seq, g.run_id, g.claimed_at, g.slot_at,
-           g.requested_at, at, 'sent', g.provider_message_id
-      FROM unnest(ids, plain, attempts, ws, tokens, seqs, runs, claimed, slots, requested, provider_ids)
-           AS g (delivery_id, plain, attempt, workspace_id, claim_token, claim_seq, run_id, claimed_at, slot_at, requested_at,
-                 provider_message_id)
-     WHERE g.plain;
-    PERFORM rupor_note_outcomes(ws, array(SELECT g.delivery_id FROM unnest(ids, plain) AS g (delivery_id, plain) WHERE g.plain));
+    IF n_plain < cardinality(ids) THEN
+        FOREACH ord IN ARRAY ords LOOP
+            plain[ord] := true;
+        END LOOP;
+    END IF;
+    PERFORM rupor_note_outcomes(ws, done_ids);
     SELECT array_agg(c.lane_id), array_agg(-c.n), array_agg(c.n) INTO moves.lane_id, moves.sending, moves.sent
-      FROM (SELECT l.lane_id, count(*) AS n
-              FROM unnest(lanes, plain) AS l (lane_id, plain)
-             WHERE l.plain
-             GROUP BY l.lane_id) AS c;
+      FROM (SELECT l.lane_id, count(*) AS n FROM unnest(done_lanes) AS l (lane_id) GROUP BY l.lane_id) AS c;
+    PERFORM rupor_count_hours(moves.lane_id, moves.sent, at);
     -- The streaks of channels end by their lanes; a recipient's ends by the delivery.
     IF EXISTS (SELECT FROM unnest(moves.lane_id) AS l (lane_id)
                 CROSS JOIN LATERAL (SELECT FROM lane_heads AS h WHERE h.lane_id = l.lane_id AND h.channel_id IS NULL OFFSET 0) AS h) THEN
         UPDATE recipients AS r
            SET error_streak = 0
-          FROM unnest(ids, plain) AS g (delivery_id, plain)
+          FROM unnest(done_ids) AS g (delivery_id)
          CROSS JOIN LATERAL (SELECT x.recipient_id FROM deliveries AS x WHERE x.delivery_id = g.delivery_id OFFSET 0) AS d
-         WHERE g.plain AND r.recipient_id = d.recipient_id AND r.error_streak <> 0;
+         WHERE r.recipient_id = d.recipient_id AND r.error_streak <> 0;
     END IF;
 END $$;
 

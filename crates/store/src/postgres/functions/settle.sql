@@ -101,6 +101,7 @@ BEGIN
     END IF;
     IF s.status = 'sent' THEN
         PERFORM rupor_note_outcomes(ARRAY[held.workspace_id], ARRAY[held.delivery_id]);
+        PERFORM rupor_count_hours(ARRAY[held.lane_id], ARRAY[1], at);
     END IF;
     IF copy IS NOT NULL THEN
         PERFORM rupor_next_generation(copy, jsonb_build_object('parent', copy, 'instead_of', held.delivery_id), at);
