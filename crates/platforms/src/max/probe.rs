@@ -83,5 +83,14 @@ fn judge(title: Option<String>, chat: &Value, member: &Value) -> ChannelProbe {
             "without the right read_all_messages nothing that happens in the chat is reported".to_owned(),
         );
     }
-    ChannelProbe { title, may_post: Some(may_post), deaf: None, remarks }
+    let hears = has("read_all_messages") || member["is_owner"] == true;
+    let deaf = match is_channel {
+        true => Some("posts of a channel name nobody who wrote them; use a group"),
+        false if hears => None,
+        false => Some(
+            "without the right read_all_messages the bot is told of nothing; make it an administrator of the chat with \
+             this right",
+        ),
+    };
+    ChannelProbe { title, may_post: Some(may_post), deaf: deaf.map(str::to_owned), remarks }
 }

@@ -86,6 +86,11 @@ async fn look_at(
             return ChannelProbe { title: None, may_post: None, deaf: None, remarks };
         }
     };
+    let deaf = Some("nobody is heard on a wall; use a conversation of the community".to_owned());
+    ChannelProbe { deaf, ..look_at_wall(network, account, identity, owner).await }
+}
+
+async fn look_at_wall(network: &Network, account: &Account, identity: &Identity, owner: i64) -> ChannelProbe {
     if account.kind == AccountKind::Service {
         return ChannelProbe::refused(
             "a service token can only read; posting needs a user or community token",

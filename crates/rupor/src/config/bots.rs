@@ -21,6 +21,7 @@ impl Reader<'_> {
         channels: &[Channel],
     ) -> Vec<Bot> {
         let mut bots: Vec<Bot> = Vec::new();
+        let mut places = Vec::new();
         for (name, mut bot) in written {
             let at = name.span().start;
             let services: Vec<(String, Account)> = std::mem::take(&mut bot.services)
@@ -44,6 +45,19 @@ impl Reader<'_> {
                 );
             }
             bots.push(bot);
+            places.push(at);
+        }
+        for (bot, at) in bots.iter().zip(places) {
+            let desk = channels.iter().find(|channel| Some(&channel.name) == bot.operators.as_ref());
+            let is_heard = |desk: &&Channel| bots.iter().any(|other| other.accounts.contains(&desk.account));
+            if let Some(desk) = desk.filter(|desk| !is_heard(desk)) {
+                let text = format!(
+                    "operators answer for bot {} in channel {}, and no bot hears its account {}: their answers would reach \
+                     nobody; add {:?} to the accounts of the bot, or name a channel of an account that it hears",
+                    bot.name, desk.name, desk.account, desk.account
+                );
+                self.problem(at, text);
+            }
         }
         bots
     }

@@ -562,6 +562,31 @@ fn a_bot_whose_rules_or_transcripts_fail_is_not_applied() {
 }
 
 #[test]
+fn operators_whose_account_no_bot_hears_are_told_before_anything_is_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = "start = \"menu\"\noperators = { channel = \"support\" }\n[[rules]]\nname = \"hi\"\n\
+                 on = { text = \"привет\" }\nreply = \"Здравствуйте!\"\n";
+    std::fs::write(folder.path().join("shop.toml"), rules).unwrap();
+    let parse = |accounts: &str| {
+        let account =
+            |name: &str| format!("[accounts.{name}]\nplatform = \"telegram\"\ntoken = \"env:TG_TOKEN\"\n");
+        let text = format!(
+            "{}{}[channels.support]\naccount = \"staff\"\ntarget = -900\n\
+             [bots.shop]\naccounts = {accounts}\nrules = \"shop.toml\"\n",
+            account("shop"),
+            account("staff")
+        );
+        let parsed = meaning::parse(&text, "rupor.toml", folder.path(), &all_set);
+        parsed.map(|_| ()).map_err(|error| error.to_string())
+    };
+    let said = parse("[\"shop\"]").unwrap_err();
+    let wanted = "rupor.toml:10: operators answer for bot shop in channel support, and no bot hears its account staff: \
+                  their answers would reach nobody; add \"staff\" to the accounts of the bot";
+    assert!(said.contains(wanted), "{said}");
+    assert_eq!(parse("[\"shop\", \"staff\"]"), Ok(()));
+}
+
+#[test]
 fn callbacks_are_an_account_and_a_channel_of_their_own() {
     let with = |rest: &str| file("") + "\n[callbacks]\n" + rest;
     let config = parse(&with("url = \"https://shop.example/rupor\"\noutcomes = [\"dead\"]")).unwrap();

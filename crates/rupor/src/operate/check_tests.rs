@@ -150,6 +150,62 @@ async fn walls_are_read() {
     );
 }
 
+/// What `rupor check` says of a desk on this account.
+async fn desk(sandbox: &Sandbox, account: &str, target: &str, token: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    let written = "engine = 1\nstart = \"menu\"\nfallback = [\"?\"]\noperators = { channel = \"desk\" }\n[states.menu]\n";
+    std::fs::write(&rules, written).unwrap();
+    let file = format!(
+        "[accounts.bot]\n{account}token = \"env:TOKEN\"\n[channels.desk]\naccount = \"bot\"\ntarget = {target}\n\
+         [bots.shop]\naccounts = [\"bot\"]\nrules = {:?}\n",
+        rules.display().to_string()
+    );
+    check(sandbox, &file, &[("TOKEN", token)]).await
+}
+
+#[tokio::test]
+async fn a_bot_in_privacy_mode_or_without_the_right_to_read_does_not_hear_its_operators() {
+    let sandbox = Sandbox::start(Options { any_token: true, ..Options::default() }).await.unwrap();
+    let account = json!({"platform": "telegram", "token": "5:private", "kind": "bot", "privacy": true});
+    sandbox.add_account(&account).unwrap();
+    for (id, status) in [("-1001000000001", "member"), ("-1001000000002", "administrator")] {
+        let chat = json!({"platform": "telegram", "id": id, "type": "supergroup", "title": "Д", "bot_status": status});
+        sandbox.add_chat(&chat).unwrap();
+    }
+    let of_telegram = async |target| desk(&sandbox, "platform = \"telegram\"\n", target, "5:private").await;
+    let said = of_telegram("-1001000000001").await;
+    assert!(
+        said.contains(
+            "FAIL channel desk: -1001000000001: operators are not heard there: privacy mode: the bot hears only"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("fix: make it an administrator of the group, or switch privacy off at @BotFather"),
+        "{said}"
+    );
+    let said = of_telegram("-1001000000002").await;
+    assert!(said.contains("ok   channel desk: -1001000000002"), "an administrator hears all: {said}");
+
+    for (id, permissions) in
+        [("-70000000000001", json!(["write"])), ("-70000000000002", json!(["read_all_messages", "write"]))]
+    {
+        let chat =
+            json!({"platform": "max", "id": id, "type": "chat", "title": "Д", "permissions": permissions});
+        sandbox.add_chat(&chat).unwrap();
+    }
+    let of_max = async |target| desk(&sandbox, "platform = \"max\"\n", target, "max-token").await;
+    let said = of_max("-70000000000001").await;
+    assert!(said.contains("operators are not heard there: without the right read_all_messages"), "{said}");
+    assert!(said.contains("fix: make it an administrator of the chat with this right"), "{said}");
+    let said = of_max("-70000000000002").await;
+    assert!(said.contains("ok   channel desk: -70000000000002"), "{said}");
+
+    let said = desk(&sandbox, "platform = \"vk\"\n", "-77", "vk-token").await;
+    assert!(said.contains("operators are not heard there: nobody is heard on a wall"), "{said}");
+}
+
 #[tokio::test]
 async fn operators_who_are_not_heard_are_red() {
     let sandbox = sandbox().await;

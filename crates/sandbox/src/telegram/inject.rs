@@ -110,10 +110,10 @@ fn split(telegram: &Telegram, mut update: Map<String, Value>) -> Result<(String,
 }
 
 fn queue(telegram: &Telegram, account: &Account, own: &Arc<Bot>, kind: &str, object: &Value) -> Option<i64> {
-    if !own.wants(kind) {
+    let core = &telegram.core;
+    if !own.wants(kind) || (account.flag("privacy") && is_private_from(core, account, kind, object)) {
         return None;
     }
-    let core = &telegram.core;
     let chat = object.get("chat").or_else(|| object["message"].get("chat")).map(|chat| chat["id"].clone());
     let target = Target {
         account: Some(account.token.clone()),
@@ -132,6 +132,19 @@ fn queue(telegram: &Telegram, account: &Account, own: &Arc<Bot>, kind: &str, obj
         update[kind] = object.clone();
         update
     }))
+}
+
+/// What the privacy mode keeps from a bot: the talk of a group, but for commands and replies to the bot itself.
+fn is_private_from(core: &Core, account: &Account, kind: &str, object: &Value) -> bool {
+    let place = people::find_place(core, &chat_key(&object["chat"]["id"]));
+    let is_admin = place
+        .as_ref()
+        .is_some_and(|place| matches!(place.chat.field("bot_status").as_str(), None | Some("administrator")));
+    kind.ends_with("message")
+        && place.is_some_and(|place| place.is_group())
+        && !is_admin
+        && !object["text"].as_str().unwrap_or_default().starts_with('/')
+        && object["reply_to_message"]["from"]["id"].to_string() != account.id
 }
 
 /// Fills in what an injected object left out.

@@ -77,7 +77,8 @@ impl Platform for Telegram {
     const NAME: Name = Name::Telegram;
     const BODY_BYTES_MAX: usize = BODY_BYTES_MAX;
     /// `paid_broadcast`: up to 1000 messages a second when a call says `allow_paid_broadcast`.
-    const ACCOUNT_FIELDS: &'static [&'static str] = &["paid_broadcast"];
+    /// `privacy`: of groups the bot hears commands and replies to itself alone, unless it is an administrator.
+    const ACCOUNT_FIELDS: &'static [&'static str] = &["paid_broadcast", "privacy"];
     const CHAT_FIELDS: &'static [&'static str] = people::CHAT_FIELDS;
 
     fn new(core: SharedCore) -> Telegram {

@@ -82,7 +82,7 @@ pub(super) fn me(account: &Account) -> Value {
     let mut me = bot_user(account);
     for (field, value) in [
         ("can_join_groups", true),
-        ("can_read_all_group_messages", true),
+        ("can_read_all_group_messages", !account.flag("privacy")),
         ("supports_inline_queries", false),
         ("can_connect_to_business", false),
         ("has_main_web_app", false),
