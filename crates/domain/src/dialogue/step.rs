@@ -41,7 +41,13 @@ impl Turn<'_> {
     fn person(&mut self) {
         let at = self.event.at.min(self.now);
         if self.state.last_at.is_some_and(|last| at + LATE < last) {
-            return self.late();
+            let is_said =
+                matches!(self.event.what, What::Text { .. } | What::Photo { .. } | What::Other { .. });
+            // People who talk to a person want to know all they said, and hear nothing of the bot between.
+            return match self.state.mode == Mode::Human && is_said {
+                true => self.hear_for_people(),
+                false => self.late(),
+            };
         }
         self.begin(at);
         match &self.event.what {

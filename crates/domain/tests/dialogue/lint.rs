@@ -92,6 +92,12 @@ fn values_of_the_wrong_kind_say_what_is_expected() {
         ],
     );
     check(
+        "[slots.a]\nkind = \"patern\"\n[[rules]]\non = { text = \"да\" }\nreply = \"{a}\"",
+        expect![
+            "line 2: error: slots.a: no kind is called `patern`; known kinds are text, number, phone, email, date, choice, yes_no, photo, pattern"
+        ],
+    );
+    check(
         "limits = { idle = \"30\", turns = 0, messages = \"много\" }",
         expect![[r#"
         line 1: error: limits.idle: `30` is not a number with its unit, such as 500ms, 10s, 5m, 72h or 7d

@@ -1,6 +1,7 @@
 //! The bot's rules as people meet them: a file, what they say, what they hear.
 
 mod lint;
+mod odd;
 mod phrases;
 mod properties;
 mod slots;

@@ -214,6 +214,22 @@ fn a_late_event_is_answered_only_by_a_rule_that_needs_no_state() {
 }
 
 #[test]
+fn what_comes_late_while_people_talk_goes_to_them_and_the_bot_is_silent() {
+    let mut talk = Talk::new(SHOP);
+    talk.hears("возврат", &["Номер заказа?"]);
+    talk.write("оператор");
+    let late = |what: What| {
+        step(&talk.rules, &talk.state, &Event::new(talk.now - Span::from_secs(500), what), talk.now)
+    };
+    let question = late(What::Text { text: "доставка".into() });
+    assert_eq!((question.replies.len(), question.verdict()), (0, Verdict::Human));
+    assert_eq!(question.handoff, Some(Handoff::Forward { text: "доставка".into(), photo: None }));
+    let sticker = late(What::Other { kind: "sticker".into() });
+    assert_eq!(sticker.handoff, Some(Handoff::Forward { text: "[sticker]".into(), photo: None }));
+    assert_eq!(question.state.last_at, talk.state.last_at, "the newest stays the newest");
+}
+
+#[test]
 fn a_dialogue_in_a_state_that_is_gone_stands_at_the_start() {
     let mut talk = Talk::new(SHOP);
     talk.state.name = "vanished".to_owned();

@@ -226,9 +226,10 @@ impl Reader<'_> {
             let Some(table) = self.faults.table(value, &what, known) else { continue };
             let mask =
                 table.get("mask").and_then(|value| self.faults.boolean(value, "mask")).unwrap_or(false);
-            if let Some(kind) = self.slot_kind(&table, at, &what) {
-                slots.insert(name, Slot { line: self.faults.line(at), kind, mask });
-            }
+            // A kind that cannot be read is told once, and not again wherever the slot is used.
+            let kind = self.slot_kind(&table, at, &what);
+            let kind = kind.unwrap_or(SlotKind::Text { max: SLOT_CHARACTERS_MAX });
+            slots.insert(name, Slot { line: self.faults.line(at), kind, mask });
         }
         slots
     }
