@@ -48,7 +48,28 @@ pub enum CallEnd {
     Over { event: Value, failed: Option<String> },
 }
 
+/// How the calls of one service went lately.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServiceFigures {
+    pub bot_id: BotId,
+    pub service: String,
+    /// When it was last asked for something new.
+    pub last_at: Timestamp,
+    /// Calls within the span asked for, and how many of them failed in the end.
+    pub calls: i64,
+    pub failures: i64,
+    /// Of any age: not answered yet.
+    pub waiting: i64,
+    /// Of the newest call that failed, or whose last try did.
+    pub reason: Option<String>,
+}
+
 impl Store {
+    /// How the services of a workspace answered; counted over its newest calls, at most `BOT_COUNTED_MAX`.
+    pub async fn bot_services(&self, workspace: WorkspaceId, since: Span) -> Result<Vec<ServiceFigures>> {
+        each!(self, db => db.bot_services(workspace, since))
+    }
+
     /// Calls that are due, of every workspace, none of the services in `busy` (`BOT/SERVICE`).
     pub async fn bot_claim_calls(
         &self,

@@ -43,6 +43,11 @@ pub(crate) async fn perform_on_bot(
     };
     match order {
         BotOrder::Activate { version } => {
+            let known = store.bot_rules(ws, bot.bot_id).await?;
+            if !known.iter().any(|rules| rules.version == version) {
+                let known: Vec<String> = known.iter().rev().map(|rules| rules.version.to_string()).collect();
+                bail!("bot {name} has no version {version} of its rules; there is {}", known.join(", "));
+            }
             store.activate_bot_rules(ws, bot.bot_id, version).await?;
             Ok(json!({"bot": name, "version": version, "before": bot.active_version}))
         }

@@ -107,6 +107,7 @@ CREATE TABLE bot_outbox (
 CREATE INDEX bot_outbox_of_delivery ON bot_outbox (delivery_id);
 CREATE INDEX bot_outbox_of_person ON bot_outbox (recipient_id);
 CREATE INDEX bot_outbox_calls ON bot_outbox (due_at, outbox_id) WHERE status = 'waiting';
+CREATE INDEX bot_outbox_called ON bot_outbox (workspace_id, outbox_id) WHERE kind = 'call';
 
 CREATE TABLE bot_logs (
     log_id       INTEGER PRIMARY KEY,

@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::{Again, As, Postgres, rows};
+use crate::bot::BOT_COUNTED_MAX;
 use crate::calls::*;
 use crate::error::Result;
 
@@ -16,7 +17,18 @@ SELECT workspace_id, outbox_id, recipient_id, platform, bot_id, account_id, serv
 const NEXT: &str = "SELECT bot_next_call()";
 const SETTLE: &str = "SELECT bot_settle_call($1, $2, $3, $4, $5, $6, $7)";
 
-pub(super) const STATEMENTS: &[&str] = &[CLAIM, NEXT, SETTLE];
+const FIGURES: &str = "
+SELECT c.bot_id, c.service, max(c.created_at), count(*) FILTER (WHERE c.created_at > rupor_now() - rupor_span($2)),
+       count(*) FILTER (WHERE c.created_at > rupor_now() - rupor_span($2) AND c.status = 'failed'),
+       count(*) FILTER (WHERE c.status = 'waiting'),
+       (array_agg(c.reason ORDER BY c.outbox_id DESC) FILTER (WHERE c.reason IS NOT NULL))[1]
+  FROM (SELECT outbox_id, bot_id, service, created_at, status, reason FROM bot_outbox
+         WHERE workspace_id = $1 AND kind = 'call' ORDER BY outbox_id DESC LIMIT $3) AS c
+ WHERE c.bot_id IS NOT NULL
+ GROUP BY c.bot_id, c.service
+ ORDER BY c.bot_id, c.service COLLATE \"C\"";
+
+pub(super) const STATEMENTS: &[&str] = &[CLAIM, NEXT, SETTLE, FIGURES];
 
 impl Postgres {
     /// Not done again: the calls of an unanswered COMMIT come back when their lease ends.
@@ -30,6 +42,21 @@ impl Postgres {
         let params: [&(dyn ToSql + Sync); 3] = [&limit, &lease.0, &busy];
         let rows = self.all(As::Dispatcher, Again::Never, CLAIM, &params).await?;
         Ok(rows.iter().map(call).collect())
+    }
+
+    pub async fn bot_services(&self, workspace: WorkspaceId, since: Span) -> Result<Vec<ServiceFigures>> {
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &since.0, &BOT_COUNTED_MAX];
+        let rows = self.all(As::App(workspace), Again::Safe, FIGURES, &params).await?;
+        let figures = |row: &Row| ServiceFigures {
+            bot_id: BotId(row.get(0)),
+            service: row.get(1),
+            last_at: rows::at(row, 2),
+            calls: row.get(3),
+            failures: row.get(4),
+            waiting: row.get(5),
+            reason: row.get(6),
+        };
+        Ok(rows.iter().map(figures).collect())
     }
 
     pub async fn bot_next_call(&self) -> Result<Option<Timestamp>> {

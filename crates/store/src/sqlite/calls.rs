@@ -5,6 +5,7 @@ use domain::time::{Span, Timestamp};
 
 use super::bot::{INSERT_EVENT, WAKE};
 use super::{Sqlite, Urgency, rows};
+use crate::bot::BOT_COUNTED_MAX;
 use crate::calls::*;
 use crate::error::Result;
 
@@ -34,6 +35,18 @@ UPDATE bot_outbox
    SET status = ?4, reason = ?5, fields = NULL, due_at = NULL
  WHERE workspace_id = ?1 AND outbox_id = ?2 AND tries = ?3 AND status = 'waiting'";
 const NEXT: &str = "SELECT min(due_at) FROM bot_outbox WHERE status = 'waiting'";
+const FIGURES: &str = "
+SELECT f.bot_id, f.service, f.last_at, f.calls, f.failures, f.waiting,
+       (SELECT o.reason FROM bot_outbox AS o WHERE o.outbox_id = f.told)
+  FROM (SELECT c.bot_id, c.service, max(c.created_at) AS last_at, count(CASE WHEN c.created_at > ?2 THEN 1 END) AS calls,
+               count(CASE WHEN c.created_at > ?2 AND c.status = 'failed' THEN 1 END) AS failures,
+               count(CASE c.status WHEN 'waiting' THEN 1 END) AS waiting,
+               max(CASE WHEN c.reason IS NOT NULL THEN c.outbox_id END) AS told
+          FROM (SELECT outbox_id, bot_id, service, created_at, status, reason FROM bot_outbox
+                 WHERE workspace_id = ?1 AND kind = 'call' ORDER BY outbox_id DESC LIMIT ?3) AS c
+         WHERE c.bot_id IS NOT NULL
+         GROUP BY c.bot_id, c.service) AS f
+ ORDER BY f.bot_id, f.service";
 const ACCOUNT: &str = "SELECT account_id FROM recipients WHERE recipient_id = ?1";
 
 impl Sqlite {
@@ -66,6 +79,23 @@ impl Sqlite {
                 })
             };
             due.into_iter().filter_map(|id| call(id).transpose()).collect()
+        })
+        .await
+    }
+
+    pub async fn bot_services(&self, workspace: WorkspaceId, since: Span) -> Result<Vec<ServiceFigures>> {
+        self.read(move |tx| {
+            tx.all(FIGURES, (workspace.0, (tx.now - since).0, BOT_COUNTED_MAX), |row| {
+                Ok(ServiceFigures {
+                    bot_id: BotId(row.get(0)?),
+                    service: row.get(1)?,
+                    last_at: Timestamp(row.get(2)?),
+                    calls: row.get(3)?,
+                    failures: row.get(4)?,
+                    waiting: row.get(5)?,
+                    reason: row.get(6)?,
+                })
+            })
         })
         .await
     }

@@ -17,6 +17,7 @@ contract! {
     a_service_that_is_busy_is_left_alone_and_others_are_called,
     a_turn_that_is_not_kept_asks_for_nothing,
     who_is_forgotten_is_told_no_answer,
+    figures_say_how_each_service_answers,
     a_forward_to_a_channel_that_was_removed_does_not_hold_up_the_dialogue,
 }
 
@@ -53,6 +54,45 @@ async fn who_asks_for_the_next_call_hears_when_it_is_due(w: &World) {
     w.seconds(3).await;
     assert!(w.store.bot_settle_call(&calls(w).await.remove(0), answered()).await.unwrap());
     assert_eq!(next().await, None);
+}
+
+async fn figures_say_how_each_service_answers(w: &World) {
+    let (account, id) = bot(w).await;
+    let figures = async || w.store.bot_services(w.ws, Span::from_hours(1)).await.unwrap();
+    assert_eq!(figures().await, []);
+    assert!(commit(w, asking(w, account, "1", &["orders"]).await).await);
+    let failed = CallEnd::Over { event: json!({"what": "answer"}), failed: Some("503".into()) };
+    assert!(w.store.bot_settle_call(&calls(w).await.remove(0), failed).await.unwrap());
+    w.seconds(7_200).await;
+    assert!(commit(w, asking(w, account, "2", &["orders", "stock"]).await).await);
+    let last_at = w.now().await;
+    let of = |service: &str, waiting, failures, reason: Option<&str>| ServiceFigures {
+        bot_id: id,
+        service: service.into(),
+        last_at,
+        calls: 1,
+        failures,
+        waiting,
+        reason: reason.map(str::to_owned),
+    };
+    // What is older is not counted, and its reason is the last that is known.
+    assert_eq!(figures().await, [of("orders", 1, 0, Some("503")), of("stock", 1, 0, None)]);
+    for call in calls(w).await {
+        let end = match call.service.as_str() {
+            "orders" => answered(),
+            _ => CallEnd::Over {
+                event: json!({"what": "answer"}),
+                failed: Some("its answer is text/html".into()),
+            },
+        };
+        assert!(w.store.bot_settle_call(&call, end).await.unwrap());
+    }
+    assert_eq!(
+        figures().await,
+        [of("orders", 0, 0, Some("503")), of("stock", 0, 1, Some("its answer is text/html"))]
+    );
+    let other = w.store.create_workspace("чужие").await.unwrap();
+    assert_eq!(w.store.bot_services(other, Span::from_hours(1)).await.unwrap(), []);
 }
 
 async fn a_call_is_claimed_once_and_its_answer_waits_in_the_dialogue(w: &World) {

@@ -19,7 +19,7 @@ use crate::operate::words::how_long;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Live {
-    /// Show how the bots do: what waits, who waits for a human, what was not understood
+    /// Show how the bots do: what waits, who waits for a human, what was not understood, how their services answer
     Status(OperatorArgs),
     /// List the versions of a bot's rules
     Versions(Named),
@@ -83,15 +83,13 @@ fn span(text: &str) -> Result<Span, String> {
     span.ok_or_else(|| format!("write {}", engine::span::FORM))
 }
 
-/// The figures of a status are those of this long.
-const LATELY: Span = Span::from_hours(24);
 /// Lines of the log that one question brings.
 const PAGE: usize = 1_000;
 
 pub(super) fn run(args: &Live) -> anyhow::Result<()> {
     block_on(async {
         match args {
-            Live::Status(operator) => status(operator).await,
+            Live::Status(operator) => super::status::run(operator).await,
             Live::Versions(named) => versions(named).await,
             Live::Activate(args) => {
                 let order = BotOrder::Activate { version: args.version };
@@ -125,38 +123,6 @@ pub(super) async fn perform(
     let workspace = operator.workspace(&store).await?;
     drop(store);
     operator.perform(Verb::Bot { workspace, bot: bot.to_owned(), order }).await
-}
-
-async fn status(operator: &OperatorArgs) -> anyhow::Result<()> {
-    let store = operator.look().await?.store;
-    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
-    let (bots, accounts, now) = (store.bots(ws).await?, store.accounts(ws).await?, store.now().await?);
-    let figures = store.bot_snapshot(ws, LATELY).await?;
-    let name =
-        |id| accounts.iter().find(|account| account.account_id == id).map_or("?", |account| &account.name);
-    operator.print(&json!({"bots": bots, "figures": figures}), || {
-        let mut rows = Vec::new();
-        for bot in &bots {
-            for account in &bot.accounts {
-                let heard = account.heard_at.map_or_else(|| "never".to_owned(), |at| how_long(now - at) + " ago");
-                let problem = account.problem.clone().unwrap_or_default();
-                let rules = bot.active_version.to_string();
-                let how = account.receive.as_str().to_owned();
-                rows.push(vec![bot.name.clone(), rules, name(account.account_id).to_owned(), how, heard, problem]);
-            }
-        }
-        let oldest = figures.oldest.map_or_else(String::new, |at| format!(" (the oldest for {})", how_long(now - at)));
-        format!(
-            "{}\n{} messages wait to be answered{oldest}; {} people wait for a human\nin the last 24 hours: {} events, {} not \
-             understood, {} errors",
-            table(&["bot", "rules", "account", "hears by", "heard", "problem"], rows),
-            figures.waiting,
-            figures.handoffs,
-            figures.turns,
-            figures.fallbacks,
-            figures.errors
-        )
-    })
 }
 
 async fn versions(named: &Named) -> anyhow::Result<()> {

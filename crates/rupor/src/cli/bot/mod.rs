@@ -6,6 +6,7 @@ mod graph;
 mod hooks;
 mod lint;
 mod live;
+mod status;
 mod test;
 
 use clap::{Args, Subcommand};
