@@ -641,6 +641,7 @@ CREATE TABLE held_posts (
     expires_at timestamp with time zone,
     decision text,
     decided_at timestamp with time zone,
+    decided_by text,
     CONSTRAINT held_posts_pkey PRIMARY KEY (workspace_id, message_id, channel_id),
     CONSTRAINT held_posts_workspace_id_message_id_fkey FOREIGN KEY (workspace_id, message_id) REFERENCES messages(workspace_id, message_id) ON DELETE CASCADE,
     CONSTRAINT held_posts_check CHECK (((decision IS NULL) = (decided_at IS NULL))),
@@ -1009,6 +1010,8 @@ CREATE INDEX bot_inbox_worded ON public.bot_inbox USING btree (inbox_id) WHERE (
 CREATE INDEX bot_logs_of_person ON public.bot_logs USING btree (recipient_id);
 
 CREATE INDEX bot_logs_of_workspace ON public.bot_logs USING btree (workspace_id, log_id);
+
+CREATE INDEX bot_outbox_called ON public.bot_outbox USING btree (workspace_id, outbox_id) WHERE (kind = 'call'::text);
 
 CREATE INDEX bot_outbox_calls ON public.bot_outbox USING btree (due_at, outbox_id) WHERE (status = 'waiting'::text);
 
@@ -1447,6 +1450,44 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.bot_decided(workspace_id bigint, inbox_id bigint, verdict text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(bot_decided.workspace_id);
+    UPDATE bot_inbox AS i
+       SET done_at = rupor_now(), verdict = bot_decided.verdict
+     WHERE i.workspace_id = bot_decided.workspace_id AND i.inbox_id = bot_decided.inbox_id AND i.recipient_id IS NULL
+       AND i.done_at IS NULL;
+    RETURN FOUND;
+END $function$
+;
+
+CREATE OR REPLACE FUNCTION public.bot_decisions("limit" integer, OUT workspace_id bigint, OUT account_id bigint, OUT inbox_id bigint, OUT body jsonb)
+ RETURNS SETOF record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'force_generic_plan'
+ SET jit TO 'off'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN QUERY
+    SELECT i.workspace_id, i.account_id, i.inbox_id, i.body FROM bot_inbox AS i
+     WHERE i.recipient_id IS NULL AND i.done_at IS NULL
+     ORDER BY i.inbox_id
+     LIMIT "limit";
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.bot_forget(workspace_id bigint, account_id bigint, user_id text)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -1580,6 +1621,12 @@ BEGIN
         RETURN NULL;
     END IF;
 
+    -- A repeat says nothing new of who is there either: somebody may have left since.
+    updates := (SELECT coalesce(jsonb_agg(i.value ORDER BY i.ord), '[]')
+                  FROM jsonb_array_elements(updates) WITH ORDINALITY AS i (value, ord)
+                 WHERE NOT EXISTS (SELECT FROM bot_inbox AS b
+                                    WHERE b.account_id = account AND b.event_key = i.value ->> 'key' AND b.workspace_id = ws));
+
     -- People. The row is locked whether it changes or not: what follows is in the order of their ids in the inbox.
     -- Who is gone and writes is back, unless he wrote before he left and it comes late.
     INSERT INTO recipients AS r (workspace_id, account_id, platform, user_id, address, attributes, status, status_why,
@@ -1629,10 +1676,16 @@ BEGIN
                             AND i.value ->> 'as' IN ('person', 'left')) END,
                i.value ->> 'key', i.value ->> 'kind', i.value -> 'body',
                least(coalesce(rupor_time(i.value -> 'at'), bot_receive_now.at), bot_receive_now.at), bot_receive_now.at,
-               CASE WHEN i.value ->> 'as' NOT IN ('person', 'left', 'operator') THEN bot_receive_now.at END,
-               CASE WHEN i.value ->> 'as' NOT IN ('person', 'left', 'operator') THEN coalesce(i.value ->> 'verdict', i.value ->> 'as') END
+               CASE WHEN v.verdict IS NOT NULL THEN bot_receive_now.at END, v.verdict
           FROM (SELECT at) AS bot_receive_now
          CROSS JOIN jsonb_array_elements(updates) WITH ORDINALITY AS i (value, ord)
+         -- An answer of people that names nobody waits for nobody.
+         CROSS JOIN LATERAL (
+                SELECT CASE WHEN i.value ->> 'as' IN ('person', 'left', 'decision') THEN NULL
+                            WHEN i.value ->> 'as' <> 'operator' THEN coalesce(i.value ->> 'verdict', i.value ->> 'as')
+                            WHEN NOT EXISTS (SELECT FROM recipients AS r
+                                              WHERE r.workspace_id = ws AND r.recipient_id = (i.value ->> 'dialogue')::bigint)
+                            THEN 'answer to nobody' END AS verdict) AS v
          ORDER BY i.value ->> 'key'
         ON CONFLICT DO NOTHING
         RETURNING inbox_id, recipient_id, done_at
@@ -7725,6 +7778,8 @@ GRANT EXECUTE ON FUNCTION begin_ingest(text,text,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_commit_turns(bigint,jsonb) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION bot_decided(bigint,bigint,text) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION bot_forget(bigint,bigint,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION bot_hear(bigint,bigint,jsonb) TO rupor_app;
@@ -8208,6 +8263,8 @@ GRANT EXECUTE ON FUNCTION bot_claim_calls(integer,bigint,text[]) TO rupor_dispat
 GRANT EXECUTE ON FUNCTION bot_claim_turns(integer,bigint,integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_commit_turns(bigint,jsonb) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION bot_decisions(integer) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_hear(bigint,bigint,jsonb) TO rupor_dispatcher;
 

@@ -80,7 +80,12 @@ pub struct Callback {
     /// What an answer has to name.
     pub id: String,
     pub chat: String,
+    /// The public name of the chat, without `@`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_name: Option<String>,
     pub from: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     pub payload: String,

@@ -6,6 +6,7 @@ mod bot;
 mod cli;
 mod config;
 mod demo;
+mod desk;
 #[cfg(test)]
 mod fuzz;
 mod http;

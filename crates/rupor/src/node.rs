@@ -137,6 +137,10 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
             move |store| keep_epoch(note.clone(), store)
         }),
     ];
+    if settings.bot {
+        let bases = settings.bases.clone();
+        beside.push(keep("desk", &store, move |store| crate::desk::keep(store, bases.clone())));
+    }
     let mut listening = None;
     if let (Some(listener), Some(door)) = (listener, door) {
         let bound = listener.local_addr()?;

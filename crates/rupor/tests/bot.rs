@@ -231,6 +231,162 @@ async fn a_person_is_handed_to_people_who_answer_by_number_and_close() {
     assert!(!said("501").contains(&"ответ раз".to_owned()), "{:?}", said("501"));
 }
 
+/// What is visible in a chat of the sandbox, the oldest first.
+fn visible(world: &World, platform: &str, chat: &str) -> Vec<Value> {
+    let path = format!("/_/chats?platform={platform}&chat={chat}");
+    let (status, answer) = ask(world.sandbox.address(), "GET", &path, &[], "");
+    assert_eq!(status, 200, "{answer}");
+    let body = answer.split_once("\r\n\r\n").map_or(answer.as_str(), |(_, body)| body);
+    let start = body.find(['{', '[']).unwrap_or(0);
+    let end = body.rfind(['}', ']']).map_or(body.len(), |at| at + 1);
+    let answer: Value = serde_json::from_str(&body[start..end]).unwrap();
+    answer[platform][0]["messages"].as_array().cloned().unwrap_or_default()
+}
+
+/// A platform where a post is decided about: the account, its desk, and who presses there.
+struct AtDesk {
+    platform: &'static str,
+    account: &'static str,
+    desk: &'static str,
+    kind: &'static str,
+}
+
+impl AtDesk {
+    /// Somebody at the desk presses a button of what stands there.
+    fn press(&self, world: &World, button: &Value, name: &str, id: i64) {
+        let mut press = button["press"].clone();
+        match self.platform {
+            "telegram" => press["callback_query"]["from"] = json!({"id": id, "first_name": name}),
+            "max" => {
+                let user = json!({"user_id": id, "first_name": name, "name": name});
+                press["callback"]["user"] = user;
+            }
+            _ => press["object"]["user_id"] = json!(id),
+        }
+        let path = format!("/_/updates/{}", self.platform);
+        let (status, answer) = ask(world.sandbox.address(), "POST", &path, &[], &press.to_string());
+        assert_eq!(status, 200, "{}: {answer}", self.platform);
+    }
+}
+
+/// A post that nobody is sure of is shown with two buttons where operators answer. Whoever presses decides, once.
+async fn a_press_decides(at: &AtDesk) {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("sqlite:{}", folder.path().join("bot.db").display());
+    let world = World::new(address, folder.path()).await;
+    let mut account = json!({"platform": at.platform, "token": "42:token-of-the-shop", "kind": at.kind});
+    if at.platform == "vk" {
+        account["id"] = json!("77");
+    }
+    assert_eq!(ask(world.sandbox.address(), "POST", "/_/accounts", &[], &account.to_string()).0, 200);
+    let operators = "operators = { channel = \"support\", wait = \"10m\", back = \"12h\" }\n[states.menu]\n";
+    std::fs::write(folder.path().join("rules.toml"), rules().replace("[states.menu]\n", operators)).unwrap();
+    let config = format!(
+        "[bots.shop]\naccounts = [\"desk\"]\nrules = \"rules.toml\"\n\
+         [accounts.desk]\nplatform = \"{}\"\ntoken = {{ env = \"TOKEN\" }}\n{}\
+         [channels.support]\naccount = \"desk\"\ntarget = {}\nchat_kind = \"group\"\nroute = {{ any = [\"kind:ad\"] }}\n\
+         [accounts.out]\nplatform = \"telegram\"\ntoken = {{ env = \"OUT\" }}\n\
+         [channels.found]\naccount = \"out\"\ntarget = -1009\nunsure = \"hold\"\n\
+         route = {{ all = [{{ not = \"kind:lost\" }}] }}\n",
+        at.platform, at.account, at.desk
+    );
+    std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
+    let file = folder.path().join("rupor.toml").display().to_string();
+    let run = |args: &[&str]| {
+        let mut command = world.rupor(args);
+        command.env("TOKEN", "42:token-of-the-shop").env("OUT", "43:token-of-another").stdout(Stdio::piped());
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    run(&["apply", &file, "--yes"]);
+    let _node = world.node(world.ports[0]);
+    let listens = || {
+        at.platform != "vk" || world.said().contains("getLongPollServer") || {
+            let rows = world.sandbox.core().ledger.rows(Name::Vk);
+            rows.iter().any(|row| row.method == "groups.getLongPollServer")
+        }
+    };
+    world.wait_for("the first poll", listens).await;
+    for text in ["Собака. Фото", "Наша собака у подъезда"] {
+        run(&["post", text]);
+    }
+    let desk = || visible(&world, at.platform, at.desk);
+    // What is told to operators is a message too, so the second post may have any number.
+    let asked = |words: &str| {
+        let text = |message: &Value| message["text"].as_str().unwrap_or_default().to_owned();
+        let found = desk().into_iter().find(|message| text(message).contains(words))?;
+        let number = text(&found).split_once("Post ")?.1.split_once(',')?.0.to_owned();
+        Some((number, found))
+    };
+    let (dog, door) = ("Собака. Фото", "Наша собака у подъезда");
+    world.wait_for("both questions", || asked(dog).is_some() && asked(door).is_some()).await;
+    let (one, first) = asked(dog).unwrap();
+    let (two, second) = asked(door).unwrap();
+    let text = first["text"].as_str().unwrap();
+    assert!(text.contains("publish it?") && text.contains("Собака. Фото"), "{text}");
+    let button = |message: &Value, n: usize| message["buttons"][0][n].clone();
+    assert_eq!(
+        (&button(&first, 0)["text"], &button(&first, 1)["text"]),
+        (&json!("Publish"), &json!("Do not publish"))
+    );
+    let out = || world.told(Name::Telegram).get("-1009").cloned().unwrap_or_default();
+    let ends = |id: &str, how: &str| {
+        let mark = format!("Post {id} is {how}");
+        let told = desk().into_iter().filter_map(|message| message["text"].as_str().map(str::to_owned));
+        told.filter(|text| text.contains(&mark)).collect::<Vec<_>>()
+    };
+    at.press(&world, &button(&first, 0), "Анна", 900);
+    world.wait_for("the post", || !out().is_empty()).await;
+    world.wait_for("the end of the first", || !ends(&one, "approved").is_empty()).await;
+    at.press(&world, &button(&second, 1), "Анна", 900);
+    world.wait_for("the end of the second", || !ends(&two, "rejected").is_empty()).await;
+    let notices = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut changes = world.sandbox.core().chats.subscribe();
+    let heard = std::sync::Arc::clone(&notices);
+    tokio::spawn(async move {
+        loop {
+            match changes.recv().await {
+                Ok(change) => heard.lock().unwrap().extend(change.notice),
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                Err(_) => return,
+            }
+        }
+    });
+    // Somebody else presses later, and wants the opposite: they hear who was first, and nothing changes.
+    at.press(&world, &button(&first, 1), "Борис", 901);
+    let answered =
+        || notices.lock().unwrap().iter().any(|text: &String| text.starts_with("Already approved: "));
+    world.wait_for("the notice for the second press", answered).await;
+    let waits = run(&["message", "list"]);
+    assert!(waits.contains("no post waits for a person"), "{waits}");
+    assert_eq!(out().len(), 1, "{:?}", out());
+    assert_eq!((ends(&one, "approved").len(), ends(&two, "rejected").len()), (1, 1), "{:#?}", desk());
+    let who =
+        if at.platform == "vk" { "vk 900".to_owned() } else { format!("Анна ({} 900)", at.platform) };
+    assert!(ends(&one, "approved")[0].contains(&who), "{:?}", ends(&one, "approved"));
+    let events = run(&["events", "--json"]);
+    let decided = events.lines().filter(|line| line.contains("\"approved\"") && line.contains(&who)).count();
+    assert_eq!(decided, 1, "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_press_in_the_operators_chat_decides_about_a_held_post_on_telegram() {
+    a_press_decides(&AtDesk { platform: "telegram", account: "", desk: "-900", kind: "bot" }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_press_in_the_operators_chat_decides_about_a_held_post_on_max() {
+    a_press_decides(&AtDesk { platform: "max", account: "", desk: "-900", kind: "bot" }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_press_in_the_operators_chat_decides_about_a_held_post_on_vk() {
+    let account = "kind = \"community\"\ngroup_id = 77\n";
+    let desk = "2000000001";
+    a_press_decides(&AtDesk { platform: "vk", account, desk, kind: "community" }).await;
+}
+
 /// A shop's service: each request is handed over, and answered with what comes back; nothing comes: it hangs.
 fn service() -> (u16, std::sync::mpsc::Receiver<String>, std::sync::mpsc::Sender<Option<&'static str>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -277,7 +433,7 @@ async fn a_shop_s_own_service_is_asked_through_a_kill_and_its_answer_fills_a_slo
     std::fs::write(folder.path().join("rules.toml"), rules() + asking).unwrap();
     let config = format!(
         "[bots.shop]\naccounts = [\"max\"]\nrules = \"rules.toml\"\n[bots.shop.services.orders]\n\
-         url = \"http://127.0.0.1:{port}/orders\"\nsecret = {{ env = \"SECRET\" }}\n[accounts.max]\n\
+         url = \"http://127.0.0.1:{port}/orders?key=hidden\"\nsecret = {{ env = \"SECRET\" }}\n[accounts.max]\n\
          platform = \"max\"\ntoken = {{ env = \"TOKEN\" }}\n"
     );
     std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
@@ -311,6 +467,21 @@ async fn a_shop_s_own_service_is_asked_through_a_kill_and_its_answer_fills_a_slo
     world.wait_for("the failure", || told().len() >= 4).await;
     assert_eq!(told()[2..], ["смотрю", "не знаю"]);
     assert!(world.said().contains("its answer is text/html, not JSON"), "{}", world.said());
+    let run = |args: &[&str]| {
+        let done = world.rupor(args).stdout(Stdio::piped()).output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let listed = run(&["bot", "status"]);
+    assert!(listed.contains(&format!("http://127.0.0.1:{port}/orders?key=***")), "{listed}");
+    assert!(listed.contains("its answer is text/html, not JSON") && !listed.contains("hidden"), "{listed}");
+    let listed: Value = serde_json::from_str(&run(&["bot", "status", "--json"])).unwrap();
+    let orders = &listed["services"][0];
+    assert_eq!(
+        (&orders["service"], &orders["called"], &orders["calls"]),
+        (&json!("orders"), &json!(true), &json!(2))
+    );
+    assert_eq!((&orders["failures"], &orders["waiting"]), (&json!(1), &json!(0)), "{listed}");
 }
 
 /// Somebody sets a webhook for a bot that is polled: the node says what is wrong and what helps, and what people wrote
@@ -394,6 +565,12 @@ async fn webhooks_are_set_shown_and_removed_at_the_platforms() {
     }
     let versions: Value = serde_json::from_str(&run(&["bot", "versions", "shop", "--json"])).unwrap();
     assert_eq!((&versions[0]["version"], &versions[0]["active"]), (&json!(1), &json!(true)));
+    let unknown = world.rupor(&["bot", "activate", "shop", "7"]).output().unwrap();
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(
+        !unknown.status.success() && said.contains("bot shop has no version 7 of its rules; there is 1"),
+        "{said}"
+    );
     assert!(run(&["bot", "status"]).contains("webhook"));
     assert!(run(&["chats"]).contains("no chat is known yet"));
 }

@@ -510,6 +510,8 @@ async fn a_post_that_nobody_is_sure_of_waits_until_a_person_says_yes() {
     let again = place.refused(&["message", "approve", "2"]).await;
     assert!(again.contains("message 2 does not wait for anybody"), "{again}");
     assert_eq!(place.ok(&["message", "list"]).await.trim(), "no post waits for a person");
+    let why = place.ok(&["why", "2"]).await;
+    assert!(why.contains("decided by user "), "{why}");
     let went = place.json(&["delivery", "list", "--channel", "found"]).await;
     assert_eq!((went.as_array().unwrap().len(), &went[0]["message_id"]), (1, &json!(1)));
 }

@@ -130,6 +130,8 @@ pub enum UpdateOf {
     Left { user_id: String, address: String },
     /// People answer in a dialogue.
     Operator(RecipientId),
+    /// People decide about a post that waits for them: it waits for whoever carries that out.
+    Decision,
     /// The bot was added to a chat.
     Chat { address: String, title: Option<String> },
     /// It was taken out.
@@ -144,6 +146,7 @@ impl UpdateOf {
             UpdateOf::Person { .. } => "person",
             UpdateOf::Left { .. } => "left",
             UpdateOf::Operator(_) => "operator",
+            UpdateOf::Decision => "decision",
             UpdateOf::Chat { .. } => "chat",
             UpdateOf::ChatLeft { .. } => "chat_left",
             UpdateOf::Skipped(_) => "skip",
@@ -153,7 +156,9 @@ impl UpdateOf {
     /// What is written down about an event that nobody has to look at.
     pub(crate) fn verdict(&self) -> Option<&'static str> {
         match self {
-            UpdateOf::Person { .. } | UpdateOf::Left { .. } | UpdateOf::Operator(_) => None,
+            UpdateOf::Person { .. } | UpdateOf::Left { .. } | UpdateOf::Operator(_) | UpdateOf::Decision => {
+                None
+            }
             UpdateOf::Chat { .. } => Some("chat"),
             UpdateOf::ChatLeft { .. } => Some("chat_left"),
             UpdateOf::Skipped(why) => Some(why),
@@ -185,9 +190,22 @@ impl Update {
             }
             UpdateOf::ChatLeft { address } => item["address"] = json!(address),
             UpdateOf::Skipped(why) => item["verdict"] = json!(why),
+            UpdateOf::Decision => {}
         }
         item
     }
+}
+
+/// An answer that names a dialogue which is not there.
+pub(crate) const TO_NOBODY: &str = "answer to nobody";
+
+/// A decision of people that nobody has carried out yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingDecision {
+    pub workspace_id: WorkspaceId,
+    pub account_id: AccountId,
+    pub inbox_id: i64,
+    pub body: Value,
 }
 
 /// What became of a batch of updates.
@@ -502,6 +520,17 @@ impl Store {
     /// Dialogues that are due, of every workspace, with what waits in them. One has one turn at a time.
     pub async fn bot_claim_turns(&self, limit: usize, lease: Span) -> Result<Vec<Turn>> {
         each!(self, db => db.bot_claim_turns(limit, lease))
+    }
+
+    /// What people decided about posts and nobody has carried out, of every workspace, in order. Nothing is claimed:
+    /// a decision acts once however often it is carried out.
+    pub async fn bot_decisions(&self, limit: usize) -> Result<Vec<WaitingDecision>> {
+        each!(self, db => db.bot_decisions(limit))
+    }
+
+    /// A decision was carried out, with this end; `false`: somebody has said so before.
+    pub async fn bot_decided(&self, workspace: WorkspaceId, inbox_id: i64, verdict: &str) -> Result<bool> {
+        each!(self, db => db.bot_decided(workspace, inbox_id, verdict))
     }
 
     /// When a dialogue is due next, by what is known now.

@@ -21,6 +21,8 @@ pub struct HeldPost {
     /// `approved`, `rejected` or `withdrawn`; `None`: nobody has decided.
     pub decision: Option<String>,
     pub decided_at: Option<Timestamp>,
+    /// Who, where somebody is named.
+    pub decided_by: Option<String>,
 }
 
 impl HeldPost {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use store::{CallEnd, ServiceCall, Store};
 use tokio::sync::{Notify, watch};
 
-use super::Settings;
+use super::{Settings, hear};
 use crate::addresses;
 
 /// How often a service is asked in all.
@@ -144,7 +144,10 @@ async fn ask(
 fn end(call: &ServiceCall, answer: Result<Value, Unanswered>) -> CallEnd {
     let short = |reason: String| reason.chars().take(REASON_MAX).collect::<String>();
     let (fields, failed) = match answer {
-        Ok(answer) => (Some(answer_fields(&answer).unwrap_or_default()), None),
+        Ok(mut answer) => {
+            hear::scrub(&mut answer);
+            (Some(answer_fields(&answer).unwrap_or_default()), None)
+        }
         Err(Unanswered { reason, again: true }) if call.tries < TRIES_MAX => {
             let waits = usize::try_from(call.tries - 1).unwrap_or(0).min(AGAIN.len() - 1);
             return CallEnd::Again { after: AGAIN[waits], reason: short(reason) };
@@ -200,5 +203,7 @@ mod tests {
             panic!("it answered")
         };
         assert_eq!(event["fields"], json!({"status": "в пути", "n": "2"}));
+        let CallEnd::Over { event, .. } = end(&call(1), Ok(json!({"status\0": "а\0б"}))) else { panic!() };
+        assert_eq!(event["fields"], json!({"status": "аб"}), "no database takes it otherwise");
     }
 }

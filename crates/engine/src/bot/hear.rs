@@ -3,7 +3,7 @@
 //! Everything has an end: it waits in a dialogue, or it is written down with the reason why nothing follows.
 
 use domain::dialogue::{Event, What};
-use domain::ids::{AccountId, ChannelId, RecipientId};
+use domain::ids::{AccountId, ChannelId, MessageId, RecipientId};
 use domain::time::{Span, Timestamp};
 use platforms::incoming::{self, Callback, Contact, Incoming, Said};
 use serde_json::{Value, json};
@@ -22,10 +22,25 @@ pub struct Desk {
 
 impl Desk {
     /// A configuration may know it by its public name, and platforms tell of it by its number.
-    fn is(&self, said: &Said) -> bool {
-        let named = self.chat.strip_prefix('@').zip(said.chat_name.as_deref());
-        self.chat == said.chat || named.is_some_and(|(own, name)| own.eq_ignore_ascii_case(name))
+    fn is(&self, account: AccountId, place: &Place<'_>) -> bool {
+        let named = self.chat.strip_prefix('@').zip(place.name);
+        let person = self.chat.strip_prefix("user:").zip(place.person);
+        if self.account_id != account {
+            return false;
+        }
+        let is_theirs = person.is_some_and(|(own, person)| own == person);
+        self.chat == place.chat
+            || is_theirs
+            || named.is_some_and(|(own, name)| own.eq_ignore_ascii_case(name))
     }
+}
+
+/// Where something was said or pressed.
+struct Place<'a> {
+    chat: &'a str,
+    name: Option<&'a str>,
+    /// In a dialogue with one person: who.
+    person: Option<&'a str>,
 }
 
 /// An answer of a person that names a message instead of a dialogue.
@@ -44,10 +59,11 @@ pub struct Heard {
 
 /// Reads one event of an account.
 pub fn read(platform: &str, account: AccountId, desks: &[Desk], incoming: &Incoming) -> Heard {
-    let at = incoming.at_ms.map(|ms| Timestamp(0) + Span::from_millis(ms));
+    let at_ms = incoming.at_ms.filter(|ms| (0..=AT_MS_MAX).contains(ms));
+    let at = at_ms.map(|ms| Timestamp(0) + Span::from_millis(ms));
     let (what, of, unresolved) = match &incoming.event {
         incoming::Event::Message(said) => message(account, desks, said),
-        incoming::Event::Callback(callback) => plain(press(callback)),
+        incoming::Event::Callback(callback) => plain(press(account, desks, callback)),
         incoming::Event::Started(contact) => {
             let payload = contact.payload.clone().unwrap_or_default();
             plain(someone(contact, What::Started { payload }))
@@ -66,6 +82,7 @@ pub fn read(platform: &str, account: AccountId, desks: &[Desk], incoming: &Incom
     };
     let kind = match (&what, &incoming.event) {
         (Some(what), _) => what.name().to_owned(),
+        (None, _) if of == UpdateOf::Decision => "decision".to_owned(),
         (None, incoming::Event::Unknown { kind }) => kind.clone(),
         (None, _) => "none".to_owned(),
     };
@@ -80,7 +97,52 @@ pub fn read(platform: &str, account: AccountId, desks: &[Desk], incoming: &Incom
     if let incoming::Event::Callback(callback) = &incoming.event {
         body["callback"] = json!(callback);
     }
-    Heard { update: Update { key: incoming.key.clone(), kind, at, body, of }, unresolved }
+    scrub(&mut body);
+    let update = Update { key: clean(&incoming.key), kind: clean(&kind), at, body, of: scrubbed(of) };
+    Heard { update, unresolved }
+}
+
+/// No date of a platform is later, and databases take none that is.
+const AT_MS_MAX: i64 = 253_402_300_799_000;
+
+/// Without the one character that PostgreSQL takes in no text. Whoever can write to a bot can send it, in a payload for
+/// example, and one refused update would hold up all that came with it, again and again.
+pub(super) fn clean(text: &str) -> String {
+    text.replace('\0', "")
+}
+
+/// The same for everything that a body says.
+pub(super) fn scrub(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains('\0') => *text = clean(text),
+        Value::Array(items) => items.iter_mut().for_each(scrub),
+        Value::Object(fields) => {
+            if fields.keys().any(|key| key.contains('\0')) {
+                *fields =
+                    std::mem::take(fields).into_iter().map(|(key, value)| (clean(&key), value)).collect();
+            }
+            fields.values_mut().for_each(scrub);
+        }
+        _ => {}
+    }
+}
+
+fn scrubbed(of: UpdateOf) -> UpdateOf {
+    match of {
+        UpdateOf::Person { user_id, address, name } => UpdateOf::Person {
+            user_id: clean(&user_id),
+            address: clean(&address),
+            name: name.as_deref().map(clean),
+        },
+        UpdateOf::Left { user_id, address } => {
+            UpdateOf::Left { user_id: clean(&user_id), address: clean(&address) }
+        }
+        UpdateOf::Chat { address, title } => {
+            UpdateOf::Chat { address: clean(&address), title: title.as_deref().map(clean) }
+        }
+        UpdateOf::ChatLeft { address } => UpdateOf::ChatLeft { address: clean(&address) },
+        UpdateOf::Operator(_) | UpdateOf::Decision | UpdateOf::Skipped(_) => of,
+    }
 }
 
 /// The event of a body that was kept; one that cannot be read any more is something that no rule reads.
@@ -107,7 +169,9 @@ fn skipped(why: &'static str) -> Read {
 }
 
 fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, UpdateOf, Option<Unresolved>) {
-    let desk = desks.iter().find(|desk| desk.account_id == account && desk.is(said));
+    let person = said.from.as_deref().filter(|_| said.private);
+    let place = Place { chat: &said.chat, name: said.chat_name.as_deref(), person };
+    let desk = desks.iter().find(|desk| desk.is(account, &place));
     let Some(from) = &said.from else {
         return plain(skipped("nobody"));
     };
@@ -129,7 +193,7 @@ fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, Up
 }
 
 fn meant(said: &Said) -> What {
-    let text: String = said.text.chars().filter(|c| *c != '\0').take(TEXT_MAX).collect();
+    let text: String = said.text.chars().take(TEXT_MAX).collect();
     let is_picture = |kind: &String| kind == "photo" || kind == "image";
     match &said.payload {
         Some(id) if !id.is_empty() => pressed(id),
@@ -149,7 +213,16 @@ fn pressed(id: &str) -> What {
     }
 }
 
-fn press(callback: &Callback) -> Read {
+fn press(account: AccountId, desks: &[Desk], callback: &Callback) -> Read {
+    if Asked::read(&callback.payload).is_some() {
+        // Whoever can send a press can make its words up; only who is at the desk decides.
+        let person = Some(callback.from.as_str()).filter(|_| callback.private);
+        let place = Place { chat: &callback.chat, name: callback.chat_name.as_deref(), person };
+        return match desks.iter().any(|desk| desk.is(account, &place)) {
+            true => (None, UpdateOf::Decision),
+            false => skipped("not at the desk"),
+        };
+    }
     if !callback.private {
         return skipped("group");
     }
@@ -179,7 +252,7 @@ pub fn ticket(dialogue: RecipientId) -> String {
 
 /// `#A17 текст`, a reply to what was forwarded, `/close` in either form. Other talk at the desk is nobody's business.
 fn at_desk(desk: &Desk, said: &Said) -> (Option<What>, UpdateOf, Option<Unresolved>) {
-    let text: String = said.text.chars().filter(|c| *c != '\0').take(TEXT_MAX).collect();
+    let text: String = said.text.chars().take(TEXT_MAX).collect();
     let act = |text: &str| match text.trim() {
         "/close" => What::Closed,
         text => What::Operator { text: text.to_owned() },
@@ -203,6 +276,37 @@ fn at_desk(desk: &Desk, said: &Said) -> (Option<What>, UpdateOf, Option<Unresolv
     }
 }
 
+/// What the buttons under a held post ask: which post, since when it waits, and whether it goes out. The time keeps a
+/// press under old words from deciding about new ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub message: MessageId,
+    pub held_at: Timestamp,
+    pub publish: bool,
+}
+
+const ASKED: &str = "rupor:held";
+
+impl Asked {
+    /// The payload of a button; 54 bytes at most, and Telegram takes 64.
+    pub fn press(self) -> String {
+        let word = if self.publish { "yes" } else { "no" };
+        format!("{ASKED}:{}:{}:{word}", self.message, self.held_at.0)
+    }
+
+    pub fn read(payload: &str) -> Option<Asked> {
+        let mut parts = payload.strip_prefix(ASKED)?.strip_prefix(':')?.split(':');
+        let (message, held_at) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let publish = match parts.next()? {
+            "yes" => true,
+            "no" => false,
+            _ => return None,
+        };
+        let asked = Asked { message: MessageId(message), held_at: Timestamp(held_at), publish };
+        parts.next().is_none().then_some(asked)
+    }
+}
+
 /// Between a name and its platform in the heading of a forward.
 pub const HEAD_MARK: &str = " · ";
 
@@ -218,9 +322,10 @@ mod tests {
             from: "77".into(),
             payload: payload.into(),
             private: true,
-            message_id: None,
+            ..Callback::default()
         };
-        assert_eq!(press(&callback("rupor:stop")).0, Some(What::Text { text: "/stop".into() }));
-        assert_eq!(press(&callback("menu:1")).0, Some(What::Press { id: "menu:1".into() }));
+        let press = |payload: &str| press(AccountId(1), &[], &callback(payload));
+        assert_eq!(press("rupor:stop").0, Some(What::Text { text: "/stop".into() }));
+        assert_eq!(press("menu:1").0, Some(What::Press { id: "menu:1".into() }));
     }
 }

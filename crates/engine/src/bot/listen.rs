@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::ids::{AccountId, WorkspaceId};
-use domain::outcome::Failure;
+use domain::outcome::{Category, Failure, Scope};
 use domain::time::Span;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -144,6 +144,11 @@ fn in_words(failure: &Failure) -> String {
              write receive = \"webhook\"; if another program polls with this token, stop that one",
             failure.message
         ),
+        false if (failure.category, failure.scope) == (Category::Permanent, Scope::Platform) => format!(
+            "the platform refuses the account ({}: {}), most likely for its token; `rupor check` tells more, then put the \
+             right token where the configuration looks for it and run `rupor apply`",
+            failure.code, failure.message
+        ),
         false => format!("{}: {}", failure.code, failure.message),
     }
 }
@@ -202,4 +207,31 @@ async fn desks(store: &Store, ws: WorkspaceId) -> store::Result<Vec<Desk>> {
         chat: channel.target,
     };
     Ok(channels.into_iter().filter(|channel| wanted.contains_key(&channel.channel_id)).map(desk).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: &str, message: &str) -> Failure {
+        Failure::new(Category::Permanent, Scope::Platform, code, message)
+    }
+
+    #[test]
+    fn a_poll_that_is_refused_says_what_to_do() {
+        for refused in [
+            failure("409", "Conflict: can't use getUpdates method while webhook is active"),
+            failure("409", "Conflict: terminated by other getUpdates request"),
+        ] {
+            let said = in_words(&refused);
+            for help in [refused.message.as_str(), "`rupor bot hooks remove NAME`", "another program polls"] {
+                assert!(said.contains(help), "{said}");
+            }
+        }
+        let said = in_words(&failure("401", "Unauthorized"));
+        assert!(said.starts_with("the platform refuses the account (401: Unauthorized)"), "{said}");
+        assert!(said.contains("`rupor check`") && said.contains("`rupor apply`"), "{said}");
+        let away = Failure::new(Category::Transient, Scope::Platform, "timeout", "no answer");
+        assert_eq!(in_words(&away), "timeout: no answer", "it may heal by itself");
+    }
 }

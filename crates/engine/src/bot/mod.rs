@@ -25,7 +25,7 @@ use crate::addresses::ApiBases;
 
 pub use listen::{receive, updates};
 pub use together::Together;
-pub use turns::{decide, take};
+pub use turns::{answer_press, decide, take};
 
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -1,13 +1,13 @@
 //! What the bot makes of what platforms tell: every odd thing has a defined end.
 
 use domain::dialogue::{Rules, What};
-use domain::ids::{AccountId, ChannelId, ClaimToken, RecipientId, WorkspaceId};
+use domain::ids::{AccountId, ChannelId, ClaimToken, MessageId, RecipientId, WorkspaceId};
 use domain::time::Timestamp;
 use platforms::incoming::{Callback, Contact, Event, Incoming, Said};
 use serde_json::json;
 use store::{DialogueMode, InboxEvent, Turn, UpdateOf};
 
-use super::hear::{self, Desk, Heard, TEXT_MAX};
+use super::hear::{self, Asked, Desk, Heard, TEXT_MAX};
 use super::take;
 
 const HERE: AccountId = AccountId(7);
@@ -55,6 +55,60 @@ fn a_desk_that_is_configured_by_its_public_name_is_known_by_its_number() {
     assert_eq!(of(&[desk], &incoming), UpdateOf::Skipped("group"));
 }
 
+#[test]
+fn only_who_is_at_the_desk_decides_about_a_post() {
+    let asked = Asked { message: MessageId(12), held_at: Timestamp(1_763_496_315_000_000), publish: true };
+    let press = |chat: &str, payload: String, private| {
+        let (chat, from, name) = (chat.to_owned(), "900".to_owned(), Some("Анна".to_owned()));
+        heard(Event::Callback(Callback { chat, from, name, payload, private, ..Callback::default() })).update
+    };
+    let decision = press("-900", asked.press(), false);
+    assert_eq!((decision.of, decision.kind.as_str()), (UpdateOf::Decision, "decision"));
+    let kept = hear::callback(&decision.body).unwrap();
+    assert_eq!((Asked::read(&kept.payload), kept.name.as_deref()), (Some(asked), Some("Анна")));
+    for (chat, private) in [("70", true), ("-901", false)] {
+        assert_eq!(press(chat, asked.press(), private).of, UpdateOf::Skipped("not at the desk"));
+    }
+    assert_eq!(press("-900", "menu:1".into(), false).of, UpdateOf::Skipped("group"));
+}
+
+#[test]
+fn what_the_buttons_of_a_post_ask_is_read_back_and_nothing_else_is() {
+    for publish in [true, false] {
+        let asked = Asked { message: MessageId(i64::MAX), held_at: Timestamp(i64::MAX), publish };
+        assert!(asked.press().len() <= 64, "{}", asked.press());
+        assert_eq!(Asked::read(&asked.press()), Some(asked));
+    }
+    for odd in [
+        "",
+        "rupor:held",
+        "rupor:held:1:2",
+        "rupor:held:1:2:maybe",
+        "rupor:held:1:2:yes:3",
+        "rupor:held:a:2:yes",
+    ] {
+        assert_eq!(Asked::read(odd), None, "{odd}");
+    }
+}
+
+#[test]
+fn a_desk_that_is_one_person_is_known_by_who_writes() {
+    let desk = Desk { channel_id: ChannelId(3), account_id: HERE, chat: "user:55".into() };
+    let of = |from: &str, alone| {
+        let said = Said {
+            chat: "7000".into(),
+            from: Some(from.into()),
+            private: alone,
+            ..private("#A17 Здравствуйте")
+        };
+        let incoming = Incoming { key: "k".into(), at_ms: Some(5), event: Event::Message(said) };
+        hear::read("test", HERE, std::slice::from_ref(&desk), &incoming).update.of
+    };
+    assert_eq!(of("55", true), UpdateOf::Operator(RecipientId(17)));
+    assert!(matches!(of("56", true), UpdateOf::Person { .. }), "a customer");
+    assert_eq!(of("55", false), UpdateOf::Skipped("group"), "the same person elsewhere");
+}
+
 /// What it means in a dialogue, read back from what is kept.
 fn meant(said: Said) -> What {
     let heard = heard(Event::Message(said));
@@ -83,6 +137,33 @@ fn what_a_person_says_is_read_by_its_form() {
     let What::Text { text } = meant(private(&"я".repeat(64 * 1024))) else { panic!() };
     assert_eq!(text.chars().count(), TEXT_MAX);
     assert_eq!(meant(private("а\0б")), What::Text { text: "аб".into() });
+}
+
+/// One refused update would hold up the whole poll, for ever.
+#[test]
+fn nothing_that_a_database_refuses_is_left_in_an_update() {
+    let contact = Contact {
+        chat: "7\00".into(),
+        from: Some("7\00".into()),
+        name: Some("Ан\0на".into()),
+        payload: Some("от\0куда".into()),
+        private: true,
+    };
+    let press = Callback { chat: "70".into(), payload: "b\0".into(), private: true, ..Callback::default() };
+    for event in [
+        Event::Started(contact.clone()),
+        Event::Blocked(contact.clone()),
+        Event::Started(Contact { private: false, ..contact.clone() }),
+        Event::Message(Said { payload: Some("b\01".into()), ..private("а\0") }),
+        Event::Callback(press),
+        Event::Unknown { kind: "но\0вое".into() },
+    ] {
+        let incoming = Incoming { key: "k\0".into(), at_ms: Some(i64::MAX), event };
+        let update = hear::read("test", HERE, &desks(), &incoming).update;
+        let item = update.item().to_string();
+        assert!(!item.contains("\\u0000"), "{item}");
+        assert_eq!(update.at, None, "a date of no calendar is none");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 
 use super::Settings;
 use super::hear::{self, HEAD_MARK, ticket};
-use crate::addresses;
+use crate::addresses::{self, ApiBases};
 
 /// Dialogues of one claim.
 const BATCH: usize = 256;
@@ -51,7 +51,7 @@ pub(super) async fn run(
             Ok((taken, asked)) => {
                 for (account, callback, text) in asked {
                     if toasts.len() < TOASTS_MAX {
-                        toasts.push(toast(store, network, settings, account, callback, text));
+                        toasts.push(answer_press(store, network, &settings.bases, account, callback, text));
                     }
                 }
                 taken == BATCH
@@ -337,10 +337,10 @@ impl Taking<'_> {
 }
 
 /// Tells whoever pressed a button that the press arrived. Nobody depends on it.
-async fn toast(
+pub async fn answer_press(
     store: &Store,
     network: &Network,
-    settings: &Settings,
+    bases: &ApiBases,
     (ws, id): (WorkspaceId, AccountId),
     callback: Callback,
     text: Option<String>,
@@ -350,7 +350,7 @@ async fn toast(
         let Some(row) = rows.into_iter().find(|row| row.account_id == id) else {
             return anyhow::Ok(());
         };
-        let account = addresses::account(&row, &store.account_token(ws, id).await?, &settings.bases)?;
+        let account = addresses::account(&row, &store.account_token(ws, id).await?, bases)?;
         network.admit(&account);
         if let Some(receiver) = addresses::platform(&row.platform)?.receiver() {
             receiver.answer_callback(network, &account, &callback, text.as_deref()).await;

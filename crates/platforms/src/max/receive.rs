@@ -132,7 +132,9 @@ fn pressed(update: &Value) -> Option<Event> {
     Some(Event::Callback(Callback {
         id: callback["callback_id"].as_str()?.to_owned(),
         chat: chat.unwrap_or_else(|| from.clone()),
+        chat_name: None,
         from,
+        name: name(&callback["user"]),
         message_id: update["message"]["body"]["mid"].as_str().map(str::to_owned),
         payload: callback["payload"].as_str().unwrap_or_default().to_owned(),
         private: !["chat", "channel"].iter().any(|kind| update["message"]["recipient"]["chat_type"] == *kind),

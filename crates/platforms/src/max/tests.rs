@@ -98,12 +98,14 @@ fn updates_become_events() {
 #[test]
 fn a_press_is_named_by_its_callback() {
     let update = json!({"update_type": "message_callback", "timestamp": 5,
-        "callback": {"callback_id": "c1", "payload": "seen", "user": {"user_id": 3}},
+        "callback": {"callback_id": "c1", "payload": "seen", "user": {"user_id": 3, "first_name": "Анна"}},
         "message": {"recipient": {"chat_id": 10}, "body": {"mid": "mid.1"}}});
     let pressed = Pressed {
         id: "c1".into(),
         chat: "10".into(),
+        chat_name: None,
         from: "3".into(),
+        name: Some("Анна".into()),
         message_id: Some("mid.1".into()),
         payload: "seen".into(),
         private: true,

@@ -107,7 +107,10 @@ fn said(kind: &str, content: &Value) -> Option<Said> {
             .map(|kind| (*kind).to_owned())
             .collect(),
         reply_to: content["reply_to_message"]["message_id"].as_i64().map(|id| id.to_string()),
-        by_bot: content["from"]["is_bot"] == true,
+        // An administrator who stays anonymous writes as the group itself, by a bot of Telegram's.
+        by_bot: content["from"]["is_bot"] == true
+            && (content["sender_chat"]["id"].is_null()
+                || content["sender_chat"]["id"] != content["chat"]["id"]),
     })
 }
 
@@ -117,7 +120,9 @@ fn callback(content: &Value) -> Option<Event> {
     Some(Event::Callback(Callback {
         id: content["id"].as_str()?.to_owned(),
         chat: message["chat"]["id"].as_i64().map_or_else(|| from.clone(), |id| id.to_string()),
+        chat_name: message["chat"]["username"].as_str().map(str::to_owned),
         from,
+        name: name(&content["from"]),
         message_id: message["message_id"].as_i64().map(|id| id.to_string()),
         payload: content["data"].as_str().unwrap_or_default().to_owned(),
         private: message["chat"]["type"] == "private" || message["chat"].is_null(),

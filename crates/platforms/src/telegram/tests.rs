@@ -145,14 +145,30 @@ fn updates_become_events() {
     check(&member("administrator", "channel"), Event::Started(elsewhere));
 }
 
+/// Owners of groups often are, and their answers count like anybody's.
+#[test]
+fn an_anonymous_administrator_is_no_bot() {
+    let of = |sender: i64| {
+        let update = json!({"update_id": 9, "message": {"message_id": 3, "text": "#A1 да",
+            "from": {"id": 1_087_968_824, "is_bot": true, "first_name": "Group"},
+            "sender_chat": {"id": sender, "type": "supergroup"}, "chat": {"id": -100, "type": "supergroup"}}});
+        let Event::Message(said) = read(&update).unwrap().event else { panic!("{update}") };
+        said.by_bot
+    };
+    assert!(!of(-100), "the group itself");
+    assert!(of(-200), "somebody else's bot");
+}
+
 #[test]
 fn presses_posts_and_unknown_things_become_events() {
-    let press = json!({"update_id": 9, "callback_query": {"id": "q1", "from": {"id": 5}, "data": "seen:1",
-        "message": {"message_id": 3, "chat": {"id": -7, "type": "group"}}}});
+    let press = json!({"update_id": 9, "callback_query": {"id": "q1", "from": {"id": 5, "first_name": "Анна"}, "data": "seen:1",
+        "message": {"message_id": 3, "chat": {"id": -7, "type": "supergroup", "username": "desk"}}}});
     let pressed = Pressed {
         id: "q1".into(),
         chat: "-7".into(),
+        chat_name: Some("desk".into()),
         from: "5".into(),
+        name: Some("Анна".into()),
         message_id: Some("3".into()),
         payload: "seen:1".into(),
         private: false,

@@ -208,7 +208,9 @@ fn pressed(object: &Value) -> Option<Event> {
     Some(Event::Callback(Callback {
         id: object["event_id"].as_str()?.to_owned(),
         chat: object["peer_id"].as_i64()?.to_string(),
+        chat_name: None,
         from: object["user_id"].as_i64()?.to_string(),
+        name: None,
         message_id: object["conversation_message_id"].as_i64().map(|id| id.to_string()),
         payload: callback_data(&object["payload"]),
         private: object["peer_id"].as_i64().is_some_and(|peer| peer < GROUP_CHATS_FROM),

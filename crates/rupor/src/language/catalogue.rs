@@ -29,6 +29,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("alert", include_str!("catalogue/alert.txt")),
     ("why", include_str!("catalogue/why.txt")),
     ("bots", include_str!("catalogue/bots.txt")),
+    ("desk", include_str!("catalogue/desk.txt")),
     ("check", include_str!("catalogue/check.txt")),
     ("init", include_str!("catalogue/init.txt")),
     ("heard", include_str!("catalogue/heard.txt")),

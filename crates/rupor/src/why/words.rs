@@ -276,7 +276,10 @@ fn held(now: Timestamp, post: &HeldPost) -> Vec<Phrase> {
         (None, Some(at)) => say!("why.undecided.until", at = at),
         (None, None) => say!("why.undecided"),
     };
-    vec![say!("why.held", at = post.held_at, why = heard(&post.why)), under(became)]
+    let by = post.decided_by.as_deref().map(|who| under(say!("why.decided.by", who = who)));
+    let mut lines = vec![say!("why.held", at = post.held_at, why = heard(&post.why)), under(became)];
+    lines.extend(by);
+    lines
 }
 
 /// The delivery that took the place of a failed one.

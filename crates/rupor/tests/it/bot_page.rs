@@ -26,6 +26,14 @@ fn every_listing_of_the_page_about_the_bot_does_what_it_says() {
         }
     }
     assert!(commands >= 13, "{commands}");
+    // The table of the service stands in a file of its own here; a shop writes it into the one it has.
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("the listing");
+    let whole = format!("{}\n{}", read("rupor.toml"), read("services.toml"));
+    std::fs::write(folder.path().join("rupor.toml"), whole).expect("written");
+    run("$ rupor apply rupor.toml --yes\n", folder.path());
+    let listed = rupor(&["bot", "status"], folder.path());
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("https://orders.example.org/rupor"), "{listed}");
 }
 
 fn append(file: &Path, rules: &str) {

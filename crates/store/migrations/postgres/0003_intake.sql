@@ -32,6 +32,7 @@ CREATE TABLE held_posts (
     expires_at   timestamptz,
     decision     text CHECK (decision = 'approved' OR decision = 'rejected' OR decision = 'withdrawn'),
     decided_at   timestamptz,
+    decided_by   text,                              -- who, where somebody is named
     PRIMARY KEY (workspace_id, message_id, channel_id),
     CHECK ((decision IS NULL) = (decided_at IS NULL)),
     FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id) ON DELETE CASCADE

@@ -131,10 +131,10 @@ GRANT EXECUTE ON FUNCTION
 GRANT EXECUTE ON FUNCTION
     bot_receive(bigint, bigint, jsonb, text, text, bigint), bot_commit_turns(bigint, jsonb), bot_hook(text),
     bot_snapshot(bigint, interval, bigint), bot_forget(bigint, bigint, text),
-    bot_settle_call(bigint, bigint, integer, text, bigint, text, jsonb)
+    bot_settle_call(bigint, bigint, integer, text, bigint, text, jsonb), bot_decided(bigint, bigint, text)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
-    bot_claim_turns(integer, bigint, integer), bot_next_turn(), bot_lease_accounts(text, bigint, integer), bot_hook(text),
+    bot_claim_turns(integer, bigint, integer), bot_next_turn(), bot_decisions(integer), bot_lease_accounts(text, bigint, integer), bot_hook(text),
     bot_retain(interval, interval, integer), bot_claim_calls(integer, bigint, text[]), bot_next_call()
     TO rupor_dispatcher;
 

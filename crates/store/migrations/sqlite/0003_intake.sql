@@ -32,6 +32,7 @@ CREATE TABLE held_posts (
     expires_at   INTEGER,
     decision     TEXT CHECK (decision = 'approved' OR decision = 'rejected' OR decision = 'withdrawn'),
     decided_at   INTEGER,
+    decided_by   TEXT,                              -- who, where somebody is named
     PRIMARY KEY (workspace_id, message_id, channel_id),
     CHECK ((decision IS NULL) = (decided_at IS NULL)),
     FOREIGN KEY (workspace_id, message_id) REFERENCES messages (workspace_id, message_id) ON DELETE CASCADE

@@ -22,7 +22,10 @@ SELECT workspace_id, account_id, recipient_id, bot_id, operators_id, rules_versi
 const NEXT: &str = "SELECT bot_next_turn()";
 const COMMIT: &str = "SELECT bot_commit_turns($1, $2)";
 
-pub(super) const STATEMENTS: &[&str] = &[RECEIVE, CLAIM, NEXT, COMMIT];
+const DECISIONS: &str = "SELECT workspace_id, account_id, inbox_id, body FROM bot_decisions($1)";
+const DECIDED: &str = "SELECT bot_decided($1, $2, $3)";
+
+pub(super) const STATEMENTS: &[&str] = &[RECEIVE, CLAIM, NEXT, COMMIT, DECISIONS, DECIDED];
 
 impl Postgres {
     /// The platform's keys make it safe to do again.
@@ -63,6 +66,23 @@ impl Postgres {
     pub async fn bot_next_turn(&self) -> Result<Option<Timestamp>> {
         let row = self.one(As::Dispatcher, Again::Safe, NEXT, &[]).await?;
         Ok(rows::time(&row, 0))
+    }
+
+    pub async fn bot_decisions(&self, limit: usize) -> Result<Vec<WaitingDecision>> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let rows = self.all(As::Dispatcher, Again::Safe, DECISIONS, &[&limit]).await?;
+        let decision = |row: &Row| WaitingDecision {
+            workspace_id: WorkspaceId(row.get(0)),
+            account_id: AccountId(row.get(1)),
+            inbox_id: row.get(2),
+            body: row.get::<_, Option<Value>>(3).unwrap_or_default(),
+        };
+        Ok(rows.iter().map(decision).collect())
+    }
+
+    pub async fn bot_decided(&self, workspace: WorkspaceId, inbox_id: i64, verdict: &str) -> Result<bool> {
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &inbox_id, &verdict];
+        Ok(self.one(As::App(workspace), Again::Safe, DECIDED, &params).await?.get(0))
     }
 
     /// Done again after an unanswered COMMIT it finds that it is done: the turn is nobody's then, and `false` is said of it.

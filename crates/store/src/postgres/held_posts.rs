@@ -18,13 +18,13 @@ use crate::intake::ends_story_of;
 use crate::queue::{Enqueued, EnqueuedDelivery, NewMessage};
 
 const SELECT_WAITING: &str = "
-SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at
+SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at, h.decided_by
   FROM held_posts AS h JOIN channels AS c ON c.channel_id = h.channel_id
  WHERE h.workspace_id = $1 AND h.decision IS NULL AND (h.expires_at IS NULL OR h.expires_at > rupor_now()) AND c.removed_at IS NULL
  ORDER BY h.message_id, h.channel_id
  LIMIT $2";
 const SELECT_OF_MESSAGE: &str = "
-SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at
+SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at, h.decided_by
   FROM held_posts AS h JOIN channels AS c ON c.channel_id = h.channel_id
  WHERE h.workspace_id = $1 AND h.message_id = $2 AND c.removed_at IS NULL
  ORDER BY h.channel_id";
@@ -34,11 +34,12 @@ SELECT c.workspace_id, $2, c.channel_id, $4, rupor_now(), rupor_now() + rupor_sp
   FROM channels AS c
  WHERE c.workspace_id = $1 AND c.channel_id = ANY ($3) AND c.removed_at IS NULL AND c.disabled_by IS DISTINCT FROM 'operator'
 ON CONFLICT (workspace_id, message_id, channel_id) DO UPDATE
-   SET why = excluded.why, held_at = excluded.held_at, expires_at = excluded.expires_at, decision = NULL, decided_at = NULL";
+   SET why = excluded.why, held_at = excluded.held_at, expires_at = excluded.expires_at, decision = NULL, decided_at = NULL,
+       decided_by = NULL";
 /// Unlike SQLite the rows that wait are found and decided in one statement: another node may decide at the same time.
 const DECIDE: &str = "
 UPDATE held_posts AS h
-   SET decision = $3, decided_at = rupor_now()
+   SET decision = $3, decided_at = rupor_now(), decided_by = nullif(current_setting('rupor.by', true), '')
   FROM channels AS c
  WHERE h.workspace_id = $1 AND h.message_id = $2 AND h.decision IS NULL AND (h.expires_at IS NULL OR h.expires_at > rupor_now())
    AND c.channel_id = h.channel_id AND c.removed_at IS NULL
@@ -179,6 +180,7 @@ fn held_post(row: &Row) -> HeldPost {
         expires_at: rows::time(row, 4),
         decision: row.get(5),
         decided_at: rows::time(row, 6),
+        decided_by: row.get(7),
     }
 }
 

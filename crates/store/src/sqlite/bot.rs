@@ -33,6 +33,9 @@ UPDATE recipients
    SET status = ?2, status_why = ?3, status_at = ?4, error_streak = CASE WHEN ?2 = 'gone' THEN error_streak ELSE 0 END
  WHERE recipient_id = ?1";
 const PERSON_EXISTS: &str = "SELECT 1 FROM recipients WHERE workspace_id = ?1 AND recipient_id = ?2";
+/// A repeat says nothing new of who is there either: somebody may have left since.
+const IS_KNOWN: &str =
+    "SELECT 1 FROM bot_inbox WHERE account_id = ?1 AND event_key = ?2 AND workspace_id = ?3";
 pub(super) const INSERT_EVENT: &str = "
 INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, body, happened_at, received_at, done_at, verdict)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
@@ -79,6 +82,17 @@ const STANDS: &str =
     "SELECT token, version, account_id FROM bot_state WHERE workspace_id = ?1 AND recipient_id = ?2";
 const STILL_WAITS: &str =
     "SELECT 1 FROM bot_inbox WHERE inbox_id = ?1 AND recipient_id = ?2 AND done_at IS NULL";
+/// Who waits for nobody's turn is in nobody's dialogue.
+pub(super) const SELECT_DECISIONS: &str = "
+SELECT workspace_id, account_id, inbox_id, body
+  FROM bot_inbox
+ WHERE recipient_id IS NULL AND done_at IS NULL
+ ORDER BY inbox_id
+ LIMIT ?1";
+const DECIDED: &str = "
+UPDATE bot_inbox
+   SET done_at = ?3, verdict = ?4
+ WHERE workspace_id = ?1 AND inbox_id = ?2 AND recipient_id IS NULL AND done_at IS NULL";
 const DONE: &str = "UPDATE bot_inbox SET done_at = ?2, verdict = ?3 WHERE inbox_id = ?1";
 const SUBSCRIBE: &str = "
 UPDATE recipients
@@ -133,6 +147,29 @@ impl Sqlite {
         Ok(next.flatten().map(Timestamp).filter(|at| *at != Timestamp::NEVER))
     }
 
+    pub async fn bot_decisions(&self, limit: usize) -> Result<Vec<WaitingDecision>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let decision = |row: &Row<'_>| {
+            Ok(WaitingDecision {
+                workspace_id: WorkspaceId(row.get(0)?),
+                account_id: AccountId(row.get(1)?),
+                inbox_id: row.get(2)?,
+                body: row
+                    .get::<_, Option<String>>(3)?
+                    .map_or_else(Default::default, |body| serde_json::from_str(&body).unwrap_or_default()),
+            })
+        };
+        self.read(move |tx| tx.all(SELECT_DECISIONS, [limit], decision)).await
+    }
+
+    pub async fn bot_decided(&self, workspace: WorkspaceId, inbox_id: i64, verdict: &str) -> Result<bool> {
+        let verdict = verdict.to_owned();
+        self.write(Urgency::Enqueue, move |tx| {
+            Ok(tx.execute(DECIDED, (workspace.0, inbox_id, tx.now.0, verdict))? == 1)
+        })
+        .await
+    }
+
     pub async fn bot_commit_turns(&self, workspace: WorkspaceId, turns: Vec<TurnTaken>) -> Result<Vec<bool>> {
         let kept = self
             .write(Urgency::Outcome, move |tx| turns.iter().map(|turn| commit(tx, workspace, turn)).collect())
@@ -158,6 +195,9 @@ fn receive(
     }
     let (mut fresh, mut woken) = (0, BTreeSet::new());
     for update in updates {
+        if tx.first(IS_KNOWN, (account.0, &update.key, workspace.0), |_| Ok(()))?.is_some() {
+            continue;
+        }
         let at = update.at.unwrap_or(tx.now).min(tx.now);
         let dialogue = match &update.of {
             UpdateOf::Person { user_id, address, name } => {
@@ -180,9 +220,10 @@ fn receive(
                 tx.execute(PUT_CHAT, row)?;
                 None
             }
-            UpdateOf::Skipped(_) => None,
+            UpdateOf::Decision | UpdateOf::Skipped(_) => None,
         };
-        let verdict = update.of.verdict();
+        let is_to_nobody = matches!(update.of, UpdateOf::Operator(_)) && dialogue.is_none();
+        let verdict = update.of.verdict().or(is_to_nobody.then_some(TO_NOBODY));
         let row = (
             workspace.0,
             account.0,

@@ -14,13 +14,13 @@ use crate::intake::ends_story_of;
 use crate::queue::{EnqueuedDelivery, NewMessage};
 
 pub(super) const SELECT_WAITING: &str = "
-SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at
+SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at, h.decided_by
   FROM held_posts AS h JOIN channels AS c ON c.channel_id = h.channel_id
  WHERE h.workspace_id = ?1 AND h.decision IS NULL AND (h.expires_at IS NULL OR h.expires_at > ?2) AND c.removed_at IS NULL
  ORDER BY h.message_id, h.channel_id
  LIMIT ?3";
 pub(super) const SELECT_OF_MESSAGE: &str = "
-SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at
+SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at, h.decided_by
   FROM held_posts AS h JOIN channels AS c ON c.channel_id = h.channel_id
  WHERE h.workspace_id = ?1 AND h.message_id = ?2 AND c.removed_at IS NULL
  ORDER BY h.channel_id";
@@ -30,10 +30,11 @@ SELECT ?1, ?2, c.channel_id, ?4, ?5, ?5 + c.max_age_us
   FROM channels AS c
  WHERE c.workspace_id = ?1 AND c.channel_id = ?3 AND c.removed_at IS NULL AND coalesce(c.disabled_by, '') <> 'operator'
 ON CONFLICT DO UPDATE
-   SET why = excluded.why, held_at = excluded.held_at, expires_at = excluded.expires_at, decision = NULL, decided_at = NULL";
+   SET why = excluded.why, held_at = excluded.held_at, expires_at = excluded.expires_at, decision = NULL, decided_at = NULL,
+       decided_by = NULL";
 const DECIDE: &str = "
 UPDATE held_posts
-   SET decision = ?4, decided_at = ?5
+   SET decision = ?4, decided_at = ?5, decided_by = ?6
  WHERE workspace_id = ?1 AND message_id = ?2 AND channel_id = ?3 AND decision IS NULL";
 const WITHDRAW: &str = "
 UPDATE held_posts
@@ -88,8 +89,9 @@ fn decide(tx: &Tx<'_>, workspace: WorkspaceId, id: MessageId, decision: &str) ->
     if waiting.is_empty() {
         return Err(StoreError::not_found("held post", id));
     }
+    let by = tx.actor.map(|actor| &actor.who);
     for channel in &waiting {
-        tx.execute(DECIDE, (workspace.0, id.0, channel.0, decision, tx.now.0))?;
+        tx.execute(DECIDE, (workspace.0, id.0, channel.0, decision, tx.now.0, by))?;
     }
     note_event(tx, workspace, decision, id, json!({"channels": waiting}))?;
     Ok(waiting)
@@ -130,6 +132,7 @@ fn held_post(row: &Row<'_>) -> rusqlite::Result<HeldPost> {
         expires_at: rows::time(row, 4)?,
         decision: row.get(5)?,
         decided_at: rows::time(row, 6)?,
+        decided_by: row.get(7)?,
     })
 }
 

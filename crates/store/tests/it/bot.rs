@@ -19,8 +19,11 @@ contract! {
     a_flooded_chat_gets_its_turn_as_often_as_a_quiet_one,
     who_blocks_is_gone_and_who_writes_again_is_back,
     an_old_message_that_comes_late_brings_nobody_back,
+    a_repeat_brings_nobody_back,
     a_person_who_is_gone_hears_nothing_and_nothing_is_lost,
     an_operators_answer_waits_in_the_dialogue_it_is_meant_for,
+    an_answer_to_nobody_waits_for_nobody,
+    a_decision_of_people_waits_until_it_is_carried_out,
     a_forward_is_never_held_back_as_a_repeat,
     what_concerns_nobody_is_written_down_with_its_reason,
     one_node_at_a_time_polls_an_account,
@@ -280,6 +283,25 @@ async fn an_old_message_that_comes_late_brings_nobody_back(w: &World) {
     assert_eq!(person.status, RecipientStatus::Gone);
 }
 
+/// Presses and some other updates have no time of their own.
+async fn a_repeat_brings_nobody_back(w: &World) {
+    let (account, _) = bot(w).await;
+    let press = said("1", "70", "нажатие");
+    let of = UpdateOf::Left { user_id: "70".into(), address: "70".into() };
+    let added = Update { of: UpdateOf::Chat { address: "-900".into(), title: None }, ..said("3", "", "") };
+    let removed = Update { of: UpdateOf::ChatLeft { address: "-900".into() }, ..said("4", "", "") };
+    receive(w, account, &[press.clone(), added.clone()]).await;
+    w.seconds(5).await;
+    receive(w, account, &[Update { of, ..said("2", "70", "") }, removed]).await;
+    w.seconds(5).await;
+    assert_eq!(receive(w, account, &[press, added]).await, 0);
+    let turn = claim(w).await.remove(0);
+    assert_eq!(turn.events.len(), 2);
+    let person = w.store.recipient(w.ws, turn.recipient_id).await.unwrap();
+    assert_eq!(person.status, RecipientStatus::Gone);
+    assert!(w.store.bot_chats(w.ws).await.unwrap()[0].left_at.is_some());
+}
+
 async fn a_person_who_is_gone_hears_nothing_and_nothing_is_lost(w: &World) {
     let (account, _) = bot(w).await;
     receive(w, account, &[said("1", "70", "раз")]).await;
@@ -305,10 +327,37 @@ async fn an_operators_answer_waits_in_the_dialogue_it_is_meant_for(w: &World) {
     let next = claim(w).await.remove(0);
     assert_eq!((next.recipient_id, next.account_id), (turn.recipient_id, account));
     assert_eq!((next.events[0].account_id, next.events[0].kind.as_str()), (desk, "operator"));
-    let stranger = Update { of: UpdateOf::Operator(RecipientId(999_999)), ..said("o2", "", "кому?") };
-    receive(w, desk, &[stranger]).await;
     assert!(commit(w, echo(&next)).await);
     assert!(claim(w).await.is_empty());
+}
+
+/// A number that nobody has would otherwise be an unanswered message for ever.
+async fn an_answer_to_nobody_waits_for_nobody(w: &World) {
+    let (account, _) = bot(w).await;
+    let stranger = Update { of: UpdateOf::Operator(RecipientId(999_999)), ..said("o2", "", "кому?") };
+    assert_eq!(receive(w, account, &[stranger]).await, 1);
+    assert!(claim(w).await.is_empty());
+    let figures = w.store.bot_snapshot(w.ws, Span::from_hours(1)).await.unwrap();
+    assert_eq!((figures.waiting, figures.oldest), (0, None));
+    assert_eq!(w.store.bot_decisions(10).await.unwrap(), []);
+}
+
+async fn a_decision_of_people_waits_until_it_is_carried_out(w: &World) {
+    let (account, _) = bot(w).await;
+    let press = Update { of: UpdateOf::Decision, kind: "decision".into(), ..said("d1", "", "да") };
+    assert_eq!(receive(w, account, &[press.clone(), press.clone()]).await, 1);
+    assert_eq!(receive(w, account, &[press]).await, 0, "a repeat asks for nothing");
+    assert!(claim(w).await.is_empty(), "it belongs to no dialogue");
+    let waiting = w.store.bot_decisions(10).await.unwrap();
+    assert_eq!(waiting.len(), 1);
+    assert_eq!((waiting[0].workspace_id, waiting[0].account_id), (w.ws, account));
+    assert_eq!(waiting[0].body, json!({"text": "да"}));
+    assert_eq!(w.store.bot_snapshot(w.ws, Span::from_hours(1)).await.unwrap().waiting, 1);
+    let other = w.store.create_workspace("чужие").await.unwrap();
+    assert!(!w.store.bot_decided(other, waiting[0].inbox_id, "approved").await.unwrap());
+    assert!(w.store.bot_decided(w.ws, waiting[0].inbox_id, "approved").await.unwrap());
+    assert!(!w.store.bot_decided(w.ws, waiting[0].inbox_id, "approved").await.unwrap(), "once");
+    assert_eq!(w.store.bot_decisions(10).await.unwrap(), []);
 }
 
 async fn a_forward_is_never_held_back_as_a_repeat(w: &World) {

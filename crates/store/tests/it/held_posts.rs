@@ -15,6 +15,7 @@ contract! {
     an_approved_post_goes_out_once,
     an_approved_repeat_is_a_repeat,
     a_rejected_post_is_never_sent,
+    who_decided_is_written_down_until_it_is_held_again,
     a_held_post_is_over_after_the_max_age_of_its_channel,
     an_edit_that_makes_a_held_post_clear_publishes_it,
     an_edit_of_a_rejected_post_is_held_again,
@@ -86,6 +87,22 @@ async fn sent_now(w: &World) -> Vec<(MessageId, Action)> {
 async fn last_event(w: &World) -> (String, Value) {
     let event = w.store.events(w.ws, 0, 10_000).await.unwrap().pop().unwrap();
     (event.name, event.detail)
+}
+
+async fn who_decided_is_written_down_until_it_is_held_again(w: &World) {
+    let channel = channel(w, None).await;
+    let held = one(w, post(-1, FOUND, &[], &[channel])).await;
+    let by = async || w.store.held_of(w.ws, held.message_id).await.unwrap().remove(0).decided_by;
+    assert_eq!(by().await, None);
+    let anna = Actor { who: "Анна (max 900)".into(), reason: None };
+    w.store.by(anna).reject(w.ws, held.message_id).await.unwrap();
+    assert_eq!(by().await.as_deref(), Some("Анна (max 900)"));
+    let (name, detail) = last_event(w).await;
+    assert_eq!((name.as_str(), &detail["by"]), ("rejected", &json!("Анна (max 900)")));
+    one(w, post(-1, &format!("{FOUND}. Отзывается на кличку"), &[], &[channel])).await;
+    assert_eq!((waiting(w).await.len(), by().await), (1, None));
+    w.store.approve(w.ws, held.message_id).await.unwrap();
+    assert_eq!(by().await, None, "nobody is named");
 }
 
 #[track_caller]

@@ -5,7 +5,8 @@
 
 -- Updates of one account in the order in which they came: {"key", "kind", "as", "user"?, "address"?, "name"?, "dialogue"?,
 -- "at"?, "body", "verdict"?}. `as` says whose they are: `person` writes, `left` has blocked the bot, `operator` answers in
--- the dialogue that is named, `chat` and `chat_left` tell where the bot is, `skip` is only written down.
+-- the dialogue that is named, `decision` is one of people about a post that waits for them, `chat` and `chat_left` tell
+-- where the bot is, `skip` is only written down.
 -- A key that is known acts no more. NULL: too many wait already, and nothing was taken.
 CREATE FUNCTION bot_receive(workspace_id bigint, account_id bigint, updates jsonb, owner text, cursor text, waiting_max bigint)
 RETURNS integer
@@ -31,6 +32,12 @@ BEGIN
     IF (SELECT count(*) FROM (SELECT FROM bot_inbox AS b WHERE b.done_at IS NULL LIMIT waiting_max) AS w) >= waiting_max THEN
         RETURN NULL;
     END IF;
+
+    -- A repeat says nothing new of who is there either: somebody may have left since.
+    updates := (SELECT coalesce(jsonb_agg(i.value ORDER BY i.ord), '[]')
+                  FROM jsonb_array_elements(updates) WITH ORDINALITY AS i (value, ord)
+                 WHERE NOT EXISTS (SELECT FROM bot_inbox AS b
+                                    WHERE b.account_id = account AND b.event_key = i.value ->> 'key' AND b.workspace_id = ws));
 
     -- People. The row is locked whether it changes or not: what follows is in the order of their ids in the inbox.
     -- Who is gone and writes is back, unless he wrote before he left and it comes late.
@@ -81,10 +88,16 @@ BEGIN
                             AND i.value ->> 'as' IN ('person', 'left')) END,
                i.value ->> 'key', i.value ->> 'kind', i.value -> 'body',
                least(coalesce(rupor_time(i.value -> 'at'), bot_receive_now.at), bot_receive_now.at), bot_receive_now.at,
-               CASE WHEN i.value ->> 'as' NOT IN ('person', 'left', 'operator') THEN bot_receive_now.at END,
-               CASE WHEN i.value ->> 'as' NOT IN ('person', 'left', 'operator') THEN coalesce(i.value ->> 'verdict', i.value ->> 'as') END
+               CASE WHEN v.verdict IS NOT NULL THEN bot_receive_now.at END, v.verdict
           FROM (SELECT at) AS bot_receive_now
          CROSS JOIN jsonb_array_elements(updates) WITH ORDINALITY AS i (value, ord)
+         -- An answer of people that names nobody waits for nobody.
+         CROSS JOIN LATERAL (
+                SELECT CASE WHEN i.value ->> 'as' IN ('person', 'left', 'decision') THEN NULL
+                            WHEN i.value ->> 'as' <> 'operator' THEN coalesce(i.value ->> 'verdict', i.value ->> 'as')
+                            WHEN NOT EXISTS (SELECT FROM recipients AS r
+                                              WHERE r.workspace_id = ws AND r.recipient_id = (i.value ->> 'dialogue')::bigint)
+                            THEN 'answer to nobody' END AS verdict) AS v
          ORDER BY i.value ->> 'key'
         ON CONFLICT DO NOTHING
         RETURNING inbox_id, recipient_id, done_at
@@ -174,6 +187,37 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM rupor_guard(NULL);
     RETURN (SELECT s.due_at FROM bot_state AS s WHERE s.due_at < 'infinity' ORDER BY s.due_at LIMIT 1);
+END $$;
+
+-- What people decided about posts and nobody has carried out, in order. A decision acts once however often it is carried
+-- out, so nothing is claimed. Who waits for nobody's turn is in nobody's dialogue.
+CREATE FUNCTION bot_decisions(
+    "limit" integer, OUT workspace_id bigint, OUT account_id bigint, OUT inbox_id bigint, OUT body jsonb
+) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(NULL);
+    RETURN QUERY
+    SELECT i.workspace_id, i.account_id, i.inbox_id, i.body FROM bot_inbox AS i
+     WHERE i.recipient_id IS NULL AND i.done_at IS NULL
+     ORDER BY i.inbox_id
+     LIMIT "limit";
+END $$;
+
+-- A decision was carried out, with this end. False: somebody has said so before.
+CREATE FUNCTION bot_decided(workspace_id bigint, inbox_id bigint, verdict text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(bot_decided.workspace_id);
+    UPDATE bot_inbox AS i
+       SET done_at = rupor_now(), verdict = bot_decided.verdict
+     WHERE i.workspace_id = bot_decided.workspace_id AND i.inbox_id = bot_decided.inbox_id AND i.recipient_id IS NULL
+       AND i.done_at IS NULL;
+    RETURN FOUND;
 END $$;
 
 -- Turns that were taken: {"recipient_id", "token", "version", "rules_version", "mode", "state", "timer_at", "fired", "status",
