@@ -102,7 +102,9 @@ impl Desk {
         };
         let mut news: BTreeMap<(MessageId, Timestamp), Vec<HeldPost>> = BTreeMap::new();
         for post in waiting {
-            if now - post.held_at < NEWS && !self.shown.contains(&key(&post)) {
+            if now - post.held_at >= NEWS {
+                self.shown.insert(key(&post));
+            } else if !self.shown.contains(&key(&post)) {
                 news.entry((post.message_id, post.held_at)).or_default().push(post);
             }
         }

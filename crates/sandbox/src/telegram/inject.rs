@@ -144,7 +144,7 @@ fn is_private_from(core: &Core, account: &Account, kind: &str, object: &Value) -
         && place.is_some_and(|place| place.is_group())
         && !is_admin
         && !object["text"].as_str().unwrap_or_default().starts_with('/')
-        && object["reply_to_message"]["from"]["id"].to_string() != account.id
+        && chat_key(&object["reply_to_message"]["from"]["id"]) != account.id
 }
 
 /// Fills in what an injected object left out.
