@@ -194,7 +194,9 @@ fn events_of_a_community_become_events() {
     let pressed = Pressed {
         id: "x9".into(),
         chat: "11".into(),
+        chat_name: None,
         from: "11".into(),
+        name: None,
         message_id: Some("4".into()),
         payload: "seen".into(),
         private: true,
