@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::delivery::{AmbiguityPolicy, Status};
@@ -26,8 +27,8 @@ use serde_json::{Value, json};
 use store::{
     Account, AccountSettings, Address, Attempt, Channel, ChannelSettings, Claim, ClaimRef, ClaimRequest,
     Claimed, Clock, DedupMode, Delivery, DeliveryFilter, Finish, Finished, HISTORY_LOST, History, Keyring,
-    NewAccount, NewChannel, NewMessage, PartProgress, Recovered, Remembered, Replayed, Result, Store, WakeUp,
-    Whose,
+    NewAccount, NewChannel, NewMessage, NodeRow, PartProgress, Recovered, Remembered, Replayed, Result,
+    Store, StoreError, WakeUp, Whose,
 };
 use tokio::sync::watch;
 
@@ -246,6 +247,10 @@ async fn open(servers: &Servers) -> Store {
 
 impl World {
     async fn new() -> World {
+        World::with(ChannelSettings::default().max_parallel).await
+    }
+
+    async fn with(max_parallel: i32) -> World {
         let servers = Servers::start();
         Store::migrate(&Address::parse(&servers.url()).unwrap()).await.unwrap();
         let options = sandbox::Options { any_token: true, ..sandbox::Options::default() };
@@ -272,8 +277,12 @@ impl World {
                 let account_id = world.store.create_account(ws, new).await.unwrap();
                 let ambiguity =
                     if platform == Name::Vk { AmbiguityPolicy::Resend } else { AmbiguityPolicy::ResendOnce };
-                let settings =
-                    ChannelSettings { ambiguity, dedup: DedupMode::Off, ..ChannelSettings::default() };
+                let settings = ChannelSettings {
+                    ambiguity,
+                    max_parallel,
+                    dedup: DedupMode::Off,
+                    ..ChannelSettings::default()
+                };
                 let target = format!("{target}{n}");
                 let new = NewChannel { account_id, name: platform.as_str().into(), target, settings };
                 channels.push(world.store.create_channel(ws, new).await.unwrap());
@@ -297,6 +306,10 @@ impl World {
     }
 
     fn node(&self, run_id: &str, ledger: Arc<dyn Ledger>) -> Node {
+        self.node_with(run_id, ledger, Span::from_secs(10))
+    }
+
+    fn node_with(&self, run_id: &str, ledger: Arc<dyn Ledger>, lease: Span) -> Node {
         let (stop, stopped) = watch::channel(false);
         let ports = Ports {
             ledger,
@@ -307,7 +320,7 @@ impl World {
             meters: Arc::new(Meters::default()),
         };
         let mut settings = Settings::new(run_id.into());
-        settings.lease = Span::from_secs(10);
+        settings.lease = lease;
         settings.drain = Duration::from_secs(10);
         Node { task: tokio::spawn(dispatch::run(settings, ports, stopped)), stop }
     }
@@ -488,12 +501,61 @@ async fn a_failover_that_lost_two_seconds_is_noticed_and_nothing_is_said_wrongly
     }
 }
 
+/// One node has sent, and could not write it down before the primary fell. Nobody knows of it but that node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_waits_for_a_node_that_has_not_told_yet_what_it_sent() {
+    // Where order is kept, one outcome that is not written down would keep all the others waiting.
+    let mut world = World::with(100).await;
+    let mute = Arc::new(AtomicBool::new(false));
+    // Nobody waits longer than a lease.
+    let lease = Span::from_secs(60);
+    let speaking = world.node_with("узел-1", Arc::new(open(&world.servers).await), lease);
+    let silent = world.node_with("узел-2", Bent::mute(&world.servers, &mute).await, lease);
+    let started = Instant::now();
+    while world.store.nodes().await.unwrap().len() < 2 {
+        assert!(started.elapsed() < PATIENCE, "the nodes never signed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.servers.caught_up().await;
+    mute.store(true, Ordering::Relaxed);
+    world.lose_two_seconds().await;
+    let started = Instant::now();
+    while world.store.held().await.unwrap().is_none() {
+        assert!(started.elapsed() < PATIENCE, "nobody noticed that history was lost");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.store.hold_all(None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    mute.store(false, Ordering::Relaxed);
+    let started = Instant::now();
+    loop {
+        // Whoever finds the loss after a release holds again: that is his duty.
+        if world.store.held().await.unwrap().is_some() {
+            world.store.hold_all(None).await.unwrap();
+        }
+        let mut waiting = 0;
+        for shelter in &world.shelters {
+            let deliveries = world.deliveries(shelter).await;
+            waiting += deliveries.iter().filter(|delivery| !delivery.status.is_terminal()).count();
+        }
+        if waiting == 0 {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{waiting} never ended");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(world.judge().await, Judgement::default());
+    for node in [speaking, silent] {
+        node.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_do_not_look_are_found_out_by_the_same_judge() {
     let mut world = World::new().await;
     let mut nodes = Vec::new();
     for name in ["узел-1", "узел-2"] {
-        nodes.push(world.node(name, Arc::new(Blind(open(&world.servers).await))));
+        nodes.push(world.node(name, Bent::blind(&world.servers).await));
     }
     world.lose_two_seconds().await;
     world.post(UNHEARD).await;
@@ -512,18 +574,37 @@ async fn nodes_that_do_not_look_are_found_out_by_the_same_judge() {
 
 // -- the planted bug
 
-/// A ledger as it was: new connections are not told apart, and a row says nothing of the words it stands for.
+/// A ledger that is not as it should be.
 #[derive(Debug)]
-struct Blind(Store);
+struct Bent {
+    store: Store,
+    /// As it was: new connections are not told apart, and a row says nothing of the words it stands for.
+    blind: bool,
+    /// While it is set, no outcome gets through.
+    mute: Arc<AtomicBool>,
+}
 
-impl Ledger for Blind {
+impl Bent {
+    async fn blind(servers: &Servers) -> Arc<Bent> {
+        Arc::new(Bent { store: open(servers).await, blind: true, mute: Arc::default() })
+    }
+
+    async fn mute(servers: &Servers, mute: &Arc<AtomicBool>) -> Arc<Bent> {
+        Arc::new(Bent { store: open(servers).await, blind: false, mute: Arc::clone(mute) })
+    }
+}
+
+impl Ledger for Bent {
     fn connections(&self) -> u64 {
-        0
+        if self.blind { 0 } else { self.store.connections() }
     }
 
     fn claim(&self, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed>> {
         Box::pin(async {
-            let mut claimed = self.0.claim(request).await?;
+            let mut claimed = self.store.claim(request).await?;
+            if !self.blind {
+                return Ok(claimed);
+            }
             let blur = |claim: &mut Claim| claim.idempotency_key = format!("d{}", claim.delivery_id);
             claimed.claims.iter_mut().for_each(blur);
             Ok(claimed)
@@ -531,31 +612,58 @@ impl Ledger for Blind {
     }
 
     fn history(&self) -> BoxFuture<'_, Result<History>> {
-        Box::pin(async { Ok(History { id: String::new(), server: String::new() }) })
+        Box::pin(async {
+            match self.blind {
+                true => Ok(History { id: String::new(), server: String::new() }),
+                false => self.store.history().await,
+            }
+        })
     }
 
     fn lose_history(&self, why: String) -> BoxFuture<'_, Result<()>> {
-        Ledger::lose_history(&self.0, why)
+        Ledger::lose_history(&self.store, why)
+    }
+
+    fn tell_of_lost_history(&self, what: String) -> BoxFuture<'_, Result<()>> {
+        Ledger::tell_of_lost_history(&self.store, what)
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeRow>>> {
+        Ledger::nodes(&self.store)
+    }
+
+    fn sign_on(&self, run_id: String, history: History) -> BoxFuture<'_, Result<bool>> {
+        Ledger::sign_on(&self.store, run_id, history)
+    }
+
+    fn sign_off(&self, run_id: String) -> BoxFuture<'_, Result<()>> {
+        Ledger::sign_off(&self.store, run_id)
     }
 
     fn replay(&self, batch: Vec<Remembered>) -> BoxFuture<'_, Result<Vec<Replayed>>> {
-        Ledger::replay(&self.0, batch)
+        Ledger::replay(&self.store, batch)
     }
 
     fn commit(&self, batch: Vec<Finish>) -> BoxFuture<'_, Result<Vec<Finished>>> {
-        Ledger::commit(&self.0, batch)
+        Box::pin(async {
+            if self.mute.load(Ordering::Relaxed) {
+                let problem = "planted".to_owned();
+                return Err(StoreError::Unreachable { address: "postgres".into(), problem });
+            }
+            self.store.commit(batch).await
+        })
     }
 
     fn record_parts(&self, batch: Vec<(ClaimRef, PartProgress)>) -> BoxFuture<'_, Result<Vec<bool>>> {
-        Ledger::record_parts(&self.0, batch)
+        Ledger::record_parts(&self.store, batch)
     }
 
     fn renew(&self, batch: Vec<ClaimRef>, lease: Span) -> BoxFuture<'_, Result<Vec<bool>>> {
-        Ledger::renew(&self.0, batch, lease)
+        Ledger::renew(&self.store, batch, lease)
     }
 
     fn recover(&self, whose: Whose, limit: usize) -> BoxFuture<'_, Result<Vec<Recovered>>> {
-        Ledger::recover(&self.0, whose, limit)
+        Ledger::recover(&self.store, whose, limit)
     }
 
     fn reserve_for(
@@ -565,23 +673,23 @@ impl Ledger for Blind {
         lanes: Vec<Option<LaneId>>,
         lead: Span,
     ) -> BoxFuture<'_, Result<Vec<Timestamp>>> {
-        Ledger::reserve_for(&self.0, workspace, account, lanes, lead)
+        Ledger::reserve_for(&self.store, workspace, account, lanes, lead)
     }
 
     fn reserve_lane(&self, workspace: WorkspaceId, lane: LaneId) -> BoxFuture<'_, Result<Timestamp>> {
-        Ledger::reserve_lane(&self.0, workspace, lane)
+        Ledger::reserve_lane(&self.store, workspace, lane)
     }
 
     fn held(&self) -> BoxFuture<'_, Result<Option<String>>> {
-        Ledger::held(&self.0)
+        Ledger::held(&self.store)
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp>> {
-        Ledger::now(&self.0)
+        Ledger::now(&self.store)
     }
 
     fn wake_up(&self) -> BoxFuture<'_, Result<WakeUp>> {
-        Ledger::wake_up(&self.0)
+        Ledger::wake_up(&self.store)
     }
 
     fn payloads(
@@ -589,15 +697,15 @@ impl Ledger for Blind {
         workspace: WorkspaceId,
         ids: Vec<MessageId>,
     ) -> BoxFuture<'_, Result<Vec<(MessageId, Value)>>> {
-        Ledger::payloads(&self.0, workspace, ids)
+        Ledger::payloads(&self.store, workspace, ids)
     }
 
     fn delivery(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Delivery>> {
-        Ledger::delivery(&self.0, workspace, id)
+        Ledger::delivery(&self.store, workspace, id)
     }
 
     fn attempts(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<Vec<Attempt>>> {
-        Ledger::attempts(&self.0, workspace, id)
+        Ledger::attempts(&self.store, workspace, id)
     }
 
     fn said_lately(
@@ -606,27 +714,27 @@ impl Ledger for Blind {
         lane: LaneId,
         but: DeliveryId,
     ) -> BoxFuture<'_, Result<Vec<String>>> {
-        Ledger::said_lately(&self.0, workspace, lane, but)
+        Ledger::said_lately(&self.store, workspace, lane, but)
     }
 
     fn earlier_edit_leaves(&self, workspace: WorkspaceId, edit: DeliveryId) -> BoxFuture<'_, Result<bool>> {
-        Ledger::earlier_edit_leaves(&self.0, workspace, edit)
+        Ledger::earlier_edit_leaves(&self.store, workspace, edit)
     }
 
     fn alike_is_ahead(&self, workspace: WorkspaceId, id: DeliveryId) -> BoxFuture<'_, Result<bool>> {
-        Ledger::alike_is_ahead(&self.0, workspace, id)
+        Ledger::alike_is_ahead(&self.store, workspace, id)
     }
 
     fn accounts(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Account>>> {
-        Ledger::accounts(&self.0, workspace)
+        Ledger::accounts(&self.store, workspace)
     }
 
     fn account_token(&self, workspace: WorkspaceId, id: AccountId) -> BoxFuture<'_, Result<SecretString>> {
-        Ledger::account_token(&self.0, workspace, id)
+        Ledger::account_token(&self.store, workspace, id)
     }
 
     fn channels(&self, workspace: WorkspaceId) -> BoxFuture<'_, Result<Vec<Channel>>> {
-        Ledger::channels(&self.0, workspace)
+        Ledger::channels(&self.store, workspace)
     }
 
     fn approach(
@@ -636,6 +744,6 @@ impl Ledger for Blind {
         interval: Span,
         not_before: Timestamp,
     ) -> BoxFuture<'_, Result<store::Approach>> {
-        Ledger::approach(&self.0, workspace, recipient, interval, not_before)
+        Ledger::approach(&self.store, workspace, recipient, interval, not_before)
     }
 }

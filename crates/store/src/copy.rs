@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The columns are read from the catalogues, so a new column needs nothing here; a new table needs its line in
-//! `TABLES`, and a test compares that list with both schemas. Values travel as SQLite stores them (times in microseconds,
+//! `TABLES`, and a test compares that list with both schemas. Who sends (`nodes`) is true of one database only and stays behind. Values travel as SQLite stores them (times in microseconds,
 //! JSON as text, claim tokens as bytes, booleans as 0 and 1), and the PostgreSQL side converts by the type of the column.
 //! Tokens stay sealed as they are: nothing here knows the key. Start with `copy`.
 

@@ -5,7 +5,7 @@
 //! boot epoch is compared (`engine::epoch`).
 
 use domain::ids::{DeliveryId, WorkspaceId};
-use domain::time::Span;
+use domain::time::{Span, Timestamp};
 
 use crate::error::Result;
 use crate::facade::Store;
@@ -56,9 +56,21 @@ pub enum Replayed {
     Adopted,
     /// There is no such delivery any more.
     Gone,
-    /// Somebody holds it, or it ended another way.
+    /// It ended another way.
     Elsewhere,
 }
+
+/// A node that sends, as it said of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    pub run_id: String,
+    pub seen_at: Timestamp,
+    /// What it acts on: all that it knew of what was sent before is in there.
+    pub history: History,
+}
+
+/// A node that said nothing for so long is forgotten.
+pub(crate) const NODE_FORGOTTEN_AFTER: Span = Span::from_secs(24 * 3_600);
 
 impl Replayed {
     pub(crate) fn parse(word: &str) -> Option<Replayed> {
@@ -95,6 +107,38 @@ impl Store {
         match self {
             Store::Sqlite(db) => db.lose_history(why).await,
             Store::Postgres(db) => db.lose_history(why).await,
+        }
+    }
+
+    /// Adds to the hold of a lost history; where somebody has released it, nothing changes.
+    pub async fn tell_of_lost_history(&self, what: &str) -> Result<()> {
+        match self {
+            Store::Sqlite(db) => db.tell_of_lost_history(what).await,
+            Store::Postgres(db) => db.tell_of_lost_history(what).await,
+        }
+    }
+
+    /// Everybody who sends, or did lately.
+    pub async fn nodes(&self) -> Result<Vec<NodeRow>> {
+        match self {
+            Store::Sqlite(db) => db.nodes().await,
+            Store::Postgres(db) => db.nodes().await,
+        }
+    }
+
+    /// This node acts on this history and has told all it knew; `false` when it is another one by now.
+    pub async fn sign_on(&self, run_id: &str, history: &History) -> Result<bool> {
+        match self {
+            Store::Sqlite(db) => db.sign_on(run_id, history).await,
+            Store::Postgres(db) => db.sign_on(run_id, history).await,
+        }
+    }
+
+    /// This node has stopped in good order: nobody waits for it.
+    pub async fn sign_off(&self, run_id: &str) -> Result<()> {
+        match self {
+            Store::Sqlite(db) => db.sign_off(run_id).await,
+            Store::Postgres(db) => db.sign_off(run_id).await,
         }
     }
 

@@ -45,7 +45,7 @@ pub use error::{KeyError, Result, SchemaError, StoreError};
 pub use facade::Store;
 pub use health::{Health, Illness, STANDS_STILL};
 pub use held_posts::HeldPost;
-pub use history::{HISTORY_LOST, History, Remembered, Replayed};
+pub use history::{HISTORY_LOST, History, NodeRow, Remembered, Replayed};
 pub use intake::*;
 pub use keyring::Keyring;
 pub use media::*;

@@ -30,6 +30,7 @@ migrations! {
     4 "0004_campaigns",
     5 "0005_bot",
     6 "0006_watch",
+    7 "0007_nodes",
 }
 
 /// The version this binary knows and needs.

@@ -176,6 +176,9 @@ pub async fn run(settings: Settings, ports: Ports, mut stop: watch::Receiver<boo
     dispatcher.claim_until_stopped().await;
     let drained = dispatcher.drain().await;
     beside.abort_all();
+    if drained {
+        dispatcher.sign_off().await;
+    }
     // The tasks that are left hold the recorder; when they are over the writers end by themselves.
     drop(dispatcher);
     if drained {
@@ -470,10 +473,7 @@ impl Dispatcher {
         let was = self.held.swap(why.is_some(), Ordering::AcqRel);
         match (was, why) {
             (false, Some(why)) => tracing::warn!(why, "all sending is held; `rupor release` lets it go on"),
-            (true, None) => {
-                self.witness.released();
-                tracing::info!("released; sending goes on");
-            }
+            (true, None) => tracing::info!("released; sending goes on"),
             _ => {}
         }
     }

@@ -78,7 +78,11 @@ forward! {
     wake_up() -> WakeUp;
     history() -> History;
     lose_history(why: String) -> ();
+    tell_of_lost_history(what: String) -> ();
     replay(batch: Vec<Remembered>) -> Vec<Replayed>;
+    nodes() -> Vec<store::NodeRow>;
+    sign_on(run_id: String, history: History) -> bool;
+    sign_off(run_id: String) -> ();
     payloads(workspace: WorkspaceId, ids: Vec<MessageId>) -> Vec<(MessageId, Value)>;
     delivery(workspace: WorkspaceId, id: DeliveryId) -> Delivery;
     attempts(workspace: WorkspaceId, id: DeliveryId) -> Vec<Attempt>;
@@ -110,7 +114,7 @@ async fn broken_at(call: &'static str, times: u32) -> (World, Vec<Delivery>, u32
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let _ = tokio::time::timeout(Duration::from_secs(60), all_met).await;
+    let _ = tokio::time::timeout(Duration::from_secs(300), all_met).await;
     node.stop().await;
     (w, ended, ledger.left())
 }

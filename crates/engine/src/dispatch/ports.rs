@@ -17,7 +17,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use store::{
     Account, Approach, Attempt, Channel, Claim, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, Finished,
-    History, PartProgress, Recovered, Remembered, Replayed, Result, Store, WakeUp, Whose,
+    History, NodeRow, PartProgress, Recovered, Remembered, Replayed, Result, Store, WakeUp, Whose,
 };
 
 use super::book::Address;
@@ -50,7 +50,11 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// Connections made so far; 0 where there are none.
     fn connections(&self) -> u64;
     fn lose_history(&self, why: String) -> BoxFuture<'_, Result<()>>;
+    fn tell_of_lost_history(&self, what: String) -> BoxFuture<'_, Result<()>>;
     fn replay(&self, batch: Vec<Remembered>) -> BoxFuture<'_, Result<Vec<Replayed>>>;
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeRow>>>;
+    fn sign_on(&self, run_id: String, history: History) -> BoxFuture<'_, Result<bool>>;
+    fn sign_off(&self, run_id: String) -> BoxFuture<'_, Result<()>>;
 
     /// What is not there is left out.
     fn payloads(
@@ -140,8 +144,24 @@ impl Ledger for Store {
         Box::pin(async move { Store::lose_history(self, &why).await })
     }
 
+    fn tell_of_lost_history(&self, what: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { Store::tell_of_lost_history(self, &what).await })
+    }
+
     fn replay(&self, batch: Vec<Remembered>) -> BoxFuture<'_, Result<Vec<Replayed>>> {
         Box::pin(Store::replay(self, batch))
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeRow>>> {
+        Box::pin(Store::nodes(self))
+    }
+
+    fn sign_on(&self, run_id: String, history: History) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { Store::sign_on(self, &run_id, &history).await })
+    }
+
+    fn sign_off(&self, run_id: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { Store::sign_off(self, &run_id).await })
     }
 
     fn payloads(

@@ -13,8 +13,8 @@ use secrecy::SecretString;
 use serde_json::Value;
 use store::{
     Account, Approach, Attempt, Channel, ClaimRef, ClaimRequest, Claimed, Delivery, Finish, FinishKind,
-    Finished, History, PartProgress, RecipientStatus, Recovered, Remembered, Replayed, Result, StoreError,
-    WakeUp, Whose,
+    Finished, History, NodeRow, PartProgress, RecipientStatus, Recovered, Remembered, Replayed, Result,
+    StoreError, WakeUp, Whose,
 };
 use tokio::time::Instant;
 
@@ -322,6 +322,25 @@ impl Ledger for SimLedger {
                 async move { self.world().store.lose_history(&why).await },
             ),
         )
+    }
+
+    fn tell_of_lost_history(&self, what: String) -> BoxFuture<'_, Result<()>> {
+        let told = async move { self.world().store.tell_of_lost_history(&what).await };
+        Box::pin(self.call(Kind::Write, "tell_of_lost_history", told))
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<NodeRow>>> {
+        Box::pin(self.call(Kind::Read, "nodes", self.world().store.nodes()))
+    }
+
+    fn sign_on(&self, run_id: String, history: History) -> BoxFuture<'_, Result<bool>> {
+        let signed = async move { self.world().store.sign_on(&run_id, &history).await };
+        Box::pin(self.call(Kind::Write, "sign_on", signed))
+    }
+
+    fn sign_off(&self, run_id: String) -> BoxFuture<'_, Result<()>> {
+        let signed = async move { self.world().store.sign_off(&run_id).await };
+        Box::pin(self.call(Kind::Write, "sign_off", signed))
     }
 
     fn replay(&self, batch: Vec<Remembered>) -> BoxFuture<'_, Result<Vec<Replayed>>> {

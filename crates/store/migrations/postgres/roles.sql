@@ -54,6 +54,7 @@ GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO rupor_app;
 GRANT SELECT ON workspaces, accounts, channels, rate_groups, messages, deliveries, attempts, recipients, media_origin,
     media_blobs, account_heads, lane_heads, pull_sources, pull_cursors TO rupor_dispatcher;
 GRANT SELECT, UPDATE ON control TO rupor_dispatcher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON nodes TO rupor_dispatcher;
 GRANT INSERT, UPDATE ON workspaces TO rupor_dispatcher;
 GRANT INSERT ON events TO rupor_dispatcher;
 GRANT INSERT, UPDATE, DELETE ON media_blobs TO rupor_dispatcher;

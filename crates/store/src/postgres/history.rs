@@ -1,11 +1,12 @@
 //! Which history of the database this is, who serves it, and what happens when commits are lost.
 
+use domain::time::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::types::Json;
 
 use super::{Again, As, Postgres};
 use crate::error::{Result, StoreError};
-use crate::history::{HISTORY_LOST, History, Remembered, Replayed};
+use crate::history::{HISTORY_LOST, History, NODE_FORGOTTEN_AFTER, NodeRow, Remembered, Replayed};
 
 const SELECT_HISTORY: &str = "SELECT history FROM control";
 /// The timeline: a standby that is promoted, and a server that is restored to a point in time, begin a new one.
@@ -30,7 +31,42 @@ SELECT w.workspace_id, rupor_now(), n.name,
  ORDER BY w.workspace_id, n.name DESC";
 const REPLAY: &str = "SELECT replay_outcomes($1)";
 
-pub(super) const STATEMENTS: &[&str] = &[SELECT_HISTORY, SELECT_SERVER, LOSE_HISTORY, REPLAY];
+const ADD_TO_HOLD: &str = "
+UPDATE control SET held_why = left(held_why || '; ' || $2, 4000) WHERE held AND held_why LIKE $1 || '%' RETURNING one";
+const SELECT_NODES: &str = "SELECT run_id, rupor_micros(seen_at), history, server FROM nodes ORDER BY run_id";
+/// Only under the very history and server that it names: what stood here before tells who sent when they changed.
+const SIGN_ON: &str = "
+WITH forgotten AS (
+    DELETE FROM nodes WHERE seen_at < rupor_now() - $4::bigint * interval '1 microsecond' AND run_id <> $1
+)
+INSERT INTO nodes (run_id, seen_at, history, server)
+SELECT $1, rupor_now(), $2, $3
+  FROM control
+ WHERE history = $2 AND $3 = left(pg_walfile_name(pg_current_wal_lsn()), 8)
+ON CONFLICT (run_id) DO UPDATE SET seen_at = excluded.seen_at, history = excluded.history, server = excluded.server
+RETURNING run_id";
+/// Where the server cannot be asked for.
+const SIGN_ON_HIDDEN: &str = "
+WITH forgotten AS (
+    DELETE FROM nodes WHERE seen_at < rupor_now() - $4::bigint * interval '1 microsecond' AND run_id <> $1
+)
+INSERT INTO nodes (run_id, seen_at, history, server)
+SELECT $1, rupor_now(), $2, $3 FROM control WHERE history = $2
+ON CONFLICT (run_id) DO UPDATE SET seen_at = excluded.seen_at, history = excluded.history, server = excluded.server
+RETURNING run_id";
+const SIGN_OFF: &str = "DELETE FROM nodes WHERE run_id = $1 RETURNING run_id";
+
+pub(super) const STATEMENTS: &[&str] = &[
+    SELECT_HISTORY,
+    SELECT_SERVER,
+    LOSE_HISTORY,
+    REPLAY,
+    ADD_TO_HOLD,
+    SELECT_NODES,
+    SIGN_ON,
+    SIGN_ON_HIDDEN,
+    SIGN_OFF,
+];
 
 impl Postgres {
     pub async fn history(&self) -> Result<History> {
@@ -52,6 +88,31 @@ impl Postgres {
         self.all(As::Dispatcher, Again::Safe, LOSE_HISTORY, &[&HISTORY_LOST, &why]).await?;
         self.ring();
         Ok(())
+    }
+
+    pub async fn tell_of_lost_history(&self, what: &str) -> Result<()> {
+        self.all(As::Dispatcher, Again::Never, ADD_TO_HOLD, &[&HISTORY_LOST, &what]).await.map(drop)
+    }
+
+    pub async fn nodes(&self) -> Result<Vec<NodeRow>> {
+        let rows = self.all(As::Dispatcher, Again::Safe, SELECT_NODES, &[]).await?;
+        let node = |row: &tokio_postgres::Row| NodeRow {
+            run_id: row.get(0),
+            seen_at: Timestamp(row.get(1)),
+            history: History { id: row.get(2), server: row.get(3) },
+        };
+        Ok(rows.iter().map(node).collect())
+    }
+
+    pub async fn sign_on(&self, run_id: &str, history: &History) -> Result<bool> {
+        let sql = if history.server.is_empty() { SIGN_ON_HIDDEN } else { SIGN_ON };
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+            [&run_id, &history.id, &history.server, &NODE_FORGOTTEN_AFTER.0];
+        Ok(self.first(As::Dispatcher, Again::Safe, sql, &params).await?.is_some())
+    }
+
+    pub async fn sign_off(&self, run_id: &str) -> Result<()> {
+        self.all(As::Dispatcher, Again::Safe, SIGN_OFF, &[&run_id]).await.map(drop)
     }
 
     pub async fn replay(&self, batch: Vec<Remembered>) -> Result<Vec<Replayed>> {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use domain::delivery::Status;
 use domain::outcome::Scope;
+use domain::time::Span;
 use store::*;
 
 use crate::world::*;
@@ -14,7 +15,9 @@ contract! {
     everything_is_held_after_lost_history_until_one_release,
     a_remembered_success_is_written_again_to_its_own_delivery,
     a_remembered_success_of_an_id_that_was_given_again_changes_nothing,
-    what_somebody_holds_is_left_to_him,
+    what_readers_have_seen_is_not_sent_by_who_holds_it,
+    a_release_is_not_undone_by_who_has_more_to_tell,
+    nodes_sign_under_the_history_they_act_on,
 }
 
 /// The keys of the first posts: same ids, same words.
@@ -124,12 +127,65 @@ async fn a_remembered_success_of_an_id_that_was_given_again_changes_nothing(w: &
     assert!(!w.status(claim.delivery_id).await.is_terminal());
 }
 
-async fn what_somebody_holds_is_left_to_him(w: &World) {
-    let channels = w.channels(2).await;
+async fn what_readers_have_seen_is_not_sent_by_who_holds_it(w: &World) {
+    let channels = w.channels(3).await;
     w.post("раз", &channels).await;
-    let claims = w.claim(2).await;
+    let claims = w.claim(3).await;
     w.fail(&claims[1], permanent(Scope::Delivery)).await;
+    let marked = w.store.record_parts(vec![(claims[2].reference(), PartProgress::Requested)]).await.unwrap();
+    assert_eq!(marked, [true]);
     let replayed = w.store.replay(claims.iter().map(remembered).collect()).await.unwrap();
-    assert_eq!(replayed, [Replayed::Elsewhere, Replayed::Elsewhere]);
-    assert_eq!(w.sent(&claims[0]).await, Finished::Done(Status::Sent));
+    assert_eq!(replayed, [Replayed::Adopted, Replayed::Elsewhere, Replayed::Adopted]);
+    let marked = w.store.record_parts(vec![(claims[0].reference(), PartProgress::Requested)]).await.unwrap();
+    assert_eq!(marked, [false], "who holds it may not let a request leave any more");
+    for claim in [&claims[0], &claims[2]] {
+        let delivery = w.delivery(claim.delivery_id).await;
+        assert_eq!((delivery.status, delivery.provider_message_id.as_deref()), (Status::Sent, Some("m7")));
+        assert_eq!(delivery.parts.get(&0).map(String::as_str), Some("caption 7 8"));
+        assert_eq!(w.sent(claim).await, Finished::Repeated(Status::Sent));
+    }
+    w.check().await;
+}
+
+async fn a_release_is_not_undone_by_who_has_more_to_tell(w: &World) {
+    w.store.lose_history("узел А не нашёл своего").await.unwrap();
+    w.store.tell_of_lost_history("узел Б помнит два").await.unwrap();
+    let held = w.store.held().await.unwrap().unwrap();
+    assert!(held.contains("узел А не нашёл своего") && held.contains("узел Б помнит два"), "{held}");
+    let history = w.store.history().await.unwrap();
+    w.store.hold_all(None).await.unwrap();
+    w.store.tell_of_lost_history("узел В помнит три").await.unwrap();
+    assert_eq!(w.store.held().await.unwrap(), None);
+    assert_eq!(w.store.history().await.unwrap(), history);
+    w.store.hold_all(Some("по другой причине")).await.unwrap();
+    w.store.tell_of_lost_history("узел Г помнит четыре").await.unwrap();
+    assert_eq!(w.store.held().await.unwrap().as_deref(), Some("по другой причине"));
+    w.store.hold_all(None).await.unwrap();
+}
+
+async fn nodes_sign_under_the_history_they_act_on(w: &World) {
+    let of = async || -> Vec<(String, History)> {
+        w.store.nodes().await.unwrap().into_iter().map(|node| (node.run_id, node.history)).collect()
+    };
+    let before = w.store.history().await.unwrap();
+    assert!(w.store.sign_on("узел А", &before).await.unwrap());
+    w.seconds(5).await;
+    assert!(w.store.sign_on("узел Б", &before).await.unwrap());
+    let nodes = w.store.nodes().await.unwrap();
+    assert_eq!(nodes[1].seen_at - nodes[0].seen_at, Span::from_secs(5));
+    assert_eq!(of().await, [("узел А".to_owned(), before.clone()), ("узел Б".to_owned(), before.clone())]);
+
+    w.store.lose_history("узел А не нашёл своего").await.unwrap();
+    let after = w.store.history().await.unwrap();
+    assert!(!w.store.sign_on("узел Б", &before).await.unwrap(), "that history is over");
+    assert_eq!(of().await[1].1, before, "and what it said before stays, so that others wait for it");
+    assert!(w.store.sign_on("узел Б", &after).await.unwrap());
+    assert_eq!(of().await[1].1, after);
+    w.store.sign_off("узел А").await.unwrap();
+    assert_eq!(of().await, [("узел Б".to_owned(), after.clone())]);
+
+    w.seconds(25 * 3_600).await;
+    assert!(w.store.sign_on("узел В", &after).await.unwrap());
+    assert_eq!(of().await, [("узел В".to_owned(), after)], "who said nothing for a day is forgotten");
+    w.store.hold_all(None).await.unwrap();
 }

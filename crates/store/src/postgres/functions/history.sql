@@ -11,7 +11,8 @@ $$;
 
 -- Successes that a node remembers, offered again after commits were lost. Each item: {"workspace_id", "delivery_id",
 -- "idempotency_key", "provider_message_id"?, "parts": {"0": …}}. The key tells the delivery from another one that was
--- given its id. In order: known, adopted, gone, or elsewhere (somebody holds it, or it ended another way).
+-- given its id. In order: known, adopted, gone, or elsewhere (it ended another way). A claim that somebody holds ends with it:
+-- readers have seen it, so he must not send it.
 CREATE FUNCTION replay_outcomes(items jsonb) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
@@ -19,6 +20,7 @@ DECLARE
     at       timestamptz := rupor_now();
     item     jsonb;
     d        record;
+    held     inflight;
     lanes    bigint[] := '{}';
     accounts bigint[];
 BEGIN
@@ -29,7 +31,7 @@ BEGIN
           JOIN deliveries AS x ON x.delivery_id = (i ->> 'delivery_id')::bigint);
     PERFORM rupor_lock_accounts(accounts);
     FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY AS i (value, ord) ORDER BY i.ord LOOP
-        SELECT x.delivery_id, x.workspace_id, x.message_id, x.channel_id, x.lane_id, x.status INTO d
+        SELECT x.delivery_id, x.workspace_id, x.message_id, x.channel_id, x.lane_id, x.account_id, x.status INTO d
           FROM deliveries AS x
          WHERE x.delivery_id = (item ->> 'delivery_id')::bigint AND x.workspace_id = (item ->> 'workspace_id')::bigint
            AND x.idempotency_key = item ->> 'idempotency_key';
@@ -37,10 +39,17 @@ BEGIN
             RETURN NEXT 'gone';
         ELSIF d.status = 'sent' THEN
             RETURN NEXT 'known';
-        ELSIF d.status NOT IN ('queued', 'retry') THEN
+        ELSIF d.status NOT IN ('queued', 'retry', 'sending') THEN
             RETURN NEXT 'elsewhere';
         ELSE
-            PERFORM rupor_adopt(d.delivery_id, item ->> 'provider_message_id', at);
+            IF d.status = 'sending' THEN
+                SELECT i.* INTO STRICT held
+                  FROM inflight AS i
+                 WHERE i.account_id = d.account_id AND i.lane_id = d.lane_id AND i.delivery_id = d.delivery_id;
+                PERFORM rupor_end_claim(held, 'sent', NULL, item ->> 'provider_message_id', NULL, NULL, 0, at);
+            ELSE
+                PERFORM rupor_adopt(d.delivery_id, item ->> 'provider_message_id', at);
+            END IF;
             UPDATE deliveries AS x
                SET parts = coalesce(rupor_merge_parts(x.parts, item -> 'parts'), x.parts)
              WHERE x.delivery_id = d.delivery_id;
