@@ -16,6 +16,7 @@ contract! {
     alerts_pass_stop_all_and_a_held_workspace,
     outcomes_are_noted_where_somebody_wants_to_hear_and_never_of_calls,
     every_ending_of_a_batch_is_noted_once,
+    a_success_that_came_late_is_told_to_programs_too,
     a_snapshot_agrees_with_the_counted_rows,
     a_failure_that_was_queued_again_is_no_failure_any_more,
     a_token_opens_its_own_workspace_until_it_is_revoked,
@@ -172,6 +173,35 @@ async fn every_ending_of_a_batch_is_noted_once(w: &World) {
     assert_eq!(w.sent(&claim).await, Finished::Adopted);
     expected.push(late);
     assert_eq!(noted().await, expected, "a success that came late");
+}
+
+async fn a_success_that_came_late_is_told_to_programs_too(w: &World) {
+    let of = AccountSettings { tier: TIER_CALLBACKS.into(), ..AccountSettings::default() };
+    w.channel(w.account_with(of).await).await;
+    let posts = w.channels(3).await;
+    w.post("раз", &posts).await;
+    let claims = w.claim(3).await;
+    w.finish(&claims[1], FinishKind::Release).await;
+    let remembered = |claim: &Claim| Remembered {
+        workspace_id: claim.workspace_id,
+        delivery_id: claim.delivery_id,
+        idempotency_key: claim.idempotency_key.clone(),
+        provider_message_id: Some("m7".into()),
+        parts: Parts::new(),
+    };
+    // One waits again and one is held by somebody when a node says that it sent them; one comes after its lease.
+    let replayed = w.store.replay(vec![remembered(&claims[1]), remembered(&claims[2])]).await.unwrap();
+    assert_eq!(replayed, [Replayed::Adopted, Replayed::Adopted]);
+    w.store.record_parts(vec![(claims[0].reference(), PartProgress::Requested)]).await.unwrap();
+    w.seconds(61).await;
+    w.store.recover(Whose::Everyone, 10).await.unwrap();
+    assert_eq!(w.sent(&claims[0]).await, Finished::Adopted);
+    let mut noted: Vec<_> =
+        w.store.outcomes(w.ws, 10).await.unwrap().into_iter().map(|(_, delivery)| delivery).collect();
+    noted.sort();
+    let mut expected: Vec<_> = claims.iter().map(|claim| claim.delivery_id).collect();
+    expected.sort();
+    assert_eq!(noted, expected);
 }
 
 async fn a_snapshot_agrees_with_the_counted_rows(w: &World) {

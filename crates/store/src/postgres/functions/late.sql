@@ -65,4 +65,5 @@ BEGIN
        SET n_retry = h.n_retry - (was = 'retry')::integer, n_queued = h.n_queued - (was = 'queued')::integer,
            n_sent = h.n_sent + 1
      WHERE h.lane_id = d.lane_id;
+    PERFORM rupor_note_outcomes(ARRAY[d.workspace_id], ARRAY[id]);
 END $$;

@@ -143,7 +143,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Whoever ends a claim with a success notes it himself, a batch at a time (rupor_end_sent, rupor_end_claim): that is what a
+-- Whoever ends a claim with a success notes it himself, a batch at a time (rupor_end_sent, rupor_end_claim, rupor_adopt): that is what a
 -- queue does all day, and a call for each row would cost it a tenth.
 CREATE OR REPLACE TRIGGER deliveries_outcome
 AFTER UPDATE OF status ON deliveries
