@@ -18,10 +18,11 @@ UPDATE bot_outbox
                       ORDER BY o.due_at, o.outbox_id
                       LIMIT ?4)
 RETURNING outbox_id";
+/// Named by the event and its place among what that asked for: the id of a row that was forgotten may be given again.
 const SELECT_CALL: &str = "
 SELECT o.workspace_id, o.outbox_id, o.recipient_id, r.platform, o.bot_id,
        (SELECT json_extract(b.services, '$.\"' || o.service || '\"') FROM bots AS b WHERE b.bot_id = o.bot_id),
-       o.service, o.fields, o.tries, c.history || '.call.' || o.outbox_id
+       o.service, o.fields, o.tries, c.history || '.call.' || o.inbox_id || '.' || o.n
   FROM bot_outbox AS o
   JOIN recipients AS r ON r.recipient_id = o.recipient_id
   CROSS JOIN control AS c
@@ -29,11 +30,12 @@ SELECT o.workspace_id, o.outbox_id, o.recipient_id, r.platform, o.bot_id,
 const AGAIN: &str = "
 UPDATE bot_outbox
    SET due_at = ?4, reason = ?5
- WHERE workspace_id = ?1 AND outbox_id = ?2 AND tries = ?3 AND status = 'waiting'";
+ WHERE workspace_id = ?1 AND outbox_id = ?2 AND tries = ?3 AND recipient_id = ?6 AND status = 'waiting'";
 const OVER: &str = "
 UPDATE bot_outbox
    SET status = ?4, reason = ?5, fields = NULL, due_at = NULL
- WHERE workspace_id = ?1 AND outbox_id = ?2 AND tries = ?3 AND status = 'waiting'";
+ WHERE workspace_id = ?1 AND outbox_id = ?2 AND tries = ?3 AND recipient_id = ?6 AND status = 'waiting'";
+const EVENT_KEY: &str = "SELECT 'call:' || inbox_id || '.' || n FROM bot_outbox WHERE outbox_id = ?1";
 const NEXT: &str = "SELECT min(due_at) FROM bot_outbox WHERE status = 'waiting'";
 const FIGURES: &str = "
 SELECT f.bot_id, f.service, f.last_at, f.calls, f.failures, f.waiting,
@@ -110,18 +112,19 @@ impl Sqlite {
         let settled = self.write(Urgency::Outcome, move |tx| {
             let (event, failed) = match end {
                 CallEnd::Again { after, reason } => {
-                    return Ok(tx.execute(AGAIN, (ws, id, tries, (tx.now + after).0, reason))? == 1);
+                    return Ok(tx.execute(AGAIN, (ws, id, tries, (tx.now + after).0, reason, who))? == 1);
                 }
                 CallEnd::Over { event, failed } => (event, failed),
             };
             let status = if failed.is_some() { "failed" } else { "done" };
-            if tx.execute(OVER, (ws, id, tries, status, failed))? == 0 {
+            if tx.execute(OVER, (ws, id, tries, status, failed, who))? == 0 {
                 return Ok(false);
             }
             let Some(account) = tx.first(ACCOUNT, [who], |row| row.get::<_, i64>(0))? else {
                 return Ok(false);
             };
-            let (key, now) = (format!("call:{id}"), tx.now.0);
+            let key: Option<String> = tx.first(EVENT_KEY, [id], |row| row.get(0))?;
+            let now = tx.now.0;
             let (open, verdict) = (None::<i64>, None::<String>);
             let row = (ws, account, who, key, "answer", event.to_string(), now, now, open, verdict);
             tx.execute(INSERT_EVENT, row)?;

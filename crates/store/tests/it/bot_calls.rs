@@ -13,6 +13,7 @@ contract! {
     a_call_is_claimed_once_and_its_answer_waits_in_the_dialogue,
     who_asks_for_the_next_call_hears_when_it_is_due,
     a_call_whose_caller_died_is_made_again_with_the_same_key,
+    what_was_asked_for_somebody_forgotten_is_nobody_elses,
     a_call_that_is_another_s_by_now_settles_nothing,
     a_service_that_is_busy_is_left_alone_and_others_are_called,
     a_turn_that_is_not_kept_asks_for_nothing,
@@ -150,6 +151,26 @@ async fn a_call_whose_caller_died_is_made_again_with_the_same_key(w: &World) {
     assert_eq!((third.tries, &third.key), (3, &first.key));
     assert!(w.store.bot_settle_call(&third, answered()).await.unwrap());
     assert_eq!(claim(w).await[0].events.len(), 1);
+}
+
+async fn what_was_asked_for_somebody_forgotten_is_nobody_elses(w: &World) {
+    let (account, _) = bot(w).await;
+    assert!(commit(w, asking(w, account, "70", &["orders"]).await).await);
+    let forgotten = calls(w).await.remove(0);
+    assert!(w.store.bot_forget(w.ws, account, "70").await.unwrap());
+    assert!(commit(w, asking(w, account, "71", &["orders"]).await).await);
+    let call = calls(w).await.remove(0);
+    assert_ne!(
+        call.key, forgotten.key,
+        "a service that knows repeats would give the answer of somebody else"
+    );
+    let again = CallEnd::Again { after: Span::from_secs(3), reason: "503".into() };
+    for end in [answered(), again] {
+        assert!(!w.store.bot_settle_call(&forgotten, end).await.unwrap());
+    }
+    assert!(claim(w).await.is_empty(), "the answer was for somebody else");
+    assert!(w.store.bot_settle_call(&call, answered()).await.unwrap());
+    assert_eq!(claim(w).await.remove(0).recipient_id, call.recipient_id);
 }
 
 async fn a_call_that_is_another_s_by_now_settles_nothing(w: &World) {

@@ -33,7 +33,7 @@ BEGIN
     )
     SELECT m.workspace_id, m.outbox_id, m.recipient_id, r.platform, m.bot_id,
            (SELECT (b.services ->> m.service)::bigint FROM bots AS b WHERE b.bot_id = m.bot_id),
-           m.service, m.fields, m.tries, concat(c.history, '.call.', m.outbox_id)
+           m.service, m.fields, m.tries, concat(c.history, '.call.', m.inbox_id, '.', m.n)
       FROM mine AS m
       JOIN recipients AS r ON r.recipient_id = m.recipient_id
      CROSS JOIN control AS c
@@ -59,6 +59,7 @@ DECLARE
     ws  CONSTANT bigint := bot_settle_call.workspace_id;
     at  timestamptz := rupor_now();
     who recipients;
+    key text;
     is_over CONSTANT boolean := bot_settle_call.status <> 'waiting';
 BEGIN
     PERFORM rupor_guard(ws);
@@ -71,13 +72,14 @@ BEGIN
            fields = CASE WHEN NOT is_over THEN o.fields END,
            due_at = CASE WHEN NOT is_over THEN at + rupor_span(after_us) END
      WHERE o.workspace_id = ws AND o.outbox_id = bot_settle_call.outbox_id AND o.tries = bot_settle_call.tries
-       AND o.status = 'waiting' AND o.recipient_id = who.recipient_id;
+       AND o.status = 'waiting' AND o.recipient_id = who.recipient_id
+    RETURNING concat('call:', o.inbox_id, '.', o.n) INTO key;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     IF is_over THEN
         INSERT INTO bot_inbox (workspace_id, account_id, recipient_id, event_key, kind, body, happened_at, received_at)
-        VALUES (ws, who.account_id, who.recipient_id, concat('call:', bot_settle_call.outbox_id), 'answer', event, at, at)
+        VALUES (ws, who.account_id, who.recipient_id, key, 'answer', event, at, at)
         ON CONFLICT DO NOTHING;
         INSERT INTO bot_state AS s (recipient_id, workspace_id, account_id, due_at, updated_at)
         VALUES (who.recipient_id, ws, who.account_id, at, at)
