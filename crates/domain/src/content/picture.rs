@@ -212,16 +212,19 @@ const LIGHT_SIDE_MAX: usize = 512;
 
 impl Light {
     fn of(picture: &DynamicImage) -> Light {
-        let pixels = picture.to_luma_alpha8();
-        let (full_width, full_height) = (pixels.width() as usize, pixels.height() as usize);
+        let (full_width, full_height) = (picture.width() as usize, picture.height() as usize);
         let (across, down) =
             (full_width.div_ceil(LIGHT_SIDE_MAX).max(1), full_height.div_ceil(LIGHT_SIDE_MAX).max(1));
         let (width, height) = (full_width.div_ceil(across).max(1), full_height.div_ceil(down).max(1));
         let mut sums = vec![0u64; (width + 1) * (height + 1)];
         for row in 0..height {
             let mut line = 0u64;
+            // A band at a time: one of a large picture fits into the caches, a copy of all of it would sweep them for everybody.
+            let (top, bottom) = (row * down, ((row + 1) * down).min(full_height));
+            let band =
+                picture.crop_imm(0, top as u32, picture.width(), (bottom - top) as u32).to_luma_alpha8();
             for column in 0..width {
-                line += u64::from(block_level(&pixels, column * across, row * down, across, down));
+                line += u64::from(block_level(&band, column * across, across));
                 sums[(row + 1) * (width + 1) + column + 1] = sums[row * (width + 1) + column + 1] + line;
             }
         }
@@ -256,12 +259,12 @@ fn cell(index: usize, count: usize, length: usize) -> (usize, usize) {
     (start, end)
 }
 
-/// Mean level of a block of the full picture.
-fn block_level(pixels: &image::GrayAlphaImage, left: usize, top: usize, across: usize, down: usize) -> u8 {
+/// Mean level of a block of a band.
+fn block_level(band: &image::GrayAlphaImage, left: usize, across: usize) -> u8 {
     let (mut sum, mut count) = (0u32, 0u32);
-    for row in top..(top + down).min(pixels.height() as usize) {
-        for column in left..(left + across).min(pixels.width() as usize) {
-            let [level, alpha] = pixels.get_pixel(column as u32, row as u32).0;
+    for row in 0..band.height() {
+        for column in left..(left + across).min(band.width() as usize) {
+            let [level, alpha] = band.get_pixel(column as u32, row).0;
             sum += (u32::from(level) * u32::from(alpha) + 255 * (255 - u32::from(alpha))) / 255;
             count += 1;
         }

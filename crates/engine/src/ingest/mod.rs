@@ -8,6 +8,7 @@
 //! transaction can know (seen before, which case, who has heard of it) is the store's. Nothing here knows where posts
 //! come from. Start with `take_in`.
 
+mod decoder;
 mod pictures;
 mod read;
 mod rules;

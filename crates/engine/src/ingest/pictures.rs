@@ -2,7 +2,7 @@
 //! end of the post: what cannot be had now goes on by its address, what is not a picture is left out.
 //!
 //! Pictures come from strangers and unfold a thousandfold, so a node has one budget of memory for all that it decodes
-//! at once, paid by what the header says before anything is decoded. And because no estimate is perfect, a picture is
+//! at once, paid by what the header says before anything is decoded, and few threads of low priority that do it. And because no estimate is perfect, a picture is
 //! noted down before it is decoded: one that was being decoded when a node ended is decoded alone the next time, and
 //! after `LOOKS_MAX` such endings never again.
 
@@ -20,7 +20,7 @@ use store::{MediaOrigin, NewMedia, Store};
 use tokio::sync::{RwLock, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use super::{PICTURES_MAX, RawPicture, RawPost};
+use super::{PICTURES_MAX, RawPicture, RawPost, decoder};
 
 /// Memory for everything that is decoded at once; more than a phone's photo needs, less than the smallest server has.
 const DECODING_BYTES_MAX: u64 = 128 << 20;
@@ -203,21 +203,26 @@ async fn look(
         tracing::error!(picture = key, why, "a picture is put aside");
         return Ok(Err(why));
     }
-    let (_alone, _together) = match endings {
+    let seat = decoder::seat().await?;
+    let (alone, together) = match endings {
         0 => (None, Some(TOGETHER.read().await)),
         _ => (Some(TOGETHER.write().await), None),
     };
     let paid = DECODING.acquire_many(u32::try_from(cost.div_ceil(1 << 10)).unwrap_or(u32::MAX)).await?;
-    store.begin_look(workspace, key).await?;
-    // Decoding is work for a thread of its own, which keeps what was paid until it is done.
-    let looked = tokio::task::spawn_blocking(move || {
-        let look = picture_hash(&fetched.bytes).map_err(|error| error.to_string());
-        drop(paid);
-        Ok(Seen { look: Some(look?), ..unseen(fetched, None) })
+    // Whoever waits for it may give up; what was begun is ended all the same, or it would look like a node that ended.
+    let (store, key) = (store.clone(), key.to_owned());
+    let looking = tokio::spawn(async move {
+        store.begin_look(workspace, &key).await?;
+        let looked = decoder::apart(move || {
+            let look = picture_hash(&fetched.bytes).map_err(|error| error.to_string());
+            Ok(Seen { look: Some(look?), ..unseen(fetched, None) })
+        });
+        let seen = looked.await.unwrap_or_else(|| Err("the decoder gave up".to_owned()));
+        drop((seat, alone, together, paid));
+        store.end_look(workspace, &key).await?;
+        Ok(seen)
     });
-    let seen = looked.await.unwrap_or_else(|_| Err("the decoder gave up".to_owned()));
-    store.end_look(workspace, key).await?;
-    Ok(seen)
+    looking.await?
 }
 
 fn unseen(fetched: Fetched, note: Option<String>) -> Seen {

@@ -268,3 +268,34 @@ fn a_post_whose_author_says_its_kind_is_never_held() {
 
 /// Two words that speak for nothing.
 const UNSURE: &str = "Собака. Фото";
+
+/// Two grey pixels.
+const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x02\x00\x00\x00\x01\x08\x00\x00\x00\x00\xd1I V\x00\x00\x00\x0bIDATx\xdacPx\x00\x00\x01#\x01\x01c\x1f\xdc\x94\x00\x00\x00\x00IEND\xaeB`\x82";
+
+#[tokio::test]
+async fn a_picture_that_nobody_waits_for_any_more_is_not_held_against_it() {
+    let address = store::Address::parse("sqlite::memory:").unwrap();
+    let key = store::Keyring::ephemeral([7; 32]);
+    let store = Store::open(&address, key, store::Clock::system()).await.unwrap();
+    let ws = store.create_workspace("Приют").await.unwrap();
+    let kept = keep_bytes(&store, ws, "точка.png", PNG.into()).await.unwrap();
+    let key = format!("sha256:{}", kept.blob.unwrap());
+    // Given up after each step that it may have taken.
+    for steps in 1..60 {
+        let mut keeping = Box::pin(keep_bytes(&store, ws, "точка.png", PNG.into()));
+        for _ in 0..steps {
+            if futures_util::poll!(&mut keeping).is_ready() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_micros(50)).await;
+        }
+        drop(keeping);
+    }
+    // What was begun ends, however late.
+    let begun = Instant::now();
+    while store.looks_begun(ws, &key).await.unwrap() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it looks as if the node had ended");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    keep_bytes(&store, ws, "точка.png", PNG.into()).await.unwrap();
+}
