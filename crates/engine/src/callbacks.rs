@@ -34,18 +34,32 @@ pub async fn run(store: Store, mut stop: watch::Receiver<bool>) {
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         if let Err(error) = look(&store, &stop).await {
-            tracing::warn!(
-                error = format!("{error:#}"),
-                "callbacks could not be queued; they are tried again"
-            );
+            tracing::warn!(%error, "callbacks could not be queued; they are tried again");
         }
     }
 }
 
-async fn look(store: &Store, stop: &watch::Receiver<bool>) -> anyhow::Result<()> {
+/// What stands in the way of one workspace costs the others nothing.
+async fn look(store: &Store, stop: &watch::Receiver<bool>) -> store::Result<()> {
     for workspace in store.workspaces().await? {
-        while !*stop.borrow() && step(store, workspace.workspace_id).await? == PAGE {}
+        if let Err(error) = queue_all(store, workspace.workspace_id, stop).await {
+            let error = format!("{error:#}");
+            tracing::warn!(
+                workspace = workspace.name,
+                error,
+                "callbacks could not be queued; they are tried again"
+            );
+        }
     }
+    Ok(())
+}
+
+async fn queue_all(
+    store: &Store,
+    workspace: WorkspaceId,
+    stop: &watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    while !*stop.borrow() && step(store, workspace).await? == PAGE {}
     Ok(())
 }
 

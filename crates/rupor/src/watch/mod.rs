@@ -49,7 +49,7 @@ pub(crate) async fn keep(store: Store, bases: ApiBases) {
         match tokio::time::timeout(LOOK_MAX, watch.look()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::debug!(error = format!("{error:#}"), "trouble could not be looked for");
+                tracing::warn!(error = format!("{error:#}"), "trouble could not be looked for");
             }
             Err(_) => tracing::warn!("looking for trouble took too long; the next look tries again"),
         }
@@ -135,7 +135,12 @@ impl Watch {
         for workspace in &workspaces {
             let own = &ways[&workspace.workspace_id];
             let told = if own.is_empty() { &ways[&node] } else { own };
-            self.look_at(workspace, workspace.workspace_id == node, told, own.is_empty()).await?;
+            // What stands in the way of one must not keep the others from hearing of their trouble.
+            let looked = self.look_at(workspace, workspace.workspace_id == node, told, own.is_empty()).await;
+            if let Err(error) = looked {
+                let error = format!("{error:#}");
+                tracing::warn!(workspace = workspace.name, error, "trouble could not be looked for");
+            }
         }
         Ok(())
     }
@@ -161,10 +166,12 @@ impl Watch {
             self.direct.recorded();
         }
         let how = How { language: language_of(ways), named };
+        let mut looked = Ok(());
         for alert in open {
-            self.settle(workspace, &alert, ways, facts.now, how).await?;
+            let settled = self.settle(workspace, &alert, ways, facts.now, how).await;
+            looked = looked.and(settled);
         }
-        Ok(())
+        looked
     }
 
     /// What is wrong now, as rows. What concerns everybody is told once, where the node tells.
