@@ -19,7 +19,7 @@ const FURTHER: &str = concat!(
     include_str!("../../../docs/ru/daily.md"),
     include_str!("../../../docs/ru/alerts.md")
 );
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The post that stands on the wall.
 const ON_WALL: &str = "https://vk.com/wall-123456_1";

@@ -123,7 +123,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        match tokio::time::timeout(Duration::from_secs(60), reached).await {
+        match tokio::time::timeout(Duration::from_secs(300), reached).await {
             Ok(delivery) => delivery,
             Err(_) => panic!("{:#?}", self.delivery(id).await),
         }

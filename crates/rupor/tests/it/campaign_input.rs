@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sandbox::{Name, Sandbox};
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(super) struct Node(Child);
 

@@ -64,7 +64,7 @@ async fn a_node_whose_claims_fail_stands_still_and_says_so_everywhere() {
     let node = tokio::spawn(dispatch::run(dispatch::Settings::new("узел".into()), w.ports(), stopped));
     let asked = tokio::time::Instant::now();
     while !matches!(w.store.health(), Health::Ill(_)) {
-        assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", w.store.health());
+        assert!(asked.elapsed() < Duration::from_secs(300), "{:?}", w.store.health());
         w.store.now().await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
