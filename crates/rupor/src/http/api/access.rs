@@ -1,5 +1,7 @@
 //! Who asks: a token of the API, its workspace, and what it may do.
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use domain::ids::WorkspaceId;
 use secrecy::SecretString;
@@ -14,6 +16,35 @@ pub(super) struct Caller {
     pub ws: WorkspaceId,
     pub workspace: String,
     pub token: ApiToken,
+}
+
+/// A handler that takes this hears only callers with the scope `read`.
+#[derive(Debug)]
+pub(super) struct Reads(pub Caller);
+
+/// The same for the scope `operate`.
+#[derive(Debug)]
+pub(super) struct Operates(pub Caller);
+
+impl FromRequestParts<Site> for Reads {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Reads, ApiError> {
+        admitted(parts, site, ApiScope::Read).await.map(Reads)
+    }
+}
+
+impl FromRequestParts<Site> for Operates {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Operates, ApiError> {
+        admitted(parts, site, ApiScope::Operate).await.map(Operates)
+    }
+}
+
+async fn admitted(parts: &mut Parts, site: &Site, scope: ApiScope) -> Result<Caller, ApiError> {
+    let client = Client::from_request_parts(parts, site).await?;
+    admit(site, client, &parts.headers, scope).await
 }
 
 /// Lets in who has a token with this scope; a wrong token and a revoked one sound alike.

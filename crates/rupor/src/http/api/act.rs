@@ -3,16 +3,15 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use domain::ids::DeliveryId;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{Actor, ApiScope, Store};
+use store::{Actor, Store};
 
-use super::access::{Caller, admit};
+use super::access::{Caller, Operates};
 use super::ask::{channel_named, number, told};
 use super::{ApiError, ingest, strict};
-use crate::http::{Client, Site};
+use crate::http::Site;
 use crate::operate::verb::Which;
 use crate::operate::{Verb, perform};
 
@@ -66,12 +65,10 @@ pub(super) async fn done(store: &Store, verb: Verb) -> Result<Json<Value>, ApiEr
 #[utoipa::path(post, path = "/v1/channels/{channel}/{verb}", operation_id = "operateChannel", summary = "Pauses or resumes a channel", params(("channel" = String, Path), ("verb" = inline(super::shapes::ChannelVerb), Path)), request_body(content = Option<Order>), responses((status = 200, body = Object, description = "Done"), super::shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn on_channel(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Operates(caller): Operates,
     Path((name, verb)): Path<(String, String)>,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let caller = admit(&site, client, &headers, ApiScope::Operate).await?;
     let order = read_order(body).await?;
     let channels = site.node.store.channels(caller.ws).await.map_err(told)?;
     let channel = channel_named(&channels, &name)?.name.clone();
@@ -99,12 +96,10 @@ pub(super) async fn on_channel(
 #[utoipa::path(post, path = "/v1/deliveries/{id}/{verb}", operation_id = "operateDelivery", summary = "Queues a failed delivery again, or ends one that waits", params(("id" = i64, Path, minimum = 1), ("verb" = inline(super::shapes::DeliveryVerb), Path)), request_body(content = Option<Order>), responses((status = 200, body = Object, description = "Done"), super::shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn on_delivery(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Operates(caller): Operates,
     Path((id, verb)): Path<(String, String)>,
     body: Body,
 ) -> Result<Json<Value>, ApiError> {
-    let caller = admit(&site, client, &headers, ApiScope::Operate).await?;
     let order = read_order(body).await?;
     let id = DeliveryId(number(&id, "id")?);
     site.node.store.delivery(caller.ws, id).await.map_err(told)?;

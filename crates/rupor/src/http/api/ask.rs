@@ -2,17 +2,16 @@
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::HeaderMap;
 use domain::delivery::Status;
 use domain::ids::{CaseId, DeliveryId, MessageId};
 use domain::time::{Span, Timestamp};
 use serde_json::{Value, json};
-use store::{ApiScope, Channel, Delivery, DeliveryFilter, StoreError};
+use store::{Channel, Delivery, DeliveryFilter, StoreError};
 
 use super::ApiError;
-use super::access::{Caller, admit};
+use super::access::{Caller, Reads};
 use super::page::Asked;
-use crate::http::{Client, Site};
+use crate::http::Site;
 
 /// Deliveries of one message that are shown with it.
 const DELIVERIES_MAX: usize = 1_000;
@@ -38,11 +37,9 @@ pub(super) fn number(text: &str, name: &str) -> Result<i64, ApiError> {
 #[utoipa::path(get, path = "/v1/messages/{id}", operation_id = "message", summary = "What became of a message", params(("id" = i64, Path, minimum = 1)), responses((status = 200, body = super::shapes::Message, description = "The message and its deliveries"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn message(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     Path(id): Path<String>,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let id = MessageId(number(&id, "id")?);
     Ok(Json(whole(&site, &caller, id).await?))
 }
@@ -106,11 +103,9 @@ pub(super) fn shown(row: &Delivery, channels: &[Channel]) -> Value {
 #[utoipa::path(get, path = "/v1/deliveries", operation_id = "deliveries", summary = "Deliveries in the order they were made", params(super::shapes::DeliveryQuery, ("message_id" = Option<i64>, Query, minimum = 1, nullable = false), super::shapes::Paging), responses((status = 200, body = super::shapes::Deliveries, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn deliveries(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let asked = Asked::read(query.as_deref(), "deliveries", caller.ws, &["status", "channel", "message_id"])?;
     list_deliveries(&site, &caller, &asked, None).await
 }
@@ -118,12 +113,10 @@ pub(super) async fn deliveries(
 #[utoipa::path(get, path = "/v1/messages/{id}/deliveries", operation_id = "deliveriesOfMessage", summary = "The deliveries of a message", params(("id" = i64, Path, minimum = 1), super::shapes::DeliveryQuery, super::shapes::Paging), responses((status = 200, body = super::shapes::Deliveries, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn deliveries_of(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let id = MessageId(number(&id, "id")?);
     let asked = Asked::read(query.as_deref(), "deliveries", caller.ws, &["status", "channel"])?;
     site.node.store.message(caller.ws, id).await.map_err(told)?;
@@ -165,11 +158,9 @@ pub(super) fn channel_named<'a>(channels: &'a [Channel], name: &str) -> Result<&
 #[utoipa::path(get, path = "/v1/events", operation_id = "events", summary = "What happened, in order", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Events, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn events(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let asked = Asked::read(query.as_deref(), "events", caller.ws, &[])?;
     let rows = site.node.store.events(caller.ws, asked.after, asked.limit).await.map_err(told)?;
     let last = rows.last().map(|row| row.event_id);
@@ -177,21 +168,14 @@ pub(super) async fn events(
 }
 
 #[utoipa::path(get, path = "/v1/channels", operation_id = "channels", summary = "Channels and how they stand", responses((status = 200, body = super::shapes::Channels, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn channels(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+pub(super) async fn channels(State(site): State<Site>, Reads(caller): Reads) -> Answer {
     let facts = crate::operate::facts::gather(&site.node.store, &caller.workspace, Some(true)).await;
     let facts = facts.map_err(|error| ApiError::inside(&error))?;
     Ok(Json(json!({"items": crate::operate::status::status(&facts).channels})))
 }
 
 #[utoipa::path(get, path = "/v1/cases/{id}", operation_id = "case", summary = "A case", params(("id" = i64, Path, minimum = 1)), responses((status = 200, body = super::shapes::Case, description = "The case"), super::shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn case(
-    State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
-    Path(id): Path<String>,
-) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+pub(super) async fn case(State(site): State<Site>, Reads(caller): Reads, Path(id): Path<String>) -> Answer {
     let id = CaseId(number(&id, "id")?);
     Ok(Json(json!(site.node.store.case(caller.ws, id).await.map_err(told)?)))
 }
@@ -199,30 +183,25 @@ pub(super) async fn case(
 #[utoipa::path(get, path = "/v1/runs", operation_id = "runs", summary = "The latest runs of sources and doors", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Runs, description = "The latest"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn runs(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let asked = Asked::read(query.as_deref(), "runs", caller.ws, &[])?;
     let rows = site.node.store.runs(caller.ws, asked.limit).await.map_err(told)?;
     Ok(Json(json!({"items": rows, "next_cursor": null})))
 }
 
 #[utoipa::path(get, path = "/v1/snapshot", operation_id = "snapshot", summary = "monitor_snapshot: the workspace at one moment", responses((status = 200, body = Object, description = "The same as `rupor status --json`; times are microseconds since 1970"), super::shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn snapshot(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+pub(super) async fn snapshot(State(site): State<Site>, Reads(caller): Reads) -> Answer {
     Ok(Json(json!(site.node.store.snapshot(caller.ws).await.map_err(told)?)))
 }
 
 #[utoipa::path(get, path = "/v1/alerts", operation_id = "alerts", summary = "The latest troubles", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Alerts, description = "The latest"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn alerts(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let asked = Asked::read(query.as_deref(), "alerts", caller.ws, &[])?;
     let rows = site.node.store.alerts(caller.ws, asked.limit).await.map_err(told)?;
     Ok(Json(json!({"items": rows, "next_cursor": null})))
@@ -230,8 +209,7 @@ pub(super) async fn alerts(
 
 #[utoipa::path(get, path = "/v1/bots", operation_id = "bots", summary = "Bots, and the figures of the last hour",
     responses((status = 200, body = super::shapes::Bots, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn bots(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+pub(super) async fn bots(State(site): State<Site>, Reads(caller): Reads) -> Answer {
     let store = &site.node.store;
     let items = store.bots(caller.ws).await.map_err(told)?.into_iter().map(|bot| bot.name).collect();
     let figures = store.bot_snapshot(caller.ws, Span::from_hours(1)).await.map_err(told)?;

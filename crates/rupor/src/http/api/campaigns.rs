@@ -9,16 +9,16 @@ use domain::audience::Filter;
 use engine::campaigns::policy::Policy;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{ApiScope, Campaign, Person};
+use store::{Campaign, Person};
 use utoipa::ToSchema;
 
-use super::access::{Caller, admit};
+use super::access::{Caller, Operates, Reads};
 use super::act::{Order, done, hand, object, read_order};
 use super::ask::told;
 use super::page::Asked;
 use super::shapes::{self, Audience, CampaignLine};
 use super::{ApiError, ingest, strict};
-use crate::http::{Client, Site};
+use crate::http::Site;
 use crate::operate::Verb;
 use crate::operate::campaigns::{AudienceOrder, CampaignOrder, Words, foretold, how_it_stands, told_member};
 
@@ -73,8 +73,7 @@ async fn named(site: &Site, caller: &Caller, name: &str) -> Result<Campaign, Api
 
 #[utoipa::path(get, path = "/v1/audiences", operation_id = "audiences", summary = "Audiences",
     responses((status = 200, body = shapes::Audiences, description = "All of them"), shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn audiences(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+pub(super) async fn audiences(State(site): State<Site>, Reads(caller): Reads) -> Answer {
     let rows = site.node.store.audiences(caller.ws).await.map_err(told)?;
     let items = rows.into_iter().map(|row| Audience {
         name: row.name,
@@ -90,11 +89,10 @@ pub(super) async fn audiences(State(site): State<Site>, client: Client, headers:
     responses((status = 201, body = Object, description = "Made"), shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn new_audience(
     State(site): State<Site>,
-    client: Client,
+    Operates(caller): Operates,
     headers: HeaderMap,
     said: Body,
 ) -> Result<Response, ApiError> {
-    let caller = admit(&site, client, &headers, ApiScope::Operate).await?;
     let new: NewAudience = body(&headers, said).await?;
     let filter: Filter = serde_json::from_value(new.filter)
         .map_err(|error| ApiError::field("filter", format!("cannot be read: {error}")))?;
@@ -106,8 +104,7 @@ pub(super) async fn new_audience(
 
 #[utoipa::path(get, path = "/v1/campaigns", operation_id = "campaigns", summary = "Campaigns",
     responses((status = 200, body = shapes::Campaigns, description = "All of them"), shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn list(State(site): State<Site>, client: Client, headers: HeaderMap) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
+pub(super) async fn list(State(site): State<Site>, Reads(caller): Reads) -> Answer {
     let rows = site.node.store.campaigns(caller.ws).await.map_err(told)?;
     let line = |row: Campaign| CampaignLine { name: row.name, state: row.status.to_string(), why: row.why };
     Ok(Json(json!({"items": rows.into_iter().map(line).collect::<Vec<_>>()})))
@@ -118,11 +115,10 @@ pub(super) async fn list(State(site): State<Site>, client: Client, headers: Head
     responses((status = 201, body = shapes::Campaign, description = "The draft"), shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn create(
     State(site): State<Site>,
-    client: Client,
+    Operates(caller): Operates,
     headers: HeaderMap,
     said: Body,
 ) -> Result<Response, ApiError> {
-    let caller = admit(&site, client, &headers, ApiScope::Operate).await?;
     let new: NewCampaign = body(&headers, said).await?;
     if new.text.trim().is_empty() {
         return Err(ApiError::field("text", "is empty: nothing would be said"));
@@ -151,11 +147,9 @@ pub(super) async fn create(
     responses((status = 200, body = shapes::Campaign, description = "The sums"), shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn status(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     Path(name): Path<String>,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let campaign = named(&site, &caller, &name).await?;
     how_it_stands(&site.node.store, &campaign).await.map(Json).map_err(|error| ApiError::inside(&error))
 }
@@ -165,11 +159,9 @@ pub(super) async fn status(
     responses((status = 200, body = shapes::Preview, description = "Nothing is changed"), shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn preview(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     Path(name): Path<String>,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let campaign = named(&site, &caller, &name).await?;
     let told = foretold(&site.node.store, &campaign).await;
     told.map(|(value, _)| Json(value)).map_err(|error| ApiError::invalid("refused", format!("{error:#}")))
@@ -180,12 +172,10 @@ pub(super) async fn preview(
     responses((status = 200, body = shapes::Report, description = "A page"), shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn report(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Reads(caller): Reads,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Read).await?;
     let (asked, after) = Asked::by_name(query.as_deref(), "report", caller.ws)?;
     let campaign = named(&site, &caller, &name).await?;
     let (platform, user_id) = after.split_once(' ').unwrap_or_default();
@@ -208,12 +198,10 @@ pub(super) async fn report(
     responses((status = 200, body = shapes::Campaign, description = "How it stands now"), shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn act(
     State(site): State<Site>,
-    client: Client,
-    headers: HeaderMap,
+    Operates(caller): Operates,
     Path((name, verb)): Path<(String, String)>,
     said: Body,
 ) -> Answer {
-    let caller = admit(&site, client, &headers, ApiScope::Operate).await?;
     let order = read_order(said).await?;
     let why = || order.reason.clone().unwrap_or_else(|| "by a program".to_owned());
     let wanted = match verb.as_str() {
