@@ -1,7 +1,7 @@
 //! `rupor audience`: people from files, names for them, and who must not be written to.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -139,6 +139,8 @@ struct Progress {
     imported: u64,
     updated: u64,
     rejected: u64,
+    /// Of the side file: what a run that was killed wrote after its last step is written again.
+    rejects_bytes: u64,
 }
 
 impl Progress {
@@ -186,7 +188,7 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
     let mut rejects = Rejects {
         path: rejects_path(&args.path),
         file: None,
-        is_new: progress.offset == 0,
+        bytes: progress.rejects_bytes,
         reasons: BTreeMap::new(),
     };
     let bar = bar(size);
@@ -245,16 +247,20 @@ struct Whose<'a> {
     name: &'a str,
 }
 
-/// Some lines of the file; false at the end.
-async fn step<R: BufRead>(
+/// Some lines of the file, which are all of it that is held.
+struct Gathered {
+    people: Vec<NewRecipient>,
+    /// How far the file has come with them.
+    next: Progress,
+}
+
+fn gather<R: BufRead>(
     list: &mut List<R>,
-    whose: &Whose<'_>,
-    progress: &mut Progress,
+    progress: &Progress,
     rejects: &mut Rejects,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Gathered> {
     let (mut people, mut bytes): (Vec<NewRecipient>, usize) = (Vec::new(), 0);
-    let mut next = progress.clone();
-    let mut is_over = true;
+    let mut next = Progress { done: true, ..progress.clone() };
     while let Some(row) = list.next_row()? {
         (next.rows, next.offset) = (next.rows + 1, row.end);
         bytes += row.raw.len() * 2 + 200;
@@ -266,11 +272,23 @@ async fn step<R: BufRead>(
             }
         }
         if people.len() >= STEP_ROWS || bytes >= STEP_BYTES {
-            is_over = false;
+            next.done = false;
             break;
         }
     }
-    next.done = is_over;
+    next.rejects_bytes = rejects.bytes;
+    Ok(Gathered { people, next })
+}
+
+/// Takes some lines of the file in; false at the end.
+async fn step<R: BufRead>(
+    list: &mut List<R>,
+    whose: &Whose<'_>,
+    progress: &mut Progress,
+    rejects: &mut Rejects,
+) -> anyhow::Result<bool> {
+    let Gathered { people, mut next } = gather(list, progress, rejects)?;
+    let is_over = next.done;
     // Before there is somebody there is no audience.
     if next.taken_in() == 0 {
         *progress = next;
@@ -297,7 +315,8 @@ async fn step<R: BufRead>(
 struct Rejects {
     path: PathBuf,
     file: Option<std::fs::File>,
-    is_new: bool,
+    /// Written of this file so far.
+    bytes: u64,
     /// How often each reason was found.
     reasons: BTreeMap<String, u64>,
 }
@@ -331,17 +350,23 @@ impl Rejects {
 
     fn keep(&mut self, row: u64, why: &str, raw: &[u8]) -> anyhow::Result<()> {
         *self.reasons.entry(reason(why).to_owned()).or_default() += 1;
+        let named = || format!("cannot write {}", self.path.display());
         if self.file.is_none() {
-            let mut options = std::fs::OpenOptions::new();
-            options.create(true).write(true).append(!self.is_new).truncate(self.is_new);
-            let opened = options.open(&self.path);
-            self.file = Some(opened.with_context(|| format!("cannot write {}", self.path.display()))?);
+            let options =
+                std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&self.path);
+            let mut file = options.with_context(named)?;
+            // Nothing of another run stays behind, and what somebody took away is not made up.
+            self.bytes = self.bytes.min(file.metadata().with_context(named)?.len());
+            file.set_len(self.bytes).with_context(named)?;
+            file.seek(SeekFrom::End(0)).with_context(named)?;
+            self.file = Some(file);
         }
         let Some(file) = &mut self.file else {
             return Ok(());
         };
-        let raw = String::from_utf8_lossy(raw);
-        writeln!(file, "row {row}: {why}: {}", raw.trim_end())?;
+        let told = format!("row {row}: {why}: {}\n", String::from_utf8_lossy(raw).trim_end());
+        file.write_all(told.as_bytes()).with_context(named)?;
+        self.bytes += told.len() as u64;
         Ok(())
     }
 }
@@ -482,6 +507,89 @@ async fn forbid(args: &Suppress) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file of any length that stands nowhere: lines are made when they are read.
+    struct Lines {
+        made: u64,
+        of: u64,
+        rest: Vec<u8>,
+        handed: std::rc::Rc<std::cell::Cell<u64>>,
+    }
+
+    impl std::io::Read for Lines {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            if self.rest.is_empty() && self.made < self.of {
+                self.made += 1;
+                let n = self.made;
+                self.rest = match n % 4 {
+                    0 => format!("@somebody{n};a name;\n"),
+                    _ => format!("{};Анна {n};\"{}\"\n", 100_000 + n, "x".repeat(n as usize % 1_000)),
+                }
+                .into_bytes();
+            }
+            let n = self.rest.len().min(to.len());
+            to[..n].copy_from_slice(&self.rest[..n]);
+            self.rest.drain(..n);
+            self.handed.set(self.handed.get() + n as u64);
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn of_a_file_of_any_length_one_step_is_held() {
+        const BUFFER: usize = 64 * 1024;
+        const LINES: u64 = 40_000;
+        let handed = std::rc::Rc::default();
+        let lines = Lines {
+            made: 0,
+            of: LINES,
+            rest: b"address;name;about\n".to_vec(),
+            handed: std::rc::Rc::clone(&handed),
+        };
+        let from = BufReader::with_capacity(BUFFER, lines);
+        let address: fn(&str, &str) -> String = |_, id| id.to_owned();
+        let mut list =
+            List::open(from, true, Columns::default(), "s".into(), ("telegram".into(), address)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rejected");
+        let mut rejects = Rejects { path: path.clone(), file: None, bytes: 0, reasons: BTreeMap::new() };
+        let mut progress = Progress::default();
+        let mut steps = 0;
+        while !progress.done {
+            let Gathered { people, next } = gather(&mut list, &progress, &mut rejects).unwrap();
+            let step = next.offset - progress.offset;
+            assert!(people.len() <= STEP_ROWS, "{} people", people.len());
+            assert!(step <= STEP_BYTES as u64, "{step} bytes");
+            assert!(handed.get() - next.offset <= BUFFER as u64, "read ahead of the step");
+            assert_eq!(rejects.reasons.len(), 1, "what was found in the lines is not kept");
+            steps += 1;
+            progress = next;
+        }
+        assert!(steps > 20, "{steps} steps are no test");
+        assert_eq!((progress.rows, progress.rejected, progress.offset), (LINES, LINES / 4, handed.get()));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), progress.rejects_bytes);
+    }
+
+    #[test]
+    fn what_a_killed_run_rejected_after_its_last_step_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rejected");
+        let run = |bytes| Rejects { path: path.clone(), file: None, bytes, reasons: BTreeMap::new() };
+        let mut first = run(0);
+        first.keep(1, "no", b"a\n").unwrap();
+        let step = first.bytes;
+        first.keep(2, "no", b"b\n").unwrap();
+        let mut second = run(step);
+        second.keep(2, "no", b"b\n").unwrap();
+        second.keep(3, "no", b"c\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "row 1: no: a\nrow 2: no: b\nrow 3: no: c\n");
+        // Another file of the same name begins anew; and nothing is made up for a side file that somebody took away.
+        run(0).keep(1, "no", b"z\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "row 1: no: z\n");
+        std::fs::remove_file(&path).unwrap();
+        run(step).keep(9, "no", b"y\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "row 9: no: y\n");
+    }
 
     #[test]
     fn a_reason_is_told_without_what_it_was_found_in() {

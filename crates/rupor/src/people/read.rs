@@ -1,6 +1,6 @@
 //! Rows of a list become recipients: which column is what, and what cannot be an id.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
@@ -120,14 +120,12 @@ impl<R: BufRead> List<R> {
 
     /// Goes on where an earlier run stopped.
     pub(crate) fn skip_to(&mut self, offset: u64) -> anyhow::Result<()> {
-        let mut bytes = Vec::new();
-        while self.at < offset {
-            csv::record(&mut self.from, &mut bytes)?;
-            if bytes.is_empty() {
-                bail!("the file is shorter than it was; import it under another name with --name");
-            }
-            self.at += bytes.len() as u64;
+        let wanted = offset.saturating_sub(self.at);
+        let passed = std::io::copy(&mut self.from.by_ref().take(wanted), &mut std::io::sink())?;
+        if passed < wanted {
+            bail!("the file is shorter than it was; import it under another name with --name");
         }
+        self.at += passed;
         Ok(())
     }
 
@@ -292,6 +290,19 @@ mod tests {
         let found = all(list(lines, false, "").unwrap());
         assert_eq!(found[0].as_ref().unwrap().attributes, serde_json::json!({"name": "Ия", "n": 3}));
         assert!(found[1].as_ref().unwrap_err().contains("no JSON object"));
+    }
+
+    #[test]
+    fn it_goes_on_at_the_very_line_whatever_quotes_stand_before_it() {
+        let lines = "{\"address\": 1, \"name\": \"5\\\" доска\"}\n{\"address\": 2}\n{\"address\": 3}\n";
+        let mut first = list(lines, false, "").unwrap();
+        let end = first.next_row().unwrap().unwrap().end;
+        let mut second = list(lines, false, "").unwrap();
+        second.skip_to(end).unwrap();
+        let ids: Vec<String> = all(second).into_iter().map(|person| person.unwrap().user_id).collect();
+        assert_eq!(ids, ["2", "3"]);
+        let problem = list(lines, false, "").unwrap().skip_to(1_000).unwrap_err().to_string();
+        assert!(problem.contains("the file is shorter than it was"), "{problem}");
     }
 
     #[test]

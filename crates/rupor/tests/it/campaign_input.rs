@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
+fn parsed(told: &str) -> Value {
+    serde_json::from_str(told).unwrap()
+}
+
 pub(super) struct Node(Child);
 
 impl Drop for Node {
@@ -149,6 +153,45 @@ async fn a_list_that_is_wrong_is_told_with_the_fix_and_leaves_nothing_behind() {
     ] {
         assert!(rejected.contains(words), "no «{words}» in\n{rejected}");
     }
+    assert_eq!(w.requests(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_that_is_killed_goes_on_where_it_stopped() {
+    const LINES: usize = 60_000;
+    const STEP: u64 = 5_000;
+    let w = World::new().await;
+    // A few lines cannot be used: one of the first step, and the last of all.
+    let lines = (1..=LINES).map(|n| match n {
+        10 | LINES => format!("@person{n};Анна\n"),
+        _ => format!("{};Анна {n}\n", 100_000 + n),
+    });
+    w.write(
+        "long.csv",
+        ["address;name\n".to_owned()].into_iter().chain(lines).collect::<String>().as_bytes(),
+    );
+    let import = ["audience", "import", "long.csv", "--account", "shelter", "--json"];
+    let mut first = Node(w.command(&import).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let begun = Instant::now();
+    let taken_in = || parsed(&w.well(&["audience", "list", "--json"]))[0]["people"].as_u64().unwrap_or(0);
+    // More than a step, so that one that begins anew is told from one that goes on.
+    while taken_in() <= STEP {
+        assert!(begun.elapsed() < PATIENCE, "nobody is taken in");
+    }
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    let before = taken_in();
+    assert!(before < LINES as u64 - 2, "it was to be killed in the middle: {before}");
+
+    let done = parsed(&w.well(&import));
+    assert_eq!((&done["rows"], &done["rejected"]), (&json!(LINES), &json!(2)), "{done}");
+    assert_eq!(done["imported"].as_u64().unwrap() + done["updated"].as_u64().unwrap(), LINES as u64 - 2);
+    // What became of the people of its last step was told to nobody; nobody else is read again.
+    assert!(done["updated"].as_u64().unwrap() <= STEP, "{done}");
+    assert_eq!(taken_in(), LINES as u64 - 2);
+    let told = w.rejected("long.csv");
+    let rows: Vec<&str> = told.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(rows, ["row 10", "row 60000"], "each of them is told once");
     assert_eq!(w.requests(), 0);
 }
 
