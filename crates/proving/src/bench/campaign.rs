@@ -35,12 +35,15 @@ pub(crate) struct CampaignBench {
     /// Seconds of each measurement by the clock
     #[arg(long, value_name = "N", default_value_t = 20)]
     seconds: u64,
-    /// Only these parts
+    /// Only these parts; `import` takes as many people in from a CSV with the binary of --rupor, and watches its memory
     #[arg(long, value_name = "PART", value_delimiter = ',', default_values = ["large", "rate", "isolation", "urgent"])]
     parts: Vec<String>,
-    /// Also import as many people from a CSV with this binary, and watch its memory
+    /// The binary that the part `import` runs
     #[arg(long, value_name = "FILE")]
     rupor: Option<PathBuf>,
+    /// Bytes of a line of the CSV, at least
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    line_bytes: usize,
 }
 
 pub(crate) fn run(args: &CampaignBench) -> anyhow::Result<()> {
@@ -51,16 +54,16 @@ pub(crate) fn run(args: &CampaignBench) -> anyhow::Result<()> {
 
 async fn measure(args: &CampaignBench) -> anyhow::Result<Value> {
     let mut figures = json!({"database": args.database.address()?.to_string()});
-    if let Some(rupor) = &args.rupor {
-        figures["import"] = import(args, rupor).await?;
-    }
     for part in &args.parts {
         figures[part] = match part.as_str() {
             "large" => large(args).await?,
             "rate" => json!([rate(args, 30).await?, rate(args, 1_000).await?]),
             "isolation" => isolation(args).await?,
             "urgent" => urgent(args).await?,
-            other => anyhow::bail!("no part {other}; known are large, rate, isolation, urgent"),
+            "import" => {
+                import(args, args.rupor.as_deref().context("import: give the binary with --rupor")?).await?
+            }
+            other => anyhow::bail!("no part {other}; known are large, rate, isolation, urgent, import"),
         };
     }
     Ok(figures)
@@ -135,7 +138,7 @@ async fn large(args: &CampaignBench) -> anyhow::Result<Value> {
     // One of each, alternating, so that both meet the same machine; the first pair is thrown away.
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for round in 0..3 {
-        bare.push(bare_freeze(args, &rig).await?);
+        bare.push(bare_freeze(args, &rig, round).await?);
         let campaign = draft(&rig, &format!("frozen {round}"), vec![account]).await?;
         ours.push(freeze(&rig, &campaign).await?);
     }
@@ -184,33 +187,33 @@ async fn freeze(rig: &Rig, campaign: &Campaign) -> anyhow::Result<f64> {
     Ok(took)
 }
 
-/// The same columns and keys by one statement, without a single rule.
-async fn bare_freeze(args: &CampaignBench, rig: &Rig) -> anyhow::Result<f64> {
+/// The same columns and keys by one statement, without a single rule; into a table that holds the same earlier campaigns.
+async fn bare_freeze(args: &CampaignBench, rig: &Rig, round: i32) -> anyhow::Result<f64> {
     const COLUMNS: &str = "workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id, variant, generation, state";
     let ws = rig.workspace.0;
     let insert = format!(
         "INSERT INTO bench_freeze ({COLUMNS})
-         SELECT workspace_id, 1, 1, recipient_id, account_id, platform, user_id, 0, 0, 'waiting'
+         SELECT workspace_id, {round}, {round}, recipient_id, account_id, platform, user_id, 0, 0, 'waiting'
            FROM recipients WHERE workspace_id = {ws} ORDER BY platform, user_id"
     );
     match args.database.address()? {
         store::Address::Sqlite(path) => {
             let connection = sqlite::bare_connection(&path)?;
-            connection.execute_batch(SQLITE_BARE)?;
+            if round == 0 {
+                connection.execute_batch(SQLITE_BARE)?;
+            }
             let begun = Instant::now();
             connection.execute_batch(&insert)?;
-            let took = seconds(begun);
-            connection.execute_batch("DROP TABLE bench_freeze")?;
-            Ok(took)
+            Ok(seconds(begun))
         }
         store::Address::Postgres(url) => {
             let client = postgres::bare_connection(&url).await?;
-            client.batch_execute(POSTGRES_BARE).await?;
+            if round == 0 {
+                client.batch_execute(POSTGRES_BARE).await?;
+            }
             let begun = Instant::now();
             client.batch_execute(&insert).await?;
-            let took = seconds(begun);
-            client.batch_execute("DROP TABLE bench_freeze").await?;
-            Ok(took)
+            Ok(seconds(begun))
         }
     }
 }
@@ -419,7 +422,7 @@ async fn import(args: &CampaignBench, rupor: &Path) -> anyhow::Result<Value> {
     let folder = std::env::temp_dir().join(format!("rupor-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("people.csv");
-    write_people(&file, args.people)?;
+    let bytes = write_people(&file, args)?;
     let name = format!("import {}", now_ms());
     {
         let store = open(args, &address).await?;
@@ -457,6 +460,7 @@ async fn import(args: &CampaignBench, rupor: &Path) -> anyhow::Result<Value> {
     ensure!(status.success(), "the import failed");
     Ok(json!({
         "rows": args.people,
+        "megabytes": bytes as f64 / 1e6,
         "seconds": took,
         "rows_per_second": args.people as f64 / took,
         "resident_peak_mb": most_kb as f64 / 1_024.0,
@@ -468,12 +472,16 @@ async fn open(args: &CampaignBench, address: &store::Address) -> anyhow::Result<
     Ok(engine::opening::open_when_free(address, &args.database.key_path(address)).await?)
 }
 
-fn write_people(file: &Path, n: usize) -> anyhow::Result<()> {
+/// Writes the list and says how long it is.
+fn write_people(file: &Path, args: &CampaignBench) -> anyhow::Result<u64> {
     use std::io::Write;
     let mut out = std::io::BufWriter::new(std::fs::File::create(file)?);
-    writeln!(out, "address;name;city;time_zone")?;
-    for id in 0..n {
-        writeln!(out, "{};Анна;Пермь;Asia/Yekaterinburg", 300_000_000 + id)?;
+    writeln!(out, "address;name;city;about;time_zone")?;
+    for id in 0..args.people {
+        let line = format!("{};Анна;Пермь;;Asia/Yekaterinburg", 300_000_000 + id);
+        let about = "x".repeat(args.line_bytes.saturating_sub(line.len()));
+        writeln!(out, "{};Анна;Пермь;{about};Asia/Yekaterinburg", 300_000_000 + id)?;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    Ok(out.get_ref().metadata()?.len())
 }
