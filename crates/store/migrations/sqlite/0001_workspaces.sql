@@ -127,7 +127,8 @@ CREATE TABLE recipients (
     address      TEXT    NOT NULL,                  -- the chat to write to
     attributes   TEXT    NOT NULL DEFAULT '{}',
     time_zone    TEXT,
-    status       TEXT    NOT NULL DEFAULT 'known' CHECK (status IN ('known', 'active', 'stopped', 'gone')),
+    -- Written out: for a list of more than two, SQLite makes a table of it anew at every row.
+    status       TEXT    NOT NULL DEFAULT 'known' CHECK (status = 'known' OR status = 'active' OR status = 'stopped' OR status = 'gone'),
     status_why   TEXT,
     status_at    INTEGER NOT NULL,
     source       TEXT    NOT NULL DEFAULT '',       -- where we know them from
@@ -140,7 +141,8 @@ CREATE TABLE recipients (
     UNIQUE (workspace_id, account_id, user_id),
     UNIQUE (workspace_id, recipient_id)
 ) STRICT;
-CREATE INDEX recipients_of_person ON recipients (workspace_id, platform, user_id, account_id);
+-- With the status: who gets a campaign is found without reading the wide rows.
+CREATE INDEX recipients_of_person ON recipients (workspace_id, platform, user_id, account_id, status);
 CREATE INDEX recipients_gone ON recipients (account_id) WHERE status = 'gone';
 
 -- Who must not be written to, on one account or on all; survives every import.

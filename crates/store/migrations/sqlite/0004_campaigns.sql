@@ -97,7 +97,8 @@ CREATE TABLE campaign_recipients (
     user_id      TEXT    NOT NULL,
     variant      INTEGER NOT NULL DEFAULT 0,
     generation   INTEGER NOT NULL DEFAULT 0,
-    state        TEXT    NOT NULL CHECK (state IN ('waiting', 'queued', 'settled', 'excluded')),
+    -- Written out: for a list of more than two, SQLite makes a table of it anew at every row.
+    state        TEXT    NOT NULL CHECK (state = 'waiting' OR state = 'queued' OR state = 'settled' OR state = 'excluded'),
     reason       TEXT,                              -- why they are left out
     delivery_id  INTEGER,                           -- the newest
     outcome      TEXT,                              -- how it ended, when the delivery is gone

@@ -13,20 +13,23 @@ use super::{Tx, rows};
 use crate::campaigns::*;
 use crate::error::Result;
 
-const UPTO: &str = "
-SELECT r.platform, r.user_id
+/// A step stays on one platform, and both its ends are plain conditions on the user id: where an end is a pair, SQLite
+/// compares every row with it once more.
+const PLATFORM: &str = "
+SELECT r.platform
   FROM recipients AS r
  WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?2, ?3)
  ORDER BY r.platform, r.user_id
- LIMIT 1 OFFSET ?4";
-/// The end of a step is always given: a bound that may be missing is no bound of the index, and every step would read on to
-/// the last person.
-const LAST: &str = "
-SELECT r.platform, r.user_id
-  FROM recipients AS r
- WHERE r.workspace_id = ?1
- ORDER BY r.platform DESC, r.user_id DESC
  LIMIT 1";
+const UPTO: &str = "
+SELECT r.user_id
+  FROM recipients AS r
+ WHERE r.workspace_id = ?1 AND r.platform = ?2 AND r.user_id > ?3
+ ORDER BY r.user_id
+ LIMIT 1 OFFSET ?4";
+const LAST: &str = "SELECT max(r.user_id) FROM recipients AS r WHERE r.workspace_id = ?1 AND r.platform = ?2";
+const ANOTHER_PLATFORM: &str =
+    "SELECT 1 FROM recipients AS r WHERE r.workspace_id = ?1 AND r.platform > ?2 LIMIT 1";
 /// Who is only known did not ask to hear from us, and is nobody's audience.
 const TO_FREEZE: &str = "
 SELECT r.recipient_id, r.account_id, r.platform, r.user_id, coalesce(r.time_zone, ''),
@@ -36,11 +39,11 @@ SELECT r.recipient_id, r.account_id, r.platform, r.user_id, coalesce(r.time_zone
                                  AND s.account_id IN (0, r.account_id)) THEN 'suppressed' END END,
        coalesce(r.contacted_at, 0)
   FROM recipients AS r
- WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?2, ?3) AND (r.platform, r.user_id) <= (?4, ?5)
-   AND r.status <> 'known' AND r.account_id IN (SELECT value FROM json_each(?6))
-   AND (?7 IS NULL OR EXISTS (SELECT 1 FROM audience_recipients AS a
-                               WHERE a.audience_id = ?7 AND a.recipient_id = r.recipient_id))
- ORDER BY r.platform, r.user_id";
+ WHERE r.workspace_id = ?1 AND r.platform = ?2 AND r.user_id > ?3 AND r.user_id <= ?4
+   AND r.status <> 'known' AND r.account_id IN (SELECT value FROM json_each(?5))
+   AND (?6 IS NULL OR EXISTS (SELECT 1 FROM audience_recipients AS a
+                               WHERE a.audience_id = ?6 AND a.recipient_id = r.recipient_id))
+ ORDER BY r.user_id";
 const PUT_COHORT: &str = "
 INSERT INTO campaign_cohorts (workspace_id, campaign_id, account_id, zone, stage) VALUES (?1, ?2, ?3, ?4, ?5)
 ON CONFLICT DO UPDATE SET zone = excluded.zone
@@ -58,11 +61,8 @@ UPDATE campaigns
  WHERE campaign_id = ?1";
 const LAST_MEMBER: &str = "SELECT coalesce(max(member_id), 0) FROM campaign_recipients";
 const ANY_SUPPRESSION: &str = "SELECT 1 FROM suppressions WHERE workspace_id = ?1 LIMIT 1";
-const COUNT_COHORTS: &str = "
-UPDATE campaign_cohorts AS c
-   SET (n_total, n_waiting) = (SELECT c.n_total + count(*), c.n_waiting + count(*) FROM campaign_recipients AS m
-                                WHERE m.cohort_id = c.cohort_id AND m.member_id > ?2)
- WHERE c.campaign_id = ?1";
+const NEW_IN_COHORT: &str =
+    "SELECT count(*) FROM campaign_recipients WHERE cohort_id = ?1 AND member_id > ?2";
 const LEFT_OUT: &str = "
 SELECT m.reason, count(*)
   FROM campaign_recipients AS m
@@ -88,32 +88,51 @@ pub(super) fn freeze(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId, step: 
     if known.at != step.after {
         return Ok(false);
     }
-    let n = if is_plain(&known, step) { AT_ONCE_MAX } else { FREEZE_MAX };
-    let from = (workspace.0, &step.after.platform, &step.after.user_id, n as i64 - 1);
-    let person = |row: &Row<'_>| Ok(Person { platform: row.get(0)?, user_id: row.get(1)? });
-    let (upto, is_last) = match &step.upto {
-        Some(upto) => (Some(upto.clone()), step.is_last),
-        None if step.is_last => (None, true),
-        None => {
-            let upto = tx.first(UPTO, from, person)?;
-            let is_last = upto.is_none();
-            (upto, is_last)
-        }
+    let reach = reach(tx, &known, step)?;
+    let (total, excluded) = match &reach.upto {
+        None => (0, 0),
+        Some(upto) if is_plain(&known, step) => write_at_once(tx, &known, &reach.low, upto)?,
+        Some(upto) => write_members(tx, &known, step, &candidates(tx, &known, step, &reach.low, upto)?)?,
     };
-    let at = match upto {
-        Some(upto) => upto,
-        None => tx.first(LAST, [workspace.0], person)?.unwrap_or_default().max(step.after.clone()),
-    };
-    let (total, excluded) = match is_plain(&known, step) {
-        true => write_at_once(tx, &known, step, &at)?,
-        false => write_members(tx, &known, step, &candidates(tx, &known, step, &at)?)?,
-    };
+    let (at, is_last) = (reach.upto.unwrap_or_else(|| step.after.clone()), reach.is_last);
     tx.execute(FROZEN, (id.0, total, excluded, at.platform, at.user_id, is_last, tx.now.0))?;
     if is_last {
         tx.execute(FORGET_EMPTY_COHORTS, [id.0])?;
         tell(tx, workspace, id, json!({"name": known.name, "frozen": true}))?;
     }
     Ok(is_last)
+}
+
+/// The people of a step: one platform, after this user id and up to this person; `None`: nobody is left.
+struct Reach {
+    low: String,
+    upto: Option<Person>,
+    is_last: bool,
+}
+
+fn reach(tx: &Tx<'_>, known: &Campaign, step: &FreezeStep) -> Result<Reach> {
+    let workspace = known.workspace_id.0;
+    let after = &step.after;
+    let low = |platform: &str| if platform == after.platform { after.user_id.clone() } else { String::new() };
+    if step.upto.is_some() || step.is_last {
+        let low = step.upto.as_ref().map_or(String::new(), |upto| low(&upto.platform));
+        return Ok(Reach { low, upto: step.upto.clone(), is_last: step.is_last });
+    }
+    let first = (workspace, &after.platform, &after.user_id);
+    let Some(platform) = tx.first(PLATFORM, first, |row| row.get::<_, String>(0))? else {
+        return Ok(Reach { low: String::new(), upto: None, is_last: true });
+    };
+    let low = low(&platform);
+    let n = if is_plain(known, step) { AT_ONCE_MAX } else { FREEZE_MAX };
+    let user_id: fn(&Row<'_>) -> rusqlite::Result<String> = |row| row.get(0);
+    let (user_id, is_last) = match tx.first(UPTO, (workspace, &platform, &low, n as i64 - 1), user_id)? {
+        Some(upto) => (upto, false),
+        None => {
+            let last = tx.first(LAST, (workspace, &platform), user_id)?.unwrap_or_default();
+            (last, tx.first(ANOTHER_PLATFORM, (workspace, &platform), |_| Ok(()))?.is_none())
+        }
+    };
+    Ok(Reach { low, upto: Some(Person { platform, user_id }), is_last })
 }
 
 /// Nothing has to be drawn nor read of anybody but their row: the database writes them down by itself.
@@ -123,97 +142,130 @@ fn is_plain(known: &Campaign, step: &FreezeStep) -> bool {
 }
 
 /// The same as `candidates` and `write_members`, in one statement.
-fn write_at_once(tx: &Tx<'_>, known: &Campaign, step: &FreezeStep, upto: &Person) -> Result<(i64, i64)> {
+fn write_at_once(tx: &Tx<'_>, known: &Campaign, low: &str, upto: &Person) -> Result<(i64, i64)> {
     let (workspace, id) = (known.workspace_id.0, known.campaign_id.0);
+    let mut cohorts = Vec::new();
     for account in &known.accounts {
-        tx.first(PUT_COHORT, (workspace, id, account.0, "", "rest"), |row| row.get::<_, i64>(0))?;
+        let cohort = (workspace, id, account.0, "", "rest");
+        cohorts.extend(tx.first(PUT_COHORT, cohort, |row| row.get::<_, i64>(0))?);
     }
     let before: i64 = tx.first(LAST_MEMBER, [], |row| row.get(0))?.unwrap_or(0);
-    let anybody_suppressed = tx.first(ANY_SUPPRESSION, [workspace], |_| Ok(()))?.is_some();
-    let params = (
-        workspace,
-        id,
-        &step.after.platform,
-        &step.after.user_id,
-        &upto.platform,
-        &upto.user_id,
-        imported(tx, known.audience_id)?,
-        (tx.now - known.min_gap).0,
-        known.min_gap.0,
-    );
-    let total = tx.execute(&insert_all(&known.accounts, anybody_suppressed), params)?;
-    tx.execute(COUNT_COHORTS, (id, before))?;
-    let reasons =
-        tx.all(LEFT_OUT, (before, id), |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
-    for (reason, n) in &reasons {
-        tx.execute(COUNT_CODE, (workspace, id, reason, n))?;
+    let all = All {
+        accounts: &known.accounts,
+        cohorts: &cohorts,
+        is_anybody_suppressed: tx.first(ANY_SUPPRESSION, [workspace], |_| Ok(()))?.is_some(),
+        audience: imported(tx, known.audience_id)?,
+        contacted_before: (known.min_gap.0 > 0).then_some((tx.now - known.min_gap).0),
+    };
+    let total = tx.execute(&all.insert(), (workspace, id, &upto.platform, low, &upto.user_id))? as i64;
+    let mut waiting = 0;
+    for cohort in cohorts {
+        let n: i64 = tx.first(NEW_IN_COHORT, (cohort, before), |row| row.get(0))?.unwrap_or(0);
+        tx.execute(COUNT_COHORT, (cohort, n))?;
+        waiting += n;
     }
-    Ok((total as i64, reasons.iter().map(|(_, n)| n).sum()))
+    if total > waiting {
+        let reasons =
+            tx.all(LEFT_OUT, (before, id), |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        for (reason, n) in &reasons {
+            tx.execute(COUNT_CODE, (workspace, id, reason, n))?;
+        }
+    }
+    Ok((total, total - waiting))
 }
 
-/// Of who has rows on several accounts the best one is taken: where they can be written to, then by preference.
-fn insert_all(accounts: &[AccountId], anybody_suppressed: bool) -> String {
-    let list = accounts.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(", ");
-    let rank: String =
-        accounts.iter().enumerate().map(|(n, id)| format!(" WHEN {} THEN {n}", id.0)).collect();
-    let suppressed = |of: &str| {
-        match anybody_suppressed {
-        true => format!(
-            "WHEN EXISTS (SELECT 1 FROM suppressions AS s
-                           WHERE s.workspace_id = {of}.workspace_id AND s.platform = {of}.platform AND s.user_id = {of}.user_id
-                             AND s.account_id IN (0, {of}.account_id)) THEN 'suppressed'"
-        ),
-        false => String::new(),
+/// What is asked of everybody. What nobody asks is not in the statement: a condition that is true for a million rows costs
+/// as much as one that is not.
+struct All<'a> {
+    accounts: &'a [AccountId],
+    /// Of each account.
+    cohorts: &'a [i64],
+    is_anybody_suppressed: bool,
+    audience: Option<i64>,
+    contacted_before: Option<i64>,
+}
+
+impl All<'_> {
+    /// Why a row is left out; NULL: it is not.
+    fn reason(&self, of: &str) -> String {
+        let suppressed = match self.is_anybody_suppressed {
+            true => format!(
+                "WHEN EXISTS (SELECT 1 FROM suppressions AS s
+                               WHERE s.workspace_id = {of}.workspace_id AND s.platform = {of}.platform AND s.user_id = {of}.user_id
+                                 AND s.account_id IN (0, {of}.account_id)) THEN 'suppressed'"
+            ),
+            false => String::new(),
+        };
+        let too_soon = match self.contacted_before {
+            Some(at) => format!("WHEN {of}.contacted_at > {at} THEN 'too_soon'"),
+            None => String::new(),
+        };
+        format!(
+            "CASE WHEN {of}.status = 'gone' THEN 'gone' WHEN {of}.status = 'stopped' THEN 'stopped' {suppressed} {too_soon} END"
+        )
     }
-    };
-    let reason = |of: &str| {
+
+    fn meant(&self, of: &str) -> String {
+        let list = self.accounts.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(", ");
+        let imported = match self.audience {
+            Some(id) => format!(
+                "AND EXISTS (SELECT 1 FROM audience_recipients AS a
+                              WHERE a.audience_id = {id} AND a.recipient_id = {of}.recipient_id)"
+            ),
+            None => String::new(),
+        };
+        format!("{of}.status <> 'known' AND {of}.account_id IN ({list}) {imported}")
+    }
+
+    /// A number for each account.
+    fn by_account(&self, of: &str, numbers: impl Iterator<Item = i64>) -> String {
+        let each = self.accounts.iter().zip(numbers).map(|(id, n)| format!(" WHEN {} THEN {n}", id.0));
+        format!("CASE {of}.account_id{} END", each.collect::<String>())
+    }
+
+    /// Of who has rows on several accounts the best one is taken: where they can be written to, then by preference.
+    fn insert(&self) -> String {
+        let rank = |of| self.by_account(of, 0..);
+        let best = match self.accounts.len() {
+            1 => String::new(),
+            _ => format!(
+                "WHERE NOT EXISTS (SELECT 1 FROM recipients AS o
+                                    WHERE o.workspace_id = ?1 AND o.platform = ?3 AND o.user_id = p.user_id
+                                      AND o.account_id <> p.account_id AND {}
+                                      AND (({}) IS NOT NULL, {}) < (p.reason IS NOT NULL, {}))",
+                self.meant("o"),
+                self.reason("o"),
+                rank("o"),
+                rank("p")
+            ),
+        };
+        // LIMIT keeps the reason from being worked out for every place it stands in.
         format!(
-            "CASE WHEN {of}.status = 'gone' THEN 'gone' WHEN {of}.status = 'stopped' THEN 'stopped' {}
-                  WHEN ?9 > 0 AND coalesce({of}.contacted_at, 0) > ?8 THEN 'too_soon' END",
-            suppressed(of)
+            "INSERT INTO campaign_recipients (workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id,
+                                              variant, state, reason)
+             SELECT ?1, ?2, CASE WHEN p.reason IS NULL THEN {} END, p.recipient_id, p.account_id, ?3, p.user_id, 0,
+                    CASE WHEN p.reason IS NULL THEN 'waiting' ELSE 'excluded' END, p.reason
+               FROM (SELECT r.recipient_id, r.account_id, r.user_id, {} AS reason
+                       FROM recipients AS r
+                      WHERE r.workspace_id = ?1 AND r.platform = ?3 AND r.user_id > ?4 AND r.user_id <= ?5 AND {}
+                      ORDER BY r.user_id
+                      LIMIT -1) AS p
+             {best}",
+            self.by_account("p", self.cohorts.iter().copied()),
+            self.reason("r"),
+            self.meant("r"),
         )
-    };
-    let meant = |of: &str| {
-        format!(
-            "{of}.status <> 'known' AND {of}.account_id IN ({list})
-             AND (?7 IS NULL OR EXISTS (SELECT 1 FROM audience_recipients AS a
-                                         WHERE a.audience_id = ?7 AND a.recipient_id = {of}.recipient_id))"
-        )
-    };
-    let best = match accounts.len() {
-        1 => String::new(),
-        _ => format!(
-            "WHERE NOT EXISTS (SELECT 1 FROM recipients AS o
-                                WHERE o.workspace_id = ?1 AND o.platform = p.platform AND o.user_id = p.user_id
-                                  AND o.account_id <> p.account_id AND {}
-                                  AND (({}) IS NOT NULL, CASE o.account_id{rank} END)
-                                      < (p.reason IS NOT NULL, CASE p.account_id{rank} END))",
-            meant("o"),
-            reason("o")
-        ),
-    };
-    // LIMIT keeps the reason from being worked out for every place it stands in.
-    format!(
-        "INSERT INTO campaign_recipients (workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id,
-                                          variant, state, reason)
-         SELECT ?1, ?2, CASE WHEN p.reason IS NULL THEN c.cohort_id END, p.recipient_id, p.account_id, p.platform, p.user_id, 0,
-                CASE WHEN p.reason IS NULL THEN 'waiting' ELSE 'excluded' END, p.reason
-           FROM (SELECT r.recipient_id, r.account_id, r.platform, r.user_id, {} AS reason
-                   FROM recipients AS r
-                  WHERE r.workspace_id = ?1 AND (r.platform, r.user_id) > (?3, ?4) AND (r.platform, r.user_id) <= (?5, ?6)
-                    AND {}
-                  ORDER BY r.platform, r.user_id
-                  LIMIT -1) AS p
-          CROSS JOIN campaign_cohorts AS c
-             ON c.campaign_id = ?2 AND c.account_id = p.account_id AND c.zone = '' AND c.stage = 'rest'
-         {best}",
-        reason("r"),
-        meant("r"),
-    )
+    }
 }
 
 /// One row a person: the first account by preference on which they can be written to, else the first at all.
-fn candidates(tx: &Tx<'_>, known: &Campaign, step: &FreezeStep, upto: &Person) -> Result<Vec<Candidate>> {
+fn candidates(
+    tx: &Tx<'_>,
+    known: &Campaign,
+    step: &FreezeStep,
+    low: &str,
+    upto: &Person,
+) -> Result<Vec<Candidate>> {
     let preference: HashMap<i64, usize> =
         known.accounts.iter().enumerate().map(|(n, id)| (id.0, n)).collect();
     let left_out: HashSet<i64> = step.left_out.iter().map(|id| id.0).collect();
@@ -221,9 +273,8 @@ fn candidates(tx: &Tx<'_>, known: &Campaign, step: &FreezeStep, upto: &Person) -
     let gap_from = (tx.now - known.min_gap).0;
     let params = (
         known.workspace_id.0,
-        &step.after.platform,
-        &step.after.user_id,
         &upto.platform,
+        low,
         &upto.user_id,
         rows::id_list(known.accounts.iter().map(|id| id.0)),
         imported(tx, known.audience_id)?,
