@@ -357,6 +357,16 @@ pub struct DeliveryFilter {
     pub message_id: Option<MessageId>,
     pub code: Option<String>,
     pub after: Option<DeliveryId>,
+    pub before: Option<DeliveryId>,
+    pub order: ListOrder,
+}
+
+/// From which end a listing begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    #[default]
+    OldestFirst,
+    NewestFirst,
 }
 
 /// What one step of retention removed.

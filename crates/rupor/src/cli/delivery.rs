@@ -10,7 +10,7 @@ use domain::destination::Destination;
 use domain::ids::{DeliveryId, MessageId, WorkspaceId};
 use domain::shown;
 use serde_json::{Value, json};
-use store::{Delivery as Row, DeliveryFilter, Store, StoredMessage};
+use store::{Delivery as Row, DeliveryFilter, ListOrder, Store, StoredMessage};
 
 use super::operator::{Newest, OperatorArgs, block_on};
 use crate::language::{chosen, heard, say};
@@ -116,7 +116,9 @@ async fn show_list(list: &List) -> anyhow::Result<()> {
         code: list.causes.code.clone(),
         channel_id,
         message_id: list.message.map(MessageId),
-        after: None,
+        before: list.before.map(DeliveryId),
+        order: ListOrder::NewestFirst,
+        ..DeliveryFilter::default()
     };
     let channels = store.channels(ws).await?;
     let found = newest(&store, ws, list, filter).await?;
@@ -142,18 +144,17 @@ async fn newest(
     store: &Store,
     ws: WorkspaceId,
     list: &List,
-    filter: DeliveryFilter,
+    mut filter: DeliveryFilter,
 ) -> anyhow::Result<Vec<(Row, Option<StoredMessage>)>> {
     let (begin, words, wanted) = (list.newest.begin(store).await?, list.newest.words(), list.newest.last());
-    let mut before = list.before.map(DeliveryId);
     let mut messages: HashMap<MessageId, Option<StoredMessage>> = HashMap::new();
     let mut found = Vec::new();
     for _ in 0..READINGS_MAX {
         let window = if words.is_some() { WINDOW } else { wanted.min(WINDOW) };
-        let page = store.latest_deliveries(ws, filter.clone(), before, window).await?;
+        let page = store.deliveries(ws, filter.clone(), window).await?;
         let is_last = page.len() < window;
         for row in page {
-            before = Some(row.delivery_id);
+            filter.before = Some(row.delivery_id);
             if row.queued_at < begin {
                 return Ok(found);
             }

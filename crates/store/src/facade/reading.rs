@@ -16,7 +16,7 @@ impl Store {
         each!(self, db => db.delivery(workspace, id))
     }
 
-    /// In order of id, at most `limit`; continue after the last one.
+    /// In order of id from the end that the filter says, at most `limit`; continue after the last one, or before it.
     pub async fn deliveries(
         &self,
         workspace: WorkspaceId,
@@ -24,17 +24,6 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<Delivery>> {
         each!(self, db => db.deliveries(workspace, filter, limit))
-    }
-
-    /// The newest first, at most `limit`; continue before the last one.
-    pub async fn latest_deliveries(
-        &self,
-        workspace: WorkspaceId,
-        filter: DeliveryFilter,
-        before: Option<DeliveryId>,
-        limit: usize,
-    ) -> Result<Vec<Delivery>> {
-        each!(self, db => db.latest_deliveries(workspace, filter, before, limit))
     }
 
     /// The delivery that a repeat would have repeated, if it is still here.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Again, As, Postgres, rows};
 use crate::error::{Result, StoreError};
-use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane};
+use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane, ListOrder};
 
 const SELECT_DELIVERY: &str = concat!(
     "SELECT ",
@@ -13,32 +13,28 @@ const SELECT_DELIVERY: &str = concat!(
     " FROM deliveries WHERE workspace_id = $1 AND delivery_id = $2"
 );
 /// A condition that is not given is always true; ids come from the index, the rest filters.
-const SELECT_DELIVERIES: &str = concat!(
-    "SELECT ",
-    rows::delivery_columns!(),
-    " FROM deliveries
-      WHERE workspace_id = $1
-        AND delivery_id > $2
-        AND ($3::text IS NULL OR status = $3)
-        AND ($4::bigint IS NULL OR channel_id = $4)
-        AND ($5::bigint IS NULL OR message_id = $5)
-        AND ($6::text IS NULL OR last_error ->> 'code' = $6)
-      ORDER BY delivery_id
-      LIMIT $7"
-);
-const SELECT_LATEST_DELIVERIES: &str = concat!(
-    "SELECT ",
-    rows::delivery_columns!(),
-    " FROM deliveries
+/// One listing from either end.
+macro_rules! select_deliveries {
+    ($order:literal) => {
+        concat!(
+            "SELECT ",
+            rows::delivery_columns!(),
+            " FROM deliveries
       WHERE workspace_id = $1
         AND delivery_id > $2 AND delivery_id < $8
         AND ($3::text IS NULL OR status = $3)
         AND ($4::bigint IS NULL OR channel_id = $4)
         AND ($5::bigint IS NULL OR message_id = $5)
         AND ($6::text IS NULL OR last_error ->> 'code' = $6)
-      ORDER BY delivery_id DESC
+      ORDER BY delivery_id ",
+            $order,
+            "
       LIMIT $7"
-);
+        )
+    };
+}
+const SELECT_DELIVERIES: &str = select_deliveries!("ASC");
+const SELECT_LATEST_DELIVERIES: &str = select_deliveries!("DESC");
 const SELECT_DELIVERIES_OF: &str = concat!(
     "SELECT ",
     rows::delivery_columns!(),
@@ -202,11 +198,15 @@ impl Postgres {
         filter: DeliveryFilter,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
+        let sql = match filter.order {
+            ListOrder::OldestFirst => SELECT_DELIVERIES,
+            ListOrder::NewestFirst => SELECT_LATEST_DELIVERIES,
+        };
         let rows = self
             .all(
                 As::App(workspace),
                 Again::Safe,
-                SELECT_DELIVERIES,
+                sql,
                 &[
                     &workspace.0,
                     &filter.after.map_or(0, |id| id.0),
@@ -215,33 +215,7 @@ impl Postgres {
                     &filter.message_id.map(|id| id.0),
                     &filter.code,
                     &i64::try_from(limit).unwrap_or(i64::MAX),
-                ],
-            )
-            .await?;
-        rows.iter().map(rows::delivery).collect()
-    }
-
-    pub async fn latest_deliveries(
-        &self,
-        workspace: WorkspaceId,
-        filter: DeliveryFilter,
-        before: Option<DeliveryId>,
-        limit: usize,
-    ) -> Result<Vec<Delivery>> {
-        let rows = self
-            .all(
-                As::App(workspace),
-                Again::Safe,
-                SELECT_LATEST_DELIVERIES,
-                &[
-                    &workspace.0,
-                    &filter.after.map_or(0, |id| id.0),
-                    &filter.status.map(|status| status.as_str()),
-                    &filter.channel_id.map(|id| id.0),
-                    &filter.message_id.map(|id| id.0),
-                    &filter.code,
-                    &i64::try_from(limit).unwrap_or(i64::MAX),
-                    &before.map_or(i64::MAX, |id| id.0),
+                    &filter.before.map_or(i64::MAX, |id| id.0),
                 ],
             )
             .await?;

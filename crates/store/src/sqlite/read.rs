@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Sqlite, rows};
 use crate::error::{Result, StoreError};
-use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane};
+use crate::queue::{Attempt, Delivery, DeliveryFilter, Event, Lane, ListOrder};
 
 const SELECT_PAYLOAD: &str = "SELECT payload FROM messages WHERE workspace_id = ?1 AND message_id = ?2";
 pub(super) const SELECT_PAYLOADS: &str = "
@@ -116,16 +116,20 @@ impl Sqlite {
         filter: DeliveryFilter,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
+        let order = match filter.order {
+            ListOrder::OldestFirst => "ASC",
+            ListOrder::NewestFirst => "DESC",
+        };
         // A condition that is not given is always true; ids come from the index, the rest filters.
         let sql = format!(
             "SELECT {} FROM deliveries
               WHERE workspace_id = ?1
-                AND delivery_id > ?2
+                AND delivery_id > ?2 AND delivery_id < ?8
                 AND (?3 IS NULL OR status = ?3)
                 AND (?4 IS NULL OR channel_id = ?4)
                 AND (?5 IS NULL OR message_id = ?5)
                 AND (?6 IS NULL OR last_error ->> 'code' = ?6)
-              ORDER BY delivery_id
+              ORDER BY delivery_id {order}
               LIMIT ?7",
             rows::DELIVERY_COLUMNS
         );
@@ -137,7 +141,8 @@ impl Sqlite {
                 filter.channel_id.map(|id| id.0),
                 filter.message_id.map(|id| id.0),
                 filter.code,
-                limit as i64
+                limit as i64,
+                filter.before.map_or(i64::MAX, |id| id.0)
             ];
             tx.all(&sql, params, rows::delivery)
         })
@@ -152,41 +157,6 @@ impl Sqlite {
             Some(before) => self.delivery(workspace, DeliveryId(before)).await.map(Some),
             None => Ok(None),
         }
-    }
-
-    pub async fn latest_deliveries(
-        &self,
-        workspace: WorkspaceId,
-        filter: DeliveryFilter,
-        before: Option<DeliveryId>,
-        limit: usize,
-    ) -> Result<Vec<Delivery>> {
-        let sql = format!(
-            "SELECT {} FROM deliveries
-              WHERE workspace_id = ?1
-                AND delivery_id > ?2 AND delivery_id < ?8
-                AND (?3 IS NULL OR status = ?3)
-                AND (?4 IS NULL OR channel_id = ?4)
-                AND (?5 IS NULL OR message_id = ?5)
-                AND (?6 IS NULL OR last_error ->> 'code' = ?6)
-              ORDER BY delivery_id DESC
-              LIMIT ?7",
-            rows::DELIVERY_COLUMNS
-        );
-        self.read(move |tx| {
-            let params = rusqlite::params![
-                workspace.0,
-                filter.after.map_or(0, |id| id.0),
-                filter.status.map(|status| status.as_str()),
-                filter.channel_id.map(|id| id.0),
-                filter.message_id.map(|id| id.0),
-                filter.code,
-                limit as i64,
-                before.map_or(i64::MAX, |id| id.0)
-            ];
-            tx.all(&sql, params, rows::delivery)
-        })
-        .await
     }
 
     pub async fn deliveries_of(

@@ -150,6 +150,13 @@ async fn listings_filter_and_continue(w: &World) {
     let page = list(DeliveryFilter::default(), 4).await.unwrap();
     let rest = DeliveryFilter { after: Some(page[3].delivery_id), ..Default::default() };
     assert_eq!((page.len(), list(rest, 4).await.unwrap().len()), (4, 2));
+    let newest = DeliveryFilter { order: ListOrder::NewestFirst, ..Default::default() };
+    let mut backwards: Vec<_> = list(newest.clone(), 4).await.unwrap();
+    let before = DeliveryFilter { before: Some(backwards[3].delivery_id), ..newest };
+    backwards.extend(list(before, 4).await.unwrap());
+    let ids: Vec<_> = backwards.iter().rev().map(|row| row.delivery_id).collect();
+    let all = list(DeliveryFilter::default(), 10).await.unwrap();
+    assert_eq!(ids, all.iter().map(|row| row.delivery_id).collect::<Vec<_>>());
 }
 
 const KEEP: Retention = Retention {
