@@ -19,6 +19,10 @@ pub const TIER_CALLBACKS: &str = "callbacks";
 /// Ended troubles are kept for so long.
 pub(crate) const ALERTS_KEEP: Span = Span::from_hours(24 * 90);
 
+/// A node tells of its own trouble at every look, seconds apart. One that has said nothing for so long is gone, or well
+/// under another name: whoever still works ends it.
+pub const NODE_SILENT: Span = Span::from_secs(120);
+
 /// Whether somebody has to do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +66,8 @@ pub struct Alert {
     pub severity: Severity,
     pub words: Value,
     pub opened_at: Timestamp,
+    /// When somebody last found it so.
+    pub seen_at: Timestamp,
     pub told_at: Option<Timestamp>,
     pub n_told: i32,
     pub ended_at: Option<Timestamp>,
@@ -189,7 +195,8 @@ pub struct ApiToken {
 
 impl Store {
     /// Writes down what is wrong now and returns what is open, and what ended and is not told yet. A trouble that is not
-    /// among these ends when nobody has seen it for `patience`; those of other machines than `host` are left alone.
+    /// among these ends when nobody has seen it for `patience`; one of another machine than `host` is left to that machine, until
+    /// it has said nothing for two minutes.
     pub async fn watch(
         &self,
         workspace: WorkspaceId,

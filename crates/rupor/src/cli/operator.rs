@@ -119,22 +119,6 @@ pub(super) struct Look {
     pub database: Option<Ailment>,
 }
 
-/// Nodes that share a server have no socket to ask: what one of them told of itself stands in the rows of alerts.
-async fn told_by_nodes(store: &Store) -> anyhow::Result<Option<Ailment>> {
-    for workspace in store.workspaces().await? {
-        let alerts = store.alerts(workspace.workspace_id, ALERTS_MAX).await?;
-        let still = alerts.iter().find(|alert| alert.kind == "standstill" && alert.ended_at.is_none());
-        if let Some(alert) = still {
-            let (node, cause) = (alert.key.rsplit('@').next().unwrap_or_default(), &alert.words["cause"]);
-            let words = format!("node {node}: {}", cause.as_str().unwrap_or_default());
-            return Ok(Some(Ailment { words, stands_still: true, ..Ailment::default() }));
-        }
-    }
-    Ok(None)
-}
-
-/// Alerts that are looked through for one that is open.
-const ALERTS_MAX: usize = 100;
 /// How long a command waits for a node that is just starting.
 const STARTING_MAX: Duration = Duration::from_secs(5);
 
@@ -179,7 +163,7 @@ impl OperatorArgs {
             None => {
                 let ill = |words| Ailment { words, ..Ailment::default() };
                 let ailment = store.ailment().await.map(ill);
-                (None, if ailment.is_some() { ailment } else { told_by_nodes(&store).await? })
+                (None, if ailment.is_some() { ailment } else { Ailment::told_by_nodes(&store).await? })
             }
         };
         Ok(Look { store, node, database })

@@ -7,7 +7,7 @@ use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
     Account, Attempt, Bot, BotSnapshot, Channel, Delivery, Event, Health, HeldPost, Illness, Lane,
-    PeopleOfAccount, Recipient, RecipientStatus, Snapshot, Source, Store, Workspace,
+    NODE_SILENT, PeopleOfAccount, Recipient, RecipientStatus, Snapshot, Source, Store, Workspace,
 };
 
 /// Events looked at to find out since when something is so.
@@ -82,6 +82,48 @@ impl Ailment {
                     .or_else(|| store.warning().map(|words| soon(words, false)))
             }
         }
+    }
+}
+
+/// What a node tells of itself alone, the worst first.
+const OF_A_NODE: [&str; 4] = ["database", "standstill", "database_slow", "disk"];
+/// Alerts that are looked through for one that is open.
+const ALERTS_MAX: usize = 100;
+
+impl Ailment {
+    /// Nodes that share a server have no socket to ask: what one of them told of itself stands in the rows of alerts. One
+    /// that told and then said nothing more is told as gone; another node that works ends its row.
+    pub(crate) async fn told_by_nodes(store: &Store) -> anyhow::Result<Option<Ailment>> {
+        let mut open = Vec::new();
+        for workspace in store.workspaces().await? {
+            let alerts = store.alerts(workspace.workspace_id, ALERTS_MAX).await?;
+            open.extend(alerts.into_iter().filter(|alert| alert.ended_at.is_none()));
+        }
+        let told = OF_A_NODE.iter().find_map(|kind| open.iter().find(|alert| alert.kind == *kind));
+        let Some(alert) = told else {
+            return Ok(None);
+        };
+        let node = alert.key.rsplit('@').next().unwrap_or_default();
+        let silence = store.now().await? - alert.seen_at;
+        let words = match silence > NODE_SILENT {
+            true => format!(
+                "node {node} was in trouble and has said nothing for {} min, so it may be gone; start it again; another node \
+                 that works ends this by itself",
+                silence.millis() / 60_000
+            ),
+            false => {
+                let said = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+                format!("node {node}: {}; {}", said(&alert.words["cause"]), said(&alert.words["help"][0]))
+            }
+        };
+        let kind = alert.kind.as_str();
+        Ok(Some(Ailment {
+            words,
+            seconds: None,
+            only_soon: kind == "disk" || kind == "database_slow",
+            slow: kind == "database_slow",
+            stands_still: kind == "standstill",
+        }))
     }
 }
 

@@ -12,11 +12,14 @@ use crate::config::secret_hash;
 use crate::error::{Result, StoreError};
 use crate::watch::*;
 
+/// What SQL alone has told (`rupor_tell`) is a family of its own, which no node ends.
 const END_UNSEEN: &str = "
 UPDATE alerts
    SET ended_at = rupor_now()
  WHERE workspace_id = $1 AND ended_at IS NULL AND seen_at <= rupor_now() - rupor_span($2)
-   AND NOT (key = ANY ($3)) AND (strpos(key, '@') = 0 OR split_part(key, '@', 2) = $4)";
+   AND NOT (key = ANY ($3))
+   AND (strpos(key, '@') = 0 OR split_part(key, '@', 2) = $4
+        OR seen_at <= rupor_now() - rupor_span($5) AND split_part(key, '@', 2) NOT IN ('monitor', 'bot-monitor'))";
 /// What grows worse is news. Rows in one order: several nodes see the same.
 const SEE_AGAIN: &str = "
 UPDATE alerts AS a
@@ -35,12 +38,12 @@ const TAKE_TURNS: &str = "SELECT pg_advisory_xact_lock(7077, ($1::bigint % 21474
 const FORGET: &str =
     "DELETE FROM alerts WHERE workspace_id = $1 AND cleared_at < rupor_now() - rupor_span($2)";
 const SELECT_UNSETTLED: &str = "
-SELECT alert_id, key, kind, severity, words, opened_at, told_at, n_told, ended_at, cleared_at
+SELECT alert_id, key, kind, severity, words, opened_at, seen_at, told_at, n_told, ended_at, cleared_at
   FROM alerts
  WHERE workspace_id = $1 AND cleared_at IS NULL
  ORDER BY alert_id";
 const SELECT_LATEST: &str = "
-SELECT alert_id, key, kind, severity, words, opened_at, told_at, n_told, ended_at, cleared_at
+SELECT alert_id, key, kind, severity, words, opened_at, seen_at, told_at, n_told, ended_at, cleared_at
   FROM alerts
  WHERE workspace_id = $1
  ORDER BY alert_id DESC
@@ -114,14 +117,14 @@ impl Postgres {
         patience: Span,
     ) -> Result<Vec<Alert>> {
         let keys: Vec<&str> = seen.iter().map(|alert| alert.key.as_str()).collect();
-        let (patience, keep, seen) = (patience.0, ALERTS_KEEP.0, Json(&seen));
+        let (patience, silent, keep, seen) = (patience.0, NODE_SILENT.0, ALERTS_KEEP.0, Json(&seen));
         let mut results = self
             .run(
                 As::App(workspace),
                 Again::Safe,
                 &[
                     Query { sql: TAKE_TURNS, params: &[&workspace.0] },
-                    Query { sql: END_UNSEEN, params: &[&workspace.0, &patience, &keys, &host] },
+                    Query { sql: END_UNSEEN, params: &[&workspace.0, &patience, &keys, &host, &silent] },
                     Query { sql: SEE_AGAIN, params: &[&workspace.0, &seen] },
                     Query { sql: OPEN, params: &[&workspace.0, &seen] },
                     Query { sql: FORGET, params: &[&workspace.0, &keep] },
@@ -203,10 +206,11 @@ fn alert(row: &Row) -> Result<Alert> {
         severity: rows::word(row, 3, Severity::parse)?,
         words: row.get(4),
         opened_at: at(5),
-        told_at: rows::time(row, 6),
-        n_told: row.get(7),
-        ended_at: rows::time(row, 8),
-        cleared_at: rows::time(row, 9),
+        seen_at: at(6),
+        told_at: rows::time(row, 7),
+        n_told: row.get(8),
+        ended_at: rows::time(row, 9),
+        cleared_at: rows::time(row, 10),
     })
 }
 

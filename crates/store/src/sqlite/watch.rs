@@ -17,7 +17,7 @@ UPDATE alerts
    SET ended_at = ?2
  WHERE workspace_id = ?1 AND ended_at IS NULL AND seen_at <= ?3
    AND key NOT IN (SELECT value FROM json_each(?4))
-   AND (instr(key, '@') = 0 OR substr(key, instr(key, '@') + 1) = ?5)";
+   AND (instr(key, '@') = 0 OR substr(key, instr(key, '@') + 1) = ?5 OR seen_at <= ?6)";
 /// What grows worse is news.
 const SEE_AGAIN: &str = "
 UPDATE alerts
@@ -29,7 +29,7 @@ INSERT INTO alerts (workspace_id, key, kind, severity, words, opened_at, seen_at
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, CASE WHEN ?7 THEN ?6 END, ?7)";
 const FORGET: &str = "DELETE FROM alerts WHERE workspace_id = ?1 AND cleared_at < ?2";
 const COLUMNS: &str =
-    "alert_id, key, kind, severity, words, opened_at, told_at, n_told, ended_at, cleared_at";
+    "alert_id, key, kind, severity, words, opened_at, seen_at, told_at, n_told, ended_at, cleared_at";
 const TOLD: &str = "
 UPDATE alerts
    SET told_at = ?4, n_told = n_told + 1
@@ -151,7 +151,8 @@ impl Sqlite {
         self.write(Urgency::Maintenance, move |tx| {
             require_workspace(tx, workspace)?;
             let keys = json!(seen.iter().map(|alert| &alert.key).collect::<Vec<_>>()).to_string();
-            tx.execute(END_UNSEEN, (workspace.0, tx.now.0, (tx.now - patience).0, keys, host))?;
+            let silent = (tx.now - NODE_SILENT).0;
+            tx.execute(END_UNSEEN, (workspace.0, tx.now.0, (tx.now - patience).0, keys, host, silent))?;
             for alert in &seen {
                 let (severity, words) = (alert.severity.as_str(), alert.words.to_string());
                 let params = (workspace.0, &alert.key, &alert.kind, severity, &words, tx.now.0);
@@ -254,10 +255,11 @@ fn alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
         severity: rows::word(row, 3, Severity::parse)?,
         words: rows::json(row, 4)?,
         opened_at: Timestamp(row.get(5)?),
-        told_at: rows::time(row, 6)?,
-        n_told: row.get(7)?,
-        ended_at: rows::time(row, 8)?,
-        cleared_at: rows::time(row, 9)?,
+        seen_at: Timestamp(row.get(6)?),
+        told_at: rows::time(row, 7)?,
+        n_told: row.get(8)?,
+        ended_at: rows::time(row, 9)?,
+        cleared_at: rows::time(row, 10)?,
     })
 }
 

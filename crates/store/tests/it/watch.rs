@@ -12,7 +12,7 @@ use crate::world::*;
 contract! {
     a_trouble_is_opened_once_told_once_and_ends_once,
     a_trouble_that_grows_worse_is_told_again,
-    trouble_of_another_machine_is_left_alone,
+    trouble_of_another_machine_is_left_to_it_until_it_is_gone,
     alerts_pass_stop_all_and_a_held_workspace,
     outcomes_are_noted_where_somebody_wants_to_hear_and_never_of_calls,
     every_ending_of_a_batch_is_noted_once,
@@ -68,14 +68,25 @@ async fn a_trouble_that_grows_worse_is_told_again(w: &World) {
     assert!(open[0].told_at.is_some(), "getting better is no news");
 }
 
-async fn trouble_of_another_machine_is_left_alone(w: &World) {
+async fn trouble_of_another_machine_is_left_to_it_until_it_is_gone(w: &World) {
+    let neighbour = async |key: &str| {
+        let seen = vec![trouble(key, Severity::Act)];
+        w.store.watch(w.ws, seen, "сосед", Span::from_secs(10)).await.unwrap();
+    };
+    let ended = |open: Vec<Alert>| -> Vec<String> {
+        open.into_iter().filter(|alert| alert.ended_at.is_some()).map(|alert| alert.key).collect()
+    };
     watch(w, vec![trouble("database@узел", Severity::Act)]).await;
-    w.store.watch(w.ws, vec![trouble("database@сосед", Severity::Act)], "сосед", Span::ZERO).await.unwrap();
-    w.seconds(60).await;
-    let open = watch(w, Vec::new()).await;
-    let ended: Vec<&str> =
-        open.iter().filter(|alert| alert.ended_at.is_some()).map(|alert| alert.key.as_str()).collect();
-    assert_eq!(ended, ["database@узел"]);
+    neighbour("standstill@сосед").await;
+    for _ in 0..3 {
+        w.seconds(60).await;
+        assert_eq!(ended(watch(w, Vec::new()).await), ["database@узел"], "the neighbour speaks for itself");
+        neighbour("standstill@сосед").await;
+    }
+    w.seconds(121).await;
+    let rows = w.store.alerts(w.ws, 1).await.unwrap();
+    assert_eq!((rows[0].ended_at, rows[0].seen_at < rows[0].opened_at), (None, false), "nobody has looked");
+    assert_eq!(ended(watch(w, Vec::new()).await), ["database@узел", "standstill@сосед"]);
 }
 
 async fn alerts_pass_stop_all_and_a_held_workspace(w: &World) {

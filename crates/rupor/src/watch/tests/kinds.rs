@@ -13,15 +13,7 @@ async fn every_kind_of_trouble_is_told_once_on_sqlite() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_trouble_is_told_once_on_postgres() {
-    let server = std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
-    let name = format!("rupor_watch_{}", uuid::Uuid::new_v4().simple());
-    let Address::Postgres(admin) = Address::parse(&server).unwrap() else { panic!("{server}") };
-    let admin = store::postgres::bare_connection(&admin).await.unwrap();
-    admin.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-    let (head, _) = server.rsplit_once('/').unwrap();
-    let url = format!("{head}/{name}");
-    every_kind_is_told_once_and_its_end_once(&mut World::postgres(&url).await).await;
-    admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+    World::on_postgres(every_kind_is_told_once_and_its_end_once).await;
 }
 
 async fn every_kind_is_told_once_and_its_end_once(w: &mut World) {

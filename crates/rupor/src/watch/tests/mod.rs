@@ -1,8 +1,10 @@
 //! A node that watches, the chat and the webhook where it tells, and the sandbox and the database in which trouble is made.
 
+mod gone;
 mod kinds;
 mod standstill;
 mod ways;
+mod workspaces;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -71,6 +73,8 @@ struct World {
     read: (usize, usize),
     posts: u32,
     raised: Vec<String>,
+    /// The configuration.
+    text: String,
 }
 
 async fn hear(
@@ -89,6 +93,19 @@ async fn hear(
     assert!(signed.is_some_and(|signed| signed.starts_with("v1,")), "{headers:?}");
     heard.lock().unwrap().push(body.0);
     "ok".into_response()
+}
+
+async fn apply(store: &Store, text: &str) {
+    let variables = |name: &str| match name {
+        "TOKEN" => Some("7700000001:AAtoken".to_owned()),
+        "SECRET" => Some(SECRET.to_owned()),
+        "RUPOR_PLATFORM_LIMITS" => Some("off".to_owned()),
+        _ => None,
+    };
+    let config = config::from_text(text, "rupor.toml", &variables).unwrap();
+    plan::apply(store, &config, plan::Absent::Remove).await.unwrap();
+    let again = plan::plan(store, &config, plan::Absent::Remove).await.unwrap();
+    assert!(again.steps.is_empty(), "{again}");
 }
 
 /// The port of a receiver.
@@ -116,6 +133,19 @@ impl World {
         let address = Address::parse("sqlite::memory:").unwrap();
         let store = Store::open(&address, Keyring::ephemeral([7; 32]), clock.clone()).await.unwrap();
         World::new(store, Time::Hand(clock)).await
+    }
+
+    /// A database of its own on the server, dropped when `told` is over.
+    async fn on_postgres(told: impl AsyncFnOnce(&mut World)) {
+        let server =
+            std::env::var("RUPOR_TEST_POSTGRES").expect("RUPOR_TEST_POSTGRES is not set: run `./test`");
+        let name = format!("rupor_watch_{}", uuid::Uuid::new_v4().simple());
+        let Address::Postgres(admin) = Address::parse(&server).unwrap() else { panic!("{server}") };
+        let admin = store::postgres::bare_connection(&admin).await.unwrap();
+        admin.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        let (head, _) = server.rsplit_once('/').unwrap();
+        told(&mut World::postgres(&format!("{head}/{name}")).await).await;
+        admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
     }
 
     async fn postgres(url: &str) -> World {
@@ -149,16 +179,7 @@ impl World {
              [channels.ops]\naccount = \"bot\"\ntarget = {OPS}\n\
              [alerts]\nchannel = \"ops\"\nwebhook = {{ url = \"http://127.0.0.1:{port}/hook\", secret = {{ env = \"SECRET\" }} }}\n"
         );
-        let variables = |name: &str| match name {
-            "TOKEN" => Some("7700000001:AAtoken".to_owned()),
-            "SECRET" => Some(SECRET.to_owned()),
-            "RUPOR_PLATFORM_LIMITS" => Some("off".to_owned()),
-            _ => None,
-        };
-        let config = config::from_text(&text, "rupor.toml", &variables).unwrap();
-        plan::apply(&store, &config, plan::Absent::Remove).await.unwrap();
-        let again = plan::plan(&store, &config, plan::Absent::Remove).await.unwrap();
-        assert!(again.steps.is_empty(), "{again}");
+        apply(&store, &text).await;
         let ws = store.workspaces().await.unwrap()[0].workspace_id;
         for channel in store.channels(ws).await.unwrap() {
             let settings = store::ChannelSettings { rate: None, ..channel.settings };
@@ -180,6 +201,7 @@ impl World {
             read: (0, 0),
             posts: 0,
             raised: Vec::new(),
+            text,
         }
     }
 
@@ -266,7 +288,11 @@ impl World {
     }
 
     fn chat(&self) -> Vec<String> {
-        let messages = self.sandbox.core().chats.messages(Name::Telegram, OPS);
+        self.said_in(OPS)
+    }
+
+    fn said_in(&self, chat: &str) -> Vec<String> {
+        let messages = self.sandbox.core().chats.messages(Name::Telegram, chat);
         messages.into_iter().map(|message| message.text).collect()
     }
 
@@ -321,6 +347,13 @@ impl World {
             open.into_iter().filter(|alert| alert.ended_at.is_none()).map(|alert| alert.kind).collect();
         assert_eq!(checked.contains(&kind), trouble, "status --check: {checked:?}");
         assert_eq!(open.iter().any(|it| it == kind), trouble, "alerts: {open:?}");
+        let sorted = |kinds: &[String]| -> Vec<String> {
+            let mut kinds = kinds.to_vec();
+            kinds.sort();
+            kinds
+        };
+        let checked: Vec<String> = checked.into_iter().map(str::to_owned).collect();
+        assert_eq!(sorted(&checked), sorted(&open), "status --check and the alerts beside {kind}");
         let ready = crate::http::readiness(&crate::http::Node::new(self.store.clone())).await;
         let stops_the_node = trouble && ["database", "standstill", "history_lost"].contains(&kind);
         assert_eq!(ready.is_err(), stops_the_node, "/readyz: {ready:?} beside {kind}");

@@ -35,6 +35,10 @@ async fn a_node_whose_database_is_gone_tells_directly_and_once() {
     assert!(chat[0].starts_with("🔴") && heard[0]["data"]["kind"] == "database", "{chat:?} {heard:?}");
     let ready = crate::http::readiness(&crate::http::Node::new(w.store.clone())).await;
     assert!(ready.is_err(), "/readyz");
+    // `rupor status --check` ends with 1 too: what it looks at is not there, and the node says why.
+    assert!(gather(&w.store, "default", Some(true)).await.is_err());
+    let ailment = crate::operate::facts::Ailment::of(&w.store).unwrap();
+    assert!(!ailment.only_soon && !ailment.stands_still, "{ailment:?}");
     allow(true).await;
     while w.store.probe().await.is_err() {}
     w.cleared("database").await;

@@ -1,0 +1,47 @@
+//! A node that told of its own trouble and then died: it cannot say that the trouble is over.
+
+use super::*;
+use crate::operate::facts::Ailment;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_is_told_as_gone_until_another_one_works_on_sqlite() {
+    a_dead_node_is_told_as_gone_until_another_one_works(&mut World::sqlite().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_is_told_as_gone_until_another_one_works_on_postgres() {
+    World::on_postgres(a_dead_node_is_told_as_gone_until_another_one_works).await;
+}
+
+async fn a_dead_node_is_told_as_gone_until_another_one_works(w: &mut World) {
+    let words = json!({"headline": "sending stands still", "cause": "nothing was claimed", "next": "", "help": ["see the log"]});
+    let told = NewAlert {
+        key: "standstill@сосед".into(),
+        kind: "standstill".into(),
+        severity: Severity::Act,
+        words,
+        told: true,
+    };
+    w.store.watch(w.ws, vec![told], "сосед", Span::ZERO).await.unwrap();
+    let says = async |w: &World| Ailment::told_by_nodes(&w.store).await.unwrap();
+    let ailment = says(w).await.unwrap();
+    assert!(ailment.stands_still, "{ailment:?}");
+    assert_eq!(ailment.words, "node сосед: nothing was claimed; see the log");
+
+    // While nobody works, `rupor status --check` goes on saying it, in words that say more.
+    w.advance(30).await;
+    let ailment = says(w).await.unwrap();
+    assert!(ailment.stands_still && ailment.words.contains("nothing for 30 min"), "{ailment:?}");
+
+    // Another node works: the trouble of the dead one is over, and that is told once.
+    let (chat, heard) = w.look().await;
+    assert_eq!((chat.len(), heard.len()), (1, 1), "{chat:?} {heard:?}");
+    assert_eq!(chat[0].lines().next(), Some("✅ over: sending stands still"), "{chat:?}");
+    assert_eq!(
+        (&heard[0]["type"], &heard[0]["data"]["key"]),
+        (&json!("alert.cleared"), &json!("standstill@сосед"))
+    );
+    assert_eq!(says(w).await, None);
+    w.agree("standstill", false).await;
+    assert_eq!(w.look().await, (Vec::new(), Vec::new()));
+}
