@@ -73,6 +73,39 @@ async fn a_good_token_and_its_rights_are_green_and_a_wrong_target_is_red() {
     "#]].assert_eq(&check(&sandbox, FILE, &[("TG", TOKEN)]).await);
 }
 
+/// What `rupor apply` and the start of a node warn of.
+#[tokio::test]
+async fn an_alert_chat_where_the_bot_may_not_post_is_told_before_it_is_needed() {
+    let sandbox = sandbox().await;
+    for (id, status) in
+        [("-1001234567891", "kicked"), ("-1001234567892", "member"), ("-1001234567893", "left")]
+    {
+        let chat = json!({"platform": "telegram", "id": id, "type": "channel", "title": "Дежурные", "bot_status": status});
+        sandbox.add_chat(&chat).unwrap();
+    }
+    let base = sandbox.base(Name::Telegram);
+    let bases = ApiBases::from_env(|name| (name == "RUPOR_TELEGRAM_API").then(|| base.clone()));
+    for (target, words) in [
+        ("-1001234567891", vec!["alerts cannot be told there", "channel ops"]),
+        ("-1001234567892", vec!["alerts cannot be told there", "channel ops"]),
+        ("-1001234567893", vec!["alerts cannot be told there", "channel ops"]),
+        ("-1009999999999", vec!["alerts cannot be told there", "channel ops", "chat not found"]),
+        ("-1001234567890", vec![]),
+    ] {
+        let file = format!(
+            "[accounts.bot]\nplatform = \"telegram\"\ntoken = \"env:TG\"\n[channels.lost]\naccount = \"bot\"\n\
+             target = -1001234567899\n[channels.ops]\naccount = \"bot\"\ntarget = {target}\n[alerts]\nchannel = \"ops\"\n"
+        );
+        let config =
+            config::from_text(&file, "rupor.toml", &|name| (name == "TG").then(|| TOKEN.to_owned())).unwrap();
+        let told = alert_ways(&config, &bases).await;
+        assert_eq!(told.len(), usize::from(!words.is_empty()), "{target}: {told:?}");
+        for word in words {
+            assert!(told[0].contains(word), "{target}: {word:?} is not in {told:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_revoked_token_is_red_with_the_fix_and_never_shown() {
     let sandbox = sandbox().await;
