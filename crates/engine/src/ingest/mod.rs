@@ -16,7 +16,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use pictures::keep_bytes;
+pub use pictures::{check_bytes, keep_bytes};
 pub use read::{mark, read, stands_at, unreadable};
 pub use rules::{Pictures, Preset, PublishRules, SourceSettings};
 

@@ -131,6 +131,19 @@ pub(super) async fn keep_known(
     Ok((kept, is_whole))
 }
 
+/// Whether bytes are what can be kept, by their size and their first bytes.
+pub fn check_bytes(name: &str, bytes: &Bytes) -> anyhow::Result<MediaType> {
+    if bytes.len() > PICTURE_BYTES_MAX {
+        return Err(anyhow!(
+            "{name}: {} bytes, at most {PICTURE_BYTES_MAX}; send a smaller file",
+            bytes.len()
+        ));
+    }
+    sniff(bytes).ok_or_else(|| {
+        anyhow!("{name}: not a jpeg, png, gif, webp, mp4, webm or pdf; convert it to one of them")
+    })
+}
+
 /// Keeps bytes that came along with a post: a file of the command line, an upload.
 pub async fn keep_bytes(
     store: &Store,
@@ -138,15 +151,7 @@ pub async fn keep_bytes(
     name: &str,
     bytes: Bytes,
 ) -> anyhow::Result<Media> {
-    if bytes.len() > PICTURE_BYTES_MAX {
-        return Err(anyhow!(
-            "{name}: {} bytes, at most {PICTURE_BYTES_MAX}; send a smaller file",
-            bytes.len()
-        ));
-    }
-    let media_type = sniff(&bytes).ok_or_else(|| {
-        anyhow!("{name}: not a jpeg, png, gif, webp, mp4, webm or pdf; convert it to one of them")
-    })?;
+    let media_type = check_bytes(name, &bytes)?;
     let key = format!("sha256:{}", sha256(&bytes));
     let looked = look(store, workspace, &key, Fetched { bytes, media_type }).await?;
     let seen = looked.map_err(|why| anyhow!("{name}: {why}"))?;

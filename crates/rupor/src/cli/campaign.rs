@@ -252,6 +252,7 @@ impl Said {
             weight: 1,
             text,
             photos: self.photo.iter().map(absolute).collect::<anyhow::Result<_>>()?,
+            kept: Vec::new(),
             buttons: self.button.iter().map(|button| vec![button.clone()]).collect(),
         })
     }

@@ -91,8 +91,14 @@ pub(crate) async fn run(
         let order = AudienceOrder::Suppress { account, address: id(n), everywhere: true };
         perform_on_audience(store, WORKSPACE, order).await?;
     }
-    let words =
-        Words { name: "a".into(), weight: 1, text: TEXT.into(), photos: Vec::new(), buttons: Vec::new() };
+    let words = Words {
+        name: "a".into(),
+        weight: 1,
+        text: TEXT.into(),
+        photos: Vec::new(),
+        kept: Vec::new(),
+        buttons: Vec::new(),
+    };
     let new = CampaignOrder::New {
         accounts: BOTS.map(str::to_owned).to_vec(),
         audience: None,

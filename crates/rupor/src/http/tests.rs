@@ -161,7 +161,7 @@ async fn every_route_but_the_open_ones_needs_its_key() {
     let server = Server::start(Some(TOKEN)).await;
     let bearer = format!("Bearer {TOKEN}");
     for route in routes() {
-        let is_verb = route.path.ends_with("/{verb}");
+        let is_verb = super::api::doable().iter().any(|(path, _)| *path == route.path);
         let is_adapter = super::api::adapters().iter().any(|(path, _)| *path == route.path);
         let is_post = route.guard == Guard::Endpoint || is_adapter || is_verb || route.path == "/v1/messages";
         let method = if is_post { "POST" } else { "GET" };

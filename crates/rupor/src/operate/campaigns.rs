@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use domain::audience::Filter;
 use domain::ids::{AudienceId, RecipientId, WorkspaceId};
-use domain::message::{Button, Message};
+use domain::message::{Button, Media, Message};
 use domain::time::{Span, Timestamp};
 use engine::campaigns::forecast;
 use engine::campaigns::life::{self, Draft};
@@ -98,6 +98,9 @@ pub(crate) struct Words {
     pub text: String,
     /// Files that whoever performs this can read.
     pub photos: Vec<PathBuf>,
+    /// Pictures that came as bytes and are kept already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Media>,
     pub buttons: Vec<Vec<Button>>,
 }
 
@@ -262,7 +265,7 @@ async fn draft(
 }
 
 async fn message(store: &Store, ws: WorkspaceId, words: Words) -> anyhow::Result<Message> {
-    let mut media = Vec::new();
+    let mut media = words.kept;
     for path in &words.photos {
         let opened = tokio::fs::read(path).await;
         let bytes = opened.with_context(|| {

@@ -299,10 +299,7 @@ async fn asked<T: DeserializeOwned>(
     let bytes = ingest::read_body(body, bytes_max).await?;
     let value = strict::value(&bytes);
     let value = value.map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
-    serde_json::from_value(value).map_err(|error| {
-        let problem: String = error.to_string().chars().take(300).collect();
-        ApiError::malformed(problem)
-    })
+    strict::meant(value)
 }
 
 /// Orchestrators that fear for their digits hand large numbers over as text.

@@ -2,16 +2,21 @@
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
 use domain::delivery::Status;
 use domain::ids::{CaseId, DeliveryId, MessageId};
+use domain::message::Media;
 use domain::time::{Span, Timestamp};
 use serde_json::{Value, json};
-use store::{Channel, Delivery, DeliveryFilter, StoreError};
+use store::{Channel, Delivery, DeliveryFilter, StoreError, StoredMessage};
 
 use super::ApiError;
 use super::access::{Caller, Reads};
 use super::page::Asked;
+use super::shapes::KeptPhoto;
 use crate::http::Site;
+use crate::operate::facts::HELD_POSTS_MAX;
 
 /// Deliveries of one message that are shown with it.
 const DELIVERIES_MAX: usize = 1_000;
@@ -60,8 +65,55 @@ pub(super) async fn whole(site: &Site, caller: &Caller, id: MessageId) -> Result
         "case_id": message.case_id,
         "skipped": message.skipped,
         "created_at": message.created_at.rfc3339(),
+        "title": message.payload["title"].as_str(),
+        "text": message.payload["text"].as_str().unwrap_or_default(),
+        "photos": photos(&message),
         "deliveries": rows.iter().map(|row| shown(row, &channels)).collect::<Vec<_>>(),
     }))
+}
+
+/// What a message shows, in its order.
+fn photos(message: &StoredMessage) -> Vec<KeptPhoto> {
+    let media = message.payload.get("media").cloned().unwrap_or_default();
+    let media: Vec<Media> = serde_json::from_value(media).unwrap_or_default();
+    let id = message.message_id;
+    let shown = |(n, media): (usize, Media)| KeptPhoto {
+        href: media.blob.as_ref().map(|_| format!("/v1/messages/{id}/photos/{n}")),
+        id: media.blob,
+        kind: media.kind.as_str().to_owned(),
+        mime: media.mime,
+        bytes: media.size_bytes,
+        width: media.width,
+        height: media.height,
+        url: media.url,
+    };
+    media.into_iter().enumerate().map(shown).collect()
+}
+
+#[utoipa::path(get, path = "/v1/messages/{id}/photos/{n}", operation_id = "photoOfMessage", summary = "The bytes of a photo of a message",
+    params(("id" = i64, Path, minimum = 1), ("n" = u32, Path, description = "Its place among the photos, from 0")),
+    responses((status = 200, description = "The bytes under their own type", content_type = "*/*"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn photo(
+    State(site): State<Site>,
+    Reads(caller): Reads,
+    headers: HeaderMap,
+    Path((id, n)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let id = MessageId(number(&id, "id")?);
+    let n: usize = n.parse().map_err(|_| ApiError::field("n", "must be a whole number from 0"))?;
+    let store = &site.node.store;
+    let message = store.message(caller.ws, id).await.map_err(told)?;
+    let absent = || ApiError::absent("the message shows no such photo, or its bytes are not kept");
+    let shown = photos(&message).into_iter().nth(n).ok_or_else(absent)?;
+    let blob = shown.id.ok_or_else(absent)?;
+    let origin = store.media_origin(caller.ws, &blob).await.map_err(told)?.ok_or_else(absent)?;
+    let bytes = store.media_bytes(caller.ws, &blob).await.map_err(told)?.ok_or_else(absent)?;
+    // Whatever it is, a browser runs nothing of it.
+    let headers = [
+        (header::CONTENT_TYPE, origin.mime),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox".to_owned()),
+    ];
+    Ok((headers, bytes).into_response())
 }
 
 /// All of them in one word: `pending`, `failed`, `sent`, `deduped`, or `skipped` when there are none.
@@ -93,7 +145,7 @@ pub(super) fn shown(row: &Delivery, channels: &[Channel]) -> Value {
         "attempt": row.counters.attempt,
         "provider_message_id": row.provider_message_id,
         "url": url,
-        "error": row.last_error.as_ref().map(|error| json!({"code": error["code"], "message": error["message"]})),
+        "error": error_of(row.last_error.as_ref()),
         "queued_at": row.queued_at.rfc3339(),
         "sent_at": row.sent_at.map(Timestamp::rfc3339),
         "ended_at": row.ended_at.map(Timestamp::rfc3339),
@@ -126,12 +178,7 @@ pub(super) async fn deliveries_of(
 async fn list_deliveries(site: &Site, caller: &Caller, asked: &Asked, of: Option<MessageId>) -> Answer {
     let store = &site.node.store;
     let channels = store.channels(caller.ws).await.map_err(told)?;
-    let status = asked.get("status").map(|text| {
-        Status::parse(text).ok_or_else(|| {
-            let known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-            ApiError::field("status", format!("is not known; known are {}", known.join(", ")))
-        })
-    });
+    let status = asked.get("status").map(status_named);
     let channel =
         asked.get("channel").map(|name| channel_named(&channels, name).map(|channel| channel.channel_id));
     let message = asked.get("message_id").map(|text| number(text, "message_id").map(MessageId));
@@ -141,10 +188,94 @@ async fn list_deliveries(site: &Site, caller: &Caller, asked: &Asked, of: Option
         message_id: message.transpose()?.or(of),
         code: None,
         after: Some(DeliveryId(asked.after)).filter(|id| id.0 > 0),
+        ..DeliveryFilter::default()
     };
     let rows = store.deliveries(caller.ws, filter, asked.limit).await.map_err(told)?;
     let last = rows.last().map(|row| row.delivery_id.0);
     Ok(Json(asked.answer(rows.iter().map(|row| shown(row, &channels)).collect(), last)))
+}
+
+pub(super) fn status_named(text: &str) -> Result<Status, ApiError> {
+    Status::parse(text).ok_or_else(|| {
+        let known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+        ApiError::field("status", format!("is not known; known are {}", known.join(", ")))
+    })
+}
+
+#[utoipa::path(get, path = "/v1/deliveries/{id}", operation_id = "delivery", summary = "A delivery and every attempt", params(("id" = i64, Path, minimum = 1)), responses((status = 200, body = super::shapes::Delivery, description = "The delivery"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn delivery(
+    State(site): State<Site>,
+    Reads(caller): Reads,
+    Path(id): Path<String>,
+) -> Answer {
+    let (store, id) = (&site.node.store, DeliveryId(number(&id, "id")?));
+    let row = store.delivery(caller.ws, id).await.map_err(told)?;
+    let channels = store.channels(caller.ws).await.map_err(told)?;
+    let attempts = store.attempts(caller.ws, id).await.map_err(told)?;
+    let mut answer = shown(&row, &channels);
+    answer["attempts"] = attempts
+        .iter()
+        .map(|attempt| {
+            json!({
+                "attempt": attempt.attempt,
+                "started_at": attempt.started_at.rfc3339(),
+                "finished_at": attempt.finished_at.rfc3339(),
+                "outcome": attempt.outcome,
+                "error": error_of(attempt.error.as_ref()),
+                "provider_message_id": attempt.provider_message_id,
+            })
+        })
+        .collect();
+    Ok(Json(answer))
+}
+
+fn error_of(error: Option<&Value>) -> Option<Value> {
+    error.map(|error| json!({"code": error["code"], "message": error["message"]}))
+}
+
+#[utoipa::path(get, path = "/v1/held", operation_id = "held", summary = "Posts that wait for a person, the oldest first; approve or reject them by their message", responses((status = 200, body = super::shapes::HeldPosts, description = "At most 100"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn held(State(site): State<Site>, Reads(caller): Reads) -> Answer {
+    let store = &site.node.store;
+    let channels = store.channels(caller.ws).await.map_err(told)?;
+    let posts = store.held_posts(caller.ws, HELD_POSTS_MAX).await.map_err(told)?;
+    let mut items = Vec::new();
+    for post in posts {
+        let channel = channels.iter().find(|channel| channel.channel_id == post.channel_id);
+        // One that was decided in this moment is not there any more.
+        let Ok(message) = store.message(caller.ws, post.message_id).await else { continue };
+        items.push(json!({
+            "message_id": post.message_id,
+            "channel": channel.map(|channel| &channel.name),
+            "kind": message.kind,
+            "why": post.why,
+            "held_at": post.held_at.rfc3339(),
+            "expires_at": post.expires_at.map(Timestamp::rfc3339),
+            "text": message.payload["text"].as_str().unwrap_or_default(),
+        }));
+    }
+    Ok(Json(json!({"items": items})))
+}
+
+#[utoipa::path(get, path = "/v1/accounts", operation_id = "accounts", summary = "Accounts and how they stand", responses((status = 200, body = super::shapes::Accounts, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn accounts(State(site): State<Site>, Reads(caller): Reads) -> Answer {
+    let store = &site.node.store;
+    let now = store.now().await.map_err(told)?;
+    let mut items = Vec::new();
+    for account in store.accounts(caller.ws).await.map_err(told)? {
+        let rests = account.cooldown_until > now;
+        let limit = store.platform_limit(caller.ws, account.account_id).await.map_err(told)?;
+        let rates = [account.settings.rate, limit.and_then(|limit| limit.rate)];
+        items.push(json!({
+            "account": account.name,
+            "platform": account.platform,
+            "tier": account.settings.tier,
+            "state": if account.paused { "paused" } else if rests { "resting" } else { "open" },
+            "why": account.paused_why,
+            "rests_until": rests.then(|| account.cooldown_until.rfc3339()),
+            "rate": rates.into_iter().flatten().reduce(f64::min),
+        }));
+    }
+    Ok(Json(json!({"items": items})))
 }
 
 /// A channel by its name; the refusal lists the known ones.

@@ -163,8 +163,18 @@ async fn a_wrong_question_hears_which_field_and_changes_nothing() {
         ("POST", "/v1/messages", "{\"text\": \"a\", \"dry_run\": 5}", 422, "dry_run"),
         ("POST", "/v1/messages", "{\"posts\": []}", 422, "posts"),
         ("POST", "/v1/messages", "{\"text\": \"a\", \"kind\": \"weird\"}", 400, "kind"),
-        ("POST", "/v1/messages", "{\"text\": \"a\", \"workspace_id\": 7}", 400, ""),
-        ("POST", "/v1/messages", photos.as_str(), 422, "photos"),
+        ("POST", "/v1/messages", "{\"text\": \"a\", \"workspace_id\": 7}", 400, "workspace_id"),
+        ("POST", "/v1/messages", "{\"text\": 5}", 400, "text"),
+        ("POST", "/v1/messages", "{\"text\": \" \"}", 422, "text"),
+        ("POST", "/v1/messages", "{\"text\": \"a\", \"date\": -1}", 422, "date"),
+        ("POST", "/v1/messages", "{\"text\": \"a\", \"channels\": [\"no\"]}", 422, "channels"),
+        ("POST", "/v1/deliveries/requeue", "{}", 422, "channel"),
+        ("POST", "/v1/deliveries/cancel", "{\"status\": \"gone\"}", 422, "status"),
+        ("POST", "/v1/deliveries/requeue", "{\"status\": \"sent\"}", 422, ""),
+        ("POST", "/v1/accounts/no/pause", "", 404, ""),
+        ("POST", "/v1/messages/999/approve", "", 404, ""),
+        ("GET", "/v1/deliveries/999", "", 404, ""),
+        ("POST", "/v1/messages", photos.as_str(), 422, "photos[0]"),
         ("POST", "/v1/channels/no/pause", "", 422, "channel"),
         ("POST", "/v1/channels/%D0%BA%D0%B0%D0%BD%D0%B0%D0%BB/explode", "", 422, "verb"),
         ("POST", "/v1/channels/%D0%BA%D0%B0%D0%BD%D0%B0%D0%BB/pause", "{\"for\": \"soon\"}", 422, "for"),
@@ -214,4 +224,38 @@ async fn a_token_does_what_its_scopes_say_until_it_is_revoked() {
     assert_eq!(ask(&server, &operator, "POST", &format!("{channel}/resume"), "").await.status, 200);
     assert!(server.store.revoke_api_token(server.ws, "читатель").await.unwrap());
     assert_eq!(ask(&server, &reader, "GET", "/v1/snapshot", "").await.status, 401);
+}
+
+#[tokio::test]
+async fn what_is_answered_at_a_path_stands_in_allow_and_head_is_get_without_a_body() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "всё", &[ApiScope::Ingest, ApiScope::Read, ApiScope::Operate]).await;
+    for (path, allow) in [
+        ("/v1/channels", "get, head"),
+        ("/v1/messages", "post"),
+        ("/v1/campaigns", "get, head, post"),
+        ("/v1/deliveries/requeue", "post"),
+        ("/v1/openapi.json", "get, head"),
+    ] {
+        for method in ["OPTIONS", "DELETE", "PATCH"] {
+            let answer = ask(&server, &key, method, path, "").await;
+            assert_eq!(
+                (answer.status, answer.code().as_str()),
+                (405, "method_not_allowed"),
+                "{method} {path}"
+            );
+            assert!(answer.head.contains(&format!("\r\nallow: {allow}\r\n")), "{path}: {}", answer.head);
+        }
+        let head = ask(&server, &key, "HEAD", path, "").await;
+        assert_eq!(
+            (head.status, head.body.len()),
+            (if allow.contains("head") { 200 } else { 405 }, 0),
+            "{path}"
+        );
+    }
+    // Another path is another resource: nothing is guessed.
+    for path in ["/v1/channels/", "/v1//channels", "/V1/channels", "/v1/messages/1/", "/v2/channels", "/v1"] {
+        let answer = ask(&server, &key, "GET", path, "").await;
+        assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{path}: {answer:?}");
+    }
 }

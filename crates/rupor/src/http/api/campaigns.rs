@@ -6,17 +6,20 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::audience::Filter;
+use domain::message::{Button, Press};
+use domain::time::Timestamp;
 use engine::campaigns::policy::Policy;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{Campaign, Person};
+use store::{Campaign, Person, Retries};
 use utoipa::ToSchema;
 
 use super::access::{Caller, Operates, Reads};
-use super::act::{Order, done, hand, object, read_order};
+use super::act::{done, hand, object, read_value};
 use super::ask::told;
 use super::page::Asked;
-use super::shapes::{self, Audience, CampaignLine};
+use super::photos::{self, Upload};
+use super::shapes::{self, Audience, CampaignLine, PhotoBytes};
 use super::{ApiError, ingest, strict};
 use crate::http::Site;
 use crate::operate::Verb;
@@ -24,8 +27,16 @@ use crate::operate::campaigns::{AudienceOrder, CampaignOrder, Words, foretold, h
 
 type Answer = Result<Json<Value>, ApiError>;
 
-/// Bytes of a body.
-const BODY_MAX: usize = 256 * 1024;
+/// Bytes of a body: the words of a campaign, with ten photos of the usual size.
+const BODY_MAX: usize = 16 << 20;
+/// Bytes of a body that only says which and why.
+const ORDER_MAX: usize = 4_096;
+const VARIANTS_MAX: usize = 20;
+const VARIANT_NAME_MAX: usize = 50;
+const WEIGHT_MAX: i32 = 1_000;
+const BUTTONS_MAX: usize = 20;
+const BUTTON_TEXT_MAX: usize = 64;
+const TESTERS_MAX: usize = 100;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -45,9 +56,21 @@ pub(super) struct NewCampaign {
     /// Names of accounts, in order of preference.
     #[schema(min_items = 1)]
     accounts: Vec<String>,
-    /// What is said; a template over the attributes of each person.
+    /// What is said, a template over the attributes of each person; with `variants` it is variant `a`.
     #[schema(min_length = 1)]
     text: String,
+    /// Pictures as bytes: an address could show something else to the last than to the first.
+    #[serde(default)]
+    #[schema(max_items = 10)]
+    photos: Vec<PhotoBytes>,
+    /// One under the other.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    buttons: Vec<LinkButton>,
+    /// Other words to choose from.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    variants: Vec<NewVariant>,
     /// Without it everybody on these accounts.
     #[serde(default)]
     audience: Option<String>,
@@ -57,12 +80,215 @@ pub(super) struct NewCampaign {
     policy: Option<Value>,
 }
 
+/// A button that opens an address.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkButton {
+    #[schema(min_length = 1, max_length = 64)]
+    text: String,
+    #[schema(format = "uri")]
+    url: String,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewVariant {
+    #[schema(min_length = 1, max_length = 50)]
+    name: String,
+    #[schema(min_length = 1)]
+    text: String,
+    /// How often it is drawn beside the others; 1 without it.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 1000)]
+    weight: i32,
+    /// Without them those of variant `a`.
+    #[serde(default)]
+    #[schema(max_items = 10)]
+    photos: Option<Vec<PhotoBytes>>,
+    /// Without them those of variant `a`.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    buttons: Option<Vec<LinkButton>>,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// What is said from now on to those who have not got it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewWords {
+    #[schema(min_length = 1)]
+    text: String,
+    #[serde(default)]
+    #[schema(max_items = 10)]
+    photos: Vec<PhotoBytes>,
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    buttons: Vec<LinkButton>,
+    /// Why; it stands in the events.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CampaignAsk {
+    /// Why; it stands in the events.
+    reason: Option<String>,
+    /// Of a start: when, such as `2026-12-01T10:00:00+03:00`; now without it.
+    #[schema(format = "date-time")]
+    at: Option<String>,
+    /// Of a pause or a resume: only the part of this account.
+    account: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Chosen {
+    /// Name of the variant that everybody gets who has not got it.
+    variant: String,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// Whom to try again; all of it may be missing.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RetryAsk {
+    /// Only those who failed with this code.
+    code: Option<String>,
+    /// Also those of whom nobody knows whether they got it: they may get it twice.
+    unknown: bool,
+    reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TestAsk {
+    /// Who sends it.
+    account: String,
+    /// User ids of people who are known on this account.
+    #[schema(min_items = 1, max_items = 100)]
+    to: Vec<String>,
+}
+
 async fn body<T: serde::de::DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, ApiError> {
     ingest::check_headers(headers)?;
-    let bytes = ingest::read_body(body, BODY_MAX).await?;
+    let bytes = ingest::read_body(body, BODY_MAX).await.map_err(|error| error.for_one(BODY_MAX))?;
     let value = strict::value(&bytes)
         .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
     object(value)
+}
+
+/// Every field of it may be missing, and so may the body.
+async fn maybe<T: serde::de::DeserializeOwned + Default>(body: Body) -> Result<T, ApiError> {
+    let bytes = ingest::read_body(body, ORDER_MAX).await?;
+    match read_value(&bytes)? {
+        Value::Null => Ok(T::default()),
+        value => object(value),
+    }
+}
+
+/// The accounts that are named are there.
+async fn known_accounts(site: &Site, caller: &Caller, field: &str, names: &[String]) -> Result<(), ApiError> {
+    let accounts = site.node.store.accounts(caller.ws).await.map_err(told)?;
+    let is_known = |name: &String| accounts.iter().any(|account| account.name == *name);
+    match names.iter().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let known: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
+            let name: String = name.chars().take(100).collect();
+            Err(ApiError::field(field, format!("{name:?} is not known; known are {}", known.join(", "))))
+        }
+    }
+}
+
+fn buttons(field: &str, written: Vec<LinkButton>) -> Result<Vec<Vec<Button>>, ApiError> {
+    if written.len() > BUTTONS_MAX {
+        return Err(ApiError::field(field, format!("{} buttons, at most {BUTTONS_MAX}", written.len())));
+    }
+    let read = written.into_iter().enumerate().map(|(n, button)| {
+        let text = button.text.trim().to_owned();
+        if text.is_empty() || text.chars().count() > BUTTON_TEXT_MAX {
+            let words = format!("a button says 1 to {BUTTON_TEXT_MAX} characters");
+            return Err(ApiError::field(&format!("{field}[{n}].text"), words));
+        }
+        if !domain::message::is_web_address(&button.url) {
+            return Err(ApiError::field(&format!("{field}[{n}].url"), "must be an http or https address"));
+        }
+        Ok(vec![Button { text, press: Press::Url(button.url) }])
+    });
+    read.collect()
+}
+
+/// Words whose pictures are not kept yet, so that nothing is kept of what is refused.
+struct Draft {
+    words: Words,
+    uploads: Vec<Upload>,
+}
+
+impl Draft {
+    async fn keep(self, site: &Site, caller: &Caller) -> Result<Words, ApiError> {
+        let kept = photos::keep(&site.node.store, caller.ws, self.uploads).await?;
+        Ok(Words { kept, ..self.words })
+    }
+}
+
+fn words(name: &str, text: String, buttons: Vec<Vec<Button>>) -> Words {
+    Words { name: name.to_owned(), weight: 1, text, photos: Vec::new(), kept: Vec::new(), buttons }
+}
+
+/// The first words are variant `a`; the others take its pictures and buttons where they have none of their own.
+fn drafts(
+    first: (String, Vec<PhotoBytes>, Vec<LinkButton>),
+    others: Vec<NewVariant>,
+) -> Result<Vec<Draft>, ApiError> {
+    let (text, pictures, links) = first;
+    let has_words = |field: &str, text: &str| match text.trim().is_empty() {
+        true => Err(ApiError::field(field, "is empty: nothing would be said")),
+        false => Ok(()),
+    };
+    has_words("text", &text)?;
+    if others.len() >= VARIANTS_MAX {
+        return Err(ApiError::field(
+            "variants",
+            format!("{} variants, at most {VARIANTS_MAX}", others.len() + 1),
+        ));
+    }
+    let buttons_of_a = buttons("buttons", links)?;
+    let uploads = photos::read("photos", pictures)?;
+    let mut all = vec![Draft { words: words("a", text, buttons_of_a.clone()), uploads: uploads.clone() }];
+    for (n, other) in others.into_iter().enumerate() {
+        let at = |field: &str| format!("variants[{n}].{field}");
+        let name = other.name.trim().to_owned();
+        if name.is_empty() || name.chars().count() > VARIANT_NAME_MAX || name.chars().any(char::is_control) {
+            return Err(ApiError::field(&at("name"), format!("has 1 to {VARIANT_NAME_MAX} characters")));
+        }
+        if all.iter().any(|draft| draft.words.name == name) {
+            let words = "there are two of this name; the first text is variant a";
+            return Err(ApiError::field(&at("name"), words));
+        }
+        has_words(&at("text"), &other.text)?;
+        if !(1..=WEIGHT_MAX).contains(&other.weight) {
+            return Err(ApiError::field(
+                &at("weight"),
+                format!("must be a whole number from 1 to {WEIGHT_MAX}"),
+            ));
+        }
+        let links = match other.buttons {
+            Some(links) => buttons(&at("buttons"), links)?,
+            None => buttons_of_a.clone(),
+        };
+        let uploads = match other.photos {
+            Some(pictures) => photos::read(&at("photos"), pictures)?,
+            None => uploads.clone(),
+        };
+        let words = Words { weight: other.weight, ..words(&name, other.text, links) };
+        all.push(Draft { words, uploads });
+    }
+    Ok(all)
 }
 
 async fn named(site: &Site, caller: &Caller, name: &str) -> Result<Campaign, ApiError> {
@@ -120,20 +346,28 @@ pub(super) async fn create(
     said: Body,
 ) -> Result<Response, ApiError> {
     let new: NewCampaign = body(&headers, said).await?;
-    if new.text.trim().is_empty() {
-        return Err(ApiError::field("text", "is empty: nothing would be said"));
-    }
     if new.accounts.is_empty() {
         return Err(ApiError::field("accounts", "is empty: nobody would say it"));
     }
+    known_accounts(&site, &caller, "accounts", &new.accounts).await?;
+    if let Some(name) = &new.audience {
+        let known = site.node.store.audiences(caller.ws).await.map_err(told)?;
+        if !known.iter().any(|audience| audience.name == *name) {
+            let words = "there is no such audience; GET /v1/audiences lists them";
+            return Err(ApiError::field("audience", words));
+        }
+    }
     let policy: Policy = serde_json::from_value(new.policy.unwrap_or_else(|| json!({})))
         .map_err(|error| ApiError::field("policy", error.to_string()))?;
-    let words =
-        Words { name: "a".to_owned(), weight: 1, text: new.text, photos: Vec::new(), buttons: Vec::new() };
+    policy.check().map_err(|error| ApiError::field("policy", format!("{error:#}")))?;
+    let mut variants = Vec::new();
+    for draft in drafts((new.text, new.photos, new.buttons), new.variants)? {
+        variants.push(draft.keep(&site, &caller).await?);
+    }
     let order = CampaignOrder::New {
         accounts: new.accounts,
         audience: new.audience,
-        variants: vec![words],
+        variants,
         policy: Box::new(policy),
         key: uuid::Uuid::new_v4().simple().to_string(),
     };
@@ -194,7 +428,7 @@ pub(super) async fn report(
 
 #[utoipa::path(post, path = "/v1/campaigns/{name}/{verb}", operation_id = "operateCampaign",
     summary = "Starts, pauses, resumes or cancels a campaign; what is on its way ends by itself",
-    params(("name" = String, Path), ("verb" = inline(shapes::CampaignVerb), Path)), request_body(content = Option<Order>),
+    params(("name" = String, Path), ("verb" = inline(shapes::CampaignVerb), Path)), request_body(content = Option<CampaignAsk>),
     responses((status = 200, body = shapes::Campaign, description = "How it stands now"), shapes::BodyRefusals), security(("token" = ["operate"])))]
 pub(super) async fn act(
     State(site): State<Site>,
@@ -202,16 +436,129 @@ pub(super) async fn act(
     Path((name, verb)): Path<(String, String)>,
     said: Body,
 ) -> Answer {
-    let order = read_order(said).await?;
-    let why = || order.reason.clone().unwrap_or_else(|| "by a program".to_owned());
-    let wanted = match verb.as_str() {
-        "start" => CampaignOrder::Start { at: None },
-        "pause" => CampaignOrder::Pause { why: why() },
-        "resume" => CampaignOrder::Resume,
-        "cancel" => CampaignOrder::Cancel { why: why() },
-        _ => return Err(ApiError::field("verb", "is not known; known are start, pause, resume, cancel")),
+    if !["start", "pause", "resume", "cancel"].contains(&verb.as_str()) {
+        let known = "start, pause, resume, cancel, edit, choose, retry, test";
+        return Err(ApiError::field("verb", format!("is not known; known are {known}")));
+    }
+    let ask: CampaignAsk = maybe(said).await?;
+    if ask.at.is_some() && verb != "start" {
+        return Err(ApiError::field("at", "belongs to start"));
+    }
+    if ask.account.is_some() && verb != "pause" && verb != "resume" {
+        return Err(ApiError::field("account", "belongs to pause and resume"));
+    }
+    let at = ask.at.as_deref().map(moment).transpose()?;
+    known_accounts(&site, &caller, "account", ask.account.as_slice()).await?;
+    let why = || ask.reason.clone().unwrap_or_else(|| "by a program".to_owned());
+    let wanted = match (verb.as_str(), ask.account.clone()) {
+        ("start", _) => CampaignOrder::Start { at },
+        ("pause", Some(account)) => CampaignOrder::Part { account, why: Some(why()) },
+        ("pause", None) => CampaignOrder::Pause { why: why() },
+        ("resume", Some(account)) => CampaignOrder::Part { account, why: None },
+        ("resume", None) => CampaignOrder::Resume,
+        _ => CampaignOrder::Cancel { why: why() },
     };
-    let campaign = named(&site, &caller, &name).await?.name;
-    let verb = Verb::Campaign { workspace: caller.workspace.clone(), campaign, order: wanted };
-    done(&hand(&site, &caller, order.reason.clone()), verb).await
+    order(&site, &caller, &name, wanted, ask.reason.clone()).await
+}
+
+fn moment(text: &str) -> Result<Timestamp, ApiError> {
+    let read: Result<jiff::Timestamp, _> = text.parse();
+    let read = read.map_err(|_| {
+        ApiError::field("at", "must be a time with its zone, such as 2026-12-01T10:00:00+03:00")
+    })?;
+    Ok(Timestamp(read.as_microsecond()))
+}
+
+async fn order(
+    site: &Site,
+    caller: &Caller,
+    name: &str,
+    order: CampaignOrder,
+    reason: Option<String>,
+) -> Answer {
+    let campaign = named(site, caller, name).await?.name;
+    let verb = Verb::Campaign { workspace: caller.workspace.clone(), campaign, order };
+    done(&hand(site, caller, reason), verb).await
+}
+
+#[utoipa::path(post, path = "/v1/campaigns/{name}/edit", operation_id = "editCampaign",
+    summary = "Other words for everybody who has not got it; while it is a draft or paused",
+    params(("name" = String, Path)), request_body = NewWords,
+    responses((status = 200, body = shapes::Campaign, description = "How it stands now"), shapes::BodyRefusals), security(("token" = ["operate"])))]
+pub(super) async fn edit(
+    State(site): State<Site>,
+    Operates(caller): Operates,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    said: Body,
+) -> Answer {
+    let new: NewWords = body(&headers, said).await?;
+    named(&site, &caller, &name).await?;
+    let mut words = Vec::new();
+    for draft in drafts((new.text, new.photos, new.buttons), Vec::new())? {
+        words.push(draft.keep(&site, &caller).await?);
+    }
+    let key = uuid::Uuid::new_v4().simple().to_string();
+    let edited = CampaignOrder::Edit { words: words.remove(0), key };
+    order(&site, &caller, &name, edited, new.reason).await
+}
+
+#[utoipa::path(post, path = "/v1/campaigns/{name}/choose", operation_id = "chooseVariant",
+    summary = "One variant for everybody who has not got it; while it is paused",
+    params(("name" = String, Path)), request_body = Chosen,
+    responses((status = 200, body = shapes::Campaign, description = "How it stands now"), shapes::BodyRefusals), security(("token" = ["operate"])))]
+pub(super) async fn choose(
+    State(site): State<Site>,
+    Operates(caller): Operates,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    said: Body,
+) -> Answer {
+    let chosen: Chosen = body(&headers, said).await?;
+    let campaign = named(&site, &caller, &name).await?;
+    let known: Vec<&str> = campaign.variants.iter().map(|variant| variant.name.as_str()).collect();
+    if !known.contains(&chosen.variant.as_str()) {
+        return Err(ApiError::field("variant", format!("is not known; known are {}", known.join(", "))));
+    }
+    order(&site, &caller, &name, CampaignOrder::Choose { variant: chosen.variant }, chosen.reason).await
+}
+
+#[utoipa::path(post, path = "/v1/campaigns/{name}/retry", operation_id = "retryCampaign",
+    summary = "Tries those anew who failed, when it is finished",
+    params(("name" = String, Path)), request_body(content = Option<RetryAsk>),
+    responses((status = 200, body = shapes::Campaign, description = "How it stands now"), shapes::BodyRefusals), security(("token" = ["operate"])))]
+pub(super) async fn retry(
+    State(site): State<Site>,
+    Operates(caller): Operates,
+    Path(name): Path<String>,
+    said: Body,
+) -> Answer {
+    let ask: RetryAsk = maybe(said).await?;
+    let retries = Retries { code: ask.code, unknown: ask.unknown };
+    order(&site, &caller, &name, CampaignOrder::Retry(retries), ask.reason).await
+}
+
+#[utoipa::path(post, path = "/v1/campaigns/{name}/test", operation_id = "testCampaign",
+    summary = "Its words to people of your own first; they are counted nowhere",
+    params(("name" = String, Path)), request_body = TestAsk,
+    responses((status = 200, body = shapes::Tried, description = "Queued"), shapes::BodyRefusals), security(("token" = ["operate"])))]
+pub(super) async fn test(
+    State(site): State<Site>,
+    Operates(caller): Operates,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    said: Body,
+) -> Answer {
+    let ask: TestAsk = body(&headers, said).await?;
+    if ask.to.is_empty() || ask.to.len() > TESTERS_MAX {
+        return Err(ApiError::field("to", format!("names 1 to {TESTERS_MAX} people")));
+    }
+    known_accounts(&site, &caller, "account", std::slice::from_ref(&ask.account)).await?;
+    let mut people = Vec::new();
+    for (n, id) in ask.to.iter().enumerate() {
+        let read = crate::people::read::id(id);
+        people.push(read.map_err(|why| ApiError::field(&format!("to[{n}]"), why))?);
+    }
+    let key = uuid::Uuid::new_v4().simple().to_string();
+    order(&site, &caller, &name, CampaignOrder::Test { account: ask.account, people, key }, None).await
 }

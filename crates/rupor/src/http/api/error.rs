@@ -89,6 +89,16 @@ impl ApiError {
         ApiError { message: format!("{name}: {}", self.message), field: Some(name.to_owned()), ..self }
     }
 
+    /// The words name the field already.
+    pub(crate) fn about_field(self, name: String) -> ApiError {
+        ApiError { field: Some(name), ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn field_name(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
     /// A field that is read apart stands in the list of the known ones too.
     pub(crate) fn also_known(mut self, field: &str) -> ApiError {
         if self.message.contains("unknown field") && self.message.contains("expected one of") {
@@ -114,6 +124,16 @@ impl ApiError {
     pub(crate) fn too_large(bytes_max: usize) -> ApiError {
         let message = format!("more than {bytes_max} bytes; split the batch");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
+    /// One thing is too large, and there is no batch to split.
+    pub(crate) fn for_one(self, bytes_max: usize) -> ApiError {
+        match self.status {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                ApiError { message: format!("more than {bytes_max} bytes; send smaller photos"), ..self }
+            }
+            _ => self,
+        }
     }
 
     pub(crate) fn too_often(wait_s: u64) -> ApiError {

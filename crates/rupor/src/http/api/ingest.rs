@@ -223,7 +223,7 @@ pub(super) fn raw_posts(
             let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
             let name: String = name.chars().take(100).collect();
             let message = format!("channel {name:?} is not known; known are {}", names.join(", "));
-            ApiError::invalid("unknown_channel", message)
+            ApiError::invalid("unknown_channel", message).about_field("channels".to_owned())
         })
     };
     let mut raws = Vec::with_capacity(posts.len());
@@ -251,15 +251,20 @@ fn raw(source: &str, origin_id: String, post: Post, channels: Option<Vec<Channel
 }
 
 pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    match media_type(headers)?.as_str() {
+        "application/json" => Ok(()),
+        _ => Err(ApiError::media_type("send application/json")),
+    }
+}
+
+/// What a body says that it is, without its parameters.
+pub(super) fn media_type(headers: &HeaderMap) -> Result<String, ApiError> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim().to_lowercase());
     if text(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(ApiError::media_type("compressed bodies are not read; send it plain"));
     }
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
-    match kind.split(';').next().map(str::trim) {
-        Some("application/json") => Ok(()),
-        _ => Err(ApiError::media_type("send application/json")),
-    }
+    Ok(kind.split(';').next().unwrap_or_default().trim().to_owned())
 }
 
 pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {

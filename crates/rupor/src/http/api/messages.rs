@@ -9,21 +9,23 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use domain::ids::MessageId;
-use domain::message::Media;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use store::{ApiScope, Endpoint, NewEndpoint, StoreError};
 
 use super::access::{Caller, admit};
 use super::ask::{told, whole};
-use super::{ApiError, ingest, read, strict};
+use super::{ApiError, ingest, photos, read, strict};
 use crate::http::{Client, Site};
-use engine::ingest::{PICTURES_MAX, Preset, PublishRules, SourceSettings, keep_bytes};
+use engine::ingest::{PICTURES_MAX, Preset, PublishRules, SourceSettings};
 
 /// Bytes of one call: ten photos of the usual size.
 const BODY_MAX: usize = 16 << 20;
 
-#[utoipa::path(post, path = "/v1/messages", operation_id = "createMessage", summary = "Takes in one message, or says what would become of it", params(super::shapes::Idempotency), request_body = super::shapes::NewMessage, responses((status = 200, body = super::shapes::Rehearsal, description = "`dry_run`: nothing was stored"), (status = 202, body = super::shapes::Message, description = "Stored and queued"), super::shapes::BodyRefusals), security(("token" = ["ingest"])))]
+#[utoipa::path(post, path = "/v1/messages", operation_id = "createMessage", summary = "Takes in one message, or says what would become of it",
+    params(super::shapes::Idempotency),
+    request_body(content((super::shapes::NewMessage = "application/json"), (super::shapes::MessageForm = "multipart/form-data"))),
+    responses((status = 200, body = super::shapes::Rehearsal, description = "`dry_run`: nothing was stored"), (status = 202, body = super::shapes::Message, description = "Stored and queued"), super::shapes::BodyRefusals), security(("token" = ["ingest"])))]
 pub(super) async fn create(
     State(site): State<Site>,
     client: Client,
@@ -31,11 +33,26 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let caller = admit(&site, client, &headers, ApiScope::Ingest).await?;
-    ingest::check_headers(&headers)?;
+    let kind = ingest::media_type(&headers)?;
+    let is_form = match kind.as_str() {
+        "application/json" => false,
+        "multipart/form-data" => true,
+        _ => return Err(ApiError::media_type("send application/json, or multipart/form-data with photos")),
+    };
     let key = ingest::key(&headers)?;
-    let bytes = ingest::read_body(body, BODY_MAX).await?;
-    let mut value = strict::value(&bytes)
-        .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
+    let mut bytes = ingest::read_body(body, BODY_MAX).await.map_err(|error| error.for_one(BODY_MAX))?;
+    let (mut value, mut uploads) = match is_form {
+        true => photos::form(&headers, std::mem::take(&mut bytes)).await?,
+        false => {
+            let value = strict::value(&bytes)
+                .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
+            (value, Vec::new())
+        }
+    };
+    if is_form {
+        // The border between the parts of a form is drawn anew for each call; what stands in them is the same.
+        bytes = same_each_time(&value, &uploads);
+    }
     let Some(fields) = value.as_object_mut() else {
         return Err(ApiError::malformed("the body must be one message"));
     };
@@ -47,22 +64,28 @@ pub(super) async fn create(
         Some(Value::Bool(true)) => true,
         Some(_) => return Err(ApiError::field("dry_run", "must be true or false")),
     };
-    let uploads = uploads(fields.get_mut("photos"))?;
+    uploads.extend(photos::taken_out("photos", fields.get_mut("photos"))?);
+    let n_addresses = fields.get("photos").and_then(Value::as_array).map_or(0, Vec::len);
+    if uploads.len() + n_addresses > PICTURES_MAX {
+        let n = uploads.len() + n_addresses;
+        return Err(ApiError::field("photos", format!("{n} photos, at most {PICTURES_MAX}")));
+    }
     // Words are not needed where pictures came along.
-    if !uploads.is_empty() {
-        fields.entry("text").or_insert_with(|| json!("📷"));
+    let is_wordless = !uploads.is_empty()
+        && fields.get("text").is_none_or(|text| text.as_str().is_some_and(|text| text.trim().is_empty()));
+    if is_wordless {
+        fields.insert("text".to_owned(), json!(WORDLESS));
     }
     let now = site.node.store.now().await.map_err(told)?;
     let posts = read::posts(value.to_string().as_bytes(), now.0 / 1_000_000);
-    let posts = posts.map_err(|error| error.also_known("dry_run"))?;
+    let mut posts = posts.map_err(|error| error.also_known("dry_run"))?;
+    if is_wordless {
+        posts.iter_mut().for_each(|post| post.text.clear());
+    }
     if dry_run {
         return Ok(Json(rehearse(&site, &caller, posts, now).await?).into_response());
     }
-    let mut kept: Vec<Media> = Vec::new();
-    for (name, bytes) in uploads {
-        let media = keep_bytes(&site.node.store, caller.ws, &name, bytes.into()).await;
-        kept.push(media.map_err(|error| ApiError::field("photos", format!("{error:#}")))?);
-    }
+    let kept = photos::keep(&site.node.store, caller.ws, uploads).await?;
     let endpoint = door(&site, &caller).await?;
     let accepted = site.api.take_in(&endpoint, key.as_deref(), &bytes, posts, kept).await?;
     let id = accepted["accepted"][0]["message_id"].as_i64().unwrap_or_default();
@@ -70,30 +93,12 @@ pub(super) async fn create(
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
-/// Takes photos that came as bytes out of the list, which then holds addresses alone.
-fn uploads(photos: Option<&mut Value>) -> Result<Vec<(String, Vec<u8>)>, ApiError> {
-    let Some(Value::Array(photos)) = photos else {
-        return Ok(Vec::new());
-    };
-    if photos.len() > PICTURES_MAX {
-        return Err(ApiError::field("photos", format!("{} photos, at most {PICTURES_MAX}", photos.len())));
-    }
-    let mut uploads = Vec::new();
-    for photo in photos.iter().filter(|photo| photo.is_object()) {
-        let known = |key: &String| key == "data" || key == "name";
-        let data = photo["data"].as_str().and_then(platforms::base64::decode);
-        match data {
-            Some(bytes) if photo.as_object().is_some_and(|fields| fields.keys().all(known)) => {
-                uploads.push((photo["name"].as_str().unwrap_or("photo").to_owned(), bytes));
-            }
-            _ => {
-                let form = "a photo is an address, or {\"data\": \"BASE64\", \"name\": \"dog.jpg\"}";
-                return Err(ApiError::field("photos", form));
-            }
-        }
-    }
-    photos.retain(|photo| !photo.is_object());
-    Ok(uploads)
+/// Stands for the words that are missing until the post has been looked at.
+const WORDLESS: &str = "📷";
+
+fn same_each_time(fields: &Value, uploads: &[photos::Upload]) -> Vec<u8> {
+    let photos = uploads.iter().map(|(name, bytes)| json!([name, blake3::hash(bytes).to_hex().as_str()]));
+    json!([fields, photos.collect::<Vec<_>>()]).to_string().into_bytes()
 }
 
 /// What would become of it; nothing is stored.

@@ -2,7 +2,7 @@
 //! nothing about what is behind it.
 //!
 //! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said. `messages` is the same by a
-//! token, `ask` what may be read, `act` what may be done, `campaigns` both for campaigns, `access` who may; `adapter` serves
+//! token, `ask` what may be read, `act` what may be done, `campaigns` both for campaigns, `photos` what comes as bytes, `access` who may; `adapter` serves
 //! another orchestrator. `document` is what `/v1/openapi.json` says of all of them.
 
 mod access;
@@ -16,6 +16,7 @@ mod ingest;
 mod messages;
 mod pace;
 mod page;
+mod photos;
 mod read;
 mod shapes;
 mod strict;
@@ -24,6 +25,8 @@ mod strict;
 mod adapter_tests;
 #[cfg(test)]
 mod asked_tests;
+#[cfg(test)]
+mod photo_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -50,13 +53,17 @@ pub(crate) fn messages() -> MethodRouter<Site> {
 
 /// What can be read: the path and who answers. Every one needs a token with the scope `read`.
 pub(crate) fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
-    let only_get = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET"));
+    let only_get = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET, HEAD"));
     vec![
         ("/v1/messages/{id}", only_get(get(ask::message))),
         ("/v1/messages/{id}/deliveries", only_get(get(ask::deliveries_of))),
+        ("/v1/messages/{id}/photos/{n}", only_get(get(ask::photo))),
         ("/v1/deliveries", only_get(get(ask::deliveries))),
+        ("/v1/deliveries/{id}", only_get(get(ask::delivery))),
         ("/v1/events", only_get(get(ask::events))),
         ("/v1/channels", only_get(get(ask::channels))),
+        ("/v1/accounts", only_get(get(ask::accounts))),
+        ("/v1/held", only_get(get(ask::held))),
         ("/v1/cases/{id}", only_get(get(ask::case))),
         ("/v1/runs", only_get(get(ask::runs))),
         ("/v1/snapshot", only_get(get(ask::snapshot))),
@@ -70,7 +77,7 @@ pub(crate) fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
 
 /// What can be listed with the scope `read` and made with the scope `operate`.
 pub(crate) fn makeable() -> Vec<(&'static str, MethodRouter<Site>)> {
-    let both = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET, POST"));
+    let both = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET, HEAD, POST"));
     vec![
         ("/v1/audiences", both(get(campaigns::audiences).post(campaigns::new_audience))),
         ("/v1/campaigns", both(get(campaigns::list).post(campaigns::create))),
@@ -82,7 +89,15 @@ pub(crate) fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
     let only_post = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("POST"));
     vec![
         ("/v1/channels/{channel}/{verb}", only_post(post(act::on_channel))),
+        ("/v1/accounts/{account}/{verb}", only_post(post(act::on_account))),
+        ("/v1/messages/{id}/{verb}", only_post(post(act::on_message))),
+        ("/v1/deliveries/requeue", only_post(post(act::requeue))),
+        ("/v1/deliveries/cancel", only_post(post(act::cancel))),
         ("/v1/deliveries/{id}/{verb}", only_post(post(act::on_delivery))),
+        ("/v1/campaigns/{name}/edit", only_post(post(campaigns::edit))),
+        ("/v1/campaigns/{name}/choose", only_post(post(campaigns::choose))),
+        ("/v1/campaigns/{name}/retry", only_post(post(campaigns::retry))),
+        ("/v1/campaigns/{name}/test", only_post(post(campaigns::test))),
         ("/v1/campaigns/{name}/{verb}", only_post(post(campaigns::act))),
     ]
 }
@@ -100,7 +115,7 @@ pub(crate) fn adapters() -> Vec<(&'static str, MethodRouter<Site>)> {
 }
 
 pub(crate) fn openapi() -> MethodRouter<Site> {
-    get(document::openapi).fallback(async || ApiError::method("GET"))
+    get(document::openapi).fallback(async || ApiError::method("GET, HEAD"))
 }
 
 /// The token of `Authorization: Bearer …`.

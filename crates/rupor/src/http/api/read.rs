@@ -56,71 +56,65 @@ pub(crate) fn posts(body: &[u8], now_s: i64) -> Result<Vec<Post>, ApiError> {
     if !value.is_object() {
         return Err(ApiError::malformed("the body must be one post or {\"posts\": […]}"));
     }
-    let posts = if value.get("posts").is_some() {
-        serde_json::from_value::<Batch>(value).map(|batch| batch.posts)
-    } else {
-        serde_json::from_value::<Post>(value).map(|post| vec![post])
-    };
-    let posts = posts.map_err(|error| {
-        let told = short(&error.to_string());
-        match told.starts_with("unknown variant") {
-            // The one word of a post that is chosen from a list.
-            true => ApiError::malformed(told).in_field("kind"),
-            false => ApiError::malformed(told),
-        }
-    })?;
+    let is_batch = value.get("posts").is_some();
+    let posts =
+        if is_batch { strict::meant::<Batch>(value)?.posts } else { vec![strict::meant::<Post>(value)?] };
     if posts.is_empty() || posts.len() > POSTS_MAX {
         let message = format!("{} posts; a call holds 1 to {POSTS_MAX}", posts.len());
-        return Err(ApiError::invalid("bad_batch", message));
+        return Err(ApiError::invalid("bad_batch", message).about_field("posts".to_owned()));
     }
     let mut ids = HashSet::new();
     for (n, post) in posts.iter().enumerate() {
-        check(post, now_s)
-            .map_err(|problem| ApiError::invalid("bad_post", format!("post {n}: {problem}")))?;
+        let wrong = |(field, problem): (&str, String)| {
+            let field = if is_batch { format!("posts[{n}].{field}") } else { field.to_owned() };
+            ApiError::invalid("bad_post", format!("post {n}: {problem}")).about_field(field)
+        };
+        check(post, now_s).map_err(wrong)?;
         if let Some(id) = &post.origin_id
             && !ids.insert(id)
         {
-            let message = format!("post {n}: origin_id stands twice in this call");
-            return Err(ApiError::invalid("bad_post", message));
+            return Err(wrong(("origin_id", "origin_id stands twice in this call".to_owned())));
         }
     }
     Ok(posts)
 }
 
-fn check(post: &Post, now_s: i64) -> Result<(), String> {
+/// What is wrong with a post: the field, and the words.
+fn check(post: &Post, now_s: i64) -> Result<(), (&'static str, String)> {
     let is_blank = |text: &str| text.trim().is_empty();
     if is_blank(&post.text) && post.title.as_deref().is_none_or(is_blank) && post.photos.is_empty() {
-        return Err("nothing to say; give text, title or photos".to_owned());
+        return Err(("text", "nothing to say; give text, title or photos".to_owned()));
     }
     let characters = post.text.chars().count() + post.title.as_ref().map_or(0, |title| title.chars().count());
     if characters > TEXT_MAX {
-        return Err(format!("{characters} characters, at most {TEXT_MAX}; shorten it"));
+        return Err(("text", format!("{characters} characters, at most {TEXT_MAX}; shorten it")));
     }
     if post.photos.len() > PICTURES_MAX {
-        return Err(format!("{} photos, at most {PICTURES_MAX}", post.photos.len()));
+        return Err(("photos", format!("{} photos, at most {PICTURES_MAX}", post.photos.len())));
     }
-    if !post.photos.iter().chain(&post.url).all(|url| is_web_address(url)) {
-        return Err("photos and url must be http or https addresses".to_owned());
+    for (field, wrong) in [
+        ("photos", post.photos.iter().any(|url| !is_web_address(url))),
+        ("url", post.url.iter().any(|url| !is_web_address(url))),
+    ] {
+        if wrong {
+            return Err((field, "photos and url must be http or https addresses".to_owned()));
+        }
     }
     let id = post.origin_id.as_deref().unwrap_or("-");
     if is_blank(id) || id.chars().count() > ID_MAX || id.chars().any(char::is_control) {
-        return Err(format!("origin_id must be 1 to {ID_MAX} characters"));
+        return Err(("origin_id", format!("origin_id must be 1 to {ID_MAX} characters")));
     }
     if post.channels.as_ref().is_some_and(Vec::is_empty) {
-        return Err("channels is empty; name some, or leave it out so that the routes decide".to_owned());
+        let words = "channels is empty; name some, or leave it out so that the routes decide";
+        return Err(("channels", words.to_owned()));
     }
     match post.date {
         Some(date) if date > now_s.saturating_mul(100) => {
-            Err("date must be in seconds, not milliseconds".to_owned())
+            Err(("date", "date must be in seconds, not milliseconds".to_owned()))
         }
         Some(date) if date < 0 || date > now_s + AHEAD_MAX_S => {
-            Err("date must be Unix seconds, not before 1970 and not in the future".to_owned())
+            Err(("date", "date must be Unix seconds, not before 1970 and not in the future".to_owned()))
         }
         _ => Ok(()),
     }
-}
-
-/// A caller's own words may come back in an error; not all of them.
-fn short(text: &str) -> String {
-    text.chars().take(400).collect()
 }

@@ -3,12 +3,20 @@
 
 #![allow(dead_code, reason = "shapes that are described, and built as JSON")]
 
+mod adapter;
+mod campaigns;
+mod photos;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
+
+pub(super) use adapter::*;
+pub(super) use campaigns::*;
+pub(super) use photos::*;
 
 /// An RFC 9457 document; nothing was changed.
 #[derive(Debug, ToSchema)]
@@ -194,24 +202,6 @@ pub(super) struct NewMessage {
     dry_run: bool,
 }
 
-/// An address, or the picture itself.
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Photo {
-    #[schema(format = "uri")]
-    Address(String),
-    Bytes(PhotoBytes),
-}
-
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PhotoBytes {
-    #[schema(content_encoding = "base64")]
-    data: String,
-    #[serde(default)]
-    name: String,
-}
-
 #[derive(Debug, ToSchema)]
 pub(super) struct Message {
     id: i64,
@@ -227,6 +217,10 @@ pub(super) struct Message {
     #[schema(required)]
     skipped: Option<String>,
     created_at: String,
+    #[schema(required)]
+    title: Option<String>,
+    text: String,
+    photos: Vec<KeptPhoto>,
     deliveries: Vec<Delivery>,
 }
 
@@ -264,6 +258,98 @@ pub(super) struct Delivery {
     sent_at: Option<String>,
     #[schema(required)]
     ended_at: Option<String>,
+    /// Every try, where one delivery is asked for.
+    #[schema(required = false, nullable = false)]
+    attempts: Option<Vec<Attempt>>,
+}
+
+/// One try of a delivery.
+#[derive(Debug, ToSchema)]
+struct Attempt {
+    attempt: i32,
+    started_at: String,
+    finished_at: String,
+    outcome: String,
+    #[schema(required)]
+    error: Option<DeliveryError>,
+    #[schema(required)]
+    provider_message_id: Option<String>,
+}
+
+#[derive(Debug, ToSchema)]
+pub(super) struct Requeued {
+    /// Ids of what is queued again.
+    requeued: Vec<i64>,
+    /// How many had been queued again before, and were left alone.
+    already: i64,
+}
+
+#[derive(Debug, ToSchema)]
+pub(super) struct CancelledMany {
+    cancelled: Vec<i64>,
+    /// How many were out or ended already.
+    not_waiting: i64,
+}
+
+#[derive(Debug, ToSchema)]
+pub(super) struct HeldPosts {
+    items: Vec<HeldPost>,
+}
+
+#[derive(Debug, ToSchema)]
+struct HeldPost {
+    message_id: i64,
+    #[schema(required)]
+    channel: Option<String>,
+    kind: String,
+    why: String,
+    held_at: String,
+    #[schema(required)]
+    expires_at: Option<String>,
+    text: String,
+}
+
+#[derive(Debug, ToSchema)]
+pub(super) struct Accounts {
+    items: Vec<Account>,
+}
+
+#[derive(Debug, ToSchema)]
+struct Account {
+    account: String,
+    platform: String,
+    tier: String,
+    #[schema(inline)]
+    state: AccountState,
+    #[schema(required)]
+    why: Option<String>,
+    #[schema(required)]
+    rests_until: Option<String>,
+    /// Messages a second; `null` where nothing limits it.
+    #[schema(required)]
+    rate: Option<f64>,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum AccountState {
+    Open,
+    Paused,
+    Resting,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub(super) enum AccountVerb {
+    Pause,
+    Resume,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub(super) enum MessageVerb {
+    Approve,
+    Reject,
 }
 
 #[derive(Debug, ToSchema)]
@@ -393,6 +479,8 @@ struct Alert {
     #[schema(value_type = Object)]
     words: Value,
     opened_at: i64,
+    /// When it was last found so.
+    seen_at: i64,
     #[schema(required)]
     told_at: Option<i64>,
     n_told: i32,
@@ -427,6 +515,8 @@ pub(super) struct Rehearsal {
 pub(super) enum ChannelVerb {
     Pause,
     Resume,
+    Disable,
+    Enable,
 }
 
 #[derive(Debug, ToSchema)]
@@ -434,98 +524,6 @@ pub(super) enum ChannelVerb {
 pub(super) enum DeliveryVerb {
     Requeue,
     Cancel,
-}
-
-#[derive(Debug, ToSchema)]
-#[schema(rename_all = "snake_case")]
-pub(super) enum CampaignVerb {
-    Start,
-    Pause,
-    Resume,
-    Cancel,
-}
-
-#[derive(Debug, ToSchema)]
-pub(super) struct Audiences {
-    items: Vec<Audience>,
-}
-
-#[derive(Debug, ToSchema, Serialize)]
-pub(super) struct Audience {
-    pub name: String,
-    /// Imported; those of a filter are counted when a campaign asks.
-    pub people: i64,
-    #[schema(value_type = Option<Object>, required)]
-    pub filter: Option<Value>,
-    pub created_at: String,
-}
-
-#[derive(Debug, ToSchema)]
-pub(super) struct Campaigns {
-    items: Vec<CampaignLine>,
-}
-
-#[derive(Debug, ToSchema, Serialize)]
-pub(super) struct CampaignLine {
-    pub name: String,
-    pub state: String,
-    #[schema(required)]
-    pub why: Option<String>,
-}
-
-#[derive(Debug, ToSchema)]
-pub(super) struct Campaign {
-    name: String,
-    /// draft scheduled preparing running paused finishing finished cancelling cancelled aborted
-    state: String,
-    #[schema(required)]
-    why: Option<String>,
-    /// The sum of the others.
-    total: i64,
-    waiting: i64,
-    queued: i64,
-    in_flight: i64,
-    sent: i64,
-    failed: i64,
-    dead: i64,
-    excluded: i64,
-    #[schema(required)]
-    eta_seconds: Option<f64>,
-}
-
-#[derive(Debug, ToSchema)]
-pub(super) struct Preview {
-    audience: i64,
-    /// Why people are left out, and how many.
-    #[schema(value_type = Object)]
-    excluded: Value,
-    samples: Vec<String>,
-    #[schema(required)]
-    duration_s: Option<f64>,
-}
-
-/// A page; without `next_cursor` it is the last.
-#[derive(Debug, ToSchema)]
-pub(super) struct Report {
-    items: Vec<Member>,
-    #[schema(required)]
-    next_cursor: Option<String>,
-}
-
-#[derive(Debug, ToSchema)]
-struct Member {
-    address: String,
-    #[schema(required)]
-    account: Option<String>,
-    /// sent failed dead gone excluded cancelled, and on the way waiting queued retry sending
-    state: String,
-    #[schema(required)]
-    code: Option<String>,
-    #[schema(required)]
-    provider_message_id: Option<String>,
-    /// Milliseconds since 1970.
-    #[schema(required)]
-    at: Option<i64>,
 }
 
 /// Bots of the workspace, and the figures of the last hour.
@@ -541,59 +539,4 @@ pub(super) struct Bots {
     pub turns: i64,
     pub fallbacks: i64,
     pub errors: i64,
-}
-
-/// A number, or its digits as text.
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Id {
-    Number(i64),
-    Digits(String),
-}
-
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AdapterSend {
-    workspace_id: Id,
-    delivery_id: Id,
-    #[schema(format = "uuid")]
-    claim_token: String,
-}
-
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Analyse {
-    workspace_id: Id,
-    source: String,
-    base: String,
-    /// One post, or posts, as /v1/ingest takes them; a post may name kept pictures as blobs.
-    #[schema(value_type = Object)]
-    body: Value,
-}
-
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct KeepMedia {
-    workspace_id: Id,
-    name: Option<String>,
-    #[schema(content_encoding = "base64")]
-    data: String,
-}
-
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BotRead {
-    platform: String,
-    key: String,
-    #[serde(default)]
-    #[schema(value_type = Object)]
-    headers: Value,
-    body: Value,
-}
-
-#[derive(Debug, ToSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BotDecide {
-    #[schema(value_type = Object)]
-    turn: Value,
 }

@@ -5,9 +5,31 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::ApiError;
+
 /// Reads one value; nesting is bounded by the parser itself.
 pub(super) fn value(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0)
+}
+
+/// The meaning of a value that was read; what is wrong is told with the field that it is wrong in.
+pub(super) fn meant<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let problem: String = error.inner().to_string().chars().take(400).collect();
+        // A field that nobody knows, or that is missing, is named in the words alone.
+        let named =
+            problem.strip_prefix("unknown field `").or_else(|| problem.strip_prefix("missing field `"));
+        let name = named.and_then(|rest| rest.split('`').next()).unwrap_or_default();
+        let at = path.trim_matches('.');
+        let field = match (at, name) {
+            ("", name) => name.to_owned(),
+            (at, name) if name.is_empty() || at == name || at.ends_with(&format!(".{name}")) => at.to_owned(),
+            (at, name) => format!("{at}.{name}"),
+        };
+        let problem = ApiError::malformed(problem);
+        if field.is_empty() { problem } else { problem.in_field(&field) }
+    })
 }
 
 struct Strict(Value);
@@ -76,6 +98,35 @@ impl<'de> Visitor<'de> for Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Shape {
+        #[allow(dead_code, reason = "only read")]
+        list: Vec<Inner>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[allow(dead_code, reason = "only read")]
+        n: i64,
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_field() {
+        for (text, field) in [
+            (r#"{"list": [{"n": 1}, {"n": "x"}]}"#, "list[1].n"),
+            (r#"{"list": [{"m": 1}]}"#, "list[0].m"),
+            (r#"{"list": [{}]}"#, "list[0].n"),
+            (r#"{"list": [], "odd": 1}"#, "odd"),
+            (r#"{"list": 7}"#, "list"),
+            ("{}", "list"),
+        ] {
+            let refused = meant::<Shape>(value(text.as_bytes()).unwrap()).unwrap_err();
+            assert_eq!(refused.field_name(), Some(field), "{text}");
+        }
+    }
 
     #[test]
     fn it_reads_what_everybody_reads_and_refuses_a_key_that_stands_twice() {

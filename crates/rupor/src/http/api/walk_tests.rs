@@ -37,6 +37,7 @@ fn against(document: &Value, schema: &Value, value: &Value) -> Option<String> {
             "propertyNames",
             "default",
             "contentEncoding",
+            "contentMediaType",
             "pattern",
         ];
         assert!(known.contains(&key.as_str()), "the walk does not know {key}: {schema}");
@@ -139,11 +140,15 @@ fn wanted(operation: &str, path: &str) -> (String, String) {
     let verb = match operation {
         "operateChannel" => "pause",
         "operateDelivery" => "cancel",
+        "operateAccount" => "pause",
+        "decideMessage" => "reject",
         _ => "cancel",
     };
     let path = path
         .replace("{id}", "1")
+        .replace("{n}", "0")
         .replace("{channel}", channel)
+        .replace("{account}", "%D0%B1%D0%BE%D1%82%20%D0%BA%D0%B0%D0%BD%D0%B0%D0%BB")
         .replace("{name}", "autumn")
         .replace("{verb}", verb);
     let body = match operation {
@@ -152,7 +157,14 @@ fn wanted(operation: &str, path: &str) -> (String, String) {
         "newAudience" => json!({"name": "все", "filter": {}}),
         "newCampaign" => json!({"name": "autumn", "accounts": ["бот канал"], "text": "Здравствуйте!"}),
         "operateChannel" => json!({"for": "30m", "reason": "проба"}),
-        "operateDelivery" | "operateCampaign" => json!({"reason": "проба"}),
+        "operateDelivery" | "operateCampaign" | "operateAccount" | "decideMessage" | "retryCampaign" => {
+            json!({"reason": "проба"})
+        }
+        "requeueDeliveries" => json!({"code": "kicked"}),
+        "cancelDeliveries" => json!({"status": "retry"}),
+        "editCampaign" => json!({"text": "До свидания!"}),
+        "chooseVariant" => json!({"variant": "b"}),
+        "testCampaign" => json!({"account": "бот канал", "to": ["77"]}),
         "adapterSend" => {
             json!({"workspace_id": 1, "delivery_id": "1", "claim_token": "0189f7ea-0000-7000-8000-000000000001"})
         }
@@ -167,8 +179,19 @@ fn wanted(operation: &str, path: &str) -> (String, String) {
     (path, body.to_string())
 }
 
-/// Operations whose input here is well formed and still refused: the walk has no claim, no picture and no bot.
-const REFUSED: [&str; 4] = ["adapterSend", "keepMedia", "botRead", "botDecide"];
+/// Operations whose input here is well formed and still refused: the walk has no claim, no picture, no bot, no post that
+/// waits, and a campaign that is a draft of one variant.
+const REFUSED: [&str; 9] = [
+    "adapterSend",
+    "keepMedia",
+    "botRead",
+    "botDecide",
+    "photoOfMessage",
+    "decideMessage",
+    "chooseVariant",
+    "retryCampaign",
+    "testCampaign",
+];
 
 #[tokio::test]
 async fn every_operation_answers_as_the_document_says() {
@@ -184,7 +207,7 @@ async fn every_operation_answers_as_the_document_says() {
         })
         .collect();
     all.sort_by_key(|(path, method, _)| {
-        (*path != "/v1/campaigns" || *method != "post", path.contains("{verb}"))
+        (*path != "/v1/campaigns" || *method != "post", path.contains("{verb}"), path.len())
     });
     for (path, method, operation) in all {
         let id = operation["operationId"].as_str().unwrap();
@@ -245,11 +268,11 @@ async fn every_operation_answers_as_the_document_says() {
             assert!(statuses.contains(&refused.status), "{id} {wrong}: {refused:?}");
         }
     }
-    assert_eq!(ids.len(), 28, "{ids:?}");
+    assert_eq!(ids.len(), 40, "{ids:?}");
     assert_eq!(
         walk.server.messages().await,
-        3,
-        "the first, one by /v1/ingest, the words of the campaign; wrong input stored nothing"
+        4,
+        "the first, one by /v1/ingest, the words of the campaign and their edit; wrong input stored nothing"
     );
 }
 
@@ -332,9 +355,154 @@ async fn a_campaign_lives_by_the_api_as_by_the_command_line() {
     let cursor = first["next_cursor"].as_str().unwrap();
     let rest = walk.call(&walk.all, "GET", &format!("{at}/report?limit=2&cursor={cursor}"), "").await.json();
     assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Value::Null), "{rest}");
+    let part = |verb: &str| format!("{at}/{verb}");
+    let of_bot = json!({"account": "бот канал"}).to_string();
+    let rested = walk.call(&walk.all, "POST", &part("pause"), &of_bot).await.json();
+    assert_eq!(
+        (&rested["state"], rested["resting"].as_object().unwrap().len()),
+        (&json!("running"), 1),
+        "{rested}"
+    );
+    let goes_on = walk.call(&walk.all, "POST", &part("resume"), &of_bot).await.json();
+    assert_eq!(goes_on["resting"], json!({}), "{goes_on}");
     let paused = walk.call(&walk.all, "POST", &format!("{at}/pause"), "{\"reason\": \"обед\"}").await.json();
     assert_eq!(paused["state"], "paused");
     assert_eq!(walk.call(&walk.all, "POST", &format!("{at}/resume"), "").await.json()["state"], "running");
     let cancelled = walk.call(&walk.all, "POST", &format!("{at}/cancel"), "").await.json();
     assert!(["cancelling", "cancelled"].contains(&cancelled["state"].as_str().unwrap()), "{cancelled}");
+}
+
+#[tokio::test]
+async fn a_campaign_has_photos_buttons_and_variants_and_one_of_them_is_chosen() {
+    let walk = Walk::new().await;
+    let (store, ws) = (&walk.server.store, walk.server.ws);
+    let people = (1..=40).map(|n| store::NewRecipient {
+        user_id: n.to_string(),
+        address: n.to_string(),
+        attributes: json!({}),
+        time_zone: None,
+        status: store::RecipientStatus::Active,
+        source: "import".into(),
+    });
+    let account = store.accounts(ws).await.unwrap()[0].account_id;
+    store.put_recipients(ws, account, people.collect()).await.unwrap();
+    let picture = platforms::base64::encode(&sandbox::pictures::Pictures::new(7).jpeg("афиша"));
+    let photo = json!({"data": picture, "name": "afisha.jpg"});
+    let button = json!({"text": "Билеты", "url": "https://example.org/t"});
+    let new = json!({"name": "fair", "accounts": ["бот канал"], "text": "Ярмарка", "photos": [photo], "buttons": [button],
+        "variants": [{"name": "b", "text": "Приходите", "weight": 3}, {"name": "plain", "text": "Скоро", "photos": [], "buttons": []}],
+        "policy": {"rate": 0.02, "unsubscribe": false}});
+    let made = walk.call(&walk.all, "POST", "/v1/campaigns", &new.to_string()).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let campaign = store.campaigns(ws).await.unwrap().remove(0);
+    let mut said = Vec::new();
+    for variant in &campaign.variants {
+        let payload = store.payloads(ws, vec![variant.message_id]).await.unwrap().remove(0).1;
+        let (photos, buttons) = (payload["media"].as_array(), payload["buttons"].as_array());
+        said.push((
+            variant.name.clone(),
+            variant.weight,
+            payload["text"].as_str().unwrap().to_owned(),
+            photos.map_or(0, Vec::len),
+            buttons.map_or(0, Vec::len),
+        ));
+    }
+    let expected = [("a", 1, "Ярмарка", 1, 1), ("b", 3, "Приходите", 1, 1), ("plain", 1, "Скоро", 0, 0)];
+    let expected = expected.map(|(name, weight, text, photos, buttons)| {
+        (name.to_owned(), weight, text.to_owned(), photos, buttons)
+    });
+    assert_eq!(said, expected);
+
+    let tested = walk
+        .call(
+            &walk.all,
+            "POST",
+            "/v1/campaigns/fair/test",
+            &json!({"account": "бот канал", "to": ["7"]}).to_string(),
+        )
+        .await;
+    assert_eq!(
+        (tested.status, &tested.json()["queued"]),
+        (200, &json!(3)),
+        "one of each variant: {tested:?}"
+    );
+    let started = walk.call(&walk.all, "POST", "/v1/campaigns/fair/start", "").await;
+    assert_eq!(started.status, 200, "{started:?}");
+    for _ in 0..50 {
+        let campaign = store.campaigns(ws).await.unwrap().remove(0);
+        if campaign.status == domain::campaign::CampaignStatus::Running {
+            break;
+        }
+        engine::campaigns::step(store, campaign).await.unwrap();
+    }
+    let early = walk.call(&walk.all, "POST", "/v1/campaigns/fair/choose", "{\"variant\": \"b\"}").await;
+    assert_eq!((early.status, early.code().as_str()), (422, "refused"), "while it runs: {early:?}");
+    assert_eq!(walk.call(&walk.all, "POST", "/v1/campaigns/fair/pause", "").await.status, 200);
+    let chosen = walk.call(&walk.all, "POST", "/v1/campaigns/fair/choose", "{\"variant\": \"b\"}").await;
+    assert_eq!(chosen.status, 200, "{chosen:?}");
+    let campaign = store.campaigns(ws).await.unwrap().remove(0);
+    let messages: BTreeSet<i64> = campaign.variants.iter().map(|variant| variant.message_id.0).collect();
+    assert_eq!(messages.len(), 1, "everybody gets b: {:?}", campaign.variants);
+}
+
+#[tokio::test]
+async fn a_campaign_that_cannot_be_said_is_refused_with_its_field_and_nothing_is_made() {
+    let walk = Walk::new().await;
+    let whole = json!({"name": "fair", "accounts": ["бот канал"], "text": "Ярмарка"});
+    let with = |field: &str, value: Value| {
+        let mut new = whole.clone();
+        new[field] = value;
+        new.to_string()
+    };
+    let variants: Vec<Value> = (0..20).map(|n| json!({"name": format!("v{n}"), "text": "a"})).collect();
+    let buttons: Vec<Value> = (0..21).map(|_| json!({"text": "a", "url": "https://example.org"})).collect();
+    for (body, field) in [
+        (with("text", json!(" ")), "text"),
+        (with("accounts", json!([])), "accounts"),
+        (with("accounts", json!(["nobody"])), "accounts"),
+        (with("audience", json!("nobody")), "audience"),
+        (with("photos", json!([{"data": "AAAA"}])), "photos[0]"),
+        (with("photos", json!(["https://example.org/a.jpg"])), "photos[0]"),
+        (with("buttons", json!([{"text": "", "url": "https://example.org"}])), "buttons[0].text"),
+        (with("buttons", json!([{"text": "a", "url": "javascript:alert(1)"}])), "buttons[0].url"),
+        (with("buttons", json!(buttons)), "buttons"),
+        (with("variants", json!([{"name": "a", "text": "b"}])), "variants[0].name"),
+        (with("variants", json!([{"name": "b", "text": "b", "weight": 0}])), "variants[0].weight"),
+        (with("variants", json!([{"name": "b", "text": ""}])), "variants[0].text"),
+        (with("variants", json!([{"name": "b"}])), "variants[0].text"),
+        (
+            with("variants", json!([{"name": "b", "text": "b", "buttons": [{"text": "a", "url": "x"}]}])),
+            "variants[0].buttons[0].url",
+        ),
+        (with("variants", json!(variants)), "variants"),
+        (with("policy", json!({"rate": -1})), "policy"),
+        (with("colour", json!("red")), "colour"),
+    ] {
+        let refused = walk.call(&walk.all, "POST", "/v1/campaigns", &body).await;
+        assert!([400, 422].contains(&refused.status), "{body}: {refused:?}");
+        assert_eq!(refused.json()["field"], field, "{body}: {refused:?}");
+    }
+    assert!(walk.server.store.campaigns(walk.server.ws).await.unwrap().is_empty());
+    assert_eq!(walk.call(&walk.all, "POST", "/v1/campaigns", &whole.to_string()).await.status, 201);
+    for (verb, body, field) in [
+        ("start", "{\"at\": \"tomorrow\"}", "at"),
+        ("pause", "{\"at\": \"2036-01-01T00:00:00Z\"}", "at"),
+        ("cancel", "{\"account\": \"бот канал\"}", "account"),
+        ("pause", "{\"account\": \"nobody\"}", "account"),
+        ("choose", "{\"variant\": \"b\"}", "variant"),
+        ("choose", "{}", "variant"),
+        ("edit", "{\"text\": \"\"}", "text"),
+        ("edit", "{\"text\": \"a\", \"photos\": [{\"data\": \"AAAA\"}]}", "photos[0]"),
+        ("retry", "{\"code\": 7}", "code"),
+        ("test", "{\"account\": \"nobody\", \"to\": [\"7\"]}", "account"),
+        ("test", "{\"account\": \"бот канал\", \"to\": []}", "to"),
+        ("fly", "", "verb"),
+    ] {
+        let refused = walk.call(&walk.all, "POST", &format!("/v1/campaigns/fair/{verb}"), body).await;
+        assert!([400, 422].contains(&refused.status), "{verb} {body}: {refused:?}");
+        assert_eq!(refused.json()["field"], field, "{verb} {body}: {refused:?}");
+    }
+    let scheduled =
+        walk.call(&walk.all, "POST", "/v1/campaigns/fair/start", "{\"at\": \"2036-01-01T00:00:00Z\"}").await;
+    assert_eq!(scheduled.status, 422, "nobody to write to: {scheduled:?}");
 }
