@@ -248,6 +248,9 @@ impl Site {
         if let Some(problem) = door::ambiguity(request.uri(), request.headers()) {
             return Err(ApiError::malformed(problem));
         }
+        if !door::is_text(request.uri().path()) {
+            return Err(ApiError::malformed("the path is no text: what stands behind % must be UTF-8"));
+        }
         if !self.door.admits_host(request.headers()) {
             return Err(ApiError::foreign_host());
         }

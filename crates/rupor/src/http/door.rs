@@ -215,6 +215,25 @@ pub(super) fn ambiguity(uri: &Uri, headers: &HeaderMap) -> Option<&'static str> 
     }
 }
 
+/// Whether a path means text once its %-signs are read.
+pub(super) fn is_text(path: &str) -> bool {
+    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.as_bytes());
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    std::str::from_utf8(&bytes).is_ok()
+}
+
 /// Whether a page of another site asks: a browser says where a page is from.
 pub(super) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
@@ -326,6 +345,16 @@ mod tests {
         assert_eq!(asked(&none, &headers), Client { address: "127.0.0.1".parse().unwrap(), far: true });
         headers.insert("x-forwarded-for", "1.2.3.4, x".parse().unwrap());
         assert_eq!(asked(&own, &headers).address, "127.0.0.1".parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn a_path_is_text_or_it_is_refused() {
+        for path in ["/", "/v1/channels/%D0%BA/pause", "/100%", "/%zz", "/%d0%ba", "/канал"] {
+            assert!(is_text(path), "{path}");
+        }
+        for path in ["/%ff", "/v1/channels/%D0/pause", "/%c0%80", "/%ed%a0%80"] {
+            assert!(!is_text(path), "{path}");
+        }
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) async fn on_channel(
 ) -> Result<Json<Value>, ApiError> {
     let order = read_order(body).await?;
     let channels = site.node.store.channels(caller.ws).await.map_err(told)?;
-    let channel = channel_named(&channels, &name)?.name.clone();
+    let channel = channel_named(&channels, &name).map_err(ApiError::in_path)?.name.clone();
     let workspace = caller.workspace.clone();
     let verb = match verb.as_str() {
         "pause" => {

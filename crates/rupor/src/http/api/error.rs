@@ -89,6 +89,11 @@ impl ApiError {
         ApiError { message: format!("{name}: {}", self.message), field: Some(name.to_owned()), ..self }
     }
 
+    /// What the path names is not here, as with everything that a path names.
+    pub(crate) fn in_path(self) -> ApiError {
+        ApiError { status: StatusCode::NOT_FOUND, code: "not_found", ..self }
+    }
+
     /// The words name the field already.
     pub(crate) fn about_field(self, name: String) -> ApiError {
         ApiError { field: Some(name), ..self }

@@ -160,7 +160,7 @@ async fn photos_that_cannot_be_taken_are_refused_with_their_field_and_nothing_is
     let body = json!({"text": "Пропала собака", "photos": [photo(&torn)]}).to_string();
     let refused = ask(&server, &key, "POST", "/v1/messages", &body).await;
     assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("photos")), "{refused:?}");
-    let large = json!({"text": "a", "photos": [photo(&"A".repeat(17 << 20))]}).to_string();
+    let large = json!({"text": "a", "photos": [photo(&"A".repeat(16 << 20))]}).to_string();
     let refused = ask(&server, &key, "POST", "/v1/messages", &large).await;
     assert_eq!((refused.status, refused.code().as_str()), (413, "too_large"), "{}", refused.head);
 

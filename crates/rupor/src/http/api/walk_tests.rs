@@ -297,7 +297,7 @@ async fn what_is_not_there_is_404_and_ids_that_are_none_are_422() {
     for (path, status) in [
         ("/v1/deliveries/99/cancel", 404),
         ("/v1/deliveries/1/fly", 422),
-        ("/v1/channels/x/pause", 422),
+        ("/v1/channels/x/pause", 404),
         ("/v1/campaigns/x/start", 404),
         ("/v1/campaigns/x/fly", 422),
     ] {
