@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+/// Characters of a title.
+const TITLE_MAX: usize = 100;
 /// What stands in place of a secret.
 pub const MASK: &str = "***";
 
@@ -18,6 +20,13 @@ pub fn line(text: &str) -> Cow<'_, str> {
 /// same as before.
 pub fn page(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden)
+}
+
+/// What strangers call their place, as one line that fits beside others; `None`: nothing is left of it.
+pub fn title(text: &str) -> Option<String> {
+    let words = text.split(|c: char| c.is_whitespace() || is_hidden(c)).filter(|word| !word.is_empty());
+    let title: String = words.collect::<Vec<_>>().join(" ").chars().take(TITLE_MAX).collect();
+    (!title.is_empty()).then(|| masked(&title))
 }
 
 /// Characters that act instead of being seen: controls, separators of lines, marks of direction.

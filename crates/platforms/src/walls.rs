@@ -72,6 +72,8 @@ pub struct Page {
     pub posts: Vec<RawPost>,
     /// Items that had no ids.
     pub n_unreadable: usize,
+    /// What the community calls itself. A person's wall has none: names of people are not for logs and boards.
+    pub title: Option<String>,
 }
 
 /// A post as it stands there, with its flags.

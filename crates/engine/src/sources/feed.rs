@@ -26,8 +26,9 @@ pub(super) async fn poll(
     source: &Source,
     rules: &PublishRules,
 ) -> Result<Polled, PollError> {
-    let posts = look(reader, source).await?;
-    let cursor = json!({"entries": posts.len(), "interval_ms": source.cursor["interval_ms"]});
+    let Parsed { title, posts } = look(reader, source).await?;
+    let title = title.as_deref().or_else(|| super::title(source));
+    let cursor = json!({"entries": posts.len(), "title": title, "interval_ms": source.cursor["interval_ms"]});
     let progress = Progress {
         source_id: source.source_id,
         owner: reader.settings.owner.clone(),
@@ -38,8 +39,15 @@ pub(super) async fn poll(
     Ok(Polled { counts, cursor, more: false })
 }
 
+/// A feed as it was read.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) title: Option<String>,
+    pub(super) posts: Vec<RawPost>,
+}
+
 /// What the feed shows now, the oldest first.
-pub(super) async fn look(reader: &super::Reader<'_>, source: &Source) -> Result<Vec<RawPost>, PollError> {
+pub(super) async fn look(reader: &super::Reader<'_>, source: &Source) -> Result<Parsed, PollError> {
     let address = source.address.trim();
     if address.contains(domain::shown::MASK) {
         let why = format!(
@@ -52,9 +60,9 @@ pub(super) async fn look(reader: &super::Reader<'_>, source: &Source) -> Result<
     let (name, from) = (source.name.clone(), address.to_owned());
     // A large feed takes its time, and a broken parser must not take others along.
     let parsed = tokio::task::spawn_blocking(move || parse(&name, &from, &bytes)).await;
-    let mut posts = parsed.map_err(|_| broken(address))??;
-    posts.sort_by_key(|post| post.origin.date);
-    Ok(posts)
+    let mut parsed = parsed.map_err(|_| broken(address))??;
+    parsed.posts.sort_by_key(|post| post.origin.date);
+    Ok(parsed)
 }
 
 fn refused(address: &str, error: &FetchError) -> PollError {
@@ -73,7 +81,7 @@ fn broken(address: &str) -> PollError {
 }
 
 /// Pure: the bytes of a feed into posts.
-pub(super) fn parse(name: &str, address: &str, bytes: &[u8]) -> Result<Vec<RawPost>, PollError> {
+pub(super) fn parse(name: &str, address: &str, bytes: &[u8]) -> Result<Parsed, PollError> {
     if !is_json(bytes) && depth(bytes) > DEPTH_MAX {
         let why = format!(
             "feed {address}: more than {DEPTH_MAX} elements inside each other; that is no feed for people, \
@@ -91,7 +99,9 @@ pub(super) fn parse(name: &str, address: &str, bytes: &[u8]) -> Result<Vec<RawPo
         }
     })?;
     feed.entries.sort_by_key(|entry| std::cmp::Reverse(entry.published.or(entry.updated)));
-    Ok(feed.entries.into_iter().take(ENTRIES_MAX).map(|entry| raw(name, entry)).collect())
+    let title = feed.title.and_then(|title| domain::shown::title(&plain(&title.content)));
+    let posts = feed.entries.into_iter().take(ENTRIES_MAX).map(|entry| raw(name, entry)).collect();
+    Ok(Parsed { title, posts })
 }
 
 /// How many elements of XML stand inside each other at the deepest place, as the reader below the parser of feeds sees it:

@@ -89,7 +89,12 @@ pub struct Polled {
 
 /// The bytes of a feed as posts, without asking anybody; `None`: it is no feed.
 pub fn read_feed(bytes: &[u8]) -> Option<Vec<crate::ingest::RawPost>> {
-    feed::parse("feed", "https://feed.example/", bytes).ok()
+    feed::parse("feed", "https://feed.example/", bytes).ok().map(|parsed| parsed.posts)
+}
+
+/// What the place calls itself, as far as it was ever read: the name of a community, the title of a feed.
+pub fn title(source: &Source) -> Option<&str> {
+    source.cursor["title"].as_str()
 }
 
 /// Why a poll brought nothing.
@@ -166,7 +171,7 @@ pub async fn look_at(
     let settings = SourceSettings::of(&source.settings).with_context(|| format!("source {}", source.name))?;
     let mut rules = PublishRules::load(reader.store, source.workspace_id, &source.name, &settings).await?;
     let posts = match (source.kind.as_str(), platforms::walls::of(&source.kind)) {
-        ("feed", _) => feed::look(reader, source).await?,
+        ("feed", _) => feed::look(reader, source).await?.posts,
         ("file", _) => file::look(source).await?,
         (_, Some((platform, read))) => {
             rules.platform = Some(platform.name());

@@ -184,6 +184,28 @@ async fn a_wall_is_read_with_its_pictures_and_a_copy_is_published_once() {
 }
 
 #[tokio::test]
+async fn a_community_is_kept_with_its_name_and_a_person_without() {
+    let w = World::new().await;
+    let chat = json!({"platform": "vk", "id": -101, "title": "Потеряшки\n Тюмени \u{202e}8 901 000-00-11"});
+    w.sandbox.add_chat(&chat).unwrap_or_else(|refusal| panic!("{}", refusal.message));
+    let (group, person) = (w.source("vk", "-101").await, w.source("vk", "id7").await);
+    for owner in [-101, 7] {
+        w.put(owner, json!([{"id": 1, "date": now_s() - 60, "text": "Доброе утро"}]));
+    }
+    w.poll(group).await;
+    w.poll(person).await;
+    assert_eq!(title_of(&w, group).await.as_deref(), Some("Потеряшки Тюмени • ••• •••-••-11"));
+    assert_eq!(title_of(&w, person).await, None, "names of people are not told");
+    w.control("DELETE", "/_/walls/-101/1", &json!({})).await;
+    w.poll(group).await;
+    assert!(title_of(&w, group).await.is_some(), "a wall without posts keeps its name");
+}
+
+async fn title_of(w: &World, id: SourceId) -> Option<String> {
+    title(&w.row(id).await).map(str::to_owned)
+}
+
+#[tokio::test]
 async fn a_second_reading_adds_nothing_and_fetches_nothing() {
     let w = World::new().await;
     let id = w.source("vk", "-101").await;
@@ -408,8 +430,8 @@ const RSS: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 
 #[test]
 fn a_feed_becomes_posts_in_plain_words() {
-    let posts = feed::parse("приют", "https://feed.example", RSS.as_bytes()).unwrap();
-    assert_eq!(posts.len(), 2);
+    let feed::Parsed { title, posts } = feed::parse("приют", "https://feed.example", RSS.as_bytes()).unwrap();
+    assert_eq!((title.as_deref(), posts.len()), (Some("Приют"), 2));
     let post = &posts[0];
     assert_eq!((post.source.as_str(), post.origin_id.as_str()), ("feed:приют", "a-1"));
     assert_eq!(post.title.as_deref(), Some("Пропала такса"));

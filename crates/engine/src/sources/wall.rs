@@ -39,6 +39,9 @@ struct Cursor {
     window: Vec<i64>,
     /// What was missing the last time; missing once may be a hiccup.
     missing: Vec<i64>,
+    /// What the community calls itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
 }
 
 /// A platform whose walls can be read.
@@ -57,12 +60,12 @@ pub(super) async fn poll(
     let before: Cursor = serde_json::from_value(source.cursor.clone()).unwrap_or_default();
     let wall = walls.read.wall(&source.address).ok_or_else(|| not_a_wall(source))?;
     let horizon_s = (reader.store.now().await? - rules.horizon).0 / 1_000_000;
-    let (read, extent) = read_wall(reader, walls, source, &wall, &before, horizon_s).await?;
-    let mut cursor = after(&before, &read);
+    let seen = read_wall(reader, walls, source, &wall, &before, horizon_s).await?;
+    let mut cursor = after(&before, &seen);
     // Before the cursor moves on: whoever breaks off here looks again.
-    cursor.missing = notice_gone(reader, walls, source, &before, &read, extent).await?;
+    cursor.missing = notice_gone(reader, walls, source, &before, &seen).await?;
     let mut posts: Vec<RawPost> =
-        read.iter().filter(|post| !post.is_deleted).map(|post| raw(walls, post)).collect();
+        seen.posts.iter().filter(|post| !post.is_deleted).map(|post| raw(walls, post)).collect();
     // Oldest first: the first to tell a story is the one that is published.
     posts.sort_by_key(|post| (post.origin.date, post.origin.post_id));
     let progress = Progress {
@@ -103,10 +106,10 @@ async fn notice_gone(
     walls: Walls,
     source: &Source,
     before: &Cursor,
-    read: &[WallPost],
-    extent: Extent,
+    seen: &Seen,
 ) -> Result<Vec<i64>, PollError> {
-    let missed = missing(before, read, extent);
+    let read = &seen.posts;
+    let missed = missing(before, read, seen.extent);
     let (again, mut once): (Vec<i64>, Vec<i64>) =
         missed.into_iter().partition(|id| before.missing.contains(id));
     let Some(owner) = before.owner.filter(|_| !again.is_empty()) else {
@@ -148,6 +151,14 @@ async fn alert(reader: &Reader<'_>, source: &Source, n: usize) -> Result<(), Pol
     Ok(reader.store.alert(source.workspace_id, detail).await?)
 }
 
+/// What a reading showed.
+#[derive(Debug)]
+struct Seen {
+    posts: Vec<WallPost>,
+    extent: Extent,
+    title: Option<String>,
+}
+
 /// How far a reading went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
@@ -164,10 +175,10 @@ async fn read_wall(
     wall: &Wall,
     before: &Cursor,
     horizon_s: i64,
-) -> Result<(Vec<WallPost>, Extent), PollError> {
+) -> Result<Seen, PollError> {
     let (account_id, account) = account(reader, source).await?;
     let mut read: Vec<WallPost> = Vec::new();
-    let (mut offset, mut extent) = (0, Extent::Part);
+    let (mut offset, mut extent, mut title) = (0, Extent::Part, None);
     for page_number in 0..PAGES_MAX {
         wait_for_slot(reader, source, account_id).await?;
         let count = if page_number == 0 { OVERLAP } else { walls.read.page_max() };
@@ -181,6 +192,7 @@ async fn read_wall(
             tracing::warn!(source = source.name, n = page.n_unreadable, "posts without ids were left out");
         }
         offset += count;
+        title = title.or(page.title);
         let all_new = page
             .posts
             .iter()
@@ -198,7 +210,7 @@ async fn read_wall(
     // A post that came while we were reading shifts the pages by one.
     read.sort_by_key(|post| std::cmp::Reverse(post.post_id));
     read.dedup_by_key(|post| (post.owner_id, post.post_id));
-    Ok((read, extent))
+    Ok(Seen { posts: read, extent, title })
 }
 
 async fn account(
@@ -254,13 +266,15 @@ fn source_name(walls: Walls, owner_id: i64) -> String {
     format!("{}:{owner_id}", walls.platform.name())
 }
 
-fn after(before: &Cursor, read: &[WallPost]) -> Cursor {
+fn after(before: &Cursor, seen: &Seen) -> Cursor {
+    let read = &seen.posts;
     let newest = read.iter().filter(|post| !post.is_pinned).take(OVERLAP as usize);
     Cursor {
         owner: read.first().map(|post| post.owner_id).or(before.owner),
         last: read.iter().map(|post| post.post_id).max().unwrap_or(0).max(before.last),
         window: newest.filter(|post| !post.is_deleted).map(|post| post.post_id).collect(),
         missing: Vec::new(),
+        title: seen.title.clone().or_else(|| before.title.clone()),
     }
 }
 

@@ -36,6 +36,8 @@ pub async fn wall_page(
         return Err(permanent(Scope::Platform, "vk:27", message));
     }
     let call = Call::new("wall.get").with("offset", offset).with("count", count.clamp(1, PAGE_MAX));
+    // Who keeps the wall comes with its first page, without another call.
+    let call = if offset == 0 { call.with("extended", 1) } else { call };
     let call = match wall {
         Wall::Owner(id) => call.with("owner_id", id),
         Wall::Name(name) => call.with("domain", name),
@@ -98,7 +100,16 @@ pub fn page(response: &Value) -> Option<Page> {
     let items = response["items"].as_array()?;
     let posts: Vec<RawPost> = items.iter().filter_map(|item| post(item, 0)).collect();
     let n_unreadable = items.len() - posts.len();
-    Some(Page { total: response["count"].as_i64().unwrap_or_default(), posts, n_unreadable })
+    let title = title(response, posts.first());
+    Some(Page { total: response["count"].as_i64().unwrap_or_default(), posts, n_unreadable, title })
+}
+
+/// The name of the community whose wall this is, among those that the answer introduces.
+fn title(response: &Value, post: Option<&RawPost>) -> Option<String> {
+    let owner = post?.owner_id;
+    let keeps = |group: &&Value| group["id"].as_i64().is_some_and(|id| id.checked_neg() == Some(owner));
+    let group = response["groups"].as_array()?.iter().find(keeps)?;
+    domain::shown::title(group["name"].as_str()?)
 }
 
 /// One post, also from an event of the Callback API.

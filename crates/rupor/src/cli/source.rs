@@ -119,13 +119,14 @@ async fn show_list(list: &List) -> anyhow::Result<()> {
             vec![
                 source.name.clone(),
                 source.kind.clone(),
+                engine::sources::title(source).unwrap_or_default().to_owned(),
                 address,
                 state.to_owned(),
                 moment(source.next_poll_at),
                 error,
             ]
         });
-        table(&["source", "kind", "address", "state", "next look", "last failure"], rows.collect())
+        table(&["source", "kind", "title", "address", "state", "next look", "last failure"], rows.collect())
     })
 }
 
@@ -140,11 +141,13 @@ async fn show(named: &Named) -> anyhow::Result<()> {
     named.operator.print(&source, || {
         let address = domain::shown::addresses(&source.address).to_string();
         format!(
-            "source {} ({}) {}\n  read up to {}\n  next look {}\n{}",
+            "source {} ({}) {}\n{}  {}\n  next look {}\n{}",
             line(&source.name),
             source.kind,
             line(&address),
-            source.cursor,
+            engine::sources::title(&source)
+                .map_or(String::new(), |title| format!("  it calls itself {}\n", line(title))),
+            how_far(&source),
             moment(source.next_poll_at),
             source
                 .last_error
@@ -152,6 +155,20 @@ async fn show(named: &Named) -> anyhow::Result<()> {
                 .map_or(String::new(), |why| format!("  last failure: {}\n", line(why)))
         )
     })
+}
+
+/// How far it was read, as its kind counts.
+fn how_far(source: &store::Source) -> String {
+    let number = |name: &str| source.cursor[name].as_i64();
+    match (number("last"), number("entries"), number("at")) {
+        (Some(0), _, _) => "read; there are no posts yet".to_owned(),
+        (Some(post), _, _) => format!("read up to post {post}"),
+        (_, Some(entries), _) => {
+            format!("{} at the last look", counted(entries as usize, "entry", "entries"))
+        }
+        (_, _, Some(at)) => format!("read up to byte {at}"),
+        _ => "not read yet".to_owned(),
+    }
 }
 
 async fn switch(bulk: &Bulk, enabled: bool) -> anyhow::Result<()> {

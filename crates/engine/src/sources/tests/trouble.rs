@@ -276,7 +276,7 @@ const HEAD: &str =
 
 fn ids(items: &str) -> Vec<String> {
     let feed = format!("{HEAD}{items}</channel></rss>");
-    let posts = feed::parse("приют", "https://feed.example", feed.as_bytes()).unwrap();
+    let posts = feed::parse("приют", "https://feed.example", feed.as_bytes()).unwrap().posts;
     posts.into_iter().map(|post| post.origin_id).collect()
 }
 

@@ -8,7 +8,7 @@ use domain::ids::{CampaignId, CaseId, ChannelId, MessageId};
 use serde_json::{Map, Value, json};
 use store::{CampaignNote, Case, Channel, StoredMessage};
 
-use super::card::{a_case, masked, photos, source_names, source_of, url};
+use super::card::{a_case, called, masked, photos, source_names, source_of, url};
 use super::{Board, Wanted, millis, said, unreadable};
 use crate::http::Site;
 use crate::http::api::ApiError;
@@ -245,7 +245,7 @@ fn a_step(facts: &Facts, post: &StoredMessage, language: Language) -> Value {
     json!({
         "post": post.message_id,
         "at": millis(post.created_at),
-        "source": source.map_or(post.source.as_str(), |source| source.name.as_str()),
+        "source": source.map_or(post.source.as_str(), called),
         "source_id": source.map(|source| source.source_id),
         "url": url(post),
         "kind": post.kind,
@@ -273,7 +273,7 @@ pub(super) async fn sources(State(site): State<Site>, Query(wanted): Query<Wante
             let told = json!({
                 "name": source.name,
                 "kind": source.kind,
-                "title": source.cursor["title"],
+                "title": engine::sources::title(source),
                 "address": domain::shown::addresses(&source.address),
                 "link": link_of(source),
                 "health": super::state::health(source),

@@ -47,7 +47,7 @@ pub(super) fn card(facts: &Facts, post: &StoredMessage, case: Option<&Case>, cou
     let source = source_of(facts, post);
     let mut told = json!({
         "at": millis(post.created_at),
-        "source": source.map_or(post.source.as_str(), |source| source.name.as_str()),
+        "source": source.map_or(post.source.as_str(), called),
         "source_id": source.map(|source| source.source_id),
         "url": url(post),
         "text": masked(&cut(post.payload["text"].as_str().unwrap_or_default(), TEXT_MAX)),
@@ -82,6 +82,11 @@ fn is_nothing(value: &Value) -> bool {
 /// The source that brought it, as it is configured now.
 pub(super) fn source_of<'a>(facts: &'a Facts, post: &StoredMessage) -> Option<&'a store::Source> {
     facts.sources.iter().find(|source| crate::why::brings(source, post))
+}
+
+/// What people know it by.
+pub(super) fn called(source: &store::Source) -> &str {
+    engine::sources::title(source).unwrap_or(&source.name)
 }
 
 pub(super) fn url(post: &StoredMessage) -> Option<&str> {
