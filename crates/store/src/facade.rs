@@ -299,7 +299,6 @@ impl Store {
         each!(self, db => db.disable_channel(workspace, id, by))
     }
 
-    /// What waits for it ends as `failed_permanent(channel_removed)`.
     /// The same channel under another name: its queue, history and keys stay.
     pub async fn rename_channel(&self, workspace: WorkspaceId, id: ChannelId, name: &str) -> Result<()> {
         each!(self, db => db.rename_channel(workspace, id, name))
@@ -316,6 +315,19 @@ impl Store {
         each!(self, db => db.retarget_channel(workspace, id, target))
     }
 
+    /// The channel goes on with another account of its platform, under another id: what waits is sent by that one, and in
+    /// the same chat what was said counts as said. What was published stays as it is.
+    pub async fn move_channel(
+        &self,
+        workspace: WorkspaceId,
+        id: ChannelId,
+        account: AccountId,
+        target: &str,
+    ) -> Result<ChannelId> {
+        each!(self, db => db.move_channel(workspace, id, account, target))
+    }
+
+    /// What waits for it ends as `failed_permanent(channel_removed)`.
     pub async fn remove_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
         each!(self, db => db.remove_channel(workspace, id))
     }

@@ -194,6 +194,8 @@ enum Act {
     ChangeChannel(ChannelId, store::ChannelSettings),
     RenameChannel(ChannelId, String),
     RetargetChannel(ChannelId, String),
+    /// To the account and chat that the file names, and with its name and settings.
+    MoveChannel(ChannelId, Channel),
     PauseChannel(Which),
     ResumeChannel(Which),
     DisableChannel(Which),
@@ -450,12 +452,13 @@ async fn perform(store: &Store, workspace: &str, act: Act) -> anyhow::Result<()>
         Act::SetLimit(account, limit) => store.set_platform_limit(id, account, limit).await?,
         Act::PauseAccount(account, why) => store.pause_account(id, account, why).await?,
         Act::ResumeAccount(account) => store.resume_account(id, account).await?,
-        Act::CreateChannel(channel) => drop(make_channel(store, id, &rows, channel).await?),
+        Act::CreateChannel(channel) => drop(channels::create(store, id, &rows, channel).await?),
         Act::ChangeChannel(channel, settings) => store.change_channel(id, channel, settings).await?,
         Act::RenameChannel(channel, name) => store.rename_channel(id, channel, &name).await?,
         Act::RetargetChannel(channel, target) => {
             store.retarget_channel(id, channel, &target).await?;
         }
+        Act::MoveChannel(channel, wanted) => channels::go_on(store, id, &rows, channel, wanted).await?,
         Act::PauseChannel(which) => {
             store.pause_channel(id, rows.channel(which)?, Timestamp::NEVER, CONFIGURED_PAUSE).await?;
         }
@@ -519,20 +522,6 @@ async fn create_account(store: &Store, id: WorkspaceId, account: Account) -> any
         store.pause_account(id, account_id, CONFIGURED_PAUSE).await?;
     }
     Ok(account_id)
-}
-
-async fn make_channel(
-    store: &Store,
-    id: WorkspaceId,
-    rows: &Rows,
-    channel: Channel,
-) -> anyhow::Result<ChannelId> {
-    let account = rows.accounts.iter().find(|row| row.name == channel.account);
-    let account_id = account
-        .with_context(|| format!("account {} was removed meanwhile; run it again", channel.account))?
-        .account_id;
-    let Channel { name, target, settings, .. } = channel;
-    Ok(store.create_channel(id, store::NewChannel { account_id, name, target, settings }).await?)
 }
 
 async fn create_endpoint(store: &Store, id: WorkspaceId, endpoint: Endpoint) -> anyhow::Result<()> {

@@ -101,6 +101,7 @@ GRANT EXECUTE ON FUNCTION
     next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]), record_parts(jsonb), renew_leases(jsonb, bigint),
     recover_leases(bigint, integer), reserve_slots(bigint, bigint, integer), reserve_slots_for(bigint, bigint, bigint[], integer), reserve_lane_slot(bigint, bigint), requeue_deliveries(bigint, bigint[]),
     cancel_deliveries(bigint, bigint[]), remove_channel(bigint, bigint), retarget_channel(bigint, bigint, text),
+    move_channel(bigint, bigint, bigint, text),
     resume_account(bigint, bigint), resume_channel(bigint, bigint),
     lock_channel(bigint, bigint), lock_account(bigint, bigint),
     close_channel_until(bigint, bigint, timestamptz), endpoint_by_secret(text),

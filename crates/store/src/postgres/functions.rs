@@ -30,6 +30,7 @@ const FILES: &[&str] = files![
     "heads",
     "accounts",
     "channels",
+    "moving",
     "recipients",
     "workspaces",
     "enqueue",

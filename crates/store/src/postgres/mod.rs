@@ -27,6 +27,7 @@ mod intake;
 mod maintain;
 mod media;
 pub mod migrate;
+mod moving;
 mod overview;
 mod progress;
 mod read;
@@ -93,6 +94,7 @@ pub const STATEMENTS: &[&[&str]] = &[
     progress::STATEMENTS,
     cases::STATEMENTS,
     channels::STATEMENTS,
+    moving::STATEMENTS,
     claim::STATEMENTS,
     commit::STATEMENTS,
     enqueue::STATEMENTS,

@@ -216,23 +216,7 @@ impl Sqlite {
     }
 
     pub async fn remove_channel(&self, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
-        self.write(Urgency::Maintenance, move |tx| {
-            let (lane_id, _) = lane(tx, workspace, id)?;
-            let (queued, retry) = tx
-                .first(COUNT_WAITING, [lane_id], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?
-                .unwrap_or_default();
-            tx.execute(FORGET_WAITING, [lane_id])?;
-            tx.execute(FAIL_WAITING, (lane_id, tx.now.0))?;
-            tx.execute(EMPTY_READY, [lane_id])?;
-            tx.execute(REMOVE, (workspace.0, id.0, tx.now.0))?;
-            tx.execute(OPEN_LANE, (lane_id, false))?;
-            let mut touched = Touched::default();
-            let change = touched.lane(lane_id);
-            (change.queued, change.retry, change.failed) = (-queued, -retry, queued + retry);
-            touched.refresh(tx)?;
-            channel_event(tx, workspace, id, "channel_removed", json!({"failed": queued + retry}))
-        })
-        .await
+        self.write(Urgency::Maintenance, move |tx| remove(tx, workspace, id)).await
     }
 
     pub async fn rename_channel(&self, workspace: WorkspaceId, id: ChannelId, name: &str) -> Result<()> {
@@ -274,6 +258,23 @@ impl Sqlite {
         self.bell.ring();
         Ok(())
     }
+}
+
+pub(super) fn remove(tx: &Tx<'_>, workspace: WorkspaceId, id: ChannelId) -> Result<()> {
+    let (lane_id, _) = lane(tx, workspace, id)?;
+    let (queued, retry) = tx
+        .first(COUNT_WAITING, [lane_id], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?
+        .unwrap_or_default();
+    tx.execute(FORGET_WAITING, [lane_id])?;
+    tx.execute(FAIL_WAITING, (lane_id, tx.now.0))?;
+    tx.execute(EMPTY_READY, [lane_id])?;
+    tx.execute(REMOVE, (workspace.0, id.0, tx.now.0))?;
+    tx.execute(OPEN_LANE, (lane_id, false))?;
+    let mut touched = Touched::default();
+    let change = touched.lane(lane_id);
+    (change.queued, change.retry, change.failed) = (-queued, -retry, queued + retry);
+    touched.refresh(tx)?;
+    channel_event(tx, workspace, id, "channel_removed", json!({"failed": queued + retry}))
 }
 
 fn retarget(tx: &Tx<'_>, workspace: WorkspaceId, id: ChannelId, target: &str) -> Result<Vec<DeliveryId>> {
@@ -329,7 +330,7 @@ pub(super) fn channel_event(
     event(tx, NewEvent { workspace_id: workspace.0, name, channel_id, detail, ..NewEvent::default() })
 }
 
-fn lane(tx: &Tx<'_>, workspace: WorkspaceId, id: ChannelId) -> Result<(i64, i32)> {
+pub(super) fn lane(tx: &Tx<'_>, workspace: WorkspaceId, id: ChannelId) -> Result<(i64, i32)> {
     let found = tx.first(SELECT_LANE, (workspace.0, id.0), |row| Ok((row.get(0)?, row.get(1)?)))?;
     found.ok_or_else(|| StoreError::unknown_channel(id))
 }

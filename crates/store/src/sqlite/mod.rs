@@ -33,6 +33,7 @@ mod late;
 mod maintain;
 mod media;
 pub mod migrate;
+mod moving;
 mod overview;
 mod place;
 mod progress;

@@ -2,7 +2,7 @@
 
 use domain::chat::{ChatKind, Overflow};
 use domain::delivery::Status;
-use domain::ids::ChannelId;
+use domain::ids::{AccountId, ChannelId};
 use domain::outcome::Scope;
 use domain::time::{Span, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
@@ -29,6 +29,7 @@ contract! {
     every_change_leaves_an_event,
     a_renamed_channel_keeps_its_queue_and_what_it_said,
     a_corrected_chat_gets_what_waits_and_what_the_wrong_one_refused,
+    a_channel_goes_on_with_another_account,
 }
 
 /// What becomes of the same words from another source.
@@ -84,6 +85,45 @@ async fn a_corrected_chat_gets_what_waits_and_what_the_wrong_one_refused(w: &Wor
     assert_eq!(copy(w, "раз", &channels).await, Status::Deduped, "said in the new chat");
     assert_eq!(copy(w, "сказано", &channels).await, Status::Queued, "said in the old one only");
     let nobody = w.store.retarget_channel(w.ws, ChannelId(9_999), "x").await.unwrap_err();
+    assert!(matches!(nobody, StoreError::NotFound { .. }), "{nobody}");
+}
+
+async fn a_channel_goes_on_with_another_account(w: &World) {
+    let channels = w.channels(1).await;
+    w.post("сказано", &channels).await;
+    let said = w.claim_one().await;
+    w.sent(&said).await;
+    w.advance(Span::from_secs(60)).await;
+    w.post("не вышло", &channels).await;
+    let failed = w.claim_one().await;
+    w.fail(&failed, transient(Scope::Delivery)).await;
+    w.post("ждёт", &channels).await;
+    let other = w.account_with(AccountSettings::default()).await;
+    let before = w.store.channels(w.ws).await.unwrap().remove(0);
+    let moved = w.store.move_channel(w.ws, channels[0], other, &before.target).await.unwrap();
+    let after = w.store.channels(w.ws).await.unwrap();
+    assert_eq!(after.len(), 1);
+    assert_eq!((after[0].channel_id, after[0].account_id), (moved, other));
+    assert_eq!((&after[0].name, &after[0].settings), (&before.name, &before.settings));
+    assert_eq!(copy(w, "сказано", &[moved]).await, Status::Deduped, "it was said in this chat");
+    assert_eq!(copy(w, "ждёт", &[moved]).await, Status::Deduped, "it is on its way there");
+    let mut sent = Vec::new();
+    while let Some(claim) = w.claim(1).await.pop() {
+        assert_eq!(claim.account_id, other);
+        w.sent(&claim).await;
+        sent.push(claim.delivery_id);
+        w.advance(Span::from_secs(60)).await;
+    }
+    assert_eq!(sent.len(), 2, "what waited and what was to be tried again, each once");
+    assert_eq!(sent[0], failed.delivery_id, "the same deliveries, in their order");
+    // In another chat nothing was said yet.
+    w.post("третье", &[moved]).await;
+    let again = w.store.move_channel(w.ws, moved, w.account().await, "-100888").await.unwrap();
+    assert_eq!(copy(w, "сказано", &[again]).await, Status::Queued);
+    assert_eq!(copy(w, "третье", &[again]).await, Status::Deduped, "it waits for the new chat");
+    let gone = w.store.move_channel(w.ws, channels[0], other, "x").await.unwrap_err();
+    assert!(matches!(gone, StoreError::NotFound { .. }), "{gone}");
+    let nobody = w.store.move_channel(w.ws, again, AccountId(9_999), "x").await.unwrap_err();
     assert!(matches!(nobody, StoreError::NotFound { .. }), "{nobody}");
 }
 

@@ -1,8 +1,10 @@
 //! Channels: the same one under another name or in another chat keeps its queue and its history.
 
+use anyhow::Context;
+use domain::ids::{ChannelId, WorkspaceId};
 use domain::time::Timestamp;
 use serde_json::json;
-use store::DisabledBy;
+use store::{DisabledBy, Store};
 
 use super::{Absent, Act, Listing, NOT_CONFIGURED, Rows, StepVerb, Which, differences};
 use crate::config::{Channel, Workspace};
@@ -33,7 +35,8 @@ pub(super) fn acts(workspace: &Workspace, rows: &Rows, absent: Absent, list: &mu
     for (channel, row) in workspace.channels.iter().zip(same) {
         match row {
             None => create_channel(channel, list),
-            Some(row) => channel_changes(channel, row, rows, list),
+            Some(row) if rows.is_on(row, &channel.account) => channel_changes(channel, row, rows, list),
+            Some(row) => goes_elsewhere(channel, row, workspace, list, rows),
         }
     }
 }
@@ -50,15 +53,41 @@ fn create_channel(channel: &Channel, list: &mut Listing<'_>) {
     }
 }
 
-fn channel_changes(channel: &Channel, row: &store::Channel, rows: &Rows, list: &mut Listing<'_>) {
-    let account = rows.accounts.iter().find(|account| account.account_id == row.account_id);
-    let account = account.map_or("", |account| account.name.as_str());
-    if account != channel.account {
-        // Another sender cannot edit what this one said, and its queue is its own.
+/// To another sender: of the same platform its queue and what it said go along, of another one it is a new channel.
+fn goes_elsewhere(
+    channel: &Channel,
+    row: &store::Channel,
+    workspace: &Workspace,
+    list: &mut Listing<'_>,
+    rows: &Rows,
+) {
+    let account = workspace.accounts.iter().find(|account| account.name == channel.account);
+    if account.is_none_or(|account| account.platform != row.platform) {
         let detail = format!("it moves to account {}; {}", channel.account, rows.dropped(row));
         list.push(StepVerb::Remove, "channel", &row.name, detail, Act::RemoveChannel(row.channel_id));
         return create_channel(channel, list);
     }
+    let waiting = waiting_posts(rows.waiting_of(row));
+    let said = match row.target == channel.target {
+        true => "and what was said is not said again",
+        false => "to another chat",
+    };
+    let detail = format!("it moves to account {}; {waiting} will go out there, {said}", channel.account);
+    let act = Act::MoveChannel(row.channel_id, channel.clone());
+    list.push(StepVerb::Change, "channel", &channel.name, detail, act);
+    let which = || Which::Name(channel.name.clone());
+    match (channel.enabled, channel.paused) {
+        (Some(false), _) if row.enabled => {
+            list.push(StepVerb::Disable, "channel", &channel.name, "", Act::DisableChannel(which()));
+        }
+        (_, Some(true)) if row.paused_until != Timestamp::NEVER => {
+            list.push(StepVerb::Pause, "channel", &channel.name, "", Act::PauseChannel(which()));
+        }
+        _ => {}
+    }
+}
+
+fn channel_changes(channel: &Channel, row: &store::Channel, rows: &Rows, list: &mut Listing<'_>) {
     if row.name != channel.name {
         let act = Act::RenameChannel(row.channel_id, channel.name.clone());
         let detail = format!("it was called {}; its queue and history stay", row.name);
@@ -104,6 +133,34 @@ fn channel_changes(channel: &Channel, row: &store::Channel, rows: &Rows, list: &
     }
 }
 
+pub(super) async fn create(
+    store: &Store,
+    id: WorkspaceId,
+    rows: &Rows,
+    channel: Channel,
+) -> anyhow::Result<ChannelId> {
+    let account_id = rows.account_of(&channel)?.account_id;
+    let Channel { name, target, settings, .. } = channel;
+    Ok(store.create_channel(id, store::NewChannel { account_id, name, target, settings }).await?)
+}
+
+/// Each step can be done again: what broke off in between is seen by the next plan.
+pub(super) async fn go_on(
+    store: &Store,
+    id: WorkspaceId,
+    rows: &Rows,
+    channel: ChannelId,
+    wanted: Channel,
+) -> anyhow::Result<()> {
+    let account = rows.account_of(&wanted)?.account_id;
+    let moved = store.move_channel(id, channel, account, &wanted.target).await?;
+    let known = rows.channels.iter().find(|row| row.channel_id == channel);
+    if known.is_none_or(|row| row.name != wanted.name) {
+        store.rename_channel(id, moved, &wanted.name).await?;
+    }
+    Ok(store.change_channel(id, moved, wanted.settings).await?)
+}
+
 impl Rows {
     /// The row of a channel in the file: by its name, by the name it had, or by the same sender and chat.
     fn same_channel(&self, channel: &Channel, workspace: &Workspace) -> Option<&store::Channel> {
@@ -119,6 +176,16 @@ impl Rows {
             self.channels.iter().filter(chat).find(|row| !is_named(row))
         };
         was.filter(|row| !is_named(row)).or_else(same_chat)
+    }
+
+    fn account_of(&self, channel: &Channel) -> anyhow::Result<&store::Account> {
+        let found = self.accounts.iter().find(|row| row.name == channel.account);
+        found.with_context(|| format!("account {} was removed meanwhile; run it again", channel.account))
+    }
+
+    fn is_on(&self, row: &store::Channel, account: &str) -> bool {
+        let own = self.accounts.iter().find(|known| known.account_id == row.account_id);
+        own.is_some_and(|own| own.name == account)
     }
 
     fn waiting_of(&self, row: &store::Channel) -> usize {
