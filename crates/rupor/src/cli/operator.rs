@@ -9,7 +9,7 @@ use clap::Args;
 use domain::shown;
 use domain::time::{Span, Timestamp};
 use serde_json::Value;
-use store::{Address, Clock, Store, StoreError};
+use store::{Address, Clock, SchemaError, Store, StoreError};
 use tokio::time::Instant;
 
 use super::database::Database;
@@ -119,6 +119,8 @@ pub(super) struct Look {
     pub database: Option<Ailment>,
 }
 
+/// One step of a schema on an empty database.
+const MIGRATING_MAX: Duration = Duration::from_secs(1);
 /// How long a command waits for a node that is just starting.
 const STARTING_MAX: Duration = Duration::from_secs(5);
 
@@ -153,7 +155,7 @@ impl OperatorArgs {
                 "there is no database at {address} yet; `rupor run` or `rupor apply` makes it, --db names another"
             );
         }
-        let store = Store::open_reading(&address, self.database.keyring(&address)?).await?;
+        let store = self.open_reading(&address).await?;
         let (node, database) = match socket_path(&address) {
             Some(path) if socket::is_served(&path).await => {
                 let told = socket::send(&path, &Verb::Health, None).await.ok().flatten();
@@ -167,6 +169,21 @@ impl OperatorArgs {
             }
         };
         Ok(Look { store, node, database })
+    }
+
+    /// A node that is just starting brings the schema up to date, step by step: it is waited for as long as it does.
+    async fn open_reading(&self, address: &Address) -> anyhow::Result<Store> {
+        let (mut moved, mut version) = (Instant::now(), 0);
+        loop {
+            match Store::open_reading(address, self.database.keyring(address)?).await {
+                Err(StoreError::Schema(SchemaError::Older { found, .. })) if found > version => {
+                    (moved, version) = (Instant::now(), found);
+                }
+                Err(StoreError::Schema(SchemaError::Older { .. })) if moved.elapsed() < MIGRATING_MAX => {}
+                opened => return Ok(opened?),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Has the running node make a change, or makes it where none runs.
@@ -259,8 +276,8 @@ fn style(value: &mut Value) {
 }
 
 fn is_time(name: &str) -> bool {
-    let ends = ["_at", "_until", "_since"].iter().any(|end| name.ends_with(end));
-    ends || matches!(name, "at" | "now" | "since" | "until")
+    let ends = ["_at", "_until", "_since", "_due"].iter().any(|end| name.ends_with(end));
+    ends || matches!(name, "at" | "now" | "since" | "until" | "oldest")
 }
 
 fn is_length(name: &str) -> bool {

@@ -13,6 +13,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use serde_json::{Value, json};
 
 mod case;
+mod changes;
+mod json;
 mod log;
 mod place;
 
