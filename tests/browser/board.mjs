@@ -81,6 +81,7 @@ async function fill(origin) {
   const wall = (owner, posts) => call(`${origin}/_/walls/${owner}`, posts.map(([words, ...photos], n) => ({ id: n + 1, date: now - 600 + n * 60, text: words, attachments: photos.map(photo) })));
   await wall(-101, [[LOST, 1, 2], [FOUND, 3]]);
   await wall(-102, [[LOST], ["Доброе утро, дорогие подписчики! Сегодня выходной, приют открыт до шести вечера."]]);
+  await call(`${origin}/_/chats`, { platform: "vk", id: -101, title: "Потеряшки Тюмени" });
   // The district's group has thrown the bot out.
   await call(`${origin}/_/faults`, { platform: "telegram", chat: "-1001000000043", kind: "kicked", times: 50 });
   await call(`${origin}/_/faults`, { platform: "vk", method: "wall.get", chat: "-404", kind: "vk_error", code: 15, times: 50 });
@@ -157,13 +158,14 @@ async function pages(board) {
   await takeScreenshot(browser, screenshots, "board-channel");
   await browser.evaluate(`location.hash = "#/cases"`);
   await until(`document.querySelector("[data-pair]")`, "lost and found are suggested");
-  assert.match(await browser.evaluate(text("[data-pair]")), /same mark: ошейник/);
+  assert.match(await browser.evaluate(text("[data-pair]")), /same mark: красном ошейнике/);
   await takeScreenshot(browser, screenshots, "board-cases");
   await click("[data-pair] .side a");
   await until(`document.body.dataset.page === "case" && document.querySelectorAll(".timeline li").length >= 2`, "a case with how its posts came together");
   await takeScreenshot(browser, screenshots, "board-case");
   await browser.evaluate(`location.hash = "#/sources"`);
   await until(`document.querySelectorAll("[data-source]").length === 3`, "three sources");
+  assert.match(await browser.evaluate(text("#main")), /Потеряшки Тюмени/, "a group by the name it gives itself");
   await click(".line.ill .name");
   await until(`document.body.dataset.page === "source" && document.querySelector(".trouble")`, "the wall that cannot be read, and why");
   await takeScreenshot(browser, screenshots, "board-source");

@@ -5,7 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { openBrowser } from "./devtools.mjs";
-import { begin, end, folder, node, page, sandbox } from "./board_stage.mjs";
+import { begin, dress, end, folder, node, page, sandbox } from "./board_stage.mjs";
 import { call, takeScreenshot } from "./stage.mjs";
 
 const screenshots = process.argv[2];
@@ -39,7 +39,7 @@ secret = { env = "PUSH_SECRET" }
 rate = 10000
 ${channels.map(([platform, name], n) => `[channels."${name}"]\naccount = "${platform}"\ntarget = ${platform === "vk" ? -5000 - n : platform === "max" ? -70000000001000 - n : -1001000001000 - n}\n`).join("")}`;
 
-const LOOKS = [[375, 812, "light", "ru"], [375, 812, "dark", "en"], [1280, 900, "light", "en"], [1280, 900, "dark", "ru"]];
+const LOOKS = [[375, 812], [1280, 900]].flatMap(([width, height]) => ["light", "dark"].flatMap((scheme) => ["ru", "en"].map((lang) => [width, height, scheme, lang])));
 
 const NAMES = ["Буся", "Рекс", "Мурка", "Барсик", "Лайма", "Гром", "Ася", "Тоша"];
 const STREETS = ["Ямской", "Республики", "Мельникайте", "Широтной", "Садовой", "Мира"];
@@ -92,6 +92,7 @@ async function shoot(board, name, options) {
 }
 
 async function nothing(origin) {
+  await call(`${origin}/_/chats`, { platform: "vk", id: -101, title: "Потеряшки Тюмени" });
   const { board, child } = await node(origin, null, "empty");
   for (const [width, height, scheme, lang] of LOOKS) await shoot(board, `empty-${width}-${scheme}-${lang}`, { width, height, scheme, lang });
   child.kill("SIGTERM");
@@ -126,16 +127,25 @@ async function much(origin) {
   for (const [width, height, scheme, lang] of LOOKS) await shoot(board, `much-${width}-${scheme}-${lang}`, { width, height, scheme, lang });
   await shoot(board, "much-1920-light-ru", { width: 1920, height: 1080, scheme: "light", lang: "ru" });
   await shoot(board, "posts-1280-light-ru", { width: 1280, height: 900, scheme: "light", lang: "ru", hash: "#/posts?kind=lost" });
+  await shoot(board, "sources-1280-light-ru", { width: 1280, height: 900, scheme: "light", lang: "ru", hash: "#/sources" });
+  await shoot(board, "channel-375-light-ru", { width: 375, height: 812, scheme: "light", lang: "ru", hash: "#/channel/1" });
   await shoot(board, "cases-1280-light-ru", { width: 1280, height: 900, scheme: "light", lang: "ru", hash: "#/cases" });
   const { posts } = await (await fetch(`${board}/board/posts?kind=lost&status=failed`)).json();
   const failed = Object.keys(posts).at(-1);
-  if (failed) for (const [width, height, scheme, lang] of [[375, 812, "dark", "ru"], [1280, 900, "light", "ru"]]) await shoot(board, `post-${width}-${scheme}-${lang}`, { width, height, scheme, lang, hash: `#/post/${failed}` });
+  if (failed) for (const [width, height, scheme, lang] of LOOKS.filter(([, , scheme, lang]) => (scheme === "dark") === (lang === "ru"))) await shoot(board, `post-${width}-${scheme}-${lang}`, { width, height, scheme, lang, hash: `#/post/${failed}` });
   await fillWith(board, POSTS, MANY, null);
   await paint(board);
   await page(browser, board, { width: 1280, height: 900, scheme: "light", lang: "en" });
   child.kill("SIGKILL");
   await browser.until(`!document.getElementById("dead").hidden`, "the banner");
-  await takeScreenshot(browser, screenshots, "dead-1280-light-en");
+  // The page that is open stays: there is nobody to give out another.
+  for (const [width, height, scheme, lang] of LOOKS) {
+    await dress(browser, { width, height, scheme });
+    if ((await browser.evaluate(`document.documentElement.lang`)) !== lang) await browser.evaluate(`document.getElementById("language").click()`);
+    await browser.evaluate(`scrollTo(0, 0)`);
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    await takeScreenshot(browser, screenshots, `dead-${width}-${scheme}-${lang}`);
+  }
 }
 
 /** Posts by the door; after the first thousand only such that go nowhere, so that nobody waits for the sending. */

@@ -1,7 +1,7 @@
 // A sandbox and nodes in a folder of their own, for those who look at the board.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,11 +35,21 @@ export async function node(origin, config, name = "rupor") {
     writeFileSync(join(folder, `${name}.toml`), config);
     args.push("--config", `${name}.toml`);
   }
-  const env = { TOKEN: "42:token", TOKEN_OUT: "43:token", PUSH_SECRET: SECRET, RUPOR_POLL_INTERVAL: "1s", NO_COLOR: "1" };
-  for (const platform of ["telegram", "vk", "max"]) env[`RUPOR_${platform.toUpperCase()}_API`] = `${origin}/${platform}`;
-  const child = start(args, env, ["ignore", "pipe", "pipe"]);
+  const child = start(args, variables(origin), ["ignore", "pipe", "pipe"]);
   const [out, err] = [child.stdout, child.stderr].map((stream) => originOf(stream, /listening.*?(127\.0\.0\.1:\d+)/));
   return { board: `http://${await Promise.any([out, err])}`, child };
+}
+
+/** What a command beside the node says. */
+export function command(origin, args, name = "rupor") {
+  const options = { cwd: folder, env: { PATH: process.env.PATH, ...variables(origin) }, encoding: "utf8" };
+  return execFileSync(process.env.RUPOR_BIN, [...args, "--db", `sqlite:${name}.db`], options);
+}
+
+function variables(origin) {
+  const env = { TOKEN: "42:token", TOKEN_OUT: "43:token", PUSH_SECRET: SECRET, RUPOR_POLL_INTERVAL: "1s", NO_COLOR: "1" };
+  for (const platform of ["telegram", "vk", "max"]) env[`RUPOR_${platform.toUpperCase()}_API`] = `${origin}/${platform}`;
+  return env;
 }
 
 export async function push(board, origin_id, text, more = {}) {
@@ -50,10 +60,14 @@ export async function push(board, origin_id, text, more = {}) {
 
 /** Opens the board at a size, in a scheme and a language. */
 export async function page(browser, board, { width, height, scheme, lang, hash = "" }) {
-  await browser.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
-  await browser.send("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 600 });
+  await dress(browser, { width, height, scheme });
   // Another address first: the same one with another end would not be loaded anew.
   await browser.send("Page.navigate", { url: "about:blank" });
   await browser.send("Page.navigate", { url: `${board}/?lang=${lang}${hash}` });
   await browser.until(`document.body && document.body.dataset.ready === "yes"`, "the page is ready");
+}
+
+export async function dress(browser, { width, height, scheme }) {
+  await browser.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
+  await browser.send("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: width < 600 });
 }

@@ -77,6 +77,41 @@ mod tests {
         assert!(unused.is_empty(), "nobody says {unused:?}");
     }
 
+    /// The brightness of a colour, and how far two are apart, as WCAG 2 counts it.
+    fn contrast(one: &str, other: &str) -> f64 {
+        let light = |colour: &str| {
+            let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+            let linear = |c: f64| if c <= 0.03928 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
+            0.2126 * linear(part(1)) + 0.7152 * linear(part(3)) + 0.0722 * linear(part(5))
+        };
+        let (one, other) = (light(one), light(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn every_colour_of_words_can_be_read_on_its_ground() {
+        let schemes: Vec<&str> = STYLE.split(":root {").skip(1).take(2).collect();
+        assert_eq!(schemes.len(), 2, "light and dark");
+        for scheme in schemes {
+            let colour = |name: &str| {
+                let (_, rest) = scheme.split_once(&format!("--{name}: ")).unwrap();
+                rest.split(';').next().unwrap().to_owned()
+            };
+            let on_cards = ["ink", "soft", "faint", "accent", "good", "wait", "bad", "telegram", "vk", "max"];
+            let pairs = on_cards.map(|words| (words, "card")).into_iter().chain([
+                ("soft", "ground"),
+                ("faint", "ground"),
+                ("good", "good-soft"),
+                ("wait", "wait-soft"),
+                ("bad", "bad-soft"),
+            ]);
+            for (words, ground) in pairs {
+                let apart = contrast(&colour(words), &colour(ground));
+                assert!(apart >= 4.5, "{words} on {ground}: {apart:.2}");
+            }
+        }
+    }
+
     #[test]
     fn the_page_is_whole_and_calls_nobody() {
         let page = whole();

@@ -97,7 +97,10 @@ function banner() {
   box.hidden = !gone;
   document.body.classList.toggle("dead", gone);
   liveness(gone ? "off" : state ? "on" : "wait");
-  if (gone) box.replaceChildren(say("dead.title"), make("small", {}, say("dead.data", { at: moment(heardAt, true), ago: relative(heardAt, Date.now()) })));
+  if (!gone) return;
+  // "Now" beside a clock would say the opposite of what is meant.
+  const [at, ago] = [moment(heardAt, true), relative(heardAt, Date.now())];
+  box.replaceChildren(say("dead.title"), make("small", {}, Date.now() - heardAt < 60000 ? say("dead.data", { at }) : say("dead.data_old", { at, ago })));
 }
 
 function liveness(how) {
@@ -154,6 +157,8 @@ function tabs() {
   if (node.dataset.drawn === text) return;
   node.dataset.drawn = text;
   node.replaceChildren(...list.map(([path, name, n]) => to(path, [name, n ? make("span", { class: "n", "aria-label": say("nav.needs", { n }) }, count(n)) : null], { "aria-current": path === of ? "page" : null })));
+  const current = node.querySelector("[aria-current]");
+  if (current) node.scrollLeft = current.offsetLeft - (node.clientWidth - current.offsetWidth) / 2;
   const spaces = state.workspaces.length > 1 ? state.workspaces : [];
   document.getElementById("spaces").replaceChildren(...spaces.map((space) =>
     make("a", { href: `/?workspace=${encodeURIComponent(space)}${query.lang ? `&lang=${query.lang}` : ""}`, "aria-current": space === state.workspace ? "page" : null }, space)));

@@ -161,7 +161,7 @@ function postPage(main, place, page) {
   return reading(main, page, `/board/post/${encodeURIComponent(place.id)}`, (about) => {
     const post = about.card || {};
     const photos = Array.from({ length: about.photos }, (_, n) => make("a", { href: photoAddress(about.id, n, post.revision), target: "_blank", rel: "noopener" }, photo(about.id, n, post)));
-    main.replaceChildren(crumbs("posts", say("nav.posts"), `№ ${about.id}`),
+    main.replaceChildren(crumbs("posts", say("nav.posts"), `№ ${about.id}`), make("h1", { class: "unseen" }, `№ ${about.id}`),
       make("div", { class: "about" },
         make("div", { class: "stack" },
           make("article", { class: "card stack" },
@@ -294,15 +294,23 @@ function channelFacts(about) {
 
 // -- cases, and animals that may be each other's
 
-function hintWords({ hint, what }) {
-  if (hint === "days") return what < 0 ? say("hint.days_before") : say("hint.days", { n: what });
+/** Rules speak of the beginnings of words; people read the words as they stand in the post. */
+function asWritten(beginnings, text) {
+  const wanted = String(beginnings).toLowerCase().split(/\s+/);
+  const words = (text || "").split(/[^\p{L}\p{N}-]+/u).filter((word) => wanted.some((begin) => word.toLowerCase().startsWith(begin)));
+  return [...new Set(words)].slice(0, wanted.length).join(" ") || beginnings;
+}
+
+function hintWords({ hint, what }, text) {
+  if (hint === "days") return what < 0 ? say("hint.days_before") : what === 0 ? say("hint.same_day") : say("hint.days", { n: what });
+  if (hint === "mark" || hint === "place") return say(`hint.${hint}`, { what: asWritten(what, text) });
   return say(`hint.${hint}`, { what });
 }
 
 function pairCard(pair) {
   const side = ({ about, card, post, kind }) => make("div", { class: "side" }, card?.photos ? photo(post, 0, card) : make("div", { class: "noimg", "aria-hidden": "true" }, ANIMAL_ICONS[card?.animal] || "🐾"),
     make("div", { class: "row" }, kindChip(kind), make("span", { class: "small soft" }, card ? when(card.at) : null)), make("p", {}, card?.text || ""), to(`case/${about.id}`, say("case.look"), { class: "small" }));
-  return make("article", { class: "card pair", "data-item": true, "data-pair": true }, make("div", { class: "sides" }, side(pair.lost), side(pair.found)), make("div", { class: "row" }, pair.hints.map((hint) => chip(hintWords(hint), "good"))));
+  return make("article", { class: "card pair", "data-item": true, "data-pair": true }, make("div", { class: "sides" }, side(pair.lost), side(pair.found)), make("div", { class: "row" }, pair.hints.map((hint) => chip(hintWords(hint, pair.lost.card?.text), "good"))));
 }
 
 function casesPage(main, place, page) {
@@ -377,10 +385,11 @@ function progress(campaign) {
   return bar;
 }
 
-function campaignCard(id, campaign) {
+/** On its own page its name is the heading and no link. */
+function campaignCard(id, campaign, isOwn) {
   const part = campaign.total > 0 ? Math.floor((100 * (campaign.sent + campaign.failed)) / campaign.total) : 0;
   return make("article", { class: "card stack", "data-item": true, "data-campaign": campaign.name },
-    make("div", { class: "row" }, to(`campaign/${id}`, campaign.name), chip(say(`campaign.${campaign.state}`), CAMPAIGN_TONES[campaign.state]), make("span", { class: "grow" }), make("b", { class: "num" }, `${part} %`)),
+    make("div", { class: "row" }, isOwn === true ? make("h1", {}, campaign.name) : to(`campaign/${id}`, campaign.name), chip(say(`campaign.${campaign.state}`), CAMPAIGN_TONES[campaign.state]), make("span", { class: "grow" }), make("b", { class: "num" }, `${part} %`)),
     progress(campaign),
     make("div", { class: "small soft" }, say("campaign.of", { n: campaign.sent, total: campaign.total }), campaign.failed ? [" · ", make("span", { class: "t-bad" }, say("went.failed", { n: campaign.failed }))] : null, campaign.eta ? [" · ", when(campaign.eta, (ago) => say("campaign.eta", { ago }))] : null, campaign.why ? ` · ${campaign.why}` : ""));
 }
@@ -395,7 +404,7 @@ function campaignPage(main, place, page) {
   return reading(main, page, `/board/campaign/${encodeURIComponent(place.id)}`, (about) => {
     const campaign = about.about;
     const codes = Object.entries(about.codes || {}).sort(([, one], [, other]) => other - one);
-    main.replaceChildren(crumbs("campaigns", say("nav.campaigns"), campaign.name), campaignCard(about.id, campaign),
+    main.replaceChildren(crumbs("campaigns", say("nav.campaigns"), campaign.name), campaignCard(about.id, campaign, true),
       make("div", { class: "about" },
         make("section", { class: "card" }, make("h2", {}, say("campaign.picture")), about.points.length ? campaignPicture(about) : quiet(say("campaign.nothing_yet"))),
         make("section", { class: "card" }, make("h2", {}, say("campaign.codes")), make("p", { class: "soft" }, say("campaign.excluded", { n: campaign.excluded })),
@@ -408,7 +417,8 @@ function campaignPage(main, place, page) {
 /** How many had it by when; the rest of the way is dashed up to the time it is expected to end. */
 function campaignPicture(about) {
   const { points, about: campaign } = about;
-  const [width, height, left, bottom] = [640, 240, 8, 22];
+  // On a phone it is drawn smaller, not shrunk: its words stay readable.
+  const [width, height, left, bottom] = innerWidth < 560 ? [330, 200, 8, 22] : [640, 240, 8, 22];
   const from = campaign.started || points[0][0] - 60000;
   const until = Math.max(campaign.eta || 0, points[points.length - 1][0], from + 60000);
   const top = Math.max(1, campaign.total);

@@ -97,7 +97,7 @@ function bars(list, now, { width = 92, height = 26, gap = 1, titles = false } = 
 /** The hours under a wide strip. */
 function hourLabels(now) {
   const label = (ago) => new Date((now - ago) * 3600000).toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", hour12: false });
-  return make("div", { class: "hours", "aria-hidden": "true" }, [23, 17, 11, 5].map((ago) => make("span", {}, label(ago))), make("span", {}, say("time.now")));
+  return make("div", { class: "hours", "aria-hidden": "true" }, [23, 17, 11, 5].map((ago) => make("span", {}, label(ago))), make("span", {}, say("bars.now")));
 }
 
 // -- a post as a card
