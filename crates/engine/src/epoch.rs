@@ -151,7 +151,7 @@ fn problem(epoch: &Epoch, known: Option<i64>, alone: bool) -> Option<String> {
         Some(_) => None,
         // Many nodes share a PostgreSQL, and a new one knows nothing yet; a file has one owner.
         None if alone => Some(format!(
-            "this database has run before, but its boot epoch is not known here: it was moved or restored, and {LOOK}"
+            "this database has run before, but this machine does not know how far it had come: it was moved or restored, and {LOOK}"
         )),
         None => None,
     }

@@ -119,7 +119,9 @@ async fn a_typo_names_file_line_and_the_known_keys() {
     std::fs::write(place.path().join("rupor.toml"), FILE.replace("preset", "prset")).unwrap();
     let refused = place.refused(&["apply"]).await;
     assert!(
-        refused.starts_with("rupor: rupor.toml:9: unknown key `prset`; known are `account`"),
+        refused.starts_with(
+            "rupor: rupor.toml:9: unknown key `prset`; did you mean `preset`? known are `account`"
+        ),
         "{refused}"
     );
     assert!(!place.path().join("rupor.db").exists(), "bad input changes nothing");

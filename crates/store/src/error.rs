@@ -34,7 +34,7 @@ pub enum StoreError {
     )]
     Forgetful { address: String },
     #[error(
-        "database {address} is in use by another process; stop the other `rupor run`, or talk to that one"
+        "database {address} is in use by another process, usually a `rupor run`: one node works on a SQLite file; stop that one first"
     )]
     InUse { address: String },
     #[error("database {address} cannot be written: {problem}")]

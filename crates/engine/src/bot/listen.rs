@@ -121,7 +121,9 @@ impl Ear<'_> {
         let account = account.map_err(|error| format!("{error:#}"))?;
         self.network.admit(&account);
         let platform = addresses::platform(&row.platform).map_err(|error| format!("{error:#}"))?;
-        let receiver = platform.receiver().ok_or("this platform only speaks")?;
+        let receiver = platform
+            .receiver()
+            .ok_or("on this platform a bot hears nobody; take the account out of the accounts of the bot")?;
         let batch = receiver.poll(self.network, &account, cursor, WAIT).await;
         let batch = batch.map_err(|failure| in_words(&failure))?;
         let polled = Polled { owner: self.settings.owner.clone(), cursor: batch.cursor.clone() };

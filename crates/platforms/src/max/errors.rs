@@ -149,7 +149,7 @@ fn refused_softly(answer: &Answer, body: &Value) -> Verdict {
         Some(NotReady) => transient(Delivery, CODE_NOT_READY, ""),
         _ => permanent(Delivery, "refused", ""),
     };
-    let message = if message.is_empty() { "max refused without a reason".to_owned() } else { message };
+    let message = if message.is_empty() { "max refused and gave no reason".to_owned() } else { message };
     Verdict::Failed(Failure { message, raw: raw(answer), ..failure })
 }
 

@@ -224,7 +224,10 @@ pub(super) async fn request(
     deadline: Duration,
 ) -> Exchange {
     let Ok(mut url) = Url::parse(&format!("{}{}", account.base(), call.path)) else {
-        return Err(Trouble::not_sent(TroubleKind::Request, "the API base makes no address"));
+        return Err(Trouble::not_sent(
+            TroubleKind::Request,
+            "the address of the API (api_base) cannot be used",
+        ));
     };
     if !call.query.is_empty() {
         url.query_pairs_mut().extend_pairs(&call.query);

@@ -97,8 +97,14 @@ fn judge(title: Option<String>, chat: &Value, member: &Value) -> ChannelProbe {
             (true, "administrator") => {
                 "the bot is an administrator without the right to post messages".to_owned()
             }
-            (true, _) => format!("the bot is {status} in the channel; make it an administrator who may post"),
-            (false, _) => format!("the bot is {status} in the group; add it, and let it send messages"),
+            (true, "member" | "restricted") => {
+                "the bot is only a member of the channel; make it an administrator who may post".to_owned()
+            }
+            (true, _) => "the bot is not in the channel; add it as an administrator who may post".to_owned(),
+            (false, "restricted") => {
+                "the bot may not send messages in the group; lift that restriction".to_owned()
+            }
+            (false, _) => "the bot is not in the group; add it, and let it send messages".to_owned(),
         });
     }
     if let Some(seconds) = chat["slow_mode_delay"].as_i64().filter(|seconds| *seconds > 0) {

@@ -169,7 +169,10 @@ pub(super) async fn request(
 ) -> Exchange {
     let address = format!("{}/bot{}/{}", account.base(), account.token.expose(), call.method);
     let Ok(url) = url::Url::parse(&address) else {
-        return Err(Trouble::not_sent(TroubleKind::Request, "the API base makes no address"));
+        return Err(Trouble::not_sent(
+            TroubleKind::Request,
+            "the address of the API (api_base) cannot be used",
+        ));
     };
     let url = SecretUrl::new(url, format!("telegram {}", call.method));
     let request = Request::new(Method::Post, url, deadline).payload(call.payload);

@@ -195,7 +195,10 @@ pub(super) async fn request(
     deadline: Duration,
 ) -> Exchange {
     let Ok(url) = url::Url::parse(&format!("{}/method/{}", account.base(), call.method)) else {
-        return Err(Trouble::not_sent(TroubleKind::Request, "the API base makes no address"));
+        return Err(Trouble::not_sent(
+            TroubleKind::Request,
+            "the address of the API (api_base) cannot be used",
+        ));
     };
     let mut fields = call.fields.clone();
     fields.push(("v".to_owned(), API_VERSION.to_owned()));

@@ -11,12 +11,18 @@ use crate::platform::{Account, Network};
 use crate::walls::{Page, Place, RawPost, Wall, WallReader};
 
 impl WallReader for Vk {
-    /// `-123`, `club123`, `public123`, `id5`, `name`, `@name`, or the address of any of them.
+    /// `-123`, `club123`, `public123`, `id5`, `name`, `@name`, or the address of any of them or of a post there.
     fn wall(&self, address: &str) -> Option<Wall> {
         let name = address.trim().trim_end_matches('/');
         let name = name.rsplit_once("vk.com/").or_else(|| name.rsplit_once("vk.ru/"));
         let name = name.map_or(address.trim().trim_end_matches('/'), |(_, name)| name);
-        let name = name.trim_start_matches('@');
+        // An open post stands behind the name of the page that it was opened on.
+        let name = name.split_once("?w=").map_or(name, |(_, post)| post);
+        let name = name.split_once('?').map_or(name, |(name, _)| name).trim_start_matches('@');
+        let of_post = |name: &str| name.strip_prefix("wall")?.split('_').next()?.parse::<i64>().ok();
+        if let Some(id) = of_post(name) {
+            return (id != 0).then_some(Wall::Owner(id));
+        }
         let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<i64>().ok();
         if let Ok(id) = name.parse::<i64>() {
             return (id != 0).then_some(Wall::Owner(id));
@@ -104,6 +110,11 @@ mod tests {
             ("-123", Some(Wall::Owner(-123))),
             ("https://vk.com/club7/", Some(Wall::Owner(-7))),
             ("id5", Some(Wall::Owner(5))),
+            ("https://vk.com/wall-101", Some(Wall::Owner(-101))),
+            ("https://vk.com/wall-101_5?reply=7", Some(Wall::Owner(-101))),
+            ("https://vk.com/lost_pets?w=wall-101_5", Some(Wall::Owner(-101))),
+            ("https://m.vk.ru/lost_pets?from=search", Some(Wall::Name("lost_pets".into()))),
+            ("wallpapers", Some(Wall::Name("wallpapers".into()))),
             ("@poteryashki", Some(Wall::Name("poteryashki".into()))),
             ("0", None),
             ("потеряшки", None),

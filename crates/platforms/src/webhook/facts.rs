@@ -28,8 +28,10 @@ pub static FACTS: Facts = Facts {
     causes: &[
         Cause {
             codes: &["webhook.redirect"],
-            sentence: "the webhook sends elsewhere, and calls are not redirected",
-            remedy: Remedy::Words("put the address it sends to into the configuration, then `$ rupor apply`"),
+            sentence: "the address of the webhook redirects elsewhere, and calls do not follow",
+            remedy: Remedy::Words(
+                "put the address it redirects to into the configuration, then `$ rupor apply`",
+            ),
         },
         Cause {
             codes: &["webhook.address"],

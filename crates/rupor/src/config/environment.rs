@@ -276,7 +276,9 @@ impl Reader<'_> {
                 &name,
                 match asked.ends_with("_ENABLED") {
                     true => {
-                        format!("is not set, but {asked} is true; set it to the token, or switch that off")
+                        format!(
+                            "is not set, but {asked} is true; set it to the token, or write {asked}=false"
+                        )
                     }
                     false => format!("is not set, but {asked} is; set it to the token of the bot that tells"),
                 },

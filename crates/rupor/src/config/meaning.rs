@@ -61,9 +61,20 @@ pub(super) fn parse(
 /// Serde's words for the two usual slips, in ours.
 fn worded(message: &str) -> String {
     let message =
-        message.replace("unknown field ", "unknown key ").replace(", expected one of ", "; known are ");
+        message.replace("unknown field ", "unknown key ").replace("unknown variant ", "unknown value ");
+    let message = match message.split_once(", expected one of ") {
+        None => message,
+        Some((slip, known)) => format!("{slip}; {}known are {known}", meant(slip, known)),
+    };
     let message = message.replace(", expected ", "; expected ").replace("missing field ", "missing key ");
     message.trim().replace('\n', "; ")
+}
+
+/// The known word that was probably meant, as a question.
+fn meant(slip: &str, known: &str) -> String {
+    let wrong = slip.split('`').nth(1).unwrap_or_default();
+    let near = domain::dialogue::fault::nearest(wrong, known.split('`').skip(1).step_by(2));
+    near.map_or_else(String::new, |near| format!("did you mean `{near}`? "))
 }
 
 pub(super) struct Reader<'a> {

@@ -87,7 +87,7 @@ fn the_example_names_every_key() {
 fn mistakes_are_told_with_file_line_and_fix() {
     refused(
         &file("silnet = true"),
-        "rupor.toml:8: unknown key `silnet`; known are `account`, `target`, `preset`, `chat_kind`, `rate`, \
+        "rupor.toml:8: unknown key `silnet`; did you mean `silent`? known are `account`, `target`, `preset`, `chat_kind`, `rate`, \
          `max_parallel`, `ambiguity`, `dedup`, `dedup_ttl`, `max_age`, `template`, `parse_mode`, `body_max`, `overflow`, \
          `max_media`, `route`, `quiet_hours`, `time_zone`, `silent`, `preview`, `topic`, `pin`, `from_group`, \
          `attach_media`, `protect`, `on_close`, `on_edit`, `on_gone`, `unsure`, `timeout`, `upload_timeout`, `enabled`, \
@@ -108,7 +108,7 @@ fn mistakes_are_told_with_file_line_and_fix() {
     );
     refused(
         &file("dedup = \"kase\""),
-        "rupor.toml:8: unknown variant `kase`; known are `content`, `fingerprint`, `case`, `off`",
+        "rupor.toml:8: unknown value `kase`; did you mean `case`? known are `content`, `fingerprint`, `case`, `off`",
     );
     refused(
         &file("quiet_hours = \"night\""),

@@ -163,7 +163,9 @@ async fn the_database_and_its_clock_are_looked_at() {
     assert!(said.starts_with("ok   database sqlite:test: can be read"), "{said}");
     assert!(said.contains("FAIL clock:"), "a clock in the hand is not the machine's: {said}");
     assert!(
-        said.contains("FAIL sending: everything is held: после восстановления\n     fix: $ rupor release"),
+        said.contains(
+            "FAIL sending: all sending is stopped: после восстановления\n     fix: $ rupor release"
+        ),
         "{said}"
     );
     assert_eq!(verdict(&findings, Language::En).unwrap_err().to_string(), "2 checks failed of 3");

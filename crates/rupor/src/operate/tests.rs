@@ -248,7 +248,7 @@ async fn the_kill_switch_holds_and_releases() {
     world.perform(Verb::Hold { workspace: None, why: "проверка".into() }).await.unwrap();
     assert_eq!(world.store.held().await.unwrap().as_deref(), Some("проверка"));
     expect_test::expect![[r#"
-        delivery 1 waits: everything is held
+        delivery 1 waits: all sending is stopped
           cause: проверка
           next:  nothing is sent until somebody releases it; new posts keep queueing
           help:  $ rupor release

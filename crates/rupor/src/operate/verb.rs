@@ -300,7 +300,7 @@ async fn perform_on_channel(store: &Store, verb: Verb) -> anyhow::Result<Value> 
         Verb::PauseChannel { workspace, channel, millis, why } => {
             let (ws, row) = find_channel(store, &workspace, &channel).await?;
             let until = match millis {
-                Some(ms) if ms <= 0 => bail!("a pause of {ms} ms is none; give a time above 0"),
+                Some(ms) if ms <= 0 => bail!("a pause is longer than 0; write such as 30m or 2h"),
                 Some(ms) => store.now().await? + Span::from_millis(ms.min(PAUSE_MILLIS_MAX)),
                 None => Timestamp::NEVER,
             };

@@ -21,13 +21,13 @@ async fn a_kicked_bot_is_explained() {
     check(
         &world.show(failed).await,
         expect_test::expect![[r#"
-        delivery 1 failed for good
-          cause: the bot was removed from the chat by an administrator there (kicked: Forbidden: bot was kicked from the channel chat)
-          since: 2026-11-15 12:00:05 UTC (1 min 30 s ago)
-          next:  this one stays failed; the channel tries again by itself at 2026-11-15 12:10:05 UTC (in 8 min 30 s) and is shut after 3 failures in a row; 1 delivery waits and is kept
-          help:  add the bot to the chat again, as an administrator who may post
-                 $ rupor channel resume lost --with-failed
-    "#]],
+            delivery 1 failed, and is not tried again
+              cause: the bot was removed from the chat by an administrator there (kicked: Forbidden: bot was kicked from the channel chat)
+              since: 2026-11-15 12:00:05 UTC (1 min 30 s ago)
+              next:  this one stays failed; the channel tries again by itself at 2026-11-15 12:10:05 UTC (in 8 min 30 s) and is shut after 3 failures in a row; 1 delivery waits and is kept
+              help:  add the bot to the chat again, as an administrator who may post
+                     $ rupor channel resume lost --with-failed
+        "#]],
     );
     check(
         &world.show(waiting).await,
@@ -43,8 +43,8 @@ async fn a_kicked_bot_is_explained() {
     expect_test::expect![[r#"
         workspace default · 2026-11-15 12:01:35 UTC · node running
 
-        channel  platform  state   waiting  lag  eta  sent  failed  rate
-        lost     telegram  paused  1        -    1 s  0     1       1/s
+        channel  platform  state   waiting  late by  done in  sent  failed  rate
+        lost     telegram  paused  1        -        1 s      0     1       1/s
 
         trouble
 
@@ -67,8 +67,8 @@ async fn the_same_trouble_is_told_in_russian_and_to_programs_in_english() {
     expect_test::expect![[r#"
         пространство default · 2026-11-15 12:00:00 UTC · узел работает
 
-        канал  площадка  состояние  ждут  отстаёт  осталось  отправлено  не вышло  темп
-        lost   telegram  на паузе   1     -        1 с       0           1         1/s
+        канал  площадка  состояние  ждут  опоздание  осталось  отправлено  не вышло  темп
+        lost   telegram  на паузе   1     -          1 с       0           1         1/s
 
         неполадки
 
@@ -98,7 +98,7 @@ async fn what_was_queued_again_and_sent_is_no_trouble_any_more() {
     let sent = domain::outcome::Sent { provider_message_id: Some("7".into()), raw: serde_json::Value::Null };
     world.end(domain::outcome::Outcome::Sent(sent)).await;
     assert!(world.status().await.contains("no trouble"), "{}", world.status().await);
-    let line = "lost     telegram  open   0        -    -    1     0       1/s";
+    let line = "lost     telegram  open   0        -        -        1     0       1/s";
     assert!(world.status().await.contains(line), "nothing is left that failed: {}", world.status().await);
 }
 
@@ -146,8 +146,8 @@ async fn a_revoked_token_is_explained() {
     expect_test::expect![[r#"
         workspace default · 2026-11-15 14:00:00 UTC · node running
 
-        channel  platform  state       waiting  lag         eta  sent  failed  rate
-        lost     telegram  no account  1        1 h 59 min  1 s  0     0       1/s
+        channel  platform  state           waiting  late by     done in  sent  failed  rate
+        lost     telegram  account paused  1        1 h 59 min  1 s      0     0       1/s
 
         trouble
 
@@ -181,8 +181,8 @@ async fn a_flood_is_explained() {
     expect_test::expect![[r#"
         workspace default · 2026-11-15 12:00:05 UTC · node running
 
-        channel  platform  state   waiting  lag  eta  sent  failed  rate
-        lost     telegram  paused  2        -    2 s  0     0       1/s
+        channel  platform  state   waiting  late by  done in  sent  failed  rate
+        lost     telegram  paused  2        -        2 s      0     0       1/s
 
         trouble
 
@@ -253,19 +253,19 @@ async fn a_hung_server_is_explained() {
     check(
         &world.show(id).await,
         expect_test::expect![[r#"
-        delivery 1 is dead: it was given up
-          cause: the server took the request and did not answer in time (timeout: no answer within 10 s); nobody knows whether readers see it
-          since: 2026-11-15 12:00:10 UTC (0 s ago)
-          next:  nothing: it stays as it is until somebody queues it again
-          help:  look into the channel: if it is not there, queue it again
-                 $ rupor delivery requeue 1
-    "#]],
+            delivery 1 was given up
+              cause: the server took the request and did not answer in time (timeout: no answer within 10 s); nobody knows whether readers see it
+              since: 2026-11-15 12:00:10 UTC (0 s ago)
+              next:  nothing: it stays as it is until somebody queues it again
+              help:  look into the channel: if it is not there, queue it again
+                     $ rupor delivery requeue 1
+        "#]],
     );
     expect_test::expect![[r#"
         workspace default · 2026-11-15 12:00:10 UTC · node running
 
-        channel  platform  state  waiting  lag  eta  sent  failed  rate
-        lost     telegram  open   0        -    -    0     1       1/s
+        channel  platform  state  waiting  late by  done in  sent  failed  rate
+        lost     telegram  open   0        -        -        0     1       1/s
 
         trouble
 
@@ -289,12 +289,12 @@ async fn a_request_that_is_out_and_a_queue_are_explained() {
     check(
         &world.show(out).await,
         expect_test::expect![[r#"
-        delivery 1 is being sent: the request is out, the answer is not here
-          cause: attempt 1 is under way
-          since: 2026-11-15 12:00:00 UTC (20 s ago)
-          next:  the answer comes, or the claim ends at 2026-11-15 12:01:00 UTC (in 40 s) and it is taken up again
-          help:  nothing to do; `$ rupor status` shows whether the node runs
-    "#]],
+            delivery 1 is being sent: the request is out, the answer is not here
+              cause: attempt 1 is under way
+              since: 2026-11-15 12:00:00 UTC (20 s ago)
+              next:  if there is no answer by 2026-11-15 12:01:00 UTC (in 40 s), it is taken up again
+              help:  nothing to do; `$ rupor status` shows whether the node runs
+        "#]],
     );
     check(
         &world.show(next).await,
@@ -347,7 +347,7 @@ async fn a_source_that_fails_is_explained() {
     expect_test::expect![[r#"
         workspace default · 2026-11-15 12:01:00 UTC · node running
 
-        channel  platform  state  waiting  lag  eta  sent  failed  rate
+        channel  platform  state  waiting  late by  done in  sent  failed  rate
         no channels yet: write them into rupor.toml and run `rupor apply`
 
         trouble

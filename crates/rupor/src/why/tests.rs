@@ -233,7 +233,7 @@ async fn what_people_heard_is_explained_by_their_ids_and_nothing_else() {
     assert!(one.contains("person 2 on bot (telegram 702)") && !one.contains("person 1"), "{one}");
     let known = facts::gather(&stage.world.store, "default", Some(true)).await.unwrap();
     let status = crate::operate::status::status(&known).page(crate::language::Language::En);
-    assert!(status.contains("\npeople: 1 gone\n"), "{status}");
+    assert!(status.contains("\npeople: 1 cannot be reached\n"), "{status}");
 }
 
 #[tokio::test]

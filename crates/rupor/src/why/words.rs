@@ -8,10 +8,11 @@ use domain::ids::DeliveryId;
 use domain::shown;
 use domain::time::Timestamp;
 use serde_json::Value;
-use store::{Case, Channel, DedupMode, HeldPost, RecipientStatus, StoredMessage};
+use store::{Case, Channel, DedupMode, HeldPost, RecipientStatus, Source, StoredMessage};
 
 use super::{Heard, Story, Told};
 use crate::language::{Language, Phrase, heard, say};
+use crate::operate::words::words_of;
 
 /// Words quoted as evidence of one fact.
 const QUOTES_MAX: usize = 3;
@@ -70,7 +71,13 @@ fn gone(told: &Told) -> Option<Phrase> {
 /// What people call the post.
 pub(crate) fn name(message: &StoredMessage) -> String {
     let url = message.origin["url"].as_str().or_else(|| message.payload["origin"]["url"].as_str());
-    url.map_or_else(|| format!("{}/{}", message.source, message.origin_id), str::to_owned)
+    let words = message.payload["text"].as_str().map(words_of).filter(|words| !words.is_empty());
+    match (url, words) {
+        (Some(url), _) => url.to_owned(),
+        // What somebody posted by hand has an id that nobody knows.
+        (None, Some(words)) if message.source.starts_with("cli:") => format!("«{words}»"),
+        (None, _) => format!("{}/{}", message.source, message.origin_id),
+    }
 }
 
 fn seen(story: &Story) -> Vec<Phrase> {
@@ -78,7 +85,7 @@ fn seen(story: &Story) -> Vec<Phrase> {
     let (at, on) = (message.created_at, &message.source);
     let mut lines = vec![match &story.source {
         None => say!("why.first", at = at, source = on),
-        Some(source) => say!("why.first_from", at = at, source = on, name = &source.name),
+        Some(source) => say!("why.first_from", at = at, source = on, name = titled(source)),
     }];
     if let Some(date) = message.origin["date"].as_i64() {
         lines.push(say!("why.posted", at = Timestamp(date.saturating_mul(1_000_000))));
@@ -96,6 +103,14 @@ fn seen(story: &Story) -> Vec<Phrase> {
         lines.push(say!("why.note", note = heard(note)));
     }
     lines
+}
+
+/// `city/-101 «Потеряшки»`: how it is configured, and what it calls itself.
+fn titled(source: &Source) -> String {
+    match engine::sources::title(source) {
+        Some(title) => format!("{} «{title}»", source.name),
+        None => source.name.clone(),
+    }
 }
 
 /// The facts that people ask about, in the order they are read.

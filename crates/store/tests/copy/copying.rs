@@ -360,7 +360,7 @@ async fn what_cannot_be_copied_says_why_and_changes_nothing() {
     assert!(!folder.path().join("new.db").exists() && !folder.path().join("none.db.lock").exists());
     let w = World::sqlite_at(&folder.path().join("busy.db")).await;
     let running = copy(&file(folder.path(), "busy.db"), &to, |_| ()).await.unwrap_err().to_string();
-    assert!(running.contains("is in use by another process"), "{running}");
+    assert!(running.contains("is in use by another process, usually a `rupor run`"), "{running}");
     drop(w);
 
     let connection = rusqlite::Connection::open(&old).unwrap();

@@ -85,7 +85,7 @@ async fn ears(operator: &OperatorArgs, bot: &str, network: &Network) -> anyhow::
         let account = addresses::account(row, &store.account_token(ws, heard.account_id).await?, &bases)?;
         network.admit(&account);
         let receiver = addresses::platform(&row.platform)?.receiver();
-        let receiver = receiver.with_context(|| format!("{}: this platform only speaks", row.name))?;
+        let receiver = receiver.with_context(|| format!("account {}: on this platform a bot hears nobody, so there is nothing to call; take it out of the accounts of the bot", row.name))?;
         ears.push(Ear { row: row.clone(), heard, account, receiver });
     }
     Ok((bot, ears))

@@ -94,12 +94,12 @@ async fn operators(w: &mut World) {
     w.cleared("channel_disabled").await;
 
     w.store.hold_all(Some("пожар")).await.unwrap();
-    w.raised("held", &["everything is held", "пожар", "rupor release"]).await;
+    w.raised("held", &["all sending is stopped", "пожар", "rupor release"]).await;
     w.store.hold_all(None).await.unwrap();
     w.cleared("held").await;
 
     w.store.hold_workspace(w.ws, true).await.unwrap();
-    w.raised("workspace_held", &["workspace default is held", "rupor release"]).await;
+    w.raised("workspace_held", &["all sending of workspace default is stopped", "rupor release"]).await;
     w.store.hold_workspace(w.ws, false).await.unwrap();
     w.cleared("workspace_held").await;
 
@@ -146,7 +146,7 @@ async fn lateness(w: &mut World) {
         let channel = w.channel().await;
         w.store.resume_channel(w.ws, channel).await.unwrap();
     }
-    w.raised("leases_missed", &["3 claims were lost", "logs of the nodes"]).await;
+    w.raised("leases_missed", &["3 sendings broke off halfway", "logs of the nodes"]).await;
     w.advance(11).await;
     w.cleared("leases_missed").await;
 }
@@ -298,7 +298,14 @@ async fn campaigns(w: &mut World) {
         .rest_part(w.ws, id, account, Some("guard: 3 cooldowns of this account in ten minutes"))
         .await
         .unwrap();
-    w.raised("campaign_guard", &["rests on account bot", "rupor campaign resume осень --account bot"]).await;
+    w.raised(
+        "campaign_guard",
+        &[
+            "the part of account bot in campaign осень was stopped",
+            "rupor campaign resume осень --account bot",
+        ],
+    )
+    .await;
     w.store.rest_part(w.ws, id, account, None).await.unwrap();
     w.cleared("campaign_guard").await;
     // An operator's pause is meant.
