@@ -3,6 +3,8 @@
 //! A clause ends at a comma, a dash or a word that opens another. A word in it is denied, supposed, asked, quoted or
 //! plain. A verb has somebody who does it and somebody it is done to, told by case and agreement.
 
+use std::sync::LazyLock;
+
 use crate::content::lexicon::morph::{Pos, bit};
 use crate::content::lexicon::{Group, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
@@ -128,7 +130,8 @@ pub struct People<'n> {
 
 impl<'n> People<'n> {
     pub fn new(called: &'n [usize]) -> People<'n> {
-        People { owner: lexicon().group("owner"), called }
+        static OWNER: LazyLock<Option<Group>> = LazyLock::new(|| lexicon().group("owner"));
+        People { owner: *OWNER, called }
     }
 
     fn who(self, token: &Token, index: usize, word: &str) -> Who {

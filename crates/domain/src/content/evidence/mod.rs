@@ -137,12 +137,7 @@ impl<'t> Trail<'t> {
     /// The same feature counts once: the strongest, at its first place.
     pub fn settle(&mut self) {
         if self.names.is_none() {
-            // The sort is stable: of equals the first stays.
-            self.features.sort_by(|left, right| {
-                left.key.cmp(&right.key).then(right.value.abs().total_cmp(&left.value.abs()))
-            });
-            self.features.dedup_by_key(|feature| feature.key);
-            return;
+            return self.settle_unnamed();
         }
         let mut order: Vec<usize> = (0..self.features.len()).collect();
         let strength = |index: &usize| self.features[*index].value.abs();
@@ -156,6 +151,29 @@ impl<'t> Trail<'t> {
             *names = order.iter().map(|index| std::mem::take(&mut names[*index])).collect();
         }
         self.features = features;
+    }
+}
+
+impl Trail<'_> {
+    /// The same without names, where it is asked for every post: numbers are sorted, the features stand still.
+    fn settle_unnamed(&mut self) {
+        let keys = self.features.iter().map(|feature| feature.key);
+        let mut order: Vec<(u64, u32)> = keys.zip(0..).collect();
+        order.sort_unstable();
+        let mut settled: Vec<Feature> = Vec::with_capacity(order.len());
+        for (key, at) in order {
+            let feature = self.features[at as usize];
+            match settled.last_mut() {
+                Some(last) if last.key == key => {
+                    // Of equals the first stays.
+                    if feature.value.abs() > last.value.abs() {
+                        *last = feature;
+                    }
+                }
+                _ => settled.push(feature),
+            }
+        }
+        self.features = settled;
     }
 }
 

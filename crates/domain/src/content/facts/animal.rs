@@ -1,7 +1,9 @@
 //! The species the post is about: nouns and breeds vote, other animals that are only mentioned do not.
 //! It must not know the name or the sex.
 
-use crate::content::lexicon::{Species, case, lexicon};
+use std::sync::LazyLock;
+
+use crate::content::lexicon::{Group, Species, case, lexicon};
 use crate::content::tokens::{Gap, Reading, Token};
 use crate::content::{Animal, Colour, Evidence, Fact, Kind, Sex};
 
@@ -295,13 +297,14 @@ fn cap_repeats(mentions: &[Mention], totals: &mut [f32; 5]) {
 
 /// `ушли пёс и кошка`: the verb of the event is in the plural.
 fn plural_event(reading: &Reading<'_>, event: &[u32]) -> bool {
-    let groups = ["lost_v", "escape_v", "leave_v"].map(|name| lexicon().group(name));
+    static GROUPS: LazyLock<[Option<Group>; 3]> =
+        LazyLock::new(|| ["lost_v", "escape_v", "leave_v"].map(|name| lexicon().group(name)));
     reading.tokens.iter().any(|token| {
         let word = reading.word(token);
         let plural = word.ends_with("ли") || word.ends_with("лись");
         plural
             && event.binary_search(&token.sentence).is_ok()
-            && groups.iter().flatten().any(|group| token.is(*group))
+            && GROUPS.iter().flatten().any(|group| token.is(*group))
     })
 }
 

@@ -1,9 +1,11 @@
 //! The town of the incident, by gazetteer: named in the text or a hashtag, in any case.
 //! Towns that are only passed through lose; with doubt there is none rather than a wrong one.
 
+use std::sync::LazyLock;
+
 use crate::content::Fact;
 use crate::content::lexicon::morph::bit;
-use crate::content::lexicon::{City, case, lexicon};
+use crate::content::lexicon::{City, Group, case, lexicon};
 use crate::content::tokens::{Gap, Letters, Reading, Token};
 
 const NAMED: i32 = 3;
@@ -139,15 +141,23 @@ fn score(reading: &Reading<'_>, city: u16, first: usize, last: usize, home: Opti
 }
 
 fn is_street_word(token: &Token) -> bool {
-    let group = |name: &str| lexicon().group(name).is_some_and(|group| token.is(group));
-    group("street") || group("avenue")
+    is_one_of(token, STREETS.as_slice())
+}
+
+static STREETS: LazyLock<[Option<Group>; 2]> =
+    LazyLock::new(|| ["street", "avenue"].map(|name| lexicon().group(name)));
+static SMALLER: LazyLock<[Option<Group>; 4]> = LazyLock::new(|| {
+    ["settlement", "garden", "district", "organisation"].map(|name| lexicon().group(name))
+});
+
+fn is_one_of(token: &Token, groups: &[Option<Group>]) -> bool {
+    groups.iter().flatten().any(|group| token.is(*group))
 }
 
 /// `посёлок Сосновый Бор`, `ЖК Москва`: something smaller that bears the name of a town.
 fn is_smaller(reading: &Reading<'_>, before: &Token) -> bool {
-    let group = |name: &str| lexicon().group(name).is_some_and(|group| before.is(group));
     let one_letter = reading.word(before).chars().count() < 2;
-    !one_letter && (group("settlement") || group("garden") || group("district") || group("organisation"))
+    !one_letter && is_one_of(before, SMALLER.as_slice())
 }
 
 /// `в Октябрьском районе`: an adjective that a town is called by too.
@@ -163,12 +173,10 @@ fn is_of_district(reading: &Reading<'_>, last: usize) -> bool {
 }
 
 fn is_street(reading: &Reading<'_>, before: Option<&Token>, last: usize) -> bool {
-    let group = |token: &Token, name: &str| lexicon().group(name).is_some_and(|group| token.is(group));
-    let street = |token: &Token| group(token, "street") || group(token, "avenue");
     let after = reading.tokens.get(last + 1).filter(|next| next.gap <= Gap::Space);
-    before.is_some_and(street)
+    before.is_some_and(is_street_word)
         || after.is_some_and(|next| {
-            street(next) && !matches!(reading.word(next), "ул" | "улица" | "пр" | "проспект" | "улице")
+            is_street_word(next) && !matches!(reading.word(next), "ул" | "улица" | "пр" | "проспект" | "улице")
         })
 }
 

@@ -164,7 +164,8 @@ fn as_digits(word: &str) -> Option<String> {
         'в' | 'b' => Some('8'),
         _ => None,
     };
-    if word.chars().count() > LETTERS_MAX {
+    // None of them takes more than two bytes.
+    if word.len() > LETTERS_MAX * 2 || word.chars().count() > LETTERS_MAX {
         return None;
     }
     word.chars().map(digit).collect()
@@ -202,11 +203,13 @@ fn lettered(reading: &Reading<'_>, index: usize) -> Option<Item> {
     let token = &reading.tokens[index];
     let before =
         index.checked_sub(1).map(|at| &reading.tokens[at]).filter(|before| before.text == token.text)?;
-    let telling = before.is_number() || as_digits(reading.word(before)).is_some();
-    if !telling || token.gap > Gap::Dash {
+    if token.gap > Gap::Dash {
         return None;
     }
     let digits = as_digits(reading.word(token))?;
+    if !before.is_number() && as_digits(reading.word(before)).is_none() {
+        return None;
+    }
     let mut item = Item { first: index, last: index, digits, worded: false };
     extend(reading, &mut item);
     let goes_on = |at: usize| {

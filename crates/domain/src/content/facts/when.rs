@@ -1,6 +1,8 @@
 //! The day of the event, resolved against the post's own date on the source's clock.
 //! Days of other things (visits, offers, later sightings) and vague spans give none.
 
+use std::sync::LazyLock;
+
 use jiff::civil::{Date, Weekday};
 use jiff::{Span as TimeSpan, Timestamp, tz};
 
@@ -39,14 +41,17 @@ struct Groups {
     events: Vec<Group>,
 }
 
+static LOST: LazyLock<Groups> = LazyLock::new(|| Groups::new(&["lost_v", "escape_v", "leave_v", "lost_t"]));
+static SIGHTING: LazyLock<Groups> =
+    LazyLock::new(|| Groups::new(&["see_v", "see_p", "roam_v", "come_v", "escape_v"]));
+static FOUND: LazyLock<Groups> = LazyLock::new(|| {
+    Groups::new(&["found_p", "found_v", "pick_v", "stray_v", "come_v", "take_v", "roam_v"])
+});
+
 impl Groups {
-    fn new(kind: Kind) -> Groups {
+    /// The groups that tell the event are those of a kind.
+    fn new(names: &[&str]) -> Groups {
         let group = |name: &str| lexicon().group(name);
-        let names: &[&str] = match kind {
-            Kind::Lost => &["lost_v", "escape_v", "leave_v", "lost_t"],
-            Kind::Sighting => &["see_v", "see_p", "roam_v", "come_v", "escape_v"],
-            _ => &["found_p", "found_v", "pick_v", "stray_v", "come_v", "take_v", "roam_v"],
-        };
         Groups {
             today: group("today"),
             yesterday: group("yesterday"),
@@ -77,7 +82,11 @@ pub(super) fn when(
     if !matches!(kind, Kind::Lost | Kind::Found | Kind::Sighting) {
         return None;
     }
-    let groups = Groups::new(kind);
+    let groups: &Groups = match kind {
+        Kind::Lost => &LOST,
+        Kind::Sighting => &SIGHTING,
+        _ => &FOUND,
+    };
     let mut best: Option<Candidate> = None;
     for index in 0..reading.tokens.len() {
         let token = &reading.tokens[index];
@@ -85,12 +94,12 @@ pub(super) fn when(
         if token.tag || token.mention {
             continue;
         }
-        let Some(mut candidate) = candidate_at(reading, index, today, &groups) else { continue };
+        let Some(mut candidate) = candidate_at(reading, index, today, groups) else { continue };
         let age = (today - candidate.date).get_days();
         if !(-FUTURE_DAYS_MAX..=PAST_DAYS_MAX).contains(&age) || candidate.date > today {
             continue;
         }
-        candidate.weight += context(reading, &candidate, kind, event, &groups);
+        candidate.weight += context(reading, &candidate, kind, event, groups);
         if candidate.weight > 0 && best.is_none_or(|best| candidate.weight > best.weight) {
             best = Some(candidate);
         }

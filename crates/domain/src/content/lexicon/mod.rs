@@ -160,10 +160,10 @@ impl Lexicon {
         if word.len() > LETTERS_MAX * 2 {
             return None;
         }
-        let glued = self.group("glued_start")?;
         if !tag && !self.glued_heads.contains(&head_of(word)) {
             return None;
         }
+        let glued = self.group("glued_start")?;
         let starts: Vec<usize> =
             word.char_indices().map(|(index, _)| index).filter(|index| *index >= 4).collect();
         for cut in starts.iter().rev() {

@@ -6,6 +6,8 @@ mod find;
 mod shown;
 mod words;
 
+use std::sync::LazyLock;
+
 pub use shown::shown_place;
 
 use words::ends_like_adjective;
@@ -74,7 +76,7 @@ struct Finder<'r, 'a> {
     cities: &'r [city::Mention],
     taken: &'r [usize],
     phones: &'r Spans,
-    groups: Groups,
+    groups: &'static Groups,
     /// Sentences written in capitals, where a capital says nothing.
     shouted: Vec<bool>,
 }
@@ -90,8 +92,14 @@ pub(super) fn places(
     if !kind.is_incident() {
         return Places::default();
     }
+    static GROUPS: LazyLock<Groups> = LazyLock::new(groups);
+    let finder = Finder { reading, cities, taken, phones, groups: &GROUPS, shouted: shouted(reading) };
+    finder.places(kind, event)
+}
+
+fn groups() -> Groups {
     let group = |name: &str| lexicon().group(name);
-    let groups = Groups {
+    Groups {
         street: group("street"),
         avenue: group("avenue"),
         district: group("district"),
@@ -103,9 +111,7 @@ pub(super) fn places(
         near: group("near_prep"),
         inside: group("in_prep"),
         answers: group("answers"),
-    };
-    let finder = Finder { reading, cities, taken, phones, groups, shouted: shouted(reading) };
-    finder.places(kind, event)
+    }
 }
 
 fn shouted(reading: &Reading<'_>) -> Vec<bool> {
