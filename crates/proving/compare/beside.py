@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Posts a second on one core: Rupor beside natasha and dateparser, on the same invented posts, in one run.
 
-    python3 -m venv VENV && VENV/bin/pip install natasha dateparser setuptools
+    python3 -m venv VENV && VENV/bin/pip install natasha dateparser 'setuptools<81'
     cargo build --release -p rupor -p proving
     VENV/bin/python crates/proving/compare/beside.py [--target target/release] [--posts 100]
 
@@ -11,6 +11,7 @@ cores: reading JSON, cases and writing JSON. Opt-in: nothing in `./test` needs i
 """
 import argparse
 import glob
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -42,11 +43,12 @@ def rate(work, texts):
     return len(texts) / (time.process_time() - begun)
 
 
-def natasha_reader():
+def natasha_reader(with_names):
     from natasha import Doc, MorphVocab, NewsEmbedding, NewsMorphTagger, NewsNERTagger, Segmenter
 
     segmenter, vocab, embedding = Segmenter(), MorphVocab(), NewsEmbedding()
-    morph, names = NewsMorphTagger(embedding), NewsNERTagger(embedding)
+    morph = NewsMorphTagger(embedding)
+    names = NewsNERTagger(embedding) if with_names else None
 
     def read(text):
         doc = Doc(text)
@@ -54,7 +56,8 @@ def natasha_reader():
         doc.tag_morph(morph)
         for token in doc.tokens:
             token.lemmatize(vocab)
-        doc.tag_ner(names)
+        if names:
+            doc.tag_ner(names)
 
     return read
 
@@ -93,14 +96,27 @@ def main():
     parser.add_argument("--posts", type=int, default=100)
     arguments = parser.parse_args()
     texts = posts(arguments.posts)
-    for name, reader in [("natasha", natasha_reader), ("dateparser", date_reader)]:
+    own = bench(arguments.target)
+    rows = [("Rupor: normalise, facts, fingerprint (one core)", own)]
+    rows.append(("the same, the first corpus only", bench(arguments.target, "--first")))
+    rows.append(("`rupor analyse`, all cores: JSON in, cases, JSON out", end_to_end(arguments.target)))
+    for name, reader in [
+        ("natasha: lemmas and grammar", lambda: natasha_reader(False)),
+        ("natasha: the same and names", lambda: natasha_reader(True)),
+        ("dateparser: dates", date_reader),
+    ]:
         try:
-            print("%-30s %8.0f posts/s" % (name, rate(reader(), texts)))
+            rows.append((name + version(name.split(":")[0]), rate(reader(), texts)))
         except ImportError as missing:
-            print("%-30s not installed (%s)" % (name, missing.name))
-    print("%-30s %8.0f posts/s" % ("rupor, one core", bench(arguments.target)))
-    print("%-30s %8.0f posts/s" % ("rupor, one core, first corpus", bench(arguments.target, "--first")))
-    print("%-30s %8.0f posts/s" % ("rupor analyse, all cores", end_to_end(arguments.target)))
+            print("%s is not installed (%s)" % (name, missing.name))
+    print("| What | Posts a second | Rupor is faster by |\n|---|---:|---:|")
+    for name, figure in rows:
+        times = "%.0f ×" % (own / figure) if figure * 2 < own else "–"
+        print("| %s | %.*f | %s |" % (name, 0 if figure >= 100 else 1, figure, times))
+
+
+def version(package):
+    return " (%s)" % importlib.metadata.version(package)
 
 
 if __name__ == "__main__":
