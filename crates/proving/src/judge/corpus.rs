@@ -75,9 +75,9 @@ const FILES: [(&str, &str, &str, f64, bool); 8] = [
     ),
 ];
 /// Invented and labelled before they were read for the first time: they teach no weights. No rule was written on the
-/// first of the two; the second showed classes of errors, and rules were mended after its first run.
+/// first set; the others showed classes of errors, and rules were mended after their first run.
 #[cfg(test)]
-const UNSEEN: [(&str, &str); 2] = [
+const UNSEEN: [(&str, &str); 3] = [
     (
         include_str!("../../../domain/testdata/pets-own-second.jsonl"),
         include_str!("../../../domain/testdata/groups-own-second.json"),
@@ -85,6 +85,10 @@ const UNSEEN: [(&str, &str); 2] = [
     (
         include_str!("../../../domain/testdata/pets-own-third.jsonl"),
         include_str!("../../../domain/testdata/groups-own-third.json"),
+    ),
+    (
+        include_str!("../../../domain/testdata/pets-own-fourth.jsonl"),
+        include_str!("../../../domain/testdata/groups-own-fourth.json"),
     ),
 ];
 const V2: &str = include_str!("../../../domain/testdata/v2/groups.json");
