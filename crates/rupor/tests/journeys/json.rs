@@ -201,10 +201,10 @@ fn odd(path: &str, name: &str, value: &Value, found: &mut Vec<String>) {
         }
         Value::Number(_) if named_time => found.push(format!("{path}: {value} is no moment")),
         Value::Number(_) if name.ends_with("_us") => {
-            found.push(format!("{path}: nobody counts microseconds"))
+            found.push(format!("{path}: nobody counts microseconds"));
         }
         Value::String(text) if named_time && !is_moment(text) => {
-            found.push(format!("{path}: {text:?} is no moment"))
+            found.push(format!("{path}: {text:?} is no moment"));
         }
         Value::String(text) if text.len() == 23 && text.ends_with(" UTC") => {
             found.push(format!("{path}: {text:?} is a moment for people"));

@@ -96,7 +96,6 @@ fn photos(message: &StoredMessage) -> Vec<KeptPhoto> {
 pub(super) async fn photo(
     State(site): State<Site>,
     Reads(caller): Reads,
-    headers: HeaderMap,
     Path((id, n)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let id = MessageId(number(&id, "id")?);
