@@ -127,7 +127,8 @@ fn a_page_keeps_flags_reposts_and_foreign_attachments() {
             {"type": "hologram", "hologram": 7}, {"odd": 1}, 5]},
         {"text": "без номера"}, null,
     ]});
-    let Page { total, posts, n_unreadable } = page(&response).unwrap();
+    let Page { total, posts, n_unreadable, title } = page(&response).unwrap();
+    assert_eq!(title, None, "nobody gave one");
     assert_eq!((total, posts.len(), n_unreadable), (4, 3, 2));
     assert!(posts[0].is_pinned && posts[0].edited == Some(120) && !posts[0].is_ad);
     assert!(posts[1].is_ad);
