@@ -146,9 +146,8 @@ fn is_street_word(token: &Token) -> bool {
 
 static STREETS: LazyLock<[Option<Group>; 2]> =
     LazyLock::new(|| ["street", "avenue"].map(|name| lexicon().group(name)));
-static SMALLER: LazyLock<[Option<Group>; 4]> = LazyLock::new(|| {
-    ["settlement", "garden", "district", "organisation"].map(|name| lexicon().group(name))
-});
+static SMALLER: LazyLock<[Option<Group>; 4]> =
+    LazyLock::new(|| ["settlement", "garden", "district", "organisation"].map(|name| lexicon().group(name)));
 
 fn is_one_of(token: &Token, groups: &[Option<Group>]) -> bool {
     groups.iter().flatten().any(|group| token.is(*group))
@@ -176,7 +175,8 @@ fn is_street(reading: &Reading<'_>, before: Option<&Token>, last: usize) -> bool
     let after = reading.tokens.get(last + 1).filter(|next| next.gap <= Gap::Space);
     before.is_some_and(is_street_word)
         || after.is_some_and(|next| {
-            is_street_word(next) && !matches!(reading.word(next), "ул" | "улица" | "пр" | "проспект" | "улице")
+            is_street_word(next)
+                && !matches!(reading.word(next), "ул" | "улица" | "пр" | "проспект" | "улице")
         })
 }
 

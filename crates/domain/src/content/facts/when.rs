@@ -44,9 +44,8 @@ struct Groups {
 static LOST: LazyLock<Groups> = LazyLock::new(|| Groups::new(&["lost_v", "escape_v", "leave_v", "lost_t"]));
 static SIGHTING: LazyLock<Groups> =
     LazyLock::new(|| Groups::new(&["see_v", "see_p", "roam_v", "come_v", "escape_v"]));
-static FOUND: LazyLock<Groups> = LazyLock::new(|| {
-    Groups::new(&["found_p", "found_v", "pick_v", "stray_v", "come_v", "take_v", "roam_v"])
-});
+static FOUND: LazyLock<Groups> =
+    LazyLock::new(|| Groups::new(&["found_p", "found_v", "pick_v", "stray_v", "come_v", "take_v", "roam_v"]));
 
 impl Groups {
     /// The groups that tell the event are those of a kind.
