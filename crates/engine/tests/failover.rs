@@ -265,6 +265,7 @@ impl World {
                     kind: if platform == Name::Vk { "user" } else { "bot" }.into(),
                     api_base: Some(world.sandbox.base(platform).into()),
                     rate: Some(RATE),
+                    max_parallel: max_parallel.max(8),
                     ..AccountSettings::default()
                 };
                 let token = SecretString::from(token(name));
