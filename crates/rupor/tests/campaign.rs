@@ -368,7 +368,8 @@ async fn the_page_takes_a_newcomer_from_a_list_to_a_finished_campaign() {
         command.args(["-ec", script]).current_dir(folder.path()).env("PATH", &path).env("RUPOR_LOG", "info");
         command
     };
-    let [tokens, apply, run] = [0, 1, 2].map(|n| block(page, "sh", 1).lines().nth(n).unwrap());
+    let tokens = block(page, "sh", 1);
+    let [apply, run] = [0, 1].map(|n| block(page, "sh", 2).lines().nth(n).unwrap());
     assert!(shell(&format!("{tokens}\n{apply}")).status().unwrap().success());
     let node =
         Node(shell(&format!("exec {run}")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -378,7 +379,7 @@ async fn the_page_takes_a_newcomer_from_a_list_to_a_finished_campaign() {
         assert!(begun.elapsed() < PATIENCE, "the node does not start");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let script = block(page, "sh", 2).to_owned();
+    let script = block(page, "sh", 3).to_owned();
     let output = tokio::task::block_in_place(|| shell(&script).output().unwrap());
     let told =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -314,7 +314,7 @@ async fn why_tells_of_a_message_and_says_what_it_does_not_know() {
     place.ok(&["apply"]).await;
     place.ok(&["channel", "test", "lost", "--send", "Проверка связи"]).await;
     let told = place.ok(&["why", "1"]).await;
-    assert!(told.contains("is message 1") && told.contains("delivery 1: queued"), "{told}");
+    assert!(told.contains("is message 1") && told.contains("delivery 1: waiting, queued"), "{told}");
     let story = place.json(&["why", "d1", "lost"]).await;
     assert_eq!(story["channels"][0]["deliveries"][0]["delivery"]["status"], "queued");
     let unknown = place.refused(&["why", "https://vk.com/wall-1_2"]).await;

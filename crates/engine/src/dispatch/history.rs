@@ -67,6 +67,8 @@ struct Gathering {
     since: Instant,
     /// Who is waited for; `None` until the roll was read.
     expected: Option<BTreeSet<String>>,
+    /// Whether this node sent anything under another history; who has just started has nothing to tell.
+    has_sent: bool,
     /// Whether the log says so.
     said: bool,
 }
@@ -136,12 +138,14 @@ impl Witness {
 
     /// Another history, or another server: from now on until everybody has told what he knows. What this node sent and
     /// could not write down is offered again, whatever became of the rest.
-    fn gather(&self) {
+    fn gather(&self, is_start: bool) {
         let now = Instant::now();
         let mut state = self.state();
         state.shaken = Some(now);
-        let expected = state.gathering.take().and_then(|before| before.expected);
-        state.gathering = Some(Gathering { since: now, expected, said: false });
+        let before = state.gathering.take();
+        let has_sent = !is_start || before.as_ref().is_some_and(|before| before.has_sent);
+        let expected = before.and_then(|before| before.expected);
+        state.gathering = Some(Gathering { since: now, expected, has_sent, said: false });
         let (kept, unwritten) =
             std::mem::take(&mut state.remembered).into_iter().partition(|one| one.written);
         state.remembered = kept;
@@ -214,7 +218,7 @@ impl Dispatcher {
         }
         // Who starts knows nothing, and others may know what it is about to send.
         if before.as_ref() != Some(&history) {
-            self.witness.gather();
+            self.witness.gather(before.is_none());
         }
         if !self.witness.is_doubtful() {
             return true;
@@ -239,7 +243,8 @@ impl Dispatcher {
     /// Whether every node that sent lately, this one too, has written down what it knows of the history before. Nobody is
     /// waited for longer than a lease.
     async fn everybody_told(&self, history: &History) -> bool {
-        let Some(Gathering { since, expected, said }) = self.witness.state().gathering.clone() else {
+        let Some(Gathering { since, expected, has_sent, said }) = self.witness.state().gathering.clone()
+        else {
             return true;
         };
         let is_late = since.elapsed() > Duration::from(self.settings.lease);
@@ -252,7 +257,7 @@ impl Dispatcher {
                 Err(_) => BTreeSet::new(),
             },
         };
-        let has_told = self.has_told_all();
+        let has_told = !has_sent || self.has_told_all();
         if !(has_told || is_late) {
             return false;
         }

@@ -43,7 +43,7 @@ const POLL_INTERVAL: Span = Span::from_millis(300);
 const LEASE: Span = Span::from_secs(10);
 const DRAIN: Span = Span::from_secs(5);
 /// Far beyond what one act needs; after it the play has failed.
-const PATIENCE: Duration = Duration::from_secs(45);
+const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// More than the demo ever has.
 const ROWS_MAX: usize = 10_000;

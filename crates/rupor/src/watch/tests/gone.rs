@@ -36,7 +36,7 @@ async fn a_dead_node_is_told_as_gone_until_another_one_works(w: &mut World) {
     // Another node works: the trouble of the dead one is over, and that is told once.
     let (chat, heard) = w.look().await;
     assert_eq!((chat.len(), heard.len()), (1, 1), "{chat:?} {heard:?}");
-    assert_eq!(chat[0].lines().next(), Some("✅ over: sending stands still"), "{chat:?}");
+    assert!(chat[0].starts_with("✅ over: sending stands still (it lasted"), "{chat:?}");
     assert_eq!(
         (&heard[0]["type"], &heard[0]["data"]["key"]),
         (&json!("alert.cleared"), &json!("standstill@сосед"))

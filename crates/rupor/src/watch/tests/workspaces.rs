@@ -72,14 +72,20 @@ async fn trouble_is_told_where_it_belongs(w: &mut World) {
     assert_eq!(told(w, read).await, (Vec::new(), Vec::new(), 0));
 
     // Each workspace its own; one without alerts is told at the top, by its name.
-    for (ws, name, at_top, words) in [
-        (shop, "wares", false, "🔴 channel wares is disabled"),
-        (w.ws, "lost", true, "🔴 channel lost is disabled"),
-        (plain, "notes", true, "🔴 workspace plain: channel notes is disabled"),
+    for (ws, name, at_top, words, over) in [
+        (shop, "wares", false, "🔴 channel wares is disabled", "✅ over: channel wares is disabled"),
+        (w.ws, "lost", true, "🔴 channel lost is disabled", "✅ over: channel lost is disabled"),
+        (
+            plain,
+            "notes",
+            true,
+            "🔴 workspace plain: channel notes is disabled",
+            "✅ workspace plain: over: channel notes",
+        ),
     ] {
         let id = channel(w, ws, name).await;
         w.store.disable_channel(ws, id, DisabledBy::Operator).await.unwrap();
-        for (words, again) in [(words.to_owned(), false), (words.replace("🔴 ", "✅ over: "), true)] {
+        for (words, again) in [(words, false), (over, true)] {
             if again {
                 w.store.resume_channel(ws, id).await.unwrap();
             }
@@ -90,7 +96,7 @@ async fn trouble_is_told_where_it_belongs(w: &mut World) {
                 (1, 0, usize::from(at_top)),
                 "{name}: {top:?} {own:?}"
             );
-            assert!(here[0].starts_with(&words), "{name}: {words:?} is not {:?}", here[0]);
+            assert!(here[0].starts_with(words), "{name}: {words:?} is not {:?}", here[0]);
         }
     }
 
