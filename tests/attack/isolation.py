@@ -141,7 +141,7 @@ def push_to_the_neighbour(stage):
 # What can panic beside somebody's posts: every loop of a node, so long after each of its starts (milliseconds) …
 AFTER = 1_500
 LOOPS = ["sources", "dispatch", "housekeeping", "recorder of marks", "recorder of ends", "campaigns", "bot", "monitor",
-         "callbacks", "vitals", "quiet hours", "watch", "boot epoch", "http", "refusals", "control socket"]
+         "callbacks", "vitals", "quiet hours", "watch", "desk", "boot epoch", "http", "refusals", "control socket"]
 # … and work of which there is much, with who sees to it that there is some. `housekeeping of the adapter` runs only in a
 # node that lends its platforms to others.
 WORK = {"source walls/-101": (0, None), "delivery of account 2": (0, push_to_the_neighbour),

@@ -233,6 +233,8 @@ async fn one_channel() -> (Place, Node, SocketAddr) {
     let at = free_port();
     let node = place.node(&["--config", "rupor.toml", "--listen", &at.to_string()]);
     place.until("it listens", async |_| TcpStream::connect(at).is_ok()).await;
+    // The address is taken first, and the file applied after it.
+    place.until("it is applied", async |place| place.run(&["channel", "list"]).await.status.success()).await;
     (place, node, at)
 }
 
