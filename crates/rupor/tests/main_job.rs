@@ -371,10 +371,7 @@ async fn a_set_up_that_moves_to_postgres_and_back_says_everything_once() {
     let refused = world.run(&["db", "copy", &old, &server]).await.0;
     assert_eq!(refused.status.code(), Some(1), "a node is running");
     let problem = String::from_utf8(refused.stderr).unwrap();
-    assert!(
-        problem.contains("nothing was changed") && problem.contains("stop the other `rupor run`"),
-        "{problem}"
-    );
+    assert!(problem.contains("nothing was changed") && problem.contains("stop that one first"), "{problem}");
     node.terminate();
     world.judge(10);
     world.import(&old, 10, 20).await;
