@@ -103,7 +103,7 @@ async fn trouble_is_told_where_it_belongs(w: &mut World) {
     // One workspace is held: that is its own matter.
     w.store.hold_workspace(shop, true).await.unwrap();
     let (top, own, _) = told(w, read).await;
-    assert!(top.is_empty() && own.len() == 1 && own[0].contains("workspace shop is held"), "{top:?} {own:?}");
+    assert!(top.is_empty() && own.len() == 1 && own[0].contains("all sending of workspace shop is stopped"), "{top:?} {own:?}");
     w.store.hold_workspace(shop, false).await.unwrap();
     let (top, own, _) = told(w, read).await;
     assert!(top.is_empty() && own.len() == 1 && own[0].starts_with("✅"), "{top:?} {own:?}");
@@ -112,7 +112,7 @@ async fn trouble_is_told_where_it_belongs(w: &mut World) {
     w.store.hold_all(Some("пожар")).await.unwrap();
     let (top, own, heard) = told(w, read).await;
     assert_eq!((top.len(), own.len(), heard), (1, 0, 1), "{top:?} {own:?}");
-    assert!(top[0].starts_with("🔴 everything is held"), "{top:?}");
+    assert!(top[0].starts_with("🔴 all sending is stopped"), "{top:?}");
     w.store.hold_all(None).await.unwrap();
     assert_eq!(told(w, read).await.0.len(), 1);
     let slow = "the database took 3.0 s for a small question; look at its load";
