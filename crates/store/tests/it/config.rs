@@ -119,7 +119,10 @@ async fn a_channel_goes_on_with_another_account(w: &World) {
     // In another chat nothing was said yet.
     w.post("третье", &[moved]).await;
     let again = w.store.move_channel(w.ws, moved, w.account().await, "-100888").await.unwrap();
-    assert_eq!(copy(w, "сказано", &[again]).await, Status::Queued);
+    let third = NewMessage {
+        origin_id: "сказано, ещё копия".into(), ..message("сказано", &[again])
+    };
+    assert_eq!(w.enqueue(vec![third]).await[0].deliveries[0].status, Status::Queued);
     assert_eq!(copy(w, "третье", &[again]).await, Status::Deduped, "it waits for the new chat");
     let gone = w.store.move_channel(w.ws, channels[0], other, "x").await.unwrap_err();
     assert!(matches!(gone, StoreError::NotFound { .. }), "{gone}");

@@ -103,7 +103,10 @@ async fn trouble_is_told_where_it_belongs(w: &mut World) {
     // One workspace is held: that is its own matter.
     w.store.hold_workspace(shop, true).await.unwrap();
     let (top, own, _) = told(w, read).await;
-    assert!(top.is_empty() && own.len() == 1 && own[0].contains("all sending of workspace shop is stopped"), "{top:?} {own:?}");
+    assert!(
+        top.is_empty() && own.len() == 1 && own[0].contains("all sending of workspace shop is stopped"),
+        "{top:?} {own:?}"
+    );
     w.store.hold_workspace(shop, false).await.unwrap();
     let (top, own, _) = told(w, read).await;
     assert!(top.is_empty() && own.len() == 1 && own[0].starts_with("✅"), "{top:?} {own:?}");
