@@ -111,7 +111,7 @@ async fn a_second_process_is_refused() {
     let _store = fresh(folder.path()).await;
     let refused = open(folder.path()).await.unwrap_err();
     assert!(matches!(refused, StoreError::InUse { .. }), "{refused}");
-    assert!(refused.to_string().contains("stop the other"), "{refused}");
+    assert!(refused.to_string().contains("stop that one first"), "{refused}");
 }
 
 #[tokio::test]
