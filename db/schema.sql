@@ -4886,7 +4886,6 @@ BEGIN
        SET status = 'sent', reason = 'late_success', claim_token = NULL, lease_until = NULL, sent_at = at, ended_at = at,
            provider_message_id = coalesce(provider_id, x.provider_message_id)
      WHERE x.delivery_id = id;
-    PERFORM rupor_note_outcomes(ARRAY[d.workspace_id], ARRAY[id]);
     INSERT INTO attempts (delivery_id, attempt, workspace_id, claim_token, claim_seq, run_id, started_at, finished_at,
                           outcome, provider_message_id)
     VALUES (id, d.attempt, d.workspace_id, d.claim_token, d.claim_seq, 'adopted', at, at, 'late_success', provider_id);
@@ -4894,6 +4893,7 @@ BEGIN
        SET n_retry = h.n_retry - (was = 'retry')::integer, n_queued = h.n_queued - (was = 'queued')::integer,
            n_sent = h.n_sent + 1
      WHERE h.lane_id = d.lane_id;
+    PERFORM rupor_note_outcomes(ARRAY[d.workspace_id], ARRAY[id]);
 END $function$
 ;
 
