@@ -106,6 +106,17 @@ async fn blocks(client: &Client, call: &str) -> i64 {
     ["Shared Hit Blocks", "Shared Read Blocks"].iter().filter_map(|key| json[0]["Plan"][*key].as_i64()).sum()
 }
 
+/// What a call costs on the plans that a session keeps: the first one makes them, and what other databases of the server do may
+/// have them made again, which reads the catalogue once more.
+async fn cost(client: &Client, call: &str) -> i64 {
+    blocks(client, call).await;
+    let mut least = i64::MAX;
+    for _ in 0..3 {
+        least = least.min(blocks(client, call).await);
+    }
+    least
+}
+
 struct Cost {
     claim: i64,
     commit: i64,
@@ -144,20 +155,12 @@ async fn measure(rows: i64) -> Cost {
     // A session that made an account before it claims has pointed the heads outside of a claim, and kept that plan.
     told.client.batch_execute(REFRESH).await.unwrap();
 
-    // The second call of a session runs on cached plans, as every later one does.
-    let mut claim = 0;
-    let mut enqueue = 0;
-    for _ in 0..2 {
-        claim = blocks(&told.client, &claim_call()).await;
-        enqueue = blocks(&told.client, ENQUEUE).await;
-    }
+    let claim = cost(&told.client, &claim_call()).await;
+    let enqueue = cost(&told.client, ENQUEUE).await;
     told.listen().await;
     let claimed = told.client.query(&claim_call(), &[]).await.unwrap();
     assert_eq!(claimed.len(), BATCH as usize);
-    let mut commit = 0;
-    for _ in 0..2 {
-        commit = blocks(&told.client, COMMIT).await;
-    }
+    let commit = cost(&told.client, COMMIT).await;
     told.client.query(COMMIT, &[]).await.unwrap();
     told.client.query(ENQUEUE, &[]).await.unwrap();
     let plans = told.plans.lock().unwrap().clone();
