@@ -1,5 +1,5 @@
 //! A fourth platform, made up here: its file and one line that adds it to the registry. Nothing else knows of it, and a
-//! channel and a person hear through it, on both databases.
+//! channel and a person hear through it, and its walls are read, on both databases.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
@@ -9,22 +9,28 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use domain::delivery::{AmbiguityPolicy, Priority, Status};
 use domain::ids::{CampaignId, DeliveryId, WorkspaceId};
 use domain::message::Message;
+use domain::time::Span;
 use engine::addresses::ApiBases;
 use engine::dispatch::ports::{Dice, Platforms};
 use engine::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
 use engine::lanes::{self, Queueing};
+use engine::sources;
 use platforms::platform::Network;
 use serde_json::{Value, json};
 use store::{
     AccountSettings, Address, ChannelSettings, Clock, ForRecipients, Keyring, LaneOf, NewAccount, NewChannel,
-    NewMessage, NewRecipient, RecipientStatus, Store,
+    NewMessage, NewRecipient, NewSource, RecipientStatus, Seats, Store,
 };
 use tokio::sync::watch;
+
+/// What somebody called out on a wall.
+const FOUND: &str =
+    "Найдена кошка, серая, с белой грудкой, Тюмень, улица Мельникайте. Телефон 8 901 000-00-12";
 
 /// What the pagers showed: number and words.
 type Shown = Arc<Mutex<Vec<(String, String)>>>;
@@ -38,7 +44,13 @@ async fn serve(shown: Shown) -> String {
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let router = Router::new().route("/beep/{number}", post(beep)).with_state(shown);
+    let router = Router::new()
+        .route("/beep/{number}", post(beep))
+        .route(
+            "/wall/{number}",
+            get(async || Json(json!([{"owner_id": 7, "post_id": 1, "date": 0, "text": FOUND}]))),
+        )
+        .with_state(shown);
     tokio::spawn(async move { axum::serve(listener, router).await });
     base
 }
@@ -105,6 +117,7 @@ async fn check(store: &Store) {
     shown.sort();
     let words = |number: &str, words: &str| (number.to_owned(), words.to_owned());
     assert_eq!(shown, [words("17", "Пропала собака"), words("42", "Ваш ответ")]);
+    read_wall(store, workspace).await;
     assert_eq!(store.audit(workspace).await.unwrap(), Vec::<String>::new());
 }
 
@@ -152,4 +165,34 @@ async fn queue(store: &Store, workspace: WorkspaceId, base: &str) -> Vec<Deliver
     let mut queued = vec![enqueued[0].deliveries[0].delivery_id];
     queued.extend(told.into_iter().flatten());
     queued
+}
+
+/// The post on the wall becomes a message that leads back to where it stands.
+async fn read_wall(store: &Store, workspace: WorkspaceId) {
+    let account = store.accounts(workspace).await.unwrap()[0].account_id;
+    let new = NewSource {
+        kind: "pager".into(),
+        name: "стена".into(),
+        address: "7".into(),
+        account_id: Some(account),
+        settings: json!({}),
+    };
+    store.create_source(workspace, new).await.unwrap();
+    let lease = Span::from_secs(60);
+    let settings = sources::Settings {
+        owner: "прогон".into(),
+        interval: lease,
+        bases: ApiBases::default(),
+        lease,
+        deadline: sources::DEADLINE,
+        grace: sources::GRACE,
+    };
+    let source = store.due_sources("прогон", Seats::any(1), lease).await.unwrap().remove(0);
+    let network = Network::default();
+    let reader = sources::Reader { store, network: &network, settings: &settings };
+    let polled = sources::poll_once(&reader, &source).await.unwrap();
+    assert_eq!(polled.counts.stored, 1, "{polled:#?}");
+    let read = store.messages(workspace, 0, 10).await.unwrap();
+    let read = read.iter().find(|message| message.source == "pager:7").unwrap();
+    assert_eq!(read.origin["url"], "https://pager.example/7/1");
 }

@@ -1,5 +1,7 @@
 //! A platform that nobody has: pagers, which take short words over HTTP. All that is known of it stands in this file.
 
+use std::time::Duration;
+
 use domain::chat::ChatKind;
 use domain::delivery::AmbiguityPolicy;
 use domain::message::Message;
@@ -16,6 +18,7 @@ use platforms::platform::{
 use platforms::render::buttons::Rules;
 use platforms::secret::SecretUrl;
 use platforms::transport::{Method, Payload, Request, Route};
+use platforms::walls::{Page, Place, RawPost, Wall, WallReader};
 use serde_json::json;
 
 const NAME: &str = "pager";
@@ -117,22 +120,90 @@ impl Platform for Pager {
             Probe { identity: Ok(identity), channel: None, connection: "plain http", limits: "50 a second" };
         Box::pin(async { probe })
     }
+
+    fn walls(&self) -> Option<&dyn WallReader> {
+        Some(self)
+    }
+}
+
+/// A pager has a wall too: what was called out on its number, for anybody to read.
+impl WallReader for Pager {
+    fn wall(&self, address: &str) -> Option<Wall> {
+        address.parse().ok().map(Wall::Owner)
+    }
+
+    fn page_max(&self) -> u32 {
+        100
+    }
+
+    fn page<'a>(
+        &'a self,
+        network: &'a Network,
+        account: &'a Account,
+        wall: &'a Wall,
+        place: Place,
+    ) -> BoxFuture<'a, Result<Page, Failure>> {
+        Box::pin(async move {
+            let Wall::Owner(number) = wall else { return Err(refused("wall", "a pager has a number")) };
+            let url = format!("{}/wall/{number}", account.base());
+            let url = url.parse().map_err(|_| refused("url", "the address of the pagers is wrong"))?;
+            let request = Request::new(Method::Get, SecretUrl::new(url, NAME), place.deadline);
+            let answer = network.transport.send(&Route::new(None, Vec::new()), request).await;
+            let answer = answer.map_err(|_| refused("reset", "no answer"))?;
+            let posts: Vec<RawPost> =
+                serde_json::from_slice(answer.bytes()).map_err(|_| refused("body", "this is no wall"))?;
+            Ok(Page { total: posts.len() as i64, posts, ..Page::default() })
+        })
+    }
+
+    fn posts<'a>(
+        &'a self,
+        _: &'a Network,
+        _: &'a Account,
+        _: &'a [(i64, i64)],
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Vec<RawPost>, Failure>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn post_page(&self, owner_id: i64, post_id: i64) -> String {
+        format!("https://pager.example/{owner_id}/{post_id}")
+    }
+
+    fn photo_page(&self, id: &str) -> String {
+        format!("https://pager.example/photo/{id}")
+    }
+
+    fn post_named(&self, _text: &str) -> Option<(i64, i64)> {
+        None
+    }
+
+    fn remedy(&self, _code: &str) -> Option<&'static str> {
+        None
+    }
+
+    fn is_closed(&self, _code: &str) -> bool {
+        false
+    }
+}
+
+fn refused(code: &str, why: &str) -> Failure {
+    Failure::new(Category::Permanent, Scope::Delivery, code, why)
 }
 
 /// One request; the answer is the number of the beep.
 async fn beep(network: &Network, account: &Account, sending: Sending<'_>) -> Result<String, Failure> {
-    let broken = |code: &str, why: &str| Failure::new(Category::Permanent, Scope::Delivery, code, why);
-    let Part::Text(part) = sending.part else { return Err(broken("words", "a pager takes words alone")) };
-    let Target::Chat(number) = part.target else { return Err(broken("target", "a pager has a number")) };
+    let Part::Text(part) = sending.part else { return Err(refused("words", "a pager takes words alone")) };
+    let Target::Chat(number) = part.target else { return Err(refused("target", "a pager has a number")) };
     let url = format!("{}/beep/{number}", account.base());
-    let url = url.parse().map_err(|_| broken("url", "the address of the pagers is wrong"))?;
+    let url = url.parse().map_err(|_| refused("url", "the address of the pagers is wrong"))?;
     let words = Payload::Json(json!({"text": part.text.as_str(), "key": sending.key}));
     let request = Request::new(Method::Post, SecretUrl::new(url, NAME), sending.deadlines.request);
     sending.budget.pay(Fare::Visible).await?;
     let answer = network.transport.send(&Route::new(None, Vec::new()), request.payload(words)).await;
     match answer {
         Ok(answer) if answer.is_success() => Ok(String::from_utf8_lossy(answer.bytes()).into_owned()),
-        Ok(answer) => Err(broken(&answer.status.to_string(), "the pager refused")),
+        Ok(answer) => Err(refused(&answer.status.to_string(), "the pager refused")),
         Err(_) => Err(Failure::new(Category::Transient, Scope::Delivery, "reset", "no answer").unknown()),
     }
 }

@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use engine::span;
 
-use super::written::{self, Named, SourceKind, WrittenSecret};
+use super::written::{self, FEED, Named, WrittenSecret};
 use super::{
     Account, Channel, Config, ConfigError, Endpoint, PlatformLimits, Problem, Secret, Source, Variables,
     Workspace, environment,
@@ -321,11 +321,20 @@ impl Reader<'_> {
                 None => None,
             };
             let make = |name: String, address: String| {
-                let kind = source.kind.as_str().to_owned();
+                let kind = source.kind.0.clone();
                 Source { name, kind, address, account: account.clone(), enabled, settings: settings.clone() }
             };
-            match (source.kind, &source.groups, &source.url) {
-                (SourceKind::Vk, Some(groups), None) if !groups.is_empty() => {
+            match (source.kind.0.as_str(), &source.groups, &source.url) {
+                (FEED, None, Some(url)) if domain::message::is_web_address(url.get_ref()) => {
+                    sources.push(make(name.get_ref().clone(), url.get_ref().clone()));
+                }
+                (FEED, ..) => {
+                    self.problem(
+                        at,
+                        format!("source {}: a feed needs url = \"https://…\" and no groups", name.get_ref()),
+                    );
+                }
+                (_, Some(groups), None) if !groups.is_empty() => {
                     if source.account.is_none() {
                         self.problem(
                             at,
@@ -341,22 +350,13 @@ impl Reader<'_> {
                             .map(|group| make(format!("{}/{}", name.get_ref(), group.0), group.0.clone())),
                     );
                 }
-                (SourceKind::Vk, ..) => {
+                (wall, ..) => {
                     self.problem(
                         at,
                         format!(
-                            "source {}: a vk source needs groups = [ids or screen names] and no url",
+                            "source {}: a {wall} source needs groups = [ids or screen names] and no url",
                             name.get_ref()
                         ),
-                    );
-                }
-                (SourceKind::Feed, None, Some(url)) if domain::message::is_web_address(url.get_ref()) => {
-                    sources.push(make(name.get_ref().clone(), url.get_ref().clone()));
-                }
-                (SourceKind::Feed, ..) => {
-                    self.problem(
-                        at,
-                        format!("source {}: a feed needs url = \"https://…\" and no groups", name.get_ref()),
                     );
                 }
             }

@@ -139,6 +139,14 @@ fn names_are_looked_up_and_all_mistakes_come_at_once() {
 }
 
 #[test]
+fn a_kind_of_source_that_nobody_reads_is_refused_with_those_that_are_read() {
+    refused(
+        &file("[sources.w]\nkind = \"telegram\"\ngroups = [1]\n"),
+        "rupor.toml:9: unknown kind of source \"telegram\"; known are vk, feed",
+    );
+}
+
+#[test]
 fn a_secret_in_the_file_is_refused_and_not_repeated() {
     let said = parse(&file("").replace("env:TG_TOKEN", "77:canary")).unwrap_err().to_string();
     assert!(said.starts_with("rupor.toml:3: write where the secret is"), "{said}");

@@ -129,9 +129,9 @@ pub(super) struct WrittenChannel {
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenSource {
     pub kind: SourceKind,
-    /// The reading account; VK needs one.
+    /// The reading account; walls need one.
     pub account: Option<Spanned<String>>,
-    /// VK: ids or screen names of the walls, one source each.
+    /// Ids or screen names of the walls, one source each.
     pub groups: Option<Vec<Target>>,
     /// Feeds: the address.
     pub url: Option<Spanned<String>>,
@@ -259,6 +259,9 @@ impl<'de> Deserialize<'de> for Target {
     }
 }
 
+/// The kind of a source that is no platform.
+pub(super) const FEED: &str = "feed";
+
 /// A value that is text in the file and checks itself.
 macro_rules! checked {
     ($($(#[$doc:meta])* $name:ident($kind:ty) from $from:ty = $parse:expr;)+) => {$(
@@ -329,6 +332,15 @@ checked! {
         Ok(_) => Ok(written),
         Err(error) => Err(error.to_string()),
     };
+    /// Where posts are pulled from: feeds, and the walls of every platform that has some.
+    SourceKind(String) from String = |text| {
+        if text == FEED || platforms::walls::of(&text).is_some() {
+            return Ok(text);
+        }
+        let walls = platforms::walls::all().map(|(platform, _)| platform.name());
+        let known: Vec<&str> = walls.chain([FEED]).collect();
+        Err(format!("unknown kind of source {text:?}; known are {}", known.join(", ")))
+    };
     /// One of the registered platforms.
     PlatformName(String) from String = |text| match engine::addresses::platform(&text) {
         Ok(_) => Ok(text),
@@ -383,8 +395,6 @@ words! {
     OnGone { Nothing = "none", Delete = "delete" }
     /// What becomes of posts whose kind is unsure.
     Unsure { Publish = "publish", Hold = "hold" }
-    /// Where posts are pulled from.
-    SourceKind { Vk = "vk", Feed = "feed" }
     /// Who knocks: programs that push. Platforms call the webhooks of a bot, which need no endpoint.
     EndpointKind { Push = "push" }
 }
