@@ -2,6 +2,8 @@
 
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
+use platforms::platform::Platform;
+use platforms::registry;
 use serde_json::{Map, Value, json};
 
 use crate::language::{Language, as_json};
@@ -38,13 +40,15 @@ fn whole() -> String {
     PAGE.replace("{style}", STYLE).replace("{script}", &SCRIPT.concat()).replace("{words}", &words)
 }
 
-/// Both languages, so that changing it asks nobody.
+/// Both languages, so that changing it asks nobody, and what people call the platforms.
 fn words() -> Value {
     let of = |language| {
         let texts = as_json(language, PREFIX).as_object().cloned().unwrap_or_default();
         texts.into_iter().map(|(id, text)| (id[PREFIX.len()..].to_owned(), text)).collect::<Map<_, _>>()
     };
-    json!({"en": of(Language::En), "ru": of(Language::Ru)})
+    let title = |platform: &dyn Platform| json!([platform.name(), platform.facts().title]);
+    let platforms: Vec<Value> = registry::all().map(title).collect();
+    json!({"en": of(Language::En), "ru": of(Language::Ru), "platforms": platforms})
 }
 
 #[cfg(test)]
@@ -97,7 +101,8 @@ mod tests {
                 let (_, rest) = scheme.split_once(&format!("--{name}: ")).unwrap();
                 rest.split(';').next().unwrap().to_owned()
             };
-            let on_cards = ["ink", "soft", "faint", "accent", "good", "wait", "bad", "telegram", "vk", "max"];
+            let on_cards =
+                ["ink", "soft", "faint", "accent", "good", "wait", "bad", "tint-0", "tint-1", "tint-2"];
             let pairs = on_cards.map(|words| (words, "card")).into_iter().chain([
                 ("soft", "ground"),
                 ("faint", "ground"),

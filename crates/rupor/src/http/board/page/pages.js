@@ -215,7 +215,7 @@ function caseOf(about) {
 function hearing(channel) {
   const said = channel.deliveries.length;
   return make("div", { class: "hearing", "data-item": true },
-    make("div", { class: "row" }, to(`channel/${channel.id}`, channel.name), make("span", { class: `small ${channel.platform}` }, platformName(channel.platform)), make("span", { class: "grow" }),
+    make("div", { class: "row" }, to(`channel/${channel.id}`, channel.name), make("span", { class: `small ${tint(channel.platform)}` }, platformName(channel.platform)), make("span", { class: "grow" }),
       said ? null : channel.held ? chip(say(channel.held.decision ? `held.${channel.held.decision}` : "held.waits"), channel.held.decision ? "mute" : "wait") : chip(say("hearing.not"), "mute")),
     said || channel.held ? null : make("p", { class: "small soft" }, channel.because),
     channel.held && !channel.held.decision ? [make("p", { class: "small" }, channel.held.why), command(`rupor message approve ${open.place.id}`)] : null,

@@ -18,8 +18,10 @@ function draw(tag, attributes = {}, ...children) {
   return node;
 }
 
-const PLATFORMS = { telegram: "Telegram", vk: "VK", max: "MAX" };
-const platformName = (name) => PLATFORMS[name] || name;
+const platformAt = (name) => WORDS.platforms.findIndex(([known]) => known === name);
+const platformName = (name) => WORDS.platforms[platformAt(name)]?.[1] || name;
+/** The first platforms have a colour each, the others that of words. */
+const tint = (name) => `tint-${platformAt(name)}`;
 const chip = (text, tone = "") => make("span", { class: `chip ${tone}` }, text);
 const outside = (url, text) => (/^https?:\/\//i.test(url || "") ? make("a", { href: url, rel: "noreferrer noopener", target: "_blank" }, text) : null);
 const to = (path, text, attributes = {}) => make("a", { href: `#/${path}`, ...attributes }, text);
@@ -173,7 +175,7 @@ const stateTone = (state) => STATE_TONES[stateId(state)] || "mute";
 /** One line: is it well, what is it, its day, how much today. */
 function channelLine(channel) {
   const tone = channel.ill ? (channel.ill === "act" ? "bad" : "wait") : channel.state === "open" ? "good" : stateTone(channel.state);
-  const about = [make("span", { class: channel.platform }, platformName(channel.platform))];
+  const about = [make("span", { class: tint(channel.platform) }, platformName(channel.platform))];
   if (channel.state !== "open") about.push(say(`state.${stateId(channel.state)}`));
   if (channel.waiting) about.push(make("span", { class: "t-wait" }, say("went.waiting", { n: channel.waiting })));
   if (channel.last) about.push(when(channel.last, (ago) => ago)); else about.push(say("channel.never"));
