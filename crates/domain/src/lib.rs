@@ -17,7 +17,7 @@
 //! | delivery | one message to one channel or recipient |
 //! | part | one request of a delivery |
 //! | attempt | one claimed → sending of a delivery |
-//! | lane | the unit of order and isolation: one channel, or one campaign on one account |
+//! | lane | the unit of order and isolation: one channel, one campaign on one account, or one dialogue |
 //! | campaign, recipient | a broadcast, and one of those it goes to |
 //! | event | an audit row |
 //! | dialogue, rule | the chat bot's state, and what moves it |

@@ -1,7 +1,7 @@
 //! WHAT IS REMEMBERED: the only SQL of the product.
 //!
 //! Two drivers, `sqlite` and `postgres`, mirror each other file by file and say the same thing; one contract
-//! suite (`tests/contract`) and one reference model hold them to it. The set of databases is closed, so `Store`
+//! suite (`tests/it`) and one reference model hold them to it. The set of databases is closed, so `Store`
 //! is an enum and not a trait.
 //!
 //! Every method is one transaction. Nothing here knows of platforms, HTTP or configuration files.

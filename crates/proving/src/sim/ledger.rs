@@ -309,7 +309,7 @@ impl Ledger for SimLedger {
         Box::pin(self.call(Kind::Read, "history", self.world().store.history()))
     }
 
-    /// The simulated database is never lost; that is proved with real servers (`rupor/tests/failover.rs`).
+    /// The simulated database is never lost; that is proved with real servers (`engine/tests/failover.rs`).
     fn connections(&self) -> u64 {
         self.world().store.connections()
     }
