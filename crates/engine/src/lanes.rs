@@ -4,6 +4,7 @@
 //! knows: one platform recognises our key, another can be read back, a third can do neither. So it is looked up here.
 
 use anyhow::Context;
+use domain::delivery::AmbiguityPolicy;
 use domain::ids::{LaneId, WorkspaceId};
 use store::{LaneOf, LaneSettings, Store};
 
@@ -23,6 +24,11 @@ impl Queueing {
     pub const DIALOGUE: Queueing = Queueing { max_parallel: 1, rate: None };
 }
 
+/// What is safe on a platform after an outcome that nobody knows.
+pub fn ambiguity(platform: &str) -> anyhow::Result<AmbiguityPolicy> {
+    Ok(addresses::platform(platform)?.facts().ambiguity)
+}
+
 /// The lane of a campaign on an account, or of a dialogue; made when it is not there.
 pub async fn open(
     store: &Store,
@@ -40,7 +46,7 @@ pub async fn open(
     let settings = LaneSettings {
         max_parallel: queueing.max_parallel,
         rate: queueing.rate,
-        ambiguity: addresses::platform(&account.platform)?.facts().ambiguity,
+        ambiguity: ambiguity(&account.platform)?,
     };
     Ok(store.open_lane(workspace, of, settings).await?)
 }

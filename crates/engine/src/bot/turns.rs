@@ -21,6 +21,7 @@ use tokio::sync::{Notify, watch};
 use super::Settings;
 use super::hear::{self, HEAD_MARK, ticket};
 use crate::addresses::{self, ApiBases};
+use crate::lanes;
 
 /// Dialogues of one claim.
 const BATCH: usize = 256;
@@ -249,10 +250,9 @@ fn unanswered(turn: &Turn) -> TurnTaken {
     }
 }
 
+/// Of a platform that is not here any more nothing is known: then nothing is said twice.
 fn ambiguity(platform: &str) -> AmbiguityPolicy {
-    addresses::platform(platform)
-        .map(|platform| platform.facts().ambiguity)
-        .unwrap_or(AmbiguityPolicy::ResendOnce)
+    lanes::ambiguity(platform).unwrap_or(AmbiguityPolicy::Hold)
 }
 
 impl Taking<'_> {
