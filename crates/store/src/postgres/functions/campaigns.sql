@@ -1,4 +1,5 @@
 -- A campaign and its life: moved from state to state, frozen, paced. What moves its deliveries stands in feed.sql.
+-- On SQLite freezing has a file of its own, freeze.rs.
 --
 -- Lock order: accounts (guard.sql), then the campaign, then its cohorts and members.
 

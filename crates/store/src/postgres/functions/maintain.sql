@@ -1,4 +1,5 @@
 -- What operators and the janitor do: requeue, cancel, retention.
+-- On SQLite retention has a file of its own, retain.rs.
 
 -- A new row of the next generation; everything else of the old one, nothing of its history. The caller has locked the
 -- account and refreshes the heads.
