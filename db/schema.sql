@@ -3156,7 +3156,7 @@ BEGIN
                        'waiting', b.waiting, 'oldest', rupor_micros(b.oldest), 'handoffs', b.handoffs,
                        'handoffs_waiting', b.handoffs_waiting, 'handoff_since', rupor_micros(b.handoff_since),
                        'turns', b.turns, 'fallbacks', b.fallbacks, 'errors', b.errors))
-              FROM bot_snapshot(ws, interval '1 hour', 10000) AS b);
+              FROM bot_snapshot(ws, interval '1 hour', rupor_rule_bot_counted_max()) AS b);
 END $function$
 ;
 
@@ -3389,7 +3389,7 @@ BEGIN
                     ELSE h.campaign_id = open_lane.campaign_id AND h.account_id = account END;
         -- An idle lane that somebody is about to use is not an old one.
         UPDATE lane_heads AS h SET served_at = at
-         WHERE h.lane_id = lane AND h.next_at = 'infinity' AND h.served_at < at - interval '1 day';
+         WHERE h.lane_id = lane AND h.next_at = 'infinity' AND h.served_at < at - rupor_span(rupor_rule_lane_kept_every_us());
     END IF;
     RETURN lane;
 END $function$
@@ -3587,7 +3587,7 @@ DECLARE
     ws       CONSTANT bigint := raise_alerts.workspace_id;
     today    timestamptz := rupor_now();
     -- A longer wait is told, although it ends by itself.
-    long     CONSTANT interval := interval '59 minutes';
+    long     CONSTANT interval := rupor_span(rupor_rule_alert_wait_us());
     seen     jsonb := monitor_snapshot(ws);
     stopped  boolean;
     troubles jsonb;
@@ -3654,7 +3654,7 @@ BEGIN
                format('account %s rests until %s because the platform asked', a.name, to_char(a.cooldown_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"')),
                'it goes on by itself'
           FROM account AS a
-         WHERE NOT a.paused AND a.cooldown_until > today + interval '1 minute' AND NOT a.is_said
+         WHERE NOT a.paused AND a.cooldown_until > today + rupor_span(rupor_rule_alert_rest_us()) AND NOT a.is_said
            AND (a.cooldown_until > today + long OR EXISTS (SELECT FROM channel AS c WHERE c.account_id = a.account_id AND c.waiting > 0))
         UNION ALL
         SELECT concat('channel:', c.channel_id, ':', c.trouble), c.trouble, CASE c.trouble WHEN 'channel_waits' THEN 'heals' ELSE 'act' END,
@@ -3679,10 +3679,10 @@ BEGIN
                format('%s attempts of channel %s failed within ten minutes and are made again', f.retries_10min, c.name),
                '`rupor check` asks the platform'
           FROM failing AS f JOIN channel AS c ON c.channel_id = f.channel_id
-         WHERE f.retries_10min > 30 AND (f.failed = 0 OR c.error_streak > 0 AND c.paused_why IS NOT DISTINCT FROM f.last_code)
+         WHERE f.retries_10min > rupor_rule_alert_retries_max() AND (f.failed = 0 OR c.error_streak > 0 AND c.paused_why IS NOT DISTINCT FROM f.last_code)
         UNION ALL
         SELECT concat('source:', s.source_id, ':source_failing'), 'source_failing',
-               CASE WHEN today - c.failing_since > interval '1 hour' THEN 'act' ELSE 'heals' END,
+               CASE WHEN today - c.failing_since > rupor_span(rupor_rule_alert_source_us()) THEN 'act' ELSE 'heals' END,
                format('source %s cannot be read: %s', s.name, coalesce(c.last_error, 'no reason was kept')),
                'it is tried again by itself; `rupor source list` shows it'
           FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
@@ -3692,18 +3692,18 @@ BEGIN
         SELECT concat('channel:', c.channel_id, ':stuck'), 'stuck', 'act', format('posts of channel %s are due and nobody takes them', c.name),
                'see whether a dispatcher runs: a Rupor node or workflow 02'
           FROM open_channel AS c
-         WHERE c.waiting > 0 AND c.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds'
+         WHERE c.waiting > 0 AND c.next_at < today - rupor_span(rupor_rule_alert_stuck_us())
         UNION ALL
         SELECT concat('channel:', c.channel_id, ':lag'), 'lag', 'heals', format('posts of channel %s wait for more than 15 minutes', c.name),
                'more comes in than its rate lets out'
           FROM open_channel AS c
-         WHERE c.due_at < rupor_micros(today - interval '15 minutes')
-           AND NOT (c.waiting > 0 AND c.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds')
+         WHERE c.due_at < rupor_micros(today - rupor_span(rupor_rule_alert_lag_us()))
+           AND NOT (c.waiting > 0 AND c.next_at < today - rupor_span(rupor_rule_alert_stuck_us()))
         UNION ALL
         SELECT 'leases_missed', 'leases_missed', 'heals',
                format('%s claims within ten minutes were lost by whoever held them', seen ->> 'lost_leases_10min'),
                'whoever sends is killed or loses its way to the database'
-         WHERE (seen ->> 'lost_leases_10min')::bigint >= 3
+         WHERE (seen ->> 'lost_leases_10min')::bigint >= rupor_rule_alert_lost_leases_min()
         UNION ALL
         -- What a guard says begins with its name; other words are an operator's.
         SELECT concat('campaign:', c.campaign_id, ':campaign_guard'), 'campaign_guard', 'act', format('campaign %s was stopped by its %s', c.name, c.why),
@@ -3737,12 +3737,12 @@ DECLARE
     seen     record;
     troubles jsonb;
 BEGIN
-    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '1 hour', 10000) AS s;
+    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '1 hour', rupor_rule_bot_counted_max()) AS s;
     SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles
       FROM (SELECT 'bot_waits' AS about, 'bot_waits' AS kind, 'act' AS severity,
                    format('%s messages to the bot wait for more than a minute', seen.waiting) AS headline,
                    'see whether anybody takes turns: a Rupor node or workflow 12' AS next
-             WHERE seen.oldest < rupor_now() - interval '1 minute'
+             WHERE seen.oldest < rupor_now() - rupor_span(rupor_rule_alert_bot_wait_us())
             UNION ALL
             SELECT 'bot_errors', 'bot_errors', 'act', format('the rules of a bot broke %s times within an hour', seen.errors),
                    '`rupor bot status` shows where; `rupor bot activate NAME VERSION` goes back'
@@ -3751,18 +3751,18 @@ BEGIN
             SELECT 'bot_lost', 'bot_lost', 'heals',
                    format('the bot did not understand %s of %s messages within an hour', seen.fallbacks, seen.turns),
                    '`rupor bot status` shows what was asked; add a rule for it'
-             WHERE seen.turns >= 50 AND 5 * seen.fallbacks > seen.turns
+             WHERE seen.turns >= rupor_rule_alert_bot_messages_min() AND rupor_rule_alert_bot_lost_share() * seen.fallbacks > seen.turns
             UNION ALL
             SELECT 'bot_handoffs', 'bot_handoffs', 'act',
                    format('%s people wait for a human, the first for more than half an hour', seen.handoffs_waiting),
                    'answer in the channel of the operators, by reply or #A and the number'
-             WHERE seen.handoff_since < rupor_now() - interval '30 minutes'
+             WHERE seen.handoff_since < rupor_now() - rupor_span(rupor_rule_alert_bot_handoff_us())
             UNION ALL
             SELECT concat('account:', b.account_id, ':bot_deaf'), 'bot_deaf', 'act',
                    format('account %s does not hear: %s', a.name, b.problem), '`rupor bot hooks show NAME` shows what the platform says'
               FROM bot_accounts AS b JOIN accounts AS a ON a.account_id = b.account_id
              WHERE b.workspace_id = ws AND b.bot_id IS NOT NULL AND b.problem IS NOT NULL
-               AND (b.heard_at IS NULL OR b.heard_at <= rupor_now() - interval '1 minute')) AS t;
+               AND (b.heard_at IS NULL OR b.heard_at <= rupor_now() - rupor_span(rupor_rule_alert_bot_deaf_us()))) AS t;
     RETURN QUERY SELECT t.* FROM rupor_tell(ws, 'bot-monitor', troubles) AS t;
 END $function$
 ;
@@ -3833,7 +3833,7 @@ DECLARE
     lanes    bigint[];
 BEGIN
     SELECT array_agg(i.ord), array_agg(i.workspace_id), array_agg(i.delivery_id), array_agg(i.claim_token), array_agg(i.part),
-           array_agg(i.provider_message_id), array_agg(i.absent IS TRUE), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND 999),
+           array_agg(i.provider_message_id), array_agg(i.absent IS TRUE), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND rupor_rule_recorded_parts_max() - 1),
            bool_or(i.part IS NULL), bool_or(i.part IS NOT NULL)
       INTO c_ord, c_ws, c_id, c_token, c_part, c_name, c_absent, bad, marks, parts
       FROM (SELECT r.*
@@ -3844,7 +3844,7 @@ BEGIN
     IF c_ws IS NULL THEN
         RETURN;
     ELSIF bad IS NOT NULL THEN
-        RAISE EXCEPTION 'record_part: part %, at most 999', bad USING ERRCODE = 'RU004';
+        RAISE EXCEPTION 'record_part: part %, at most %', bad, rupor_rule_recorded_parts_max() - 1 USING ERRCODE = 'RU004';
     END IF;
     PERFORM rupor_guard(CASE WHEN c_ws[1] = ALL (c_ws) THEN c_ws[1] END);
     -- The claims that are still theirs, held until we are done.
@@ -4266,8 +4266,8 @@ AS $function$
 DECLARE
     slots timestamptz[];
 BEGIN
-    -- Bounded before it is an array; the callee refuses what is not 1 to 1000.
-    n := least(greatest(coalesce(n, 0), 0), 1001);
+    -- Bounded before it is an array; the callee refuses what is too many.
+    n := least(greatest(coalesce(n, 0), 0), rupor_rule_slots_reserved_max() + 1);
     slots := reserve_slots_for(workspace_id, account_id, array_fill(0::bigint, ARRAY[n]), 0);
     RETURN slots[n];
 END $function$
@@ -4289,10 +4289,10 @@ DECLARE
     moved bigint[];
 BEGIN
     PERFORM rupor_guard(reserve_slots_for.workspace_id);
-    IF n NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'reserve: 1 to 1000 slots, not %', n USING ERRCODE = 'RU004';
-    ELSIF lead_ms IS NULL OR lead_ms NOT BETWEEN 0 AND 1000 THEN
-        RAISE EXCEPTION 'reserve: % ms ahead, at most 1000', lead_ms USING ERRCODE = 'RU004';
+    IF n NOT BETWEEN 1 AND rupor_rule_slots_reserved_max() THEN
+        RAISE EXCEPTION 'reserve: 1 to % slots, not %', rupor_rule_slots_reserved_max(), n USING ERRCODE = 'RU004';
+    ELSIF lead_ms IS NULL OR lead_ms NOT BETWEEN 0 AND rupor_rule_slot_lead_max_us() / 1000 THEN
+        RAISE EXCEPTION 'reserve: % ms ahead, at most %', lead_ms, rupor_rule_slot_lead_max_us() / 1000 USING ERRCODE = 'RU004';
     END IF;
     PERFORM FROM accounts AS a
       WHERE a.workspace_id = reserve_slots_for.workspace_id AND a.account_id = reserve_slots_for.account_id;
@@ -6042,7 +6042,8 @@ BEGIN
     IF char_length(e ->> 'message') > rupor_rule_error_text_max() THEN
         e := e || jsonb_build_object('message', left(e ->> 'message', rupor_rule_error_text_max()::integer));
     END IF;
-    IF octet_length((e -> 'raw')::text) > 4000 THEN
+    -- Twice: jsonb writes spaces between its parts.
+    IF octet_length((e -> 'raw')::text) > 2 * rupor_rule_error_raw_bytes_max() THEN
         e := e || '{"raw": null}';
     END IF;
     RETURN e;
@@ -8147,6 +8148,30 @@ GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_max_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_us() TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_deaf_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_handoff_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_lost_share() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_messages_min() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_wait_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_lag_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_lost_leases_min() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_rest_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_retries_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_source_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_stuck_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_wait_us() TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_attempts_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_app;
@@ -8154,6 +8179,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_bot_counted_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_bot_events_max() TO rupor_app;
 
@@ -8175,11 +8202,15 @@ GRANT EXECUTE ON FUNCTION rupor_rule_claim_batch_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_enqueue_batch_max() TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_error_raw_bytes_max() TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_error_text_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_flood_total_max_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_flood_waits_max() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lane_kept_every_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_lease_us() TO rupor_app;
 
@@ -8197,6 +8228,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_waits_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_recorded_parts_max() TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_max_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_us() TO rupor_app;
@@ -8206,6 +8239,10 @@ GRANT EXECUTE ON FUNCTION rupor_rule_releases_free() TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_look_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_slot_lead_max_us() TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_slots_reserved_max() TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_suspect_patience_us() TO rupor_app;
 
@@ -8583,6 +8620,30 @@ GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_max_us() TO rupor_dispatch
 
 GRANT EXECUTE ON FUNCTION rupor_rule_account_cooldown_us() TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_deaf_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_handoff_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_lost_share() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_messages_min() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_bot_wait_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_lag_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_lost_leases_min() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_rest_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_retries_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_source_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_stuck_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_alert_wait_us() TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_attempts_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_dispatcher;
@@ -8590,6 +8651,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_backoff_base_us() TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_jitter_per_mille() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_backoff_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_bot_counted_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_bot_events_max() TO rupor_dispatcher;
 
@@ -8611,11 +8674,15 @@ GRANT EXECUTE ON FUNCTION rupor_rule_claim_batch_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_enqueue_batch_max() TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_error_raw_bytes_max() TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_error_text_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_flood_total_max_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_flood_waits_max() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_lane_kept_every_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_lease_us() TO rupor_dispatcher;
 
@@ -8633,6 +8700,8 @@ GRANT EXECUTE ON FUNCTION rupor_rule_not_ready_waits_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_payload_bytes_max() TO rupor_dispatcher;
 
+GRANT EXECUTE ON FUNCTION rupor_rule_recorded_parts_max() TO rupor_dispatcher;
+
 GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_max_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_release_wait_us() TO rupor_dispatcher;
@@ -8642,6 +8711,10 @@ GRANT EXECUTE ON FUNCTION rupor_rule_releases_free() TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_after_max_us() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_retry_look_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_slot_lead_max_us() TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_rule_slots_reserved_max() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_rule_suspect_patience_us() TO rupor_dispatcher;
 

@@ -74,11 +74,43 @@ pub const ENQUEUE_BATCH_MAX: usize = 10_000;
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Characters kept of an error text.
 pub const ERROR_TEXT_MAX: usize = 500;
+/// Bytes kept of what a platform answered to a failure; a longer answer is left out.
+pub const ERROR_RAW_BYTES_MAX: usize = 4 * ERROR_TEXT_MAX;
+/// Parts of one delivery whose progress is kept; render never makes as many.
+pub const RECORDED_PARTS_MAX: u32 = 1_000;
+/// Slots one call may pay for at once; a caller that wants more is mistaken.
+pub const SLOTS_RESERVED_MAX: usize = 1_000;
+/// No slot is asked for later than this on purpose.
+pub const SLOT_LEAD_MAX: Span = Span::from_secs(1);
 
 /// Sent rows are remembered this long by default.
 pub const DEDUP_TTL: Span = Span::from_hours(168);
 /// … and this long with the preset pets.
 pub const DEDUP_TTL_PETS: Span = Span::from_hours(72);
+
+/// An alert: more attempts of a channel than this failed within ten minutes and are made again.
+pub const ALERT_RETRIES_MAX: i64 = 30;
+/// An alert: so many claims within ten minutes were lost by whoever held them.
+pub const ALERT_LOST_LEASES_MIN: i64 = 3;
+/// An alert: a post that may go has waited for longer.
+pub const ALERT_LAG: Span = Span::from_secs(15 * 60);
+/// An alert: nobody has taken what is due for longer. Two leases and a poll are ordinary.
+pub const ALERT_STUCK: Span = Span(2 * LEASE.0 + 5_000_000);
+/// A source that fails for longer than this does not heal by itself.
+pub const ALERT_SOURCE: Span = Span::from_secs(3_600);
+/// An alert: a longer wait, even if it ends by itself. A captcha rests for an hour, and is meant.
+pub const ALERT_WAIT: Span = Span::from_secs(3_600 - 60);
+/// Rests of an account up to this are nobody's business.
+pub const ALERT_REST: Span = Span::from_secs(60);
+/// An alert: nobody has looked at a message to a bot for longer.
+pub const ALERT_BOT_WAIT: Span = Span::from_secs(60);
+/// An alert: of at least so many messages within an hour more than one in so many was not understood.
+pub const ALERT_BOT_MESSAGES_MIN: i64 = 50;
+pub const ALERT_BOT_LOST_SHARE: i64 = 5;
+/// An alert: a person has waited for a human for longer.
+pub const ALERT_BOT_HANDOFF: Span = Span::from_secs(30 * 60);
+/// An alert: a platform has not answered a bot for so long.
+pub const ALERT_BOT_DEAF: Span = Span::from_secs(60);
 
 /// How much of what a platform allows is used, as a share. Platforms count arrivals in a sliding second, and the way
 /// there is not always equally long: without a margin every other request would come a moment too early.

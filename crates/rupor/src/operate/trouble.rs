@@ -1,26 +1,18 @@
 //! What counts as trouble: one list for `rupor status`, its exit code, `/readyz` and the alerts.
 //!
 //! A trouble has a key (what it is about, by ids), a kind, and a weight. Whoever can go wrong adds its own here: one
-//! function from facts to troubles and one line in `troubles`. The words are those of `words`.
+//! function from facts to troubles and one line in `troubles`. The words are those of `words`, the thresholds stand in
+//! `domain::limits`.
 
-use domain::limits::LEASE;
+use domain::limits::{
+    ALERT_LAG, ALERT_LOST_LEASES_MIN, ALERT_REST, ALERT_RETRIES_MAX, ALERT_SOURCE, ALERT_STUCK,
+};
 use domain::time::Span;
 use serde::Serialize;
 use store::{Account, Channel, ChannelFailures, DisabledBy, Severity};
 
 use super::facts::Facts;
 use super::words::{self, Explanation};
-
-/// Attempts of a channel that failed within ten minutes and are made again: more is told.
-pub(crate) const RETRIES_MAX: i64 = 30;
-/// Claims within ten minutes that nobody came back for: so many are told.
-pub(crate) const LOST_LEASES_MIN: i64 = 3;
-/// A post that may go and has not gone for so long.
-pub(crate) const LAG_MAX: Span = Span::from_secs(15 * 60);
-/// Nobody takes what is due: two leases and a poll are ordinary.
-pub(crate) const STUCK_AFTER: Span = Span::from_secs(2 * LEASE.0 / 1_000_000 + 5);
-/// A source that fails for longer than this does not heal by itself.
-pub(crate) const SOURCE_HEALS: Span = Span::from_secs(3_600);
 
 /// Every kind with what it is, for people; docs/alerts.md lists them.
 pub(crate) const KINDS: &[(&str, &str)] = &[
@@ -147,7 +139,7 @@ pub(crate) fn troubles(facts: &Facts) -> Vec<Trouble> {
     troubles.extend(facts.sources.iter().filter_map(|source| {
         let words = words::source_trouble(facts, source)?;
         let lasts = words.since.map_or(Span::ZERO, |since| facts.now - since);
-        let weight = if lasts > SOURCE_HEALS { Weight::Act } else { Weight::Heals };
+        let weight = if lasts > ALERT_SOURCE { Weight::Act } else { Weight::Heals };
         Some(Trouble::new("source_failing", format!("source:{}", source.source_id), weight, words))
     }));
     troubles.extend(lost_leases(facts));
@@ -230,15 +222,12 @@ fn of_account(facts: &Facts, account: &Account) -> Option<Trouble> {
         true if by_platform => Trouble::new("account_paused", key, Weight::Act, words),
         true => Trouble::new("account_paused", key, Weight::Meant, words),
         // A short rest is the everyday life of a busy account.
-        false if account.cooldown_until - facts.now <= SHORT_REST => {
+        false if account.cooldown_until - facts.now <= ALERT_REST => {
             Trouble::new("account_rests", key, Weight::Meant, words)
         }
         false => Trouble::new("account_rests", key, Weight::Heals, words),
     })
 }
-
-/// Rests up to this are nobody's business.
-const SHORT_REST: Span = Span::from_secs(60);
 
 fn of_channel(facts: &Facts, channel: &Channel) -> Option<Trouble> {
     let key = format!("channel:{}", channel.channel_id);
@@ -279,7 +268,7 @@ fn failures(facts: &Facts, channel: &Channel) -> Option<Trouble> {
     if let Some(words) = words::channel_failures(facts, channel, found) {
         return Some(Trouble::new("dead_letters", key, Weight::Act, words));
     }
-    (found.retries_10min > RETRIES_MAX).then(|| {
+    (found.retries_10min > ALERT_RETRIES_MAX).then(|| {
         let words = words::failing_often(facts, channel, found);
         Trouble::new("failures", key, Weight::Heals, words)
     })
@@ -292,18 +281,18 @@ fn late(facts: &Facts, channel: &Channel) -> Option<Trouble> {
     }
     let head = facts.lane_of(channel).and_then(|lane| lane.next_at).filter(|_| facts.waiting(channel) > 0);
     let key = format!("late:{}", channel.channel_id);
-    if let Some(due) = head.filter(|due| facts.now - *due > STUCK_AFTER) {
+    if let Some(due) = head.filter(|due| facts.now - *due > ALERT_STUCK) {
         let words = words::stuck(facts, channel, due);
         return Some(Trouble::new("stuck", key, Weight::Act, words));
     }
     let lane = facts.snapshot.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id))?;
-    let due = lane.due_at.filter(|due| facts.now - *due > LAG_MAX)?;
+    let due = lane.due_at.filter(|due| facts.now - *due > ALERT_LAG)?;
     Some(Trouble::new("lag", key, Weight::Heals, words::lagging(facts, channel, lane, due)))
 }
 
 fn lost_leases(facts: &Facts) -> Option<Trouble> {
     let n = facts.snapshot.lost_leases_10min;
-    let words = (n >= LOST_LEASES_MIN).then(|| words::lost_leases(facts, n))?;
+    let words = (n >= ALERT_LOST_LEASES_MIN).then(|| words::lost_leases(facts, n))?;
     Some(Trouble::new("leases_missed", "leases", Weight::Heals, words))
 }
 

@@ -1,7 +1,7 @@
 //! Commit: outcomes, progress and renewals, each a batch in one call behind the fence.
 
 use domain::delivery::Status;
-use domain::limits::ERROR_TEXT_MAX;
+use domain::limits::{ERROR_RAW_BYTES_MAX, ERROR_TEXT_MAX};
 use domain::outcome::{Failure, Outcome};
 use domain::time::Span;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn shortened(failure: &Failure) -> Failure {
     let mut short = failure.clone();
     short.message = failure.message.chars().filter(|&c| c != '\0').take(ERROR_TEXT_MAX).collect();
     let raw = short.raw.to_string();
-    if raw.len() > 4 * ERROR_TEXT_MAX || raw.contains("\\u0000") {
+    if raw.len() > ERROR_RAW_BYTES_MAX || raw.contains("\\u0000") {
         short.raw = Value::Null;
     }
     short

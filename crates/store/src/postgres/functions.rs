@@ -1,7 +1,7 @@
 //! The functions of the database: their text, and applying it again when it changed.
 //!
 //! They are no step of the schema: a step is applied once and never edited, a function is what today's binary needs.
-//! Each file stands beside the SQLite file of the same name that does the same.
+//! Each file does what the SQLite file of the same name does; one without such a twin says so at its top.
 
 use std::sync::LazyLock;
 
@@ -11,9 +11,10 @@ use tokio_postgres::{Client, GenericClient};
 
 use super::trouble::{Trouble, error_text};
 use crate::address::PostgresUrl;
-use crate::bot::{BOT_EVENTS_MAX, BOT_WAITING_MAX};
+use crate::bot::{BOT_COUNTED_MAX, BOT_EVENTS_MAX, BOT_WAITING_MAX};
 use crate::error::{Result, SchemaError, StoreError};
 use crate::migrations::checksum;
+use crate::recipients::LANE_KEPT_EVERY;
 
 macro_rules! files {
     ($($name:literal),+ $(,)?) => {
@@ -92,6 +93,13 @@ impl Rule for i32 {
     }
 }
 
+impl Rule for u32 {
+    const UNIT: &str = "";
+    fn number(self) -> i64 {
+        self.into()
+    }
+}
+
 impl Rule for i64 {
     const UNIT: &str = "";
     fn number(self) -> i64 {
@@ -132,10 +140,23 @@ fn rules() -> String {
     rules![
         ACCOUNT_COOLDOWN,
         ACCOUNT_COOLDOWN_MAX,
+        ALERT_BOT_DEAF,
+        ALERT_BOT_HANDOFF,
+        ALERT_BOT_LOST_SHARE,
+        ALERT_BOT_MESSAGES_MIN,
+        ALERT_BOT_WAIT,
+        ALERT_LAG,
+        ALERT_LOST_LEASES_MIN,
+        ALERT_REST,
+        ALERT_RETRIES_MAX,
+        ALERT_SOURCE,
+        ALERT_STUCK,
+        ALERT_WAIT,
         ATTEMPTS_MAX,
         BACKOFF_BASE,
         BACKOFF_JITTER_PER_MILLE,
         BACKOFF_MAX,
+        BOT_COUNTED_MAX,
         BOT_EVENTS_MAX,
         BOT_WAITING_MAX,
         CHANNEL_PAUSE,
@@ -146,9 +167,11 @@ fn rules() -> String {
         CLAIM_AHEAD_MAX,
         CLAIM_BATCH_MAX,
         ENQUEUE_BATCH_MAX,
+        ERROR_RAW_BYTES_MAX,
         ERROR_TEXT_MAX,
         FLOOD_TOTAL_MAX,
         FLOOD_WAITS_MAX,
+        LANE_KEPT_EVERY,
         LEASE,
         LOST_CLAIMS_MAX,
         LOST_REQUESTS_MAX,
@@ -157,11 +180,14 @@ fn rules() -> String {
         NOT_READY_WAITS_MAX,
         NOT_READY_WAIT_MAX,
         PAYLOAD_BYTES_MAX,
+        RECORDED_PARTS_MAX,
         RELEASES_FREE,
         RELEASE_WAIT,
         RELEASE_WAIT_MAX,
         RETRY_AFTER_MAX,
         RETRY_LOOK,
+        SLOTS_RESERVED_MAX,
+        SLOT_LEAD_MAX,
         SUSPECT_PATIENCE,
         UNKNOWNS_MAX,
         URGENT_RUN_MAX,

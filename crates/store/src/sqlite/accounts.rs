@@ -1,6 +1,7 @@
 //! Accounts and the rate groups that their tokens share.
 
 use domain::ids::{AccountId, LaneId, WorkspaceId};
+use domain::limits::{SLOT_LEAD_MAX, SLOTS_RESERVED_MAX};
 use domain::pacing::{Pace, interval};
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
@@ -106,11 +107,6 @@ pub(super) const PUSH_LANE: &str = "
 UPDATE lane_heads
    SET next_slot = max(next_slot, ?3 + interval_us)
  WHERE lane_id = ?2 AND account_id = ?1 AND interval_us > 0";
-
-/// Slots one call may pay for at once; a caller that wants more is mistaken.
-const RESERVE_MAX: usize = 1_000;
-/// No slot is asked for later than this on purpose.
-const LEAD_MAX: Span = Span::from_secs(1);
 
 impl Sqlite {
     pub async fn create_account(&self, workspace: WorkspaceId, new: NewAccount) -> Result<AccountId> {
@@ -373,8 +369,8 @@ impl Sqlite {
     ) -> Result<Vec<Timestamp>> {
         self.write(Urgency::Claim, move |tx| {
             check_count(lanes.len())?;
-            if lead < Span::ZERO || lead > LEAD_MAX {
-                let problem = format!("{} ms ahead, at most {}", lead.millis(), LEAD_MAX.millis());
+            if lead < Span::ZERO || lead > SLOT_LEAD_MAX {
+                let problem = format!("{} ms ahead, at most {}", lead.millis(), SLOT_LEAD_MAX.millis());
                 return Err(StoreError::invalid("reserve", problem));
             }
             let (group_id, mut pace, from) = pace(tx, workspace, id)?;
@@ -412,8 +408,8 @@ impl Sqlite {
 }
 
 fn check_count(n: usize) -> Result<()> {
-    if n == 0 || n > RESERVE_MAX {
-        return Err(StoreError::invalid("reserve", format!("1 to {RESERVE_MAX} slots, not {n}")));
+    if n == 0 || n > SLOTS_RESERVED_MAX {
+        return Err(StoreError::invalid("reserve", format!("1 to {SLOTS_RESERVED_MAX} slots, not {n}")));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use domain::delivery::Status;
+use domain::limits::RECORDED_PARTS_MAX;
 use domain::outcome::Outcome;
 use domain::settle::{Ending, settle};
 
@@ -72,9 +73,6 @@ UPDATE inflight
    AND claim_token = ?4 AND workspace_id = ?5 AND lease_until > ?6";
 const RENEW_DELIVERY: &str = "UPDATE deliveries SET lease_until = ?2 WHERE delivery_id = ?1";
 
-/// Parts of one delivery; render never makes as many.
-pub(crate) const PARTS_MAX: u32 = 1_000;
-
 impl Sqlite {
     pub async fn commit(&self, batch: Vec<Finish>) -> Result<Vec<Finished>> {
         let finished = self
@@ -123,9 +121,10 @@ impl Sqlite {
 pub(crate) fn check_parts(batch: &[(ClaimRef, PartProgress)]) -> Result<()> {
     for (claim, progress) in batch {
         if let PartProgress::Done { part, .. } = progress
-            && *part >= PARTS_MAX
+            && *part >= RECORDED_PARTS_MAX
         {
-            let problem = format!("delivery {}: part {part}, at most {}", claim.delivery_id, PARTS_MAX - 1);
+            let problem =
+                format!("delivery {}: part {part}, at most {}", claim.delivery_id, RECORDED_PARTS_MAX - 1);
             return Err(StoreError::invalid("record_part", problem));
         }
     }

@@ -4,7 +4,7 @@
 use domain::delivery::{AmbiguityPolicy, Reason, Status};
 use domain::destination::Destination;
 use domain::ids::{AccountId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
-use domain::limits::ERROR_TEXT_MAX;
+use domain::limits::{ERROR_RAW_BYTES_MAX, ERROR_TEXT_MAX};
 use domain::outcome::{Failure, Outcome};
 use domain::retry::Chance;
 use domain::settle::{AccountEffect, DestinationEffect, Ending, LaneEffect, Settlement, Standing, settle};
@@ -337,7 +337,7 @@ fn attempt_outcome(ending: &Ending, settlement: &Settlement) -> &'static str {
 fn error_json(failure: &Failure) -> Value {
     let mut short = failure.clone();
     short.message = failure.message.chars().take(ERROR_TEXT_MAX).collect();
-    if short.raw.to_string().len() > 4 * ERROR_TEXT_MAX {
+    if short.raw.to_string().len() > ERROR_RAW_BYTES_MAX {
         short.raw = Value::Null;
     }
     serde_json::to_value(short).unwrap_or(Value::Null)

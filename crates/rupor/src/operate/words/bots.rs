@@ -1,24 +1,16 @@
 //! Trouble of bots: who is not answered, not understood, not heard.
 
-use domain::time::Span;
+use domain::limits::{
+    ALERT_BOT_DEAF, ALERT_BOT_HANDOFF, ALERT_BOT_LOST_SHARE, ALERT_BOT_MESSAGES_MIN, ALERT_BOT_WAIT,
+};
 use store::{Bot, BotAccount};
 
 use super::{Explanation, command, quoted};
 use crate::language::say;
 use crate::operate::facts::Facts;
 
-/// A message that nobody has looked at for so long.
-const UNANSWERED_MAX: Span = Span::from_secs(60);
-/// More than one in so many of at least so many messages within an hour was not understood.
-const LOST_MIN: i64 = 50;
-const LOST_SHARE: i64 = 5;
-/// A person who waits for a human for so long.
-const HANDOFF_MAX: Span = Span::from_secs(30 * 60);
-/// A platform that does not answer for so long.
-const DEAF_AFTER: Span = Span::from_secs(60);
-
 pub(crate) fn unanswered(facts: &Facts) -> Option<Explanation> {
-    let since = facts.bot.oldest.filter(|since| facts.now - *since > UNANSWERED_MAX)?;
+    let since = facts.bot.oldest.filter(|since| facts.now - *since > ALERT_BOT_WAIT)?;
     Some(Explanation {
         headline: say!("bots.unanswered", n = facts.bot.waiting),
         cause: say!("bots.unanswered.cause"),
@@ -31,7 +23,7 @@ pub(crate) fn unanswered(facts: &Facts) -> Option<Explanation> {
 
 pub(crate) fn not_understood(facts: &Facts) -> Option<Explanation> {
     let (all, lost) = (facts.bot.turns, facts.bot.fallbacks);
-    if all < LOST_MIN || lost * LOST_SHARE <= all {
+    if all < ALERT_BOT_MESSAGES_MIN || lost * ALERT_BOT_LOST_SHARE <= all {
         return None;
     }
     let name = quoted(first_bot(facts));
@@ -63,7 +55,7 @@ pub(crate) fn broke(facts: &Facts) -> Option<Explanation> {
 }
 
 pub(crate) fn handoffs(facts: &Facts) -> Option<Explanation> {
-    let since = facts.bot.handoff_since.filter(|since| facts.now - *since > HANDOFF_MAX)?;
+    let since = facts.bot.handoff_since.filter(|since| facts.now - *since > ALERT_BOT_HANDOFF)?;
     Some(Explanation {
         headline: say!("bots.handoffs", n = facts.bot.handoffs_waiting),
         cause: say!("bots.handoffs.cause"),
@@ -77,7 +69,7 @@ pub(crate) fn handoffs(facts: &Facts) -> Option<Explanation> {
 /// An account that people write to and that does not hear.
 pub(crate) fn deaf(facts: &Facts, bot: &Bot, account: &BotAccount) -> Option<Explanation> {
     let problem = account.problem.as_ref()?;
-    if account.heard_at.is_some_and(|at| facts.now - at < DEAF_AFTER) {
+    if account.heard_at.is_some_and(|at| facts.now - at < ALERT_BOT_DEAF) {
         return None;
     }
     let row = facts.accounts.iter().find(|row| row.account_id == account.account_id);

@@ -1,14 +1,12 @@
 //! Waits that end by themselves, and are too long for nobody to be told.
 
-use domain::time::{Span, Timestamp};
+use domain::limits::ALERT_WAIT;
+use domain::time::Timestamp;
 use store::Channel;
 
 use super::{Explanation, command, in_time, quoted};
 use crate::language::{heard, say};
 use crate::operate::facts::{Facts, HELD_POSTS_MAX};
-
-/// A longer wait is trouble, even if it ends by itself. VK's captcha rests for an hour, and is meant.
-const LONG_WAIT: Span = Span::from_secs(3_600 - 60);
 
 /// An open channel whose first post was put off for long.
 pub(crate) fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
@@ -32,7 +30,7 @@ pub(crate) fn put_off(facts: &Facts, channel: &Channel) -> Option<Explanation> {
 
 /// A wait that nobody should have to find out about by waiting.
 pub(crate) fn is_long(facts: &Facts, until: Timestamp) -> bool {
-    until - facts.now > LONG_WAIT
+    until - facts.now > ALERT_WAIT
 }
 
 /// Posts that wait for a person, all in one: each is decided by its own.

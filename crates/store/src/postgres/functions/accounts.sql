@@ -114,10 +114,10 @@ DECLARE
     moved bigint[];
 BEGIN
     PERFORM rupor_guard(reserve_slots_for.workspace_id);
-    IF n NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'reserve: 1 to 1000 slots, not %', n USING ERRCODE = 'RU004';
-    ELSIF lead_ms IS NULL OR lead_ms NOT BETWEEN 0 AND 1000 THEN
-        RAISE EXCEPTION 'reserve: % ms ahead, at most 1000', lead_ms USING ERRCODE = 'RU004';
+    IF n NOT BETWEEN 1 AND rupor_rule_slots_reserved_max() THEN
+        RAISE EXCEPTION 'reserve: 1 to % slots, not %', rupor_rule_slots_reserved_max(), n USING ERRCODE = 'RU004';
+    ELSIF lead_ms IS NULL OR lead_ms NOT BETWEEN 0 AND rupor_rule_slot_lead_max_us() / 1000 THEN
+        RAISE EXCEPTION 'reserve: % ms ahead, at most %', lead_ms, rupor_rule_slot_lead_max_us() / 1000 USING ERRCODE = 'RU004';
     END IF;
     PERFORM FROM accounts AS a
       WHERE a.workspace_id = reserve_slots_for.workspace_id AND a.account_id = reserve_slots_for.account_id;
@@ -154,8 +154,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     slots timestamptz[];
 BEGIN
-    -- Bounded before it is an array; the callee refuses what is not 1 to 1000.
-    n := least(greatest(coalesce(n, 0), 0), 1001);
+    -- Bounded before it is an array; the callee refuses what is too many.
+    n := least(greatest(coalesce(n, 0), 0), rupor_rule_slots_reserved_max() + 1);
     slots := reserve_slots_for(workspace_id, account_id, array_fill(0::bigint, ARRAY[n]), 0);
     RETURN slots[n];
 END $$;

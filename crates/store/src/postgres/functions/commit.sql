@@ -256,7 +256,7 @@ DECLARE
     lanes    bigint[];
 BEGIN
     SELECT array_agg(i.ord), array_agg(i.workspace_id), array_agg(i.delivery_id), array_agg(i.claim_token), array_agg(i.part),
-           array_agg(i.provider_message_id), array_agg(i.absent IS TRUE), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND 999),
+           array_agg(i.provider_message_id), array_agg(i.absent IS TRUE), max(i.part) FILTER (WHERE i.part NOT BETWEEN 0 AND rupor_rule_recorded_parts_max() - 1),
            bool_or(i.part IS NULL), bool_or(i.part IS NOT NULL)
       INTO c_ord, c_ws, c_id, c_token, c_part, c_name, c_absent, bad, marks, parts
       FROM (SELECT r.*
@@ -267,7 +267,7 @@ BEGIN
     IF c_ws IS NULL THEN
         RETURN;
     ELSIF bad IS NOT NULL THEN
-        RAISE EXCEPTION 'record_part: part %, at most 999', bad USING ERRCODE = 'RU004';
+        RAISE EXCEPTION 'record_part: part %, at most %', bad, rupor_rule_recorded_parts_max() - 1 USING ERRCODE = 'RU004';
     END IF;
     PERFORM rupor_guard(CASE WHEN c_ws[1] = ALL (c_ws) THEN c_ws[1] END);
     -- The claims that are still theirs, held until we are done.

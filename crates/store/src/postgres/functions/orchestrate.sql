@@ -182,7 +182,7 @@ DECLARE
     ws       CONSTANT bigint := raise_alerts.workspace_id;
     today    timestamptz := rupor_now();
     -- A longer wait is told, although it ends by itself.
-    long     CONSTANT interval := interval '59 minutes';
+    long     CONSTANT interval := rupor_span(rupor_rule_alert_wait_us());
     seen     jsonb := monitor_snapshot(ws);
     stopped  boolean;
     troubles jsonb;
@@ -249,7 +249,7 @@ BEGIN
                format('account %s rests until %s because the platform asked', a.name, to_char(a.cooldown_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"')),
                'it goes on by itself'
           FROM account AS a
-         WHERE NOT a.paused AND a.cooldown_until > today + interval '1 minute' AND NOT a.is_said
+         WHERE NOT a.paused AND a.cooldown_until > today + rupor_span(rupor_rule_alert_rest_us()) AND NOT a.is_said
            AND (a.cooldown_until > today + long OR EXISTS (SELECT FROM channel AS c WHERE c.account_id = a.account_id AND c.waiting > 0))
         UNION ALL
         SELECT concat('channel:', c.channel_id, ':', c.trouble), c.trouble, CASE c.trouble WHEN 'channel_waits' THEN 'heals' ELSE 'act' END,
@@ -274,10 +274,10 @@ BEGIN
                format('%s attempts of channel %s failed within ten minutes and are made again', f.retries_10min, c.name),
                '`rupor check` asks the platform'
           FROM failing AS f JOIN channel AS c ON c.channel_id = f.channel_id
-         WHERE f.retries_10min > 30 AND (f.failed = 0 OR c.error_streak > 0 AND c.paused_why IS NOT DISTINCT FROM f.last_code)
+         WHERE f.retries_10min > rupor_rule_alert_retries_max() AND (f.failed = 0 OR c.error_streak > 0 AND c.paused_why IS NOT DISTINCT FROM f.last_code)
         UNION ALL
         SELECT concat('source:', s.source_id, ':source_failing'), 'source_failing',
-               CASE WHEN today - c.failing_since > interval '1 hour' THEN 'act' ELSE 'heals' END,
+               CASE WHEN today - c.failing_since > rupor_span(rupor_rule_alert_source_us()) THEN 'act' ELSE 'heals' END,
                format('source %s cannot be read: %s', s.name, coalesce(c.last_error, 'no reason was kept')),
                'it is tried again by itself; `rupor source list` shows it'
           FROM pull_sources AS s JOIN pull_cursors AS c ON c.source_id = s.source_id
@@ -287,18 +287,18 @@ BEGIN
         SELECT concat('channel:', c.channel_id, ':stuck'), 'stuck', 'act', format('posts of channel %s are due and nobody takes them', c.name),
                'see whether a dispatcher runs: a Rupor node or workflow 02'
           FROM open_channel AS c
-         WHERE c.waiting > 0 AND c.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds'
+         WHERE c.waiting > 0 AND c.next_at < today - rupor_span(rupor_rule_alert_stuck_us())
         UNION ALL
         SELECT concat('channel:', c.channel_id, ':lag'), 'lag', 'heals', format('posts of channel %s wait for more than 15 minutes', c.name),
                'more comes in than its rate lets out'
           FROM open_channel AS c
-         WHERE c.due_at < rupor_micros(today - interval '15 minutes')
-           AND NOT (c.waiting > 0 AND c.next_at < today - rupor_span(2 * rupor_rule_lease_us()) - interval '5 seconds')
+         WHERE c.due_at < rupor_micros(today - rupor_span(rupor_rule_alert_lag_us()))
+           AND NOT (c.waiting > 0 AND c.next_at < today - rupor_span(rupor_rule_alert_stuck_us()))
         UNION ALL
         SELECT 'leases_missed', 'leases_missed', 'heals',
                format('%s claims within ten minutes were lost by whoever held them', seen ->> 'lost_leases_10min'),
                'whoever sends is killed or loses its way to the database'
-         WHERE (seen ->> 'lost_leases_10min')::bigint >= 3
+         WHERE (seen ->> 'lost_leases_10min')::bigint >= rupor_rule_alert_lost_leases_min()
         UNION ALL
         -- What a guard says begins with its name; other words are an operator's.
         SELECT concat('campaign:', c.campaign_id, ':campaign_guard'), 'campaign_guard', 'act', format('campaign %s was stopped by its %s', c.name, c.why),
@@ -333,12 +333,12 @@ DECLARE
     seen     record;
     troubles jsonb;
 BEGIN
-    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '1 hour', 10000) AS s;
+    SELECT s.* INTO seen FROM bot_snapshot(ws, interval '1 hour', rupor_rule_bot_counted_max()) AS s;
     SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') INTO troubles
       FROM (SELECT 'bot_waits' AS about, 'bot_waits' AS kind, 'act' AS severity,
                    format('%s messages to the bot wait for more than a minute', seen.waiting) AS headline,
                    'see whether anybody takes turns: a Rupor node or workflow 12' AS next
-             WHERE seen.oldest < rupor_now() - interval '1 minute'
+             WHERE seen.oldest < rupor_now() - rupor_span(rupor_rule_alert_bot_wait_us())
             UNION ALL
             SELECT 'bot_errors', 'bot_errors', 'act', format('the rules of a bot broke %s times within an hour', seen.errors),
                    '`rupor bot status` shows where; `rupor bot activate NAME VERSION` goes back'
@@ -347,18 +347,18 @@ BEGIN
             SELECT 'bot_lost', 'bot_lost', 'heals',
                    format('the bot did not understand %s of %s messages within an hour', seen.fallbacks, seen.turns),
                    '`rupor bot status` shows what was asked; add a rule for it'
-             WHERE seen.turns >= 50 AND 5 * seen.fallbacks > seen.turns
+             WHERE seen.turns >= rupor_rule_alert_bot_messages_min() AND rupor_rule_alert_bot_lost_share() * seen.fallbacks > seen.turns
             UNION ALL
             SELECT 'bot_handoffs', 'bot_handoffs', 'act',
                    format('%s people wait for a human, the first for more than half an hour', seen.handoffs_waiting),
                    'answer in the channel of the operators, by reply or #A and the number'
-             WHERE seen.handoff_since < rupor_now() - interval '30 minutes'
+             WHERE seen.handoff_since < rupor_now() - rupor_span(rupor_rule_alert_bot_handoff_us())
             UNION ALL
             SELECT concat('account:', b.account_id, ':bot_deaf'), 'bot_deaf', 'act',
                    format('account %s does not hear: %s', a.name, b.problem), '`rupor bot hooks show NAME` shows what the platform says'
               FROM bot_accounts AS b JOIN accounts AS a ON a.account_id = b.account_id
              WHERE b.workspace_id = ws AND b.bot_id IS NOT NULL AND b.problem IS NOT NULL
-               AND (b.heard_at IS NULL OR b.heard_at <= rupor_now() - interval '1 minute')) AS t;
+               AND (b.heard_at IS NULL OR b.heard_at <= rupor_now() - rupor_span(rupor_rule_alert_bot_deaf_us()))) AS t;
     RETURN QUERY SELECT t.* FROM rupor_tell(ws, 'bot-monitor', troubles) AS t;
 END $$;
 

@@ -36,7 +36,7 @@ BEGIN
                     ELSE h.campaign_id = open_lane.campaign_id AND h.account_id = account END;
         -- An idle lane that somebody is about to use is not an old one.
         UPDATE lane_heads AS h SET served_at = at
-         WHERE h.lane_id = lane AND h.next_at = 'infinity' AND h.served_at < at - interval '1 day';
+         WHERE h.lane_id = lane AND h.next_at = 'infinity' AND h.served_at < at - rupor_span(rupor_rule_lane_kept_every_us());
     END IF;
     RETURN lane;
 END $$;

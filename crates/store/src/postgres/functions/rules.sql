@@ -1,5 +1,5 @@
 -- What an ended send means: domain::settle and domain::retry, said in SQL. Pure; a test compares the two on random cases.
--- No twin: SQLite asks domain itself. The numbers come from domain::limits (`rupor_rule_…`, see rules.rs).
+-- No twin: SQLite asks domain itself. The numbers come from domain::limits (`rupor_rule_…`, see functions.rs).
 
 CREATE TYPE rupor_settlement AS (
     status          text,
@@ -77,7 +77,8 @@ BEGIN
     IF char_length(e ->> 'message') > rupor_rule_error_text_max() THEN
         e := e || jsonb_build_object('message', left(e ->> 'message', rupor_rule_error_text_max()::integer));
     END IF;
-    IF octet_length((e -> 'raw')::text) > 4000 THEN
+    -- Twice: jsonb writes spaces between its parts.
+    IF octet_length((e -> 'raw')::text) > 2 * rupor_rule_error_raw_bytes_max() THEN
         e := e || '{"raw": null}';
     END IF;
     RETURN e;

@@ -104,7 +104,7 @@ BEGIN
                        'waiting', b.waiting, 'oldest', rupor_micros(b.oldest), 'handoffs', b.handoffs,
                        'handoffs_waiting', b.handoffs_waiting, 'handoff_since', rupor_micros(b.handoff_since),
                        'turns', b.turns, 'fallbacks', b.fallbacks, 'errors', b.errors))
-              FROM bot_snapshot(ws, interval '1 hour', 10000) AS b);
+              FROM bot_snapshot(ws, interval '1 hour', rupor_rule_bot_counted_max()) AS b);
 END $$;
 
 -- Whose token this is, found by nothing but its secret; so it looks across workspaces.
