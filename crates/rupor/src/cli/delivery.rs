@@ -10,7 +10,7 @@ use domain::destination::Destination;
 use domain::ids::{DeliveryId, MessageId, WorkspaceId};
 use domain::shown;
 use serde_json::{Value, json};
-use store::{Delivery as Row, DeliveryFilter, ListOrder, Store, StoredMessage};
+use store::{Delivery, DeliveryFilter, ListOrder, Store, StoredMessage};
 
 use super::operator::{Newest, OperatorArgs, block_on};
 use crate::language::{chosen, heard, say};
@@ -23,7 +23,7 @@ use crate::why::words::status_words;
 
 /// Look at deliveries, queue failed ones again, cancel waiting ones
 #[derive(Debug, Args)]
-pub(super) struct Delivery {
+pub(super) struct DeliveryArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -92,7 +92,7 @@ fn status(text: &str) -> Result<Status, String> {
     Status::parse(text).ok_or_else(|| format!("known are {}", known()))
 }
 
-pub(super) fn run(args: &Delivery) -> anyhow::Result<()> {
+pub(super) fn run(args: &DeliveryArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(list) => show_list(list).await,
@@ -145,7 +145,7 @@ async fn newest(
     ws: WorkspaceId,
     list: &List,
     mut filter: DeliveryFilter,
-) -> anyhow::Result<Vec<(Row, Option<StoredMessage>)>> {
+) -> anyhow::Result<Vec<(Delivery, Option<StoredMessage>)>> {
     let (begin, words, wanted) = (list.newest.begin(store).await?, list.newest.words(), list.newest.last());
     let mut messages: HashMap<MessageId, Option<StoredMessage>> = HashMap::new();
     let mut found = Vec::new();
@@ -177,7 +177,7 @@ async fn newest(
 }
 
 /// A delivery as programs read it in a listing: the row, and what people look for beside it.
-fn listed(delivery: &Row, message: Option<&StoredMessage>, channels: &[store::Channel]) -> Value {
+fn listed(delivery: &Delivery, message: Option<&StoredMessage>, channels: &[store::Channel]) -> Value {
     let channel = match delivery.destination {
         Destination::Channel(id) => channels.iter().find(|channel| channel.channel_id == id),
         Destination::Recipient(_) => None,
@@ -192,7 +192,7 @@ fn listed(delivery: &Row, message: Option<&StoredMessage>, channels: &[store::Ch
     value
 }
 
-fn line(delivery: &Row, value: &Value) -> Vec<String> {
+fn line(delivery: &Delivery, value: &Value) -> Vec<String> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let person = || delivery.destination.recipient().map_or("-".to_owned(), |id| format!("person {id}"));
     let error = delivery.last_error.as_ref().map(|error| word(&error["code"]));

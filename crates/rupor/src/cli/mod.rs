@@ -79,7 +79,7 @@ enum Command {
     Workspace(workspace::WorkspaceArgs),
     Runs(runs::Runs),
     Account(account::AccountArgs),
-    Delivery(delivery::Delivery),
+    Delivery(delivery::DeliveryArgs),
     Audience(audience::AudienceArgs),
     Campaign(campaign::CampaignArgs),
     Message(message::MessageArgs),
