@@ -36,15 +36,16 @@ impl Filter {
                 ..Filter::default()
             },
         };
+        if filter == Filter::default() {
+            return Err("it has no condition; write attribute:value, such as city:Пермь".to_owned());
+        }
         filter.check()?;
         Ok(filter)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Whether each condition is one; without any it fits everybody.
+    pub fn check(&self) -> Result<(), String> {
         let conditions: Vec<&String> = self.all.iter().chain(&self.any).chain(&self.exclude).collect();
-        if conditions.is_empty() {
-            return Err("it has no condition; write attribute:value, such as city:Пермь".to_owned());
-        }
         if conditions.len() > CONDITIONS_MAX {
             return Err(format!("{} conditions, {CONDITIONS_MAX} at most", conditions.len()));
         }

@@ -259,8 +259,8 @@ pub struct ImportedPeople {
     pub audience_id: AudienceId,
     pub account_id: AccountId,
     pub people: Vec<NewRecipient>,
-    /// How far the file has come with this step.
-    pub import: Value,
+    /// How far the file has come with this step; `None`: there is no file.
+    pub import: Option<Value>,
 }
 
 impl Store {

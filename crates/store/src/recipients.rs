@@ -8,6 +8,7 @@ use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::campaigns::Person;
 use crate::error::{Result, StoreError};
 use crate::facade::{Store, each};
 
@@ -94,9 +95,36 @@ pub struct Suppression {
     pub account_id: Option<AccountId>,
     pub reason: SuppressionReason,
     pub origin: SuppressionOrigin,
+    pub at: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+impl Suppression {
+    /// Where a walk through them stands after this one.
+    pub fn place(&self) -> SuppressionPlace {
+        let person = Person { platform: self.platform.clone(), user_id: self.user_id.clone() };
+        SuppressionPlace { person, account_id: self.account_id }
+    }
+}
+
+/// Suppressions in their order: of one person the one on all accounts comes first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SuppressionPlace {
+    pub person: Person,
+    pub account_id: Option<AccountId>,
+}
+
+/// People of a platform who must not be written to unasked from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSuppressions {
+    pub platform: String,
+    pub user_ids: Vec<String>,
+    /// `None`: on all accounts.
+    pub account_id: Option<AccountId>,
+    pub reason: SuppressionReason,
+    pub origin: SuppressionOrigin,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SuppressionReason {
     Stopped,
@@ -274,12 +302,18 @@ impl Store {
         each!(self, db => db.set_recipient_status(workspace, id, status, why))
     }
 
-    /// Nobody writes to this person unasked any more, campaigns that run included; the first reason stays.
-    pub async fn suppress(&self, workspace: WorkspaceId, new: Suppression) -> Result<()> {
+    /// Nobody writes to these people unasked any more, campaigns that run included; the first reason stays. How many of
+    /// them were not suppressed so before.
+    pub async fn suppress(&self, workspace: WorkspaceId, new: NewSuppressions) -> Result<u64> {
+        if new.user_ids.len() > RECIPIENTS_BATCH_MAX {
+            let n = new.user_ids.len();
+            let problem = format!("{n} people in one call, at most {RECIPIENTS_BATCH_MAX}");
+            return Err(StoreError::invalid("suppressions", problem));
+        }
         each!(self, db => db.suppress(workspace, new))
     }
 
-    /// `false`: it was not there.
+    /// They may be written to again, unless they stopped by themselves or are gone. `false`: it was not there.
     pub async fn unsuppress(
         &self,
         workspace: WorkspaceId,
@@ -290,13 +324,18 @@ impl Store {
         each!(self, db => db.unsuppress(workspace, platform, user_id, account))
     }
 
+    /// All of them in order; continue after the last one.
     pub async fn suppressions(
         &self,
         workspace: WorkspaceId,
-        platform: &str,
-        user_id: &str,
+        after: SuppressionPlace,
+        limit: usize,
     ) -> Result<Vec<Suppression>> {
-        each!(self, db => db.suppressions(workspace, platform, user_id))
+        each!(self, db => db.suppressions(workspace, after, limit))
+    }
+
+    pub async fn suppressions_of(&self, workspace: WorkspaceId, person: Person) -> Result<Vec<Suppression>> {
+        each!(self, db => db.suppressions_of(workspace, person))
     }
 
     /// The lane of a campaign on an account, or of a dialogue; made when it is not there. The lane of a dialogue that was

@@ -1,5 +1,7 @@
 //! `rupor audience`: people from files, names for them, and who must not be written to.
 
+mod suppressions;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -11,20 +13,20 @@ use domain::shown::line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{NewRecipient, Person, RecipientStatus, Store};
+use store::{Account, NewRecipient, Person};
 
 use super::operator::{Hand, OperatorArgs, block_on};
 use crate::operate::Verb;
-use crate::operate::campaigns::{AudienceOrder, find_audience};
+use crate::operate::audiences::{
+    AudienceOrder, count as counted, find_audience, known_audience, told_person, walk,
+};
 use crate::operate::status::table;
 use crate::operate::verb::{find_account, find_workspace};
-use crate::people::{Columns, List, read};
+use crate::people::{self, Columns, List};
 
 /// People of one step: one transaction of the store, and one line over the socket.
 const STEP_ROWS: usize = 5_000;
 const STEP_BYTES: usize = 1 << 20;
-/// People that a listing or a count reads at once.
-const PAGE: usize = 5_000;
 
 /// Import people, name those who are meant together, say who must not be written to
 #[derive(Debug, Args)]
@@ -45,8 +47,12 @@ enum Command {
     Show(Show),
     /// Count the people of an audience, and how many of them may be written to
     Count(Named),
-    /// Never write to somebody unasked again, whatever is imported later
-    Suppress(Suppress),
+    /// Never write to somebody unasked again, or to everybody of a list, whatever is imported later
+    Suppress(suppressions::Suppress),
+    /// Let somebody be written to again
+    Unsuppress(suppressions::Unsuppress),
+    /// List who must not be written to: where, why, by whom, since when
+    Suppressed(suppressions::Suppressed),
 }
 
 /// The column `address` is the person's user id on the platform, `time_zone` an IANA name, every other column something
@@ -98,21 +104,6 @@ struct Show {
     limit: usize,
 }
 
-#[derive(Debug, Args)]
-struct Suppress {
-    /// The user id
-    #[arg(value_name = "ADDRESS", allow_hyphen_values = true)]
-    person: String,
-    /// The bot
-    #[arg(long, value_name = "NAME")]
-    account: String,
-    /// On every bot of the platform, not on this one alone
-    #[arg(long)]
-    everywhere: bool,
-    #[command(flatten)]
-    operator: OperatorArgs,
-}
-
 pub(super) fn run(args: &AudienceArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
@@ -121,7 +112,9 @@ pub(super) fn run(args: &AudienceArgs) -> anyhow::Result<()> {
             Command::List(operator) => list(operator).await,
             Command::Show(show) => look_at(show).await,
             Command::Count(named) => count(named).await,
-            Command::Suppress(suppress) => forbid(suppress).await,
+            Command::Suppress(suppress) => suppressions::add(suppress).await,
+            Command::Unsuppress(unsuppress) => suppressions::lift(unsuppress).await,
+            Command::Suppressed(suppressed) => suppressions::list(suppressed).await,
         }
     })
 }
@@ -149,9 +142,15 @@ impl Progress {
     }
 }
 
-async fn take_in(args: &Import) -> anyhow::Result<()> {
-    let shown = args.path.display();
-    let is_csv = match args.path.extension().and_then(|ending| ending.to_str()) {
+/// A list of people of an account, at its first line.
+fn open(
+    path: &Path,
+    account: &Account,
+    columns: Columns,
+    source: String,
+) -> anyhow::Result<List<BufReader<std::fs::File>>> {
+    let shown = path.display();
+    let is_csv = match path.extension().and_then(|ending| ending.to_str()) {
         Some("csv" | "tsv" | "txt") => true,
         Some("jsonl" | "ndjson") => false,
         Some("xlsx" | "xls" | "ods") => bail!(
@@ -159,6 +158,13 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
         ),
         _ => bail!("{shown}: a list ends in .csv or .jsonl; from a spreadsheet save it as \"CSV UTF-8\""),
     };
+    let opened = std::fs::File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    let whose = people::Whose { columns, ..people::Whose::of(account, source) };
+    List::open(BufReader::new(opened), is_csv, whose).with_context(|| shown.to_string())
+}
+
+async fn take_in(args: &Import) -> anyhow::Result<()> {
+    let shown = args.path.display();
     let look = args.operator.look().await?;
     let workspace = args.operator.workspace(&look.store).await?;
     let (ws, account) = find_account(&look.store, &workspace, &args.account).await?;
@@ -174,26 +180,13 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
         Some(before) => Progress { updated: before.rows - before.rejected - before.imported, ..before },
         None => Progress { file, account: account.name.clone(), ..Progress::default() },
     };
-    let opened = std::fs::File::open(&args.path).with_context(|| format!("cannot open {shown}"))?;
-    let address: fn(&str, &str) -> String = |platform, id| {
-        engine::addresses::platform(platform)
-            .map_or_else(|_| id.to_owned(), |known| known.address_of_person(id))
-    };
-    let source = format!("import:{name}");
-    let list =
-        List::open(BufReader::new(opened), is_csv, args.map.clone(), source, (account.platform, address));
-    let mut list = list.with_context(|| shown.to_string())?;
+    let mut list = open(&args.path, &account, args.map.clone(), format!("import:{name}"))?;
     list.skip_to(progress.offset)?;
     let hand = args.operator.hand().await?;
-    let mut rejects = Rejects {
-        path: rejects_path(&args.path),
-        file: None,
-        bytes: progress.rejects_bytes,
-        reasons: BTreeMap::new(),
-    };
+    let mut rejects = Rejects::beside(&args.path, progress.rejects_bytes);
     let bar = bar(size);
-    let whose = Whose { hand: &hand, workspace: &workspace, name: &name };
-    while step(&mut list, &whose, &mut progress, &mut rejects).await? {
+    let goes = Goes { hand: &hand, workspace: &workspace, name: &name };
+    while step(&mut list, &goes, &mut progress, &mut rejects).await? {
         bar.set_position(progress.offset);
         bar.set_message(format!("{} people", progress.imported + progress.updated));
     }
@@ -241,7 +234,7 @@ async fn take_in(args: &Import) -> anyhow::Result<()> {
 }
 
 /// Where people go.
-struct Whose<'a> {
+struct Goes<'a> {
     hand: &'a Hand,
     workspace: &'a str,
     name: &'a str,
@@ -283,7 +276,7 @@ fn gather<R: BufRead>(
 /// Takes some lines of the file in; false at the end.
 async fn step<R: BufRead>(
     list: &mut List<R>,
-    whose: &Whose<'_>,
+    goes: &Goes<'_>,
     progress: &mut Progress,
     rejects: &mut Rejects,
 ) -> anyhow::Result<bool> {
@@ -296,13 +289,13 @@ async fn step<R: BufRead>(
     }
     // What became of these people is known only afterwards; the counts of the last step are told again with the next.
     let order = AudienceOrder::Import {
-        name: whose.name.to_owned(),
+        name: goes.name.to_owned(),
         account: next.account.clone(),
         people,
-        import: json!(next),
+        import: Some(json!(next)),
     };
-    let verb = Verb::Audience { workspace: whose.workspace.to_owned(), order };
-    let answer = whose.hand.perform(verb).await.with_context(|| {
+    let verb = Verb::Audience { workspace: goes.workspace.to_owned(), order };
+    let answer = goes.hand.perform(verb).await.with_context(|| {
         format!("stopped after {} lines; run it again to go on: nobody is taken in twice", progress.rows)
     })?;
     next.imported += answer["imported"].as_u64().unwrap_or(0);
@@ -341,6 +334,13 @@ fn reason(why: &str) -> &str {
 }
 
 impl Rejects {
+    /// Of a list whose side file has this many bytes already.
+    fn beside(list: &Path, bytes: u64) -> Rejects {
+        let mut path = list.as_os_str().to_owned();
+        path.push(".rejected");
+        Rejects { path: PathBuf::from(path), file: None, bytes, reasons: BTreeMap::new() }
+    }
+
     /// The commonest reasons, a line each.
     fn told(&self) -> String {
         let mut reasons: Vec<_> = self.reasons.iter().collect();
@@ -369,12 +369,6 @@ impl Rejects {
         self.bytes += told.len() as u64;
         Ok(())
     }
-}
-
-fn rejects_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".rejected");
-    PathBuf::from(name)
 }
 
 /// Its size and the beginning of it: enough to tell whether it is the file of the run before.
@@ -425,83 +419,34 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
     operator.print(&known, || table(&["audience", "who", "people"], rows))
 }
 
-/// Everybody of an audience on all accounts, page by page.
-async fn walk(
-    store: &Store,
-    operator: &OperatorArgs,
-    name: &str,
-    mut each: impl FnMut(&store::Recipient, bool) -> bool,
-) -> anyhow::Result<()> {
-    let ws = find_workspace(store, &operator.workspace(store).await?).await?;
-    let known = find_audience(store, ws, name).await?;
-    let audience =
-        known.with_context(|| format!("audience {name:?} is not known; look with `rupor audience list`"))?;
-    let filter: Option<Filter> = audience.filter.clone().map(serde_json::from_value).transpose()?;
-    let accounts: Vec<_> = store.accounts(ws).await?.iter().map(|account| account.account_id).collect();
-    let mut after = Person::default();
-    loop {
-        let page =
-            store.people_in_order(ws, accounts.clone(), Some(audience.audience_id), after, PAGE).await?;
-        for (one, suppressed) in &page.people {
-            if filter.as_ref().is_none_or(|filter| filter.fits(&one.attributes)) && !each(one, *suppressed) {
-                return Ok(());
-            }
-        }
-        match page.upto() {
-            Some(upto) if !page.is_last => after = upto,
-            _ => return Ok(()),
-        }
-    }
-}
-
 async fn look_at(show: &Show) -> anyhow::Result<()> {
-    let operator = &show.named.operator;
-    let look = operator.look().await?;
+    let Named { name, operator } = &show.named;
+    let store = operator.look().await?.store;
+    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
+    let (audience, accounts) = (known_audience(&store, ws, name).await?, store.accounts(ws).await?);
     let mut found = Vec::new();
-    walk(&look.store, operator, &show.named.name, |one, suppressed| {
-        found.push((one.clone(), suppressed));
+    walk(&store, &audience, ws, Person::default(), |one, suppressed| {
+        found.push(told_person(one, suppressed, &accounts));
         found.len() < show.limit
     })
     .await?;
-    let values: Vec<Value> = found
-        .iter()
-        .map(|(one, suppressed)| {
-            json!({"address": one.user_id, "status": one.status, "suppressed": suppressed,
-                   "time_zone": one.time_zone, "attributes": one.attributes})
-        })
-        .collect();
-    operator.print(&values, || {
-        let rows = found.iter().map(|(one, suppressed)| {
-            let status = if *suppressed { "suppressed" } else { one.status.as_str() };
-            vec![one.user_id.clone(), status.to_owned(), one.attributes.to_string()]
+    found.truncate(show.limit);
+    operator.print(&found, || {
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        let rows = found.iter().map(|one| {
+            let status = if one["suppressed"] == true { "suppressed".into() } else { text(&one["status"]) };
+            vec![text(&one["address"]), text(&one["account"]), status, one["attributes"].to_string()]
         });
-        table(&["address", "status", "known of them"], rows.collect())
+        table(&["address", "account", "status", "known of them"], rows.collect())
     })
 }
 
 async fn count(named: &Named) -> anyhow::Result<()> {
-    let look = named.operator.look().await?;
-    let (mut all, mut may) = (0, 0);
-    walk(&look.store, &named.operator, &named.name, |one, suppressed| {
-        all += 1;
-        may += i64::from(one.status == RecipientStatus::Active && !suppressed);
-        true
-    })
-    .await?;
-    let value = json!({"audience": named.name, "people": all, "reachable": may});
-    named.operator.print(&value, || format!("{all} people, {may} of them may be written to"))
-}
-
-async fn forbid(args: &Suppress) -> anyhow::Result<()> {
-    let address = read::id(&args.person).map_err(|why| anyhow::anyhow!(why))?;
-    let workspace = args.operator.workspace(&args.operator.look().await?.store).await?;
-    let order = AudienceOrder::Suppress {
-        account: args.account.clone(),
-        address: address.clone(),
-        everywhere: args.everywhere,
-    };
-    let done = args.operator.perform(Verb::Audience { workspace, order }).await?;
-    args.operator.print(&done, || format!("{address} gets nothing unasked any more, on any later import too"))
+    let store = named.operator.look().await?.store;
+    let ws = find_workspace(&store, &named.operator.workspace(&store).await?).await?;
+    let value = counted(&store, &known_audience(&store, ws, &named.name).await?, ws).await?;
+    let told = || format!("{} people, {} of them may be written to", value["people"], value["reachable"]);
+    named.operator.print(&value, told)
 }
 
 #[cfg(test)]

@@ -42,8 +42,8 @@ fn of_a_file_of_any_length_one_step_is_held() {
     };
     let from = BufReader::with_capacity(BUFFER, lines);
     let address: fn(&str, &str) -> String = |_, id| id.to_owned();
-    let mut list =
-        List::open(from, true, Columns::default(), "s".into(), ("telegram".into(), address)).unwrap();
+    let (columns, source, platform) = (Columns::default(), "s".into(), "telegram".into());
+    let mut list = List::open(from, true, people::Whose { columns, source, platform, address }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rejected");
     let mut rejects = Rejects { path: path.clone(), file: None, bytes: 0, reasons: BTreeMap::new() };

@@ -12,20 +12,18 @@ use domain::time::{Span, Timestamp};
 use engine::campaigns::life;
 use engine::campaigns::policy::Policy;
 use serde_json::Value;
-use store::{Campaign, Person, Retries};
+use store::{Campaign, Retries};
 
 use super::operator::{Hand, Look, OperatorArgs, block_on, say};
 use crate::operate::Verb;
-use crate::operate::campaigns::{CampaignOrder, Words, foretold, how_it_stands, told_member};
+use crate::operate::campaigns::{CampaignOrder, Words, foretold, how_it_stands};
 use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
-use crate::operate::words::{how_long, moment, quoted};
+use crate::operate::words::{how_long, quoted};
 
 /// How often a command looks whether what it waits for is so, and how long it waits.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Lines of a report that are read at once.
-const PAGE: usize = 2_000;
 
 /// Say one thing to many people: dry run, start, pause, progress, report
 #[derive(Debug, Args)]
@@ -55,7 +53,7 @@ enum Command {
     /// Show how far it is
     Status(Status),
     /// List who got it and who did not, and why: one line each
-    Report(Named),
+    Report(report::Report),
     /// Try again with those who failed
     Retry(Retry),
     /// Choose one of several variants for everybody who has not got it; only while it is paused
@@ -226,7 +224,7 @@ pub(super) fn run(args: &CampaignArgs) -> anyhow::Result<()> {
             Command::Cancel(args) => cancel(args).await,
             Command::Edit(edit) => change(edit).await,
             Command::Status(status) => show(status).await,
-            Command::Report(named) => report(named).await,
+            Command::Report(asked) => report::report(asked).await,
             Command::Retry(retry) => again(retry).await,
             Command::Choose(choose) => pick(choose).await,
             Command::Test(test) => try_out(test).await,
@@ -503,39 +501,6 @@ async fn show(status: &Status) -> anyhow::Result<()> {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
-async fn report(named: &Named) -> anyhow::Result<()> {
-    let (look, campaign) = named.look().await?;
-    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
-    let accounts = look.store.accounts(ws).await?;
-    let mut after = Person::default();
-    loop {
-        let page = look.store.campaign_members(ws, id, after, PAGE).await?;
-        let Some(last) = page.last() else {
-            return Ok(());
-        };
-        after = last.person.clone();
-        let lines: Vec<String> = page
-            .iter()
-            .map(|member| {
-                let account = accounts.iter().find(|account| account.account_id == member.account_id);
-                let account = account.map(|account| account.name.as_str());
-                match named.operator.json {
-                    true => told_member(&campaign, member, account).to_string(),
-                    false => format!(
-                        "{}\t{}\t{}\t{}\t{}",
-                        member.person.user_id,
-                        account.unwrap_or("-"),
-                        member.state,
-                        member.code.as_deref().unwrap_or("-"),
-                        member.at.map_or("-".to_owned(), moment)
-                    ),
-                }
-            })
-            .collect();
-        say(&lines.join("\n"))?;
     }
 }
 

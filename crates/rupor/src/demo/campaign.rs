@@ -10,12 +10,11 @@ use engine::campaigns::life;
 use engine::campaigns::policy::Policy;
 use sandbox::{Name, Sandbox};
 use serde_json::json;
-use store::{Account, Campaign, NewRecipient, Person, RecipientStatus};
+use store::{Account, Campaign, NewRecipient, Person, RecipientStatus, SuppressionReason};
 
 use super::{LOOK_EVERY, World, refused};
-use crate::operate::campaigns::{
-    AudienceOrder, CampaignOrder, Words, perform_on_audience, perform_on_campaign,
-};
+use crate::operate::audiences::{AudienceOrder, perform_on_audience};
+use crate::operate::campaigns::{CampaignOrder, Words, perform_on_campaign};
 use crate::operate::status::table;
 use crate::operate::verb::find_workspace;
 
@@ -82,15 +81,17 @@ pub(crate) async fn run(
             name: format!("subscribers of {bot}"),
             account: (*bot).to_owned(),
             people: of.map(person).collect(),
-            import: json!({}),
+            import: None,
         };
         perform_on_audience(store, WORKSPACE, order).await?;
     }
-    for n in SILENT {
-        let account = BOTS[0].to_owned();
-        let order = AudienceOrder::Suppress { account, address: id(n), everywhere: true };
-        perform_on_audience(store, WORKSPACE, order).await?;
-    }
+    let silent = AudienceOrder::Suppress {
+        account: BOTS[0].to_owned(),
+        addresses: SILENT.map(id).to_vec(),
+        everywhere: true,
+        reason: SuppressionReason::Manual,
+    };
+    perform_on_audience(store, WORKSPACE, silent).await?;
     let words = Words {
         name: "a".into(),
         weight: 1,

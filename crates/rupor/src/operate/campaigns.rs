@@ -1,4 +1,4 @@
-//! What operators do with people and campaigns, as values that cross to the running node.
+//! What operators do with campaigns, as values that cross to the running node.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,7 @@ use engine::campaigns::step;
 use engine::ingest::keep_bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{
-    Audience, Campaign, ImportedPeople, Member, NewRecipient, Retries, Store, Suppression, SuppressionOrigin,
-    SuppressionReason,
-};
+use store::{Campaign, Member, Retries, Store};
 
 use super::verb::{find_account, find_workspace};
 use super::words::how_long;
@@ -102,59 +99,6 @@ pub(crate) struct Words {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Media>,
     pub buttons: Vec<Vec<Button>>,
-}
-
-pub(crate) async fn perform_on_audience(
-    store: &Store,
-    workspace: &str,
-    order: AudienceOrder,
-) -> anyhow::Result<Value> {
-    let ws = find_workspace(store, workspace).await?;
-    match order {
-        AudienceOrder::New { name, filter } => {
-            let id = store.create_audience(ws, &name, Some(json!(filter))).await?;
-            Ok(json!({"audience": name, "audience_id": id}))
-        }
-        AudienceOrder::Import { name, account, people, import } => {
-            let (_, account) = find_account(store, workspace, &account).await?;
-            let audience_id = imported_audience(store, ws, &name).await?;
-            let step = ImportedPeople { audience_id, account_id: account.account_id, people, import };
-            let made = store.import_people(ws, step).await?;
-            let imported = made.iter().filter(|one| one.created).count();
-            Ok(json!({"imported": imported, "updated": made.len() - imported}))
-        }
-        AudienceOrder::Suppress { account, address, everywhere } => {
-            let (_, account) = find_account(store, workspace, &account).await?;
-            let new = Suppression {
-                platform: account.platform,
-                user_id: address.clone(),
-                account_id: (!everywhere).then_some(account.account_id),
-                reason: SuppressionReason::Manual,
-                origin: SuppressionOrigin::Operator,
-            };
-            store.suppress(ws, new).await?;
-            Ok(json!({"address": address, "suppressed": true}))
-        }
-    }
-}
-
-async fn imported_audience(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Result<AudienceId> {
-    match find_audience(store, ws, name).await? {
-        Some(known) if known.filter.is_some() => {
-            bail!("audience {name} is a filter; import under another name with --name")
-        }
-        Some(known) => Ok(known.audience_id),
-        None => Ok(store.create_audience(ws, name, None).await?),
-    }
-}
-
-pub(crate) async fn find_audience(
-    store: &Store,
-    ws: WorkspaceId,
-    name: &str,
-) -> anyhow::Result<Option<Audience>> {
-    let known = store.audiences(ws).await?;
-    Ok(known.into_iter().find(|audience| audience.name == name))
 }
 
 pub(crate) async fn perform_on_campaign(

@@ -5,6 +5,7 @@
 //! `facts` gathers what is known, `words` says it in sentences (also for the board and `rupor why`).
 
 pub(crate) mod alerts;
+pub(crate) mod audiences;
 pub(crate) mod bots;
 pub(crate) mod campaigns;
 mod cases;

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Delivery, DeliveryFilter, DisabledBy, NewMessage, Store, StoreError};
 
+use super::audiences::{AudienceOrder, perform_on_audience};
 use super::bots::perform_on_bot;
-use super::campaigns::{AudienceOrder, CampaignOrder, perform_on_audience, perform_on_campaign};
+use super::campaigns::{CampaignOrder, perform_on_campaign};
 use crate::config::plan::{self, Absent};
 use crate::config::{Config, Secret};
 use engine::addresses::ApiBases;

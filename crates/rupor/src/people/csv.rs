@@ -69,9 +69,25 @@ pub(crate) fn fields(record: &str, delimiter: u8) -> Result<Vec<String>, String>
     Ok(found)
 }
 
+/// A record that every reader of CSV takes, without its line end.
+pub(crate) fn written(fields: &[&str]) -> String {
+    let quoted = |field: &&str| match field.contains(['"', ',', ';', '\t', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => (*field).to_owned(),
+    };
+    fields.iter().map(quoted).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for said in [["а", "", "1"], ["два, \"три\"", "строка\nи ещё", ";\t"]] {
+            assert_eq!(fields(&written(&said), b',').unwrap(), said);
+        }
+    }
 
     #[test]
     fn records_and_fields_are_read_as_spreadsheets_write_them() {

@@ -5,4 +5,4 @@
 pub(crate) mod csv;
 pub(crate) mod read;
 
-pub(crate) use read::{Columns, List};
+pub(crate) use read::{Columns, List, Whose};

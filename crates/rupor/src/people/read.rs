@@ -53,16 +53,30 @@ pub(crate) struct Row {
     pub person: Result<NewRecipient, String>,
 }
 
+/// The same where only ids are asked for.
+#[derive(Debug)]
+pub(crate) struct IdRow {
+    pub raw: Vec<u8>,
+    pub id: Result<String, String>,
+}
+
 /// A list that is being read.
 #[derive(Debug)]
 pub(crate) struct List<R> {
     from: R,
     shape: Shape,
-    columns: Columns,
-    source: String,
+    whose: Whose,
     at: u64,
-    address: fn(&str, &str) -> String,
-    platform: String,
+}
+
+/// Where people of a list come from, and what its columns are.
+#[derive(Debug)]
+pub(crate) struct Whose {
+    pub columns: Columns,
+    pub source: String,
+    pub platform: String,
+    /// The chat of a person, by platform and user id.
+    pub address: fn(&str, &str) -> String,
 }
 
 #[derive(Debug)]
@@ -73,14 +87,8 @@ enum Shape {
 
 impl<R: BufRead> List<R> {
     /// Reads the header of a CSV file, which names the columns.
-    pub(crate) fn open(
-        mut from: R,
-        is_csv: bool,
-        columns: Columns,
-        source: String,
-        (platform, address): (String, fn(&str, &str) -> String),
-    ) -> anyhow::Result<List<R>> {
-        let mut at = 0;
+    pub(crate) fn open(mut from: R, is_csv: bool, whose: Whose) -> anyhow::Result<List<R>> {
+        let (mut at, columns) = (0, &whose.columns);
         let shape = match is_csv {
             false => Shape::Jsonl,
             true => {
@@ -115,7 +123,7 @@ impl<R: BufRead> List<R> {
                 Shape::Csv { delimiter, header }
             }
         };
-        Ok(List { from, shape, columns, source, at, address, platform })
+        Ok(List { from, shape, whose, at })
     }
 
     /// Goes on where an earlier run stopped.
@@ -129,8 +137,29 @@ impl<R: BufRead> List<R> {
         Ok(())
     }
 
-    /// The next line; `None` at the end. Empty lines are passed over.
+    /// The next line; `None` at the end.
     pub(crate) fn next_row(&mut self) -> anyhow::Result<Option<Row>> {
+        let Some(raw) = self.next_line()? else {
+            return Ok(None);
+        };
+        let person = self.cells(&raw).and_then(|cells| self.whose.recipient(cells));
+        Ok(Some(Row { raw, end: self.at, person }))
+    }
+
+    /// The user id alone of the next line, and the line: whatever else is wrong with it does no harm.
+    pub(crate) fn next_id(&mut self) -> anyhow::Result<Option<IdRow>> {
+        let Some(raw) = self.next_line()? else {
+            return Ok(None);
+        };
+        let id = self.cells(&raw).and_then(|mut cells| {
+            cells.retain(|(name, _)| self.whose.columns.ours(name) == ADDRESS);
+            self.whose.recipient(cells).map(|person| person.user_id)
+        });
+        Ok(Some(IdRow { raw, id }))
+    }
+
+    /// Empty lines are passed over.
+    fn next_line(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         let mut raw = Vec::new();
         loop {
             match self.shape {
@@ -146,14 +175,12 @@ impl<R: BufRead> List<R> {
             }
             self.at += raw.len() as u64;
             if !raw.iter().all(u8::is_ascii_whitespace) {
-                break;
+                return Ok(Some(raw));
             }
         }
-        let person = self.person(&raw);
-        Ok(Some(Row { raw, end: self.at, person }))
     }
 
-    fn person(&self, raw: &[u8]) -> Result<NewRecipient, String> {
+    fn cells(&self, raw: &[u8]) -> Result<Vec<(String, Value)>, String> {
         if raw.len() > csv::RECORD_BYTES_MAX {
             return Err("longer than a megabyte; is a quote opened and never closed?".to_owned());
         }
@@ -162,7 +189,6 @@ impl<R: BufRead> List<R> {
         if text.contains('\0') {
             return Err("it holds a NUL character".to_owned());
         }
-        let mut cells: Vec<(String, Value)> = Vec::new();
         match &self.shape {
             Shape::Csv { delimiter, header } => {
                 let fields = csv::fields(text, *delimiter)?;
@@ -173,19 +199,33 @@ impl<R: BufRead> List<R> {
                         header.len()
                     ));
                 }
-                cells.extend(header.iter().cloned().zip(fields.into_iter().map(Value::String)));
+                Ok(header.iter().cloned().zip(fields.into_iter().map(Value::String)).collect())
             }
             Shape::Jsonl => {
                 let text = text.strip_prefix('\u{feff}').unwrap_or(text);
                 let map: Map<String, Value> =
                     serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;
-                cells.extend(map);
+                Ok(map.into_iter().collect())
             }
         }
-        self.recipient(cells)
+    }
+}
+
+impl Whose {
+    /// Of an account's people, whose columns have our names.
+    pub(crate) fn of(account: &store::Account, source: String) -> Whose {
+        let address: fn(&str, &str) -> String = |platform, id| {
+            engine::addresses::platform(platform)
+                .map_or_else(|_| id.to_owned(), |known| known.address_of_person(id))
+        };
+        Whose { columns: Columns::default(), source, platform: account.platform.clone(), address }
     }
 
-    fn recipient(&self, cells: Vec<(String, Value)>) -> Result<NewRecipient, String> {
+    /// What is told of somebody, cell by cell.
+    pub(crate) fn recipient(
+        &self,
+        cells: impl IntoIterator<Item = (String, Value)>,
+    ) -> Result<NewRecipient, String> {
         let (mut user_id, mut chat, mut time_zone) = (None, None, None);
         let mut attributes = Map::new();
         for (name, value) in cells {
@@ -262,7 +302,8 @@ mod tests {
     fn list(file: &str, is_csv: bool, map: &str) -> anyhow::Result<List<std::io::Cursor<Vec<u8>>>> {
         let from = std::io::Cursor::new(file.as_bytes().to_vec());
         let columns = Columns::parse(map).unwrap();
-        List::open(from, is_csv, columns, "import".into(), ("p".into(), |_, id| id.to_owned()))
+        let address: fn(&str, &str) -> String = |_, id| id.to_owned();
+        List::open(from, is_csv, Whose { columns, source: "import".into(), platform: "p".into(), address })
     }
 
     fn all(mut list: List<std::io::Cursor<Vec<u8>>>) -> Vec<Result<NewRecipient, String>> {
@@ -290,6 +331,15 @@ mod tests {
         let found = all(list(lines, false, "").unwrap());
         assert_eq!(found[0].as_ref().unwrap().attributes, serde_json::json!({"name": "Ия", "n": 3}));
         assert!(found[1].as_ref().unwrap_err().contains("no JSON object"));
+    }
+
+    #[test]
+    fn of_a_list_of_ids_nothing_else_is_asked() {
+        let file = "tg_id;time_zone;chat\n101;Mars/Base;x\n@masha;;\n";
+        let mut read = list(file, true, "address=tg_id").unwrap();
+        assert_eq!(read.next_id().unwrap().unwrap().id, Ok("101".to_owned()));
+        assert!(read.next_id().unwrap().unwrap().id.unwrap_err().contains("is a name"));
+        assert!(read.next_id().unwrap().is_none());
     }
 
     #[test]

@@ -279,6 +279,14 @@ async fn two_starts_are_one_and_who_never_started_the_bot_is_told_in_the_report(
     assert_eq!((&ends[0]["address"], &ends[0]["state"]), (&json!("101"), &json!("sent")), "{report}");
     assert_eq!((&ends[1]["address"], &ends[1]["state"]), (&json!("102"), &json!("failed")), "{report}");
     assert_eq!(ends[1]["code"], "never_started", "{report}");
+    let csv = w.well(&["campaign", "report", "autumn", "--csv"]);
+    let id = ends[0]["provider_message_id"].as_str().unwrap();
+    let lines: Vec<&str> = csv.lines().map(|line| line.rsplit_once(',').unwrap().0).collect();
+    let got = format!("101,shelter,sent,,{id}");
+    let expected =
+        ["address,account,state,code,provider_message_id", &got, "102,shelter,failed,never_started,"];
+    assert_eq!(lines, expected, "{csv}");
+    assert!(csv.lines().nth(1).unwrap().ends_with('Z'), "the time: {csv}");
     let rows = w.sandbox.core().ledger.rows(Name::Telegram);
     let sent = rows.iter().filter(|row| row.method == "sendMessage" && row.accepted).count();
     assert_eq!(sent, 1, "two starts are one");

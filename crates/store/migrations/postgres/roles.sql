@@ -111,7 +111,7 @@ GRANT EXECUTE ON FUNCTION
     lock_workspace(bigint), open_lane(bigint, bigint, bigint, bigint, integer, double precision, text),
     enqueue_for_recipients(bigint, bigint, bigint, bigint[], boolean, timestamptz), approach_recipient(bigint, bigint, bigint, timestamptz),
     people_of_accounts(bigint, bigint), set_recipient_status(bigint, bigint, text, text),
-    suppress_person(bigint, text, text, bigint, text, text),
+    suppress_people(bigint, text, text[], bigint, text, text),
     move_campaign(bigint, bigint, bigint, text, text, timestamptz, text, jsonb),
     freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint, bigint),
     prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint),

@@ -53,7 +53,7 @@ WITH people AS (
     RETURNING recipient_id
 ), counted AS (
     UPDATE audiences AS a
-       SET import = $11, n_people = a.n_people + (SELECT count(*) FROM joined)
+       SET import = coalesce($11, a.import), n_people = a.n_people + (SELECT count(*) FROM joined)
      WHERE a.workspace_id = $1 AND a.audience_id = $10 AND a.filter IS NULL
     RETURNING a.audience_id
 )
@@ -61,7 +61,7 @@ SELECT put.recipient_id, put.created AND p.ord = min(p.ord) OVER (PARTITION BY p
   FROM counted CROSS JOIN unnest($4::text[]) WITH ORDINALITY AS p (user_id, ord) JOIN put ON put.user_id = p.user_id
  ORDER BY p.ord";
 const IMPORTED_NOBODY: &str = "
-UPDATE audiences SET import = $3 WHERE workspace_id = $1 AND audience_id = $2 AND filter IS NULL RETURNING audience_id";
+UPDATE audiences SET import = coalesce($3, import) WHERE workspace_id = $1 AND audience_id = $2 AND filter IS NULL RETURNING audience_id";
 
 pub(super) const STATEMENTS: &[&str] = &[INSERT, SELECT, IMPORT, IMPORTED_NOBODY];
 

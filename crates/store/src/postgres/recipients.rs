@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 
 use super::rows::Time;
 use super::{Again, As, Postgres, rows};
+use crate::campaigns::Person;
 use crate::error::{Result, StoreError};
 use crate::recipients::*;
 
@@ -66,12 +67,25 @@ const SELECT_SOME: &str = concat!(
 );
 const PEOPLE: &str = "SELECT account_id, waiting, sending, gone FROM people_of_accounts($1, $2)";
 const SET_STATUS: &str = "SELECT set_recipient_status($1, $2, $3, $4)";
-const SUPPRESS: &str = "SELECT suppress_person($1, $2, $3, $4, $5, $6)";
+const SUPPRESS: &str = "SELECT suppress_people($1, $2, $3, $4, $5, $6)";
 const UNSUPPRESS: &str = "
-DELETE FROM suppressions WHERE workspace_id = $1 AND platform = $2 AND user_id = $3 AND account_id = $4
-RETURNING suppression_id";
+WITH lifted AS (
+    DELETE FROM suppressions WHERE workspace_id = $1 AND platform = $2 AND user_id = $3 AND account_id = $4
+    RETURNING suppression_id
+), told AS (
+    INSERT INTO events (workspace_id, at, name, account_id, detail)
+    SELECT $1, rupor_now(), 'config_changed', nullif($4, 0), jsonb_build_object('unsuppressed', 1, 'platform', $2::text)
+      FROM lifted
+)
+SELECT suppression_id FROM lifted";
 const SUPPRESSIONS: &str = "
-SELECT platform, user_id, account_id, reason, origin
+SELECT platform, user_id, account_id, reason, origin, at
+  FROM suppressions
+ WHERE workspace_id = $1 AND (platform, user_id, account_id) > ($2, $3, $4)
+ ORDER BY platform, user_id, account_id
+ LIMIT $5";
+const SUPPRESSIONS_OF: &str = "
+SELECT platform, user_id, account_id, reason, origin, at
   FROM suppressions
  WHERE workspace_id = $1 AND platform = $2 AND user_id = $3
  ORDER BY account_id";
@@ -91,6 +105,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     SUPPRESS,
     UNSUPPRESS,
     SUPPRESSIONS,
+    SUPPRESSIONS_OF,
     OPEN_LANE,
     ENQUEUE_FOR,
     APPROACH,
@@ -187,12 +202,14 @@ impl Postgres {
         }
     }
 
-    pub async fn suppress(&self, workspace: WorkspaceId, new: Suppression) -> Result<()> {
+    /// Twice is once, but then everybody counts as suppressed before: it is not done again by itself.
+    pub async fn suppress(&self, workspace: WorkspaceId, new: NewSuppressions) -> Result<u64> {
         let account = new.account_id.map_or(0, |id| id.0);
         let (reason, origin) = (new.reason.as_str(), new.origin.as_str());
         let params: [&(dyn ToSql + Sync); 6] =
-            [&workspace.0, &new.platform, &new.user_id, &account, &reason, &origin];
-        self.all(As::App(workspace), Again::Safe, SUPPRESS, &params).await.map(drop)
+            [&workspace.0, &new.platform, &new.user_ids, &account, &reason, &origin];
+        let suppressed: i64 = self.one(As::App(workspace), Again::Never, SUPPRESS, &params).await?.get(0);
+        Ok(suppressed as u64)
     }
 
     pub async fn unsuppress(
@@ -210,11 +227,20 @@ impl Postgres {
     pub async fn suppressions(
         &self,
         workspace: WorkspaceId,
-        platform: &str,
-        user_id: &str,
+        after: SuppressionPlace,
+        limit: usize,
     ) -> Result<Vec<Suppression>> {
-        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &platform, &user_id];
+        let SuppressionPlace { person, account_id } = after;
+        let (account, limit) = (account_id.map_or(0, |id| id.0), limit as i64);
+        let params: [&(dyn ToSql + Sync); 5] =
+            [&workspace.0, &person.platform, &person.user_id, &account, &limit];
         let rows = self.all(As::App(workspace), Again::Safe, SUPPRESSIONS, &params).await?;
+        rows.iter().map(suppression).collect()
+    }
+
+    pub async fn suppressions_of(&self, workspace: WorkspaceId, person: Person) -> Result<Vec<Suppression>> {
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &person.platform, &person.user_id];
+        let rows = self.all(As::App(workspace), Again::Safe, SUPPRESSIONS_OF, &params).await?;
         rows.iter().map(suppression).collect()
     }
 
@@ -307,5 +333,6 @@ fn suppression(row: &Row) -> Result<Suppression> {
         account_id: (account != 0).then_some(AccountId(account)),
         reason: rows::word(row, 3, SuppressionReason::parse)?,
         origin: rows::word(row, 4, SuppressionOrigin::parse)?,
+        at: rows::at(row, 5),
     })
 }

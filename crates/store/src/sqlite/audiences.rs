@@ -24,7 +24,7 @@ INSERT INTO audience_recipients (workspace_id, audience_id, recipient_id) VALUES
 ON CONFLICT DO NOTHING";
 const IMPORTED: &str = "
 UPDATE audiences
-   SET import = ?3, n_people = n_people + ?4
+   SET import = coalesce(?3, import), n_people = n_people + ?4
  WHERE workspace_id = ?1 AND audience_id = ?2 AND filter IS NULL";
 
 impl Sqlite {
@@ -85,7 +85,12 @@ impl Sqlite {
                 joined += tx.execute(JOIN, (workspace.0, step.audience_id.0, one.recipient_id.0))?;
                 made.push(one);
             }
-            let done = (workspace.0, step.audience_id.0, step.import.to_string(), joined as i64);
+            let done = (
+                workspace.0,
+                step.audience_id.0,
+                step.import.map(|import| import.to_string()),
+                joined as i64,
+            );
             match tx.execute(IMPORTED, done)? {
                 0 => Err(StoreError::not_found("audience", step.audience_id)),
                 _ => Ok(made),

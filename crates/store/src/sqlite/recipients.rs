@@ -13,6 +13,7 @@ use super::enqueue::INSERT_READY;
 use super::feed::leave_alone;
 use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, history, rows};
+use crate::campaigns::Person;
 use crate::error::{Result, StoreError};
 use crate::recipients::*;
 
@@ -81,7 +82,13 @@ SELECT recipient_id FROM recipients
 const UNSUPPRESS: &str = "
 DELETE FROM suppressions WHERE workspace_id = ?1 AND platform = ?2 AND user_id = ?3 AND account_id = ?4";
 const SUPPRESSIONS: &str = "
-SELECT platform, user_id, account_id, reason, origin
+SELECT platform, user_id, account_id, reason, origin, at
+  FROM suppressions
+ WHERE workspace_id = ?1 AND (platform, user_id, account_id) > (?2, ?3, ?4)
+ ORDER BY platform, user_id, account_id
+ LIMIT ?5";
+const SUPPRESSIONS_OF: &str = "
+SELECT platform, user_id, account_id, reason, origin, at
   FROM suppressions
  WHERE workspace_id = ?1 AND platform = ?2 AND user_id = ?3
  ORDER BY account_id";
@@ -218,17 +225,28 @@ impl Sqlite {
         .await
     }
 
-    pub async fn suppress(&self, workspace: WorkspaceId, new: Suppression) -> Result<()> {
+    pub async fn suppress(&self, workspace: WorkspaceId, new: NewSuppressions) -> Result<u64> {
         self.write(Urgency::Maintenance, move |tx| {
             let account = new.account_id.map_or(0, |id| id.0);
             let (reason, origin) = (new.reason.as_str(), new.origin.as_str());
-            let row = (workspace.0, &new.platform, &new.user_id, account, reason, origin, tx.now.0);
-            tx.execute(SUPPRESS, row)?;
-            let whom = (workspace.0, &new.platform, &new.user_id, account);
-            for id in tx.all(OF_PERSON, whom, |row| row.get::<_, i64>(0))? {
-                leave_alone(tx, workspace, id, "suppressed")?;
+            let mut suppressed = 0_u64;
+            for user_id in &new.user_ids {
+                let row = (workspace.0, &new.platform, user_id, account, reason, origin, tx.now.0);
+                if tx.execute(SUPPRESS, row)? == 0 {
+                    continue;
+                }
+                suppressed += 1;
+                for id in
+                    tx.all(OF_PERSON, (workspace.0, &new.platform, user_id, account), |row| row.get(0))?
+                {
+                    leave_alone(tx, workspace, id, "suppressed")?;
+                }
             }
-            Ok(())
+            if suppressed > 0 {
+                let detail = json!({"suppressed": suppressed, "platform": new.platform, "reason": reason});
+                tell(tx, workspace, new.account_id, detail)?;
+            }
+            Ok(suppressed)
         })
         .await
     }
@@ -240,18 +258,33 @@ impl Sqlite {
         user_id: &str,
         account: Option<AccountId>,
     ) -> Result<bool> {
-        let key = (workspace.0, platform.to_owned(), user_id.to_owned(), account.map_or(0, |id| id.0));
-        self.write(Urgency::Maintenance, move |tx| Ok(tx.execute(UNSUPPRESS, key)? > 0)).await
+        let (platform, user_id) = (platform.to_owned(), user_id.to_owned());
+        self.write(Urgency::Maintenance, move |tx| {
+            let key = (workspace.0, &platform, user_id, account.map_or(0, |id| id.0));
+            let lifted = tx.execute(UNSUPPRESS, key)? > 0;
+            if lifted {
+                tell(tx, workspace, account, json!({"unsuppressed": 1, "platform": platform}))?;
+            }
+            Ok(lifted)
+        })
+        .await
     }
 
     pub async fn suppressions(
         &self,
         workspace: WorkspaceId,
-        platform: &str,
-        user_id: &str,
+        after: SuppressionPlace,
+        limit: usize,
     ) -> Result<Vec<Suppression>> {
-        let key = (workspace.0, platform.to_owned(), user_id.to_owned());
+        let SuppressionPlace { person, account_id } = after;
+        let account = account_id.map_or(0, |id| id.0);
+        let key = (workspace.0, person.platform, person.user_id, account, limit as i64);
         self.read(move |tx| tx.all(SUPPRESSIONS, key, suppression)).await
+    }
+
+    pub async fn suppressions_of(&self, workspace: WorkspaceId, person: Person) -> Result<Vec<Suppression>> {
+        let key = (workspace.0, person.platform, person.user_id);
+        self.read(move |tx| tx.all(SUPPRESSIONS_OF, key, suppression)).await
     }
 
     pub async fn open_lane(
@@ -485,5 +518,20 @@ fn suppression(row: &Row<'_>) -> rusqlite::Result<Suppression> {
         account_id: (account != 0).then_some(AccountId(account)),
         reason: rows::word(row, 3, SuppressionReason::parse)?,
         origin: rows::word(row, 4, SuppressionOrigin::parse)?,
+        at: Timestamp(row.get(5)?),
     })
+}
+
+fn tell(tx: &Tx<'_>, workspace: WorkspaceId, account: Option<AccountId>, detail: Value) -> Result<()> {
+    let account_id = account.map(|id| id.0);
+    event(
+        tx,
+        NewEvent {
+            workspace_id: workspace.0,
+            name: "config_changed",
+            account_id,
+            detail,
+            ..NewEvent::default()
+        },
+    )
 }

@@ -349,9 +349,9 @@ async fn one_statement_writes_down_the_same_people_as_one_by_one(w: &World) {
 }
 
 async fn suppress(w: &World, user: &str, account_id: Option<AccountId>) {
-    let new = Suppression {
+    let new = NewSuppressions {
         platform: "telegram".into(),
-        user_id: user.into(),
+        user_ids: vec![user.into()],
         account_id,
         reason: SuppressionReason::Manual,
         origin: SuppressionOrigin::Operator,
@@ -754,11 +754,15 @@ async fn an_import_is_an_audience(w: &World) {
         audience_id,
         account_id: account,
         people: ids.iter().map(|id| person(id)).collect(),
-        import: json!({"offset": 7}),
+        import: Some(json!({"offset": 7})),
     };
     let put = w.store.import_people(w.ws, step(&["00002", "00007", "00007"])).await.unwrap();
     assert_eq!(put.iter().map(|one| one.created).collect::<Vec<_>>(), [false, true, false]);
     w.store.import_people(w.ws, step(&[])).await.unwrap();
+    // People that come without a file leave alone how far it has come.
+    let by_program = ImportedPeople { import: None, ..step(&["00007"]) };
+    w.store.import_people(w.ws, by_program).await.unwrap();
+    w.store.import_people(w.ws, ImportedPeople { import: None, ..step(&[]) }).await.unwrap();
     let known = w.store.audiences(w.ws).await.unwrap();
     assert_eq!(
         (known[0].name.as_str(), known[0].people, &known[0].import),

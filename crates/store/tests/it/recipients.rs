@@ -14,6 +14,7 @@ contract! {
     a_person_is_known_by_account_and_user_id,
     what_was_known_stays_unless_it_is_said_anew,
     who_stopped_stays_stopped_through_an_import,
+    a_list_of_people_who_must_not_be_written_to_is_told_in_order_with_the_reason,
     a_campaign_reaches_only_who_wants_to_hear,
     a_recipient_is_claimed_sent_to_and_committed,
     a_flood_of_one_recipient_leaves_channels_of_the_same_bot_sending,
@@ -138,23 +139,60 @@ async fn who_stopped_stays_stopped_through_an_import(w: &World) {
     assert_eq!((known.status, known.status_why.as_deref()), (RecipientStatus::Stopped, Some("/stop")));
 }
 
+/// How many of them were not suppressed so before.
+async fn suppressed(w: &World, user_ids: &[&str], account_id: Option<AccountId>) -> u64 {
+    let new = NewSuppressions {
+        platform: "telegram".into(),
+        user_ids: user_ids.iter().map(|id| (*id).to_owned()).collect(),
+        account_id,
+        reason: SuppressionReason::Complaint,
+        origin: SuppressionOrigin::Operator,
+    };
+    w.store.suppress(w.ws, new).await.unwrap()
+}
+
+/// With the places where they are suppressed, as a listing tells them page by page.
+async fn a_list_of_people_who_must_not_be_written_to_is_told_in_order_with_the_reason(w: &World) {
+    let (one, two) = (w.account().await, w.account().await);
+    let begun = w.now().await;
+    assert_eq!(suppressed(w, &["703", "701"], Some(one)).await, 2);
+    w.advance(Span::from_secs(1)).await;
+    assert_eq!(suppressed(w, &["702", "701"], None).await, 2);
+    assert_eq!(suppressed(w, &["701"], Some(two)).await, 1);
+    let expected = [
+        ("701", None, 1),
+        ("701", Some(one), 0),
+        ("701", Some(two), 1),
+        ("702", None, 1),
+        ("703", Some(one), 0),
+    ];
+    let (mut told, mut after) = (Vec::new(), SuppressionPlace::default());
+    loop {
+        let page = w.store.suppressions(w.ws, after, 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.place();
+        told.extend(page);
+    }
+    let seconds = |at: Timestamp| (at - begun).millis() / 1_000;
+    let shown: Vec<_> =
+        told.iter().map(|one| (one.user_id.as_str(), one.account_id, seconds(one.at))).collect();
+    assert_eq!(shown, expected);
+    assert!(told.iter().all(|one| one.reason == SuppressionReason::Complaint));
+    let anna = Person { platform: "telegram".into(), user_id: "701".into() };
+    assert_eq!(w.store.suppressions_of(w.ws, anna).await.unwrap(), told[..3]);
+    let other = w.another_workspace("сосед").await;
+    assert_eq!(other.store.suppressions(other.ws, SuppressionPlace::default(), 10).await.unwrap(), []);
+}
+
 async fn a_campaign_reaches_only_who_wants_to_hear(w: &World) {
     let account = w.account().await;
     let ids = people(w, account, 5).await;
     w.store.set_recipient_status(w.ws, ids[0], RecipientStatus::Stopped, "/stop").await.unwrap();
     w.store.set_recipient_status(w.ws, ids[1], RecipientStatus::Gone, "blocked").await.unwrap();
-    let suppression = |user_id: &str, account_id| Suppression {
-        platform: "telegram".into(),
-        user_id: user_id.into(),
-        account_id,
-        reason: SuppressionReason::Complaint,
-        origin: SuppressionOrigin::Operator,
-    };
-    let everywhere = suppression("702", None);
-    w.store.suppress(w.ws, everywhere.clone()).await.unwrap();
-    w.store.suppress(w.ws, everywhere.clone()).await.unwrap();
-    w.store.suppress(w.ws, suppression("703", Some(account))).await.unwrap();
-    assert_eq!(w.store.suppressions(w.ws, "telegram", "702").await.unwrap(), [everywhere]);
+    assert_eq!(suppressed(w, &["702"], None).await, 1);
+    assert_eq!(suppressed(w, &["702", "703", "703"], Some(account)).await, 2);
+    assert_eq!(suppressed(w, &["703"], Some(account)).await, 0, "the first reason stays");
+    assert!(w.store.unsuppress(w.ws, "telegram", "702", Some(account)).await.unwrap());
     let (lane_id, message_id) = (lane_of_campaign(w, account).await, text(w, "скидки").await);
     let new = ForRecipients {
         message_id,

@@ -1,11 +1,10 @@
-//! Campaigns and audiences for programs: the verbs of the command line, by tokens.
+//! Campaigns for programs: the verbs of the command line, by tokens.
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use domain::audience::Filter;
 use domain::message::{Button, Press};
 use domain::time::Timestamp;
 use engine::campaigns::policy::Policy;
@@ -19,13 +18,13 @@ use super::act::{done, hand, object, read_value};
 use super::ask::told;
 use super::page::Asked;
 use super::photos::{self, Upload};
-use super::shapes::{self, Audience, CampaignLine, PhotoBytes};
+use super::shapes::{self, CampaignLine, PhotoBytes};
 use super::{ApiError, ingest, strict};
 use crate::http::Site;
 use crate::operate::Verb;
-use crate::operate::campaigns::{AudienceOrder, CampaignOrder, Words, foretold, how_it_stands, told_member};
+use crate::operate::campaigns::{CampaignOrder, Words, foretold, how_it_stands, told_member};
 
-type Answer = Result<Json<Value>, ApiError>;
+pub(super) type Answer = Result<Json<Value>, ApiError>;
 
 /// Bytes of a body: the words of a campaign, with ten photos of the usual size.
 const BODY_MAX: usize = 16 << 20;
@@ -37,16 +36,6 @@ const WEIGHT_MAX: i32 = 1_000;
 const BUTTONS_MAX: usize = 20;
 const BUTTON_TEXT_MAX: usize = 64;
 const TESTERS_MAX: usize = 100;
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewAudience {
-    #[schema(min_length = 1, max_length = 200)]
-    name: String,
-    /// Those on whom it fits, as `rupor audience new --filter` takes it; {} is everybody.
-    #[schema(value_type = Object)]
-    filter: Value,
-}
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -174,7 +163,10 @@ pub(super) struct TestAsk {
     to: Vec<String>,
 }
 
-async fn body<T: serde::de::DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, ApiError> {
+pub(super) async fn body<T: serde::de::DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, ApiError> {
     ingest::check_headers(headers)?;
     let bytes = ingest::read_body(body, BODY_MAX).await.map_err(|error| error.for_one(BODY_MAX))?;
     let value = strict::value(&bytes)
@@ -192,7 +184,12 @@ async fn maybe<T: serde::de::DeserializeOwned + Default>(body: Body) -> Result<T
 }
 
 /// The accounts that are named are there.
-async fn known_accounts(site: &Site, caller: &Caller, field: &str, names: &[String]) -> Result<(), ApiError> {
+pub(super) async fn known_accounts(
+    site: &Site,
+    caller: &Caller,
+    field: &str,
+    names: &[String],
+) -> Result<(), ApiError> {
     let accounts = site.node.store.accounts(caller.ws).await.map_err(told)?;
     let is_known = |name: &String| accounts.iter().any(|account| account.name == *name);
     match names.iter().find(|name| !is_known(name)) {
@@ -295,37 +292,6 @@ async fn named(site: &Site, caller: &Caller, name: &str) -> Result<Campaign, Api
     let campaigns = site.node.store.campaigns(caller.ws).await.map_err(told)?;
     let found = campaigns.into_iter().find(|campaign| campaign.name == name);
     found.ok_or_else(|| ApiError::absent("there is no such campaign; GET /v1/campaigns lists them"))
-}
-
-#[utoipa::path(get, path = "/v1/audiences", operation_id = "audiences", summary = "Audiences",
-    responses((status = 200, body = shapes::Audiences, description = "All of them"), shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn audiences(State(site): State<Site>, Reads(caller): Reads) -> Answer {
-    let rows = site.node.store.audiences(caller.ws).await.map_err(told)?;
-    let items = rows.into_iter().map(|row| Audience {
-        name: row.name,
-        people: row.people,
-        filter: row.filter,
-        created_at: row.created_at.rfc3339(),
-    });
-    Ok(Json(json!({"items": items.collect::<Vec<_>>()})))
-}
-
-#[utoipa::path(post, path = "/v1/audiences", operation_id = "newAudience", summary = "A name for those on whom a filter fits",
-    request_body = NewAudience,
-    responses((status = 201, body = Object, description = "Made"), shapes::BodyRefusals), security(("token" = ["operate"])))]
-pub(super) async fn new_audience(
-    State(site): State<Site>,
-    Operates(caller): Operates,
-    headers: HeaderMap,
-    said: Body,
-) -> Result<Response, ApiError> {
-    let new: NewAudience = body(&headers, said).await?;
-    let filter: Filter = serde_json::from_value(new.filter)
-        .map_err(|error| ApiError::field("filter", format!("cannot be read: {error}")))?;
-    let order = AudienceOrder::New { name: new.name, filter };
-    let verb = Verb::Audience { workspace: caller.workspace.clone(), order };
-    let made = done(&hand(&site, &caller, None), verb).await?;
-    Ok((StatusCode::CREATED, made).into_response())
 }
 
 #[utoipa::path(get, path = "/v1/campaigns", operation_id = "campaigns", summary = "Campaigns",

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{act, adapter, ask, campaigns, ingest, messages, shapes};
+use super::{act, adapter, ask, audiences, campaigns, ingest, messages, shapes};
 
 /// Hand posts to a running node, ask what became of them, and operate. Nothing is acknowledged before it is durable.
 #[derive(Debug, OpenApi)]
@@ -31,8 +31,15 @@ use super::{act, adapter, ask, campaigns, ingest, messages, shapes};
         ask::snapshot,
         ask::alerts,
         ask::bots,
-        campaigns::audiences,
-        campaigns::new_audience,
+        audiences::list,
+        audiences::create,
+        audiences::show,
+        audiences::count,
+        audiences::people,
+        audiences::import,
+        audiences::suppressions,
+        audiences::suppress,
+        audiences::unsuppress,
         campaigns::list,
         campaigns::create,
         campaigns::status,

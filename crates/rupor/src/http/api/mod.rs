@@ -2,13 +2,14 @@
 //! nothing about what is behind it.
 //!
 //! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said. `messages` is the same by a
-//! token, `ask` what may be read, `act` what may be done, `campaigns` both for campaigns, `photos` what comes as bytes, `access` who may; `adapter` serves
+//! token, `ask` what may be read, `act` what may be done, `campaigns` and `audiences` both for campaigns and their people, `photos` what comes as bytes, `access` who may; `adapter` serves
 //! another orchestrator. `document` is what `/v1/openapi.json` says of all of them.
 
 mod access;
 mod act;
 mod adapter;
 mod ask;
+mod audiences;
 mod campaigns;
 mod document;
 mod error;
@@ -69,6 +70,9 @@ pub(crate) fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
         ("/v1/snapshot", only_get(get(ask::snapshot))),
         ("/v1/alerts", only_get(get(ask::alerts))),
         ("/v1/bots", only_get(get(ask::bots))),
+        ("/v1/audiences/{name}", only_get(get(audiences::show))),
+        ("/v1/audiences/{name}/count", only_get(get(audiences::count))),
+        ("/v1/audiences/{name}/people", only_get(get(audiences::people))),
         ("/v1/campaigns/{name}", only_get(get(campaigns::status))),
         ("/v1/campaigns/{name}/preview", only_get(get(campaigns::preview))),
         ("/v1/campaigns/{name}/report", only_get(get(campaigns::report))),
@@ -79,7 +83,8 @@ pub(crate) fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
 pub(crate) fn makeable() -> Vec<(&'static str, MethodRouter<Site>)> {
     let both = |methods: MethodRouter<Site>| methods.fallback(async || ApiError::method("GET, HEAD, POST"));
     vec![
-        ("/v1/audiences", both(get(campaigns::audiences).post(campaigns::new_audience))),
+        ("/v1/audiences", both(get(audiences::list).post(audiences::create))),
+        ("/v1/suppressions", both(get(audiences::suppressions).post(audiences::suppress))),
         ("/v1/campaigns", both(get(campaigns::list).post(campaigns::create))),
     ]
 }
@@ -94,6 +99,8 @@ pub(crate) fn doable() -> Vec<(&'static str, MethodRouter<Site>)> {
         ("/v1/deliveries/requeue", only_post(post(act::requeue))),
         ("/v1/deliveries/cancel", only_post(post(act::cancel))),
         ("/v1/deliveries/{id}/{verb}", only_post(post(act::on_delivery))),
+        ("/v1/audiences/{name}/import", only_post(post(audiences::import))),
+        ("/v1/suppressions/lift", only_post(post(audiences::unsuppress))),
         ("/v1/campaigns/{name}/edit", only_post(post(campaigns::edit))),
         ("/v1/campaigns/{name}/choose", only_post(post(campaigns::choose))),
         ("/v1/campaigns/{name}/retry", only_post(post(campaigns::retry))),

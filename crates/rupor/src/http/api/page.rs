@@ -80,7 +80,12 @@ impl Asked {
 
     pub(super) fn answer_by_name(&self, rows: Vec<Value>, last: Option<&str>) -> Value {
         let more = rows.len() == self.limit;
-        let next = last.filter(|_| more).map(|last| cursor_by_name(self.listing, self.ws, last));
+        self.answer_up_to(rows, last.filter(|_| more))
+    }
+
+    /// A page of rows that were looked for up to this one; `None`: there are no others.
+    pub(super) fn answer_up_to(&self, rows: Vec<Value>, last: Option<&str>) -> Value {
+        let next = last.map(|last| cursor_by_name(self.listing, self.ws, last));
         json!({"items": rows, "next_cursor": next})
     }
 

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "shapes that are described, and built as JSON")]
 
 mod adapter;
+mod audiences;
 mod campaigns;
 mod photos;
 
@@ -15,6 +16,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 pub(super) use adapter::*;
+pub(super) use audiences::*;
 pub(super) use campaigns::*;
 pub(super) use photos::*;
 

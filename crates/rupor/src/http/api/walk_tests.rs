@@ -155,6 +155,9 @@ fn wanted(operation: &str, path: &str) -> (String, String) {
         "ingest" => json!({"posts": [{"text": "Найдена кошка"}]}),
         "createMessage" => json!({"text": "Найдена кошка", "kind": "found", "dry_run": true}),
         "newAudience" => json!({"name": "все", "filter": {}}),
+        "importPeople" => json!({"account": "бот канал", "people": [{"address": 701, "name": "Анна"}]}),
+        "suppress" => json!({"account": "бот канал", "addresses": ["702"]}),
+        "unsuppress" => json!({"account": "бот канал", "address": "702"}),
         "newCampaign" => json!({"name": "autumn", "accounts": ["бот канал"], "text": "Здравствуйте!"}),
         "operateChannel" => json!({"for": "30m", "reason": "проба"}),
         "operateDelivery" | "operateCampaign" | "operateAccount" | "decideMessage" | "retryCampaign" => {
@@ -207,7 +210,8 @@ async fn every_operation_answers_as_the_document_says() {
         })
         .collect();
     all.sort_by_key(|(path, method, _)| {
-        (*path != "/v1/campaigns" || *method != "post", path.contains("{verb}"), path.len())
+        let makes = *method == "post" && (*path == "/v1/campaigns" || path.ends_with("/import"));
+        (!makes, path.contains("{verb}"), path.len())
     });
     for (path, method, operation) in all {
         let id = operation["operationId"].as_str().unwrap();
@@ -268,7 +272,7 @@ async fn every_operation_answers_as_the_document_says() {
             assert!(statuses.contains(&refused.status), "{id} {wrong}: {refused:?}");
         }
     }
-    assert_eq!(ids.len(), 40, "{ids:?}");
+    assert_eq!(ids.len(), 47, "{ids:?}");
     assert_eq!(
         walk.server.messages().await,
         4,
@@ -286,6 +290,9 @@ async fn what_is_not_there_is_404_and_ids_that_are_none_are_422() {
         "/v1/campaigns/нет",
         "/v1/campaigns/x/preview",
         "/v1/campaigns/x/report",
+        "/v1/audiences/x",
+        "/v1/audiences/x/count",
+        "/v1/audiences/x/people",
     ] {
         let path = path.replace("нет", "x");
         assert_eq!(walk.call(&walk.all, "GET", &path, "").await.status, 404, "{path}");
@@ -505,4 +512,75 @@ async fn a_campaign_that_cannot_be_said_is_refused_with_its_field_and_nothing_is
     let scheduled =
         walk.call(&walk.all, "POST", "/v1/campaigns/fair/start", "{\"at\": \"2036-01-01T00:00:00Z\"}").await;
     assert_eq!(scheduled.status, 422, "nobody to write to: {scheduled:?}");
+}
+
+#[tokio::test]
+async fn people_are_taken_in_counted_and_suppressed_by_the_api() {
+    let walk = Walk::new().await;
+    let post = async |path: &str, body: Value| walk.call(&walk.all, "POST", path, &body.to_string()).await;
+    let get = async |path: &str| walk.call(&walk.all, "GET", path, "").await.json();
+    let bot = "бот канал";
+    // A condition that is none would fit nobody, for ever.
+    for (filter, words) in [
+        (json!({"all": ["city"]}), "\"city\" is no condition; write attribute:value"),
+        (json!({"any": ["x:"]}), "is no condition"),
+        (json!({"al": []}), "cannot be read"),
+    ] {
+        let refused = post("/v1/audiences", json!({"name": "пермь", "filter": filter})).await;
+        assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("filter")), "{refused:?}");
+        assert!(refused.body.contains(&words.replace('"', "\\\"")), "{refused:?}");
+    }
+    let made = post("/v1/audiences", json!({"name": "perm", "filter": {"all": ["city:пермь"]}})).await;
+    assert_eq!(made.status, 201, "{made:?}");
+
+    // One bad line refuses the call, with its place; nothing is half done.
+    let people = |last: Value| {
+        let some =
+            [json!({"address": 703, "city": "Тверь"}), json!({"address": "701", "city": "Пермь"}), last];
+        json!({"account": bot, "people": some})
+    };
+    let refused = post("/v1/audiences/list/import", people(json!({"address": "@masha"}))).await;
+    assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("people[2]")), "{refused:?}");
+    assert_eq!(walk.call(&walk.all, "GET", "/v1/audiences/list", "").await.status, 404);
+    let good = people(json!({"address": "702", "city": "Пермь", "time_zone": "Asia/Yekaterinburg"}));
+    let taken = post("/v1/audiences/list/import", good.clone()).await.json();
+    assert_eq!((&taken["imported"], &taken["updated"]), (&json!(3), &json!(0)), "{taken}");
+    assert_eq!(post("/v1/audiences/list/import", good).await.json()["updated"], 3, "again is the same");
+    assert_eq!(get("/v1/audiences/list").await["people"], 3);
+    let nobody = post("/v1/audiences/list/import", json!({"account": "нет", "people": [{}]})).await;
+    assert_eq!(nobody.json()["field"], "account", "{nobody:?}");
+
+    let first = get("/v1/audiences/perm/people?limit=1").await;
+    assert_eq!(first["items"][0]["address"], "701", "{first}");
+    let next = format!("/v1/audiences/perm/people?cursor={}", first["next_cursor"].as_str().unwrap());
+    let rest = get(&next).await;
+    assert_eq!((&rest["items"][0]["address"], &rest["next_cursor"]), (&json!("702"), &Value::Null), "{rest}");
+    assert_eq!(rest["items"].as_array().unwrap().len(), 1, "{rest}");
+
+    let suppress =
+        json!({"account": bot, "addresses": ["702", "704"], "everywhere": true, "reason": "жалоба"});
+    assert_eq!(post("/v1/suppressions", suppress.clone()).await.json()["suppressed"], 2);
+    assert_eq!(post("/v1/suppressions", suppress).await.json()["suppressed"], 0, "again is the same");
+    let event = walk.server.store.recent_events(walk.server.ws, 1).await.unwrap().remove(0);
+    assert_eq!((&event.detail["suppressed"], &event.detail["by"]), (&json!(2), &json!("token всё")));
+    assert_eq!(
+        get("/v1/audiences/perm/count").await,
+        json!({"audience": "perm", "people": 2, "reachable": 1})
+    );
+    let listed = get("/v1/suppressions?limit=1").await;
+    let told = &listed["items"][0];
+    assert_eq!(
+        (&told["address"], &told["account"], &told["reason"], &told["origin"]),
+        (&json!("702"), &Value::Null, &json!("manual"), &json!("operator")),
+        "{listed}"
+    );
+    let next = format!("/v1/suppressions?cursor={}", listed["next_cursor"].as_str().unwrap());
+    assert_eq!(get(&next).await["items"][0]["address"], "704");
+
+    let lift = |everywhere| json!({"account": bot, "address": "702", "everywhere": everywhere});
+    let refused = post("/v1/suppressions/lift", lift(false)).await;
+    assert!(refused.status == 422 && refused.body.contains("on every bot of the platform"), "{refused:?}");
+    let lifted = post("/v1/suppressions/lift", lift(true)).await.json();
+    assert_eq!((&lifted["suppressed"], &lifted["status"]), (&json!(false), &json!("active")), "{lifted}");
+    assert_eq!(get("/v1/audiences/perm/count").await["reachable"], 2);
 }

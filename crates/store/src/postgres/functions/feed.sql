@@ -401,30 +401,47 @@ BEGIN
     RETURN true;
 END $$;
 
-CREATE FUNCTION suppress_person(
-    workspace_id bigint, platform text, user_id text, account_id bigint, reason text, origin text
-) RETURNS void
+-- Nobody writes to these people unasked any more; how many of them were not suppressed so before.
+CREATE FUNCTION suppress_people(
+    workspace_id bigint, platform text, user_ids text[], account_id bigint, reason text, origin text
+) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    ws  CONSTANT bigint := suppress_person.workspace_id;
-    who record;
+    ws         CONSTANT bigint := suppress_people.workspace_id;
+    whose      CONSTANT bigint := suppress_people.account_id;
+    suppressed text[];
+    who        record;
 BEGIN
     PERFORM rupor_guard(ws);
+    -- All accounts at once and in order, or two calls could wait for each other.
     PERFORM rupor_lock_accounts(array(
-        SELECT r.account_id FROM recipients AS r
-         WHERE r.workspace_id = ws AND r.platform = suppress_person.platform AND r.user_id = suppress_person.user_id
-           AND suppress_person.account_id IN (0, r.account_id)));
-    INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin)
-    VALUES (ws, suppress_person.platform, suppress_person.user_id, suppress_person.account_id, suppress_person.reason,
-            suppress_person.origin)
-    ON CONFLICT DO NOTHING;
+        SELECT DISTINCT r.account_id FROM recipients AS r
+         WHERE r.workspace_id = ws AND r.platform = suppress_people.platform AND r.user_id = ANY (user_ids)
+           AND whose IN (0, r.account_id)));
+    WITH put AS (
+        INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin)
+        SELECT DISTINCT ws, suppress_people.platform, u.user_id, whose, suppress_people.reason, suppress_people.origin
+          FROM unnest(user_ids) AS u (user_id)
+         ORDER BY u.user_id
+        ON CONFLICT DO NOTHING
+        RETURNING user_id
+    )
+    SELECT coalesce(array_agg(p.user_id), '{}') INTO suppressed FROM put AS p;
+    IF suppressed = '{}' THEN
+        RETURN 0;
+    END IF;
     FOR who IN
         SELECT r.recipient_id FROM recipients AS r
-         WHERE r.workspace_id = ws AND r.platform = suppress_person.platform AND r.user_id = suppress_person.user_id
-           AND suppress_person.account_id IN (0, r.account_id)
+         WHERE r.workspace_id = ws AND r.platform = suppress_people.platform AND r.user_id = ANY (suppressed)
+           AND whose IN (0, r.account_id)
          ORDER BY r.recipient_id
     LOOP
         PERFORM rupor_leave_alone(ws, who.recipient_id, 'suppressed');
     END LOOP;
+    INSERT INTO events (workspace_id, at, name, account_id, detail)
+    VALUES (ws, rupor_now(), 'config_changed', nullif(whose, 0),
+            jsonb_build_object('suppressed', cardinality(suppressed), 'platform', suppress_people.platform,
+                               'reason', suppress_people.reason));
+    RETURN cardinality(suppressed);
 END $$;

@@ -1,4 +1,4 @@
-//! Audiences and campaigns as they are answered.
+//! Campaigns as they are answered.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,21 +11,6 @@ pub(in crate::http::api) enum CampaignVerb {
     Pause,
     Resume,
     Cancel,
-}
-
-#[derive(Debug, ToSchema)]
-pub(in crate::http::api) struct Audiences {
-    items: Vec<Audience>,
-}
-
-#[derive(Debug, ToSchema, Serialize)]
-pub(in crate::http::api) struct Audience {
-    pub name: String,
-    /// Imported; those of a filter are counted when a campaign asks.
-    pub people: i64,
-    #[schema(value_type = Option<Object>, required)]
-    pub filter: Option<Value>,
-    pub created_at: String,
 }
 
 #[derive(Debug, ToSchema)]
@@ -67,6 +52,7 @@ pub(in crate::http::api) struct Preview {
     /// Why people are left out, and how many.
     #[schema(value_type = Object)]
     excluded: Value,
+    /// How it reads, variant by variant: for the first people, and for the one with the longest text.
     samples: Vec<String>,
     #[schema(required)]
     duration_s: Option<f64>,
