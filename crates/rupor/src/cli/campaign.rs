@@ -528,6 +528,13 @@ fn spoken(status: &Value) -> String {
     if let Some(why) = status["why"].as_str().filter(|why| !why.is_empty()) {
         text += &format!("\nwhy: {}", line(why));
     }
+    for (what, field) in [("left out", "excluded_by"), ("not sent", "ended_by")] {
+        let of = |(code, n): (&String, &Value)| format!("{n} {}", line(code));
+        let why: Vec<String> = status[field].as_object().into_iter().flatten().map(of).collect();
+        if !why.is_empty() {
+            text += &format!("\n{what}: {}", why.join(", "));
+        }
+    }
     for (account, why) in status["resting"].as_object().into_iter().flatten() {
         text += &format!("\n{} rests: {}", line(account), line(why.as_str().unwrap_or_default()));
     }

@@ -261,6 +261,7 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
         "eta_seconds": eta,
         "forecast": forecast,
         "excluded_by": store.campaign_exclusions(campaign.workspace_id, campaign.campaign_id).await?,
+        "ended_by": store.campaign_failures(campaign.workspace_id, campaign.campaign_id).await?,
         "wave": campaign.wave,
         "revision": campaign.revision,
     }))

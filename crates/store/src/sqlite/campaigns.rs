@@ -62,6 +62,15 @@ const IS_IMPORTED: &str = "SELECT filter IS NULL FROM audiences WHERE audience_i
 pub(super) const COUNT_CODE: &str = "
 INSERT INTO campaign_codes (workspace_id, campaign_id, code, n) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT DO UPDATE SET n = n + excluded.n";
+/// There are only so many kinds: what comes after them counts as another one, also when it is taken away again.
+const COUNT_ENDING: &str = "
+INSERT INTO campaign_codes (workspace_id, campaign_id, code, n)
+SELECT ?1, ?2,
+       CASE WHEN EXISTS (SELECT 1 FROM campaign_codes WHERE campaign_id = ?2 AND code = ?3)
+                 OR (SELECT count(*) FROM campaign_codes WHERE campaign_id = ?2) < ?5 THEN ?3 ELSE ?4 END,
+       ?6
+ WHERE TRUE
+ON CONFLICT DO UPDATE SET n = n + excluded.n";
 const MEMBERS: &str = "
 SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code, m.provider_message_id, m.at, m.variant,
        m.generation, d.status, d.reason, d.last_error ->> '$.code', d.provider_message_id,
@@ -341,6 +350,18 @@ pub(super) fn tell(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId, mut deta
     detail["campaign"] = json!(id.0);
     let workspace_id = workspace.0;
     event(tx, NewEvent { workspace_id, name: "campaign_changed", detail, ..NewEvent::default() })
+}
+
+/// One more who ended so, or one less who is tried anew.
+pub(super) fn count_sending(
+    tx: &Tx<'_>,
+    workspace: i64,
+    campaign: i64,
+    (reason, code): (&str, Option<&str>),
+    n: i64,
+) -> Result<()> {
+    let (kind, other) = (ending(reason, code), ending(reason, Some(OTHER)));
+    tx.execute(COUNT_ENDING, (workspace, campaign, kind, other, CODES_MAX, n)).map(drop)
 }
 
 /// The one way from state to state.

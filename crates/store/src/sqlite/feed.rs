@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 use rusqlite::Row;
 use serde_json::json;
 
-use super::campaigns::{COUNT_CODE, move_to, one, tell};
+use super::campaigns::{COUNT_CODE, count_sending, move_to, one, tell};
 use super::enqueue::INSERT_READY;
 use super::front::DELETE_READY;
 use super::heads::{NewEvent, Touched, event};
@@ -87,7 +87,8 @@ const FAILED: &str = "
 SELECT m.member_id, m.cohort_id, m.delivery_id, m.platform, m.user_id, d.status,
        d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
        AND (?5 IS NULL OR coalesce(d.last_error ->> '$.code', d.reason) = ?5 OR d.reason = ?5)
-       AND (?6 OR d.unknowns = 0)
+       AND (?6 OR d.unknowns = 0),
+       d.reason, d.last_error ->> '$.code'
   FROM campaign_recipients AS m LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id AND m.state = 'queued'
  WHERE m.campaign_id = ?1 AND (m.platform, m.user_id) > (?2, ?3)
  ORDER BY m.platform, m.user_id
@@ -455,13 +456,16 @@ fn prepare_wave(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId) -> Result<b
     let found = tx.all(FAILED, key, |row| {
         let member = (row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?, row.get::<_, Option<i64>>(2)?);
         let person = Person { platform: row.get(3)?, user_id: row.get(4)? };
-        Ok((member, person, row.get::<_, Option<String>>(5)?, row.get::<_, Option<bool>>(6)?))
+        let why = (row.get::<_, Option<String>>(7)?, row.get::<_, Option<String>>(8)?);
+        Ok((member, person, row.get::<_, Option<String>>(5)?, row.get::<_, Option<bool>>(6)?, why))
     })?;
     let (mut failed, mut dead) = (0, 0);
-    for ((member, cohort, delivery), _, status, is_taken) in &found {
+    for ((member, cohort, delivery), _, status, is_taken, (reason, code)) in &found {
         if *is_taken != Some(true) {
             continue;
         }
+        let why = (reason.as_deref().unwrap_or_default(), code.as_deref());
+        count_sending(tx, workspace.0, id.0, why, -1)?;
         tx.execute(WAITS_AGAIN, (member, delivery, 1))?;
         tx.execute(STEP_BACK, (cohort, member))?;
         match status.as_deref() {

@@ -12,7 +12,7 @@ use domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::accounts::{account_event, pause};
-use super::campaigns::COUNT_CODE;
+use super::campaigns::count_sending;
 use super::channels::{channel_event, disable};
 use super::commit::{DELETE_INFLIGHT, INSERT_ATTEMPT, Settling, Token};
 use super::enqueue::INSERT_READY;
@@ -21,7 +21,6 @@ use super::heads::{NewEvent, event};
 use super::maintain::{say_instead, silent_copy};
 use super::watch::note_outcomes;
 use super::{Tx, rows};
-use crate::campaigns::ENDED;
 use crate::config::DisabledBy;
 use crate::error::{Result, StoreError};
 
@@ -206,7 +205,8 @@ pub(super) fn write(
     if matches!(settlement.status, Status::FailedPermanent | Status::Dead) {
         end_key(tx, settling, held, settlement)?;
         if let (Some(campaign), Some(reason)) = (held.campaign_id, settlement.reason) {
-            tx.execute(COUNT_CODE, (held.workspace_id, campaign, format!("{ENDED}{}", reason.as_str()), 1))?;
+            let code = failure.map(|failure| failure.code.as_str());
+            count_sending(tx, held.workspace_id, campaign, (reason.as_str(), code), 1)?;
         }
     }
     if settlement.status == Status::Sent {

@@ -32,6 +32,7 @@ contract! {
     who_is_suppressed_while_it_runs_gets_nothing_more,
     a_cancelled_campaign_ends_what_waits_and_sends_nothing,
     those_who_failed_are_tried_anew_and_nobody_else,
+    kinds_of_failures_are_bounded_and_nobody_is_missing,
     a_campaign_is_finished_only_when_everybody_is_accounted_for,
     a_delivery_of_a_campaign_is_not_requeued_by_hand,
     old_results_are_told_by_the_members_themselves,
@@ -152,7 +153,7 @@ async fn states(w: &World, id: CampaignId) -> BTreeMap<String, usize> {
     }
 }
 
-fn told(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
+fn told<N: Copy>(expected: &[(&str, N)]) -> BTreeMap<String, N> {
     expected.iter().map(|(state, n)| ((*state).to_owned(), *n)).collect()
 }
 
@@ -668,6 +669,10 @@ async fn those_who_failed_are_tried_anew_and_nobody_else(w: &World) {
     assert!(to(w, id, CampaignStatus::Finishing).await);
     assert!(to(w, id, CampaignStatus::Finished).await);
     assert_eq!(states(w, id).await, told(&[("dead", 1), ("failed", 1), ("gone", 1), ("sent", 2)]));
+    let why = async || w.store.campaign_failures(w.ws, id).await.unwrap();
+    assert_eq!(why().await, told(&[("403", 2), ("outcome_unknown", 1)]), "as the report says of each");
+    let endings = w.store.campaign_endings(w.ws, id).await.unwrap();
+    assert_eq!(endings, told(&[("outcome_unknown", 1), ("recipient_gone", 1), ("refused", 1)]));
     let wave = async |unknown: bool| {
         let version = campaign(w, id).await.version;
         let retries = Retries { code: None, unknown };
@@ -683,6 +688,7 @@ async fn those_who_failed_are_tried_anew_and_nobody_else(w: &World) {
     };
     assert_eq!(wave(false).await, 1);
     assert_eq!(states(w, id).await, told(&[("dead", 1), ("gone", 1), ("sent", 3)]));
+    assert_eq!(why().await, told(&[("403", 1), ("outcome_unknown", 1)]), "who has it now failed no more");
     assert_eq!(wave(true).await, 1);
     assert_eq!(wave(true).await, 0);
     assert_eq!(states(w, id).await, told(&[("gone", 1), ("sent", 4)]));
@@ -721,6 +727,25 @@ async fn a_delivery_of_a_campaign_is_not_requeued_by_hand(w: &World) {
     w.fail(&claim, refused()).await;
     let error = w.store.requeue(w.ws, vec![claim.delivery_id]).await.unwrap_err();
     assert!(error.to_string().contains("rupor campaign retry"), "{error}");
+}
+
+async fn kinds_of_failures_are_bounded_and_nobody_is_missing(w: &World) {
+    let account = w.account().await;
+    people(w, account, 0..70).await;
+    let id = started(w, draft("коды", &[account])).await;
+    feed(w, id, 100).await;
+    for n in 0..70 {
+        let claim = w.claim_one().await;
+        w.fail(&claim, Failure { code: format!("made up {n:02}"), ..refused() }).await;
+    }
+    let why = w.store.campaign_failures(w.ws, id).await.unwrap();
+    assert_eq!((why.len(), why["other"], why["made up 00"]), (65, 6, 1), "{why:?}");
+    assert!(to(w, id, CampaignStatus::Finishing).await);
+    assert!(to(w, id, CampaignStatus::Finished).await);
+    let version = campaign(w, id).await.version;
+    assert!(w.store.begin_wave(w.ws, id, version, Retries::default()).await.unwrap());
+    while !w.store.prepare_wave(w.ws, id).await.unwrap() {}
+    assert_eq!(w.store.campaign_failures(w.ws, id).await.unwrap(), BTreeMap::new());
 }
 
 async fn old_results_are_told_by_the_members_themselves(w: &World) {

@@ -335,6 +335,7 @@ pub(super) async fn campaign(
         "about": super::state::a_campaign(&facts, campaign, &stands),
         "accounts": accounts,
         "codes": stands["excluded_by"],
+        "ended": stands["ended_by"],
         "wave": campaign.wave,
         "deadline": campaign.deadline.map(millis),
         "points": points(&notes.map_err(unreadable)?),

@@ -1,6 +1,22 @@
 -- What moves the deliveries of a campaign: the next few are made, what was never claimed is taken back, those who failed
 -- wait again, and who stops is left alone at once. The lock order stands in campaigns.sql.
 
+-- One more who ended so, or one less who is tried anew: of what a platform refused also by the code that it gave. There
+-- are only so many kinds: what comes after them counts as another one, also when it is taken away again.
+CREATE FUNCTION rupor_count_ending(ws bigint, campaign bigint, reason text, code text, n bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    is_told CONSTANT boolean := reason IN ('refused', 'recipient_gone');
+    kind    text := 'ended.' || reason || CASE WHEN is_told THEN coalesce('/' || code, '') ELSE '' END;
+BEGIN
+    IF is_told AND NOT EXISTS (SELECT FROM campaign_codes AS c WHERE c.campaign_id = campaign AND c.code = kind)
+       AND (SELECT count(*) FROM campaign_codes AS c WHERE c.campaign_id = campaign) >= 64 THEN
+        kind := 'ended.' || reason || '/other';
+    END IF;
+    INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n) VALUES (ws, campaign, kind, rupor_count_ending.n)
+    ON CONFLICT ON CONSTRAINT campaign_codes_pkey DO UPDATE SET n = c.n + excluded.n;
+END $$;
+
 -- Lets the next of those who failed wait again. True: nobody is left.
 CREATE FUNCTION prepare_wave(workspace_id bigint, campaign_id bigint, step bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
@@ -27,6 +43,11 @@ BEGIN
          WHERE m.campaign_id = id AND (m.platform, m.user_id) > (k.at_platform, k.at_user)
          ORDER BY m.platform, m.user_id
          LIMIT step
+    ), uncounted AS MATERIALIZED (
+        SELECT rupor_count_ending(ws, id, d.reason, d.last_error ->> 'code', -1)
+          FROM seen AS s JOIN campaign_recipients AS m ON m.member_id = s.member_id
+          JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+         WHERE s.taken
     ), again AS (
         UPDATE campaign_recipients AS m SET state = 'waiting', generation = m.generation + 1
           FROM seen AS s WHERE s.taken AND m.member_id = s.member_id
@@ -39,7 +60,8 @@ BEGIN
     SELECT count(*) AS n, count(*) FILTER (WHERE s.taken AND s.status = 'dead') AS dead,
            count(*) FILTER (WHERE s.taken AND s.status <> 'dead') AS failed,
            (array_agg(s.platform ORDER BY s.platform DESC, s.user_id DESC))[1] AS platform,
-           (array_agg(s.user_id ORDER BY s.platform DESC, s.user_id DESC))[1] AS user_id
+           (array_agg(s.user_id ORDER BY s.platform DESC, s.user_id DESC))[1] AS user_id,
+           (SELECT count(*) FROM uncounted) AS uncounted
       INTO r FROM seen AS s;
     UPDATE campaigns AS x
        SET at_platform = coalesce(r.platform, x.at_platform), at_user = coalesce(r.user_id, x.at_user),

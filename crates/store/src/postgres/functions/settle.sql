@@ -92,9 +92,7 @@ BEGIN
                         ELSE s.status END,
             failure, provider_id);
     IF s.status IN ('failed_permanent', 'dead') AND d.campaign_id IS NOT NULL THEN
-        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
-        VALUES (held.workspace_id, d.campaign_id, 'ended.' || s.reason, 1)
-        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + 1;
+        PERFORM rupor_count_ending(held.workspace_id, d.campaign_id, s.reason, failure ->> 'code', 1);
     END IF;
     IF s.status IN ('failed_permanent', 'dead') THEN
         DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;

@@ -42,6 +42,12 @@ pub(in crate::http::api) struct Campaign {
     failed: i64,
     dead: i64,
     excluded: i64,
+    /// Why people were left out, and how many.
+    #[schema(value_type = Object)]
+    excluded_by: Value,
+    /// Why others did not get it, and how many, by the code of the report.
+    #[schema(value_type = Object)]
+    ended_by: Value,
     #[schema(required)]
     eta_seconds: Option<f64>,
 }

@@ -403,12 +403,16 @@ function campaignsPage(main) {
 function campaignPage(main, place, page) {
   return reading(main, page, `/board/campaign/${encodeURIComponent(place.id)}`, (about) => {
     const campaign = about.about;
-    const codes = Object.entries(about.codes || {}).sort(([, one], [, other]) => other - one);
+    const reasons = (counts) => {
+      const sorted = Object.entries(counts || {}).sort(([, one], [, other]) => other - one);
+      return sorted.length ? make("table", { class: "table" }, make("tbody", {}, sorted.map(([code, n]) => make("tr", {}, make("th", { scope: "row" }, knows(`code.${code}`) ? say(`code.${code}`) : code), make("td", { class: "num" }, count(n)))))) : null;
+    };
     main.replaceChildren(crumbs("campaigns", say("nav.campaigns"), campaign.name), campaignCard(about.id, campaign, true),
       make("div", { class: "about" },
         make("section", { class: "card" }, make("h2", {}, say("campaign.picture")), about.points.length ? campaignPicture(about) : quiet(say("campaign.nothing_yet"))),
         make("section", { class: "card" }, make("h2", {}, say("campaign.codes")), make("p", { class: "soft" }, say("campaign.excluded", { n: campaign.excluded })),
-          codes.length ? make("table", { class: "table" }, make("tbody", {}, codes.map(([code, n]) => make("tr", {}, make("th", { scope: "row" }, knows(`code.${code}`) ? say(`code.${code}`) : code), make("td", { class: "num" }, count(n)))))) : null,
+          reasons(about.codes),
+          campaign.failed ? [make("p", { class: "soft" }, say("went.failed", { n: campaign.failed })), reasons(about.ended)] : null,
           make("p", { class: "small soft" }, say("campaign.accounts", { names: about.accounts.join(", ") })),
           make("details", {}, make("summary", {}, say("post.terminal")), command(`rupor campaign status ${campaign.name.includes(" ") ? `'${campaign.name}'` : campaign.name}`)))));
   });
