@@ -115,12 +115,18 @@ pub async fn by_name(store: &Store, ws: WorkspaceId, name: &str) -> anyhow::Resu
     Ok(found.context(problem)?.clone())
 }
 
-/// Who would get it, who not and why, and when it is done if it starts now; `None` when nothing paces it.
-pub async fn preview(store: &Store, campaign: &Campaign) -> anyhow::Result<(Preview, Option<Forecast>)> {
+/// Who would get it, who not and why, when it would start, and when it would be done; `None` when nothing paces it.
+pub async fn preview(
+    store: &Store,
+    campaign: &Campaign,
+    at: Option<Timestamp>,
+) -> anyhow::Result<(Preview, Timestamp, Option<Forecast>)> {
+    let planned = campaign.starts_at.filter(|_| campaign.status == CampaignStatus::Scheduled);
     let now = store.now().await?;
-    let preview = Judge::of(store, campaign.clone()).await?.preview(store, now).await?;
-    let forecast = forecast::of_preview(store, campaign, &preview, now).await?;
-    Ok((preview, forecast))
+    let begins = at.or(planned).map_or(now, |at| at.max(now));
+    let preview = Judge::of(store, campaign.clone()).await?.preview(store, begins).await?;
+    let forecast = forecast::of_preview(store, campaign, &preview, begins).await?;
+    Ok((preview, begins, forecast))
 }
 
 /// Its accounts on which nobody would hear the button that stops it.

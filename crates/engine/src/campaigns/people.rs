@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::step::policy_of;
 use anyhow::Context;
 use domain::audience::Filter;
-use domain::ids::{AccountId, RecipientId};
+use domain::ids::{AccountId, MessageId, RecipientId};
 use domain::message::Message;
 use domain::time::Timestamp;
 use platforms::render::personal;
 use serde_json::Value;
 use store::{Campaign, FREEZE_MAX, FreezeStep, PeoplePage, Person, Recipient, RecipientStatus, Store};
 
-/// Texts that a preview shows.
+/// Texts that a preview shows, and of each variant where there are several.
 const SAMPLES: usize = 3;
+const SAMPLES_OF_VARIANT: usize = 1;
 /// Names of attributes that a preview tells.
 const ATTRIBUTES_MAX: usize = 20;
 
@@ -22,9 +23,31 @@ const ATTRIBUTES_MAX: usize = 20;
 pub struct Judge {
     campaign: Campaign,
     filter: Option<Filter>,
-    /// Of every variant that has places to fill in.
-    texts: Vec<String>,
+    said: Vec<Said>,
     by_zone: bool,
+}
+
+/// What is said to those of a variant.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// Several say the same once one of them was chosen.
+    pub variants: Vec<String>,
+    pub message: Message,
+    /// How it reads for the first people, and for the one with the longest text.
+    pub samples: Vec<String>,
+    longest: String,
+}
+
+impl Said {
+    fn show_to(&mut self, one: &Recipient, samples_max: usize) {
+        let text = personal::fill(&self.message.text, &one.attributes).unwrap_or_default();
+        if text.chars().count() > self.longest.chars().count() {
+            self.longest.clone_from(&text);
+        }
+        if self.samples.len() < samples_max && !self.samples.contains(&text) {
+            self.samples.push(text);
+        }
+    }
 }
 
 /// What a dry run says.
@@ -35,8 +58,7 @@ pub struct Preview {
     /// The same by account and zone, where their clock matters.
     pub zones: BTreeMap<(AccountId, String), i64>,
     pub excluded: BTreeMap<String, i64>,
-    /// How it reads for the first of them, and for the one with the longest text.
-    pub samples: Vec<String>,
+    pub said: Vec<Said>,
     /// What is known of anybody, by name; the first few.
     pub attributes: BTreeSet<String>,
     /// What the texts ask for, and nobody has: most often a name that was written wrongly.
@@ -81,19 +103,18 @@ impl Judge {
             };
             filter = audience.filter.clone().map(read).transpose()?;
         }
-        let ids = campaign.variants.iter().map(|variant| variant.message_id).collect();
-        let mut texts = Vec::new();
-        for (_, payload) in store.payloads(ws, ids).await? {
-            let message: Message = serde_json::from_value(payload)?;
-            texts.push(message.text);
-        }
         let by_zone = policy_of(&campaign)?.window.is_some();
-        Ok(Judge { campaign, filter, texts, by_zone })
+        let said = said(store, &campaign).await?;
+        Ok(Judge { campaign, filter, said, by_zone })
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        self.said.iter().map(|said| said.message.text.as_str())
     }
 
     /// Nothing has to be read of anybody to decide.
     fn is_plain(&self) -> bool {
-        self.filter.is_none() && !self.texts.iter().any(|text| personal::is_personal(text))
+        self.filter.is_none() && !self.texts().any(personal::is_personal)
     }
 
     fn is_meant(&self, one: &Recipient) -> bool {
@@ -101,7 +122,7 @@ impl Judge {
     }
 
     fn is_missing(&self, one: &Recipient) -> bool {
-        self.texts.iter().any(|text| personal::fill(text, &one.attributes).is_err())
+        self.texts().any(|text| personal::fill(text, &one.attributes).is_err())
     }
 
     async fn page(&self, store: &Store, after: Person) -> store::Result<PeoplePage> {
@@ -149,12 +170,13 @@ impl Judge {
         now: Timestamp,
         enough: impl Fn(&Preview) -> bool,
     ) -> anyhow::Result<Preview> {
-        let personal = self.texts.iter().filter(|text| personal::is_personal(text));
+        let personal = self.texts().filter(|text| personal::is_personal(text));
         let mut preview = Preview {
-            nobody_has: personal.flat_map(|text| personal::names(text)).collect(),
+            nobody_has: personal.flat_map(personal::names).collect(),
+            said: self.said.clone(),
             ..Preview::default()
         };
-        let (mut after, mut longest) = (Person::default(), String::new());
+        let mut after = Person::default();
         loop {
             let page = self.page(store, after).await?;
             for (one, _) in &page.people {
@@ -166,7 +188,7 @@ impl Judge {
                     (&one.platform, &one.user_id) == (&first.platform, &first.user_id)
                 };
                 let n = rest.iter().take_while(|row| same(row)).count();
-                self.count(&rest[..n], now, &mut preview, &mut longest);
+                self.count(&rest[..n], now, &mut preview);
                 rest = &rest[n..];
             }
             match page.upto() {
@@ -174,14 +196,16 @@ impl Judge {
                 _ => break,
             }
         }
-        if !longest.is_empty() && !preview.samples.contains(&longest) {
-            preview.samples.push(longest);
+        for said in &mut preview.said {
+            if !said.longest.is_empty() && !said.samples.contains(&said.longest) {
+                said.samples.push(said.longest.clone());
+            }
         }
         Ok(preview)
     }
 
     /// One person with all their rows.
-    fn count(&self, rows: &[(Recipient, bool)], now: Timestamp, preview: &mut Preview, longest: &mut String) {
+    fn count(&self, rows: &[(Recipient, bool)], now: Timestamp, preview: &mut Preview) {
         let rank = |one: &Recipient| self.campaign.accounts.iter().position(|id| *id == one.account_id);
         let mut judged: Vec<(bool, Option<usize>, Option<&str>, &Recipient)> = rows
             .iter()
@@ -202,13 +226,9 @@ impl Judge {
         *preview.audience.entry(one.account_id).or_default() += 1;
         let zone = if self.by_zone { one.time_zone.clone().unwrap_or_default() } else { String::new() };
         *preview.zones.entry((one.account_id, zone)).or_default() += 1;
-        let text = self.texts.first().map_or("", String::as_str);
-        let text = personal::fill(text, &one.attributes).unwrap_or_default();
-        if text.chars().count() > longest.chars().count() {
-            longest.clone_from(&text);
-        }
-        if preview.samples.len() < SAMPLES && !preview.samples.contains(&text) {
-            preview.samples.push(text);
+        let samples_max = if preview.said.len() > 1 { SAMPLES_OF_VARIANT } else { SAMPLES };
+        for said in &mut preview.said {
+            said.show_to(one, samples_max);
         }
     }
 
@@ -226,4 +246,23 @@ impl Judge {
             RecipientStatus::Active => None,
         }
     }
+}
+
+async fn said(store: &Store, campaign: &Campaign) -> anyhow::Result<Vec<Said>> {
+    let ids = campaign.variants.iter().map(|variant| variant.message_id).collect();
+    let payloads = store.payloads(campaign.workspace_id, ids).await?;
+    let mut all: Vec<(MessageId, Said)> = Vec::new();
+    for variant in &campaign.variants {
+        if let Some((_, same)) = all.iter_mut().find(|(id, _)| *id == variant.message_id) {
+            same.variants.push(variant.name.clone());
+            continue;
+        }
+        let payload = payloads.iter().find(|(id, _)| *id == variant.message_id);
+        let (_, payload) = payload.context("the words are not there any more")?;
+        let message = serde_json::from_value(payload.clone())?;
+        let variants = vec![variant.name.clone()];
+        let said = Said { variants, message, samples: Vec::new(), longest: String::new() };
+        all.push((variant.message_id, said));
+    }
+    Ok(all.into_iter().map(|(_, said)| said).collect())
 }

@@ -383,7 +383,7 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
 
 async fn preview(named: &Named) -> anyhow::Result<()> {
     let (look, campaign) = named.look().await?;
-    let (value, text) = foretold(&look.store, &campaign).await?;
+    let (value, text) = foretold(&look.store, &campaign, None).await?;
     named.operator.print(&value, || text)
 }
 
@@ -391,7 +391,7 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
     let named = &start.named;
     if !start.yes {
         let (look, campaign) = named.look().await?;
-        let (_, text) = foretold(&look.store, &campaign).await?;
+        let (_, text) = foretold(&look.store, &campaign, start.at).await?;
         say(&text)?;
         confirm("send it?", "give --yes to start without being asked")?;
     }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
-use domain::audience::Filter;
-use domain::ids::{AudienceId, RecipientId, WorkspaceId};
-use domain::message::{Button, Media, Message};
+use anyhow::Context;
+use domain::ids::{RecipientId, WorkspaceId};
+use domain::message::{Button, Media, Message, Press};
 use domain::time::{Span, Timestamp};
 use engine::campaigns::forecast;
 use engine::campaigns::life::{self, Draft};
+use engine::campaigns::people::Said;
 use engine::campaigns::policy::Policy;
 use engine::campaigns::step;
 use engine::ingest::keep_bytes;
@@ -17,29 +17,7 @@ use serde_json::{Value, json};
 use store::{Campaign, Member, Retries, Store};
 
 use super::verb::{find_account, find_workspace};
-use super::words::how_long;
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum AudienceOrder {
-    /// A name for those on whom a filter fits.
-    New {
-        name: String,
-        filter: Filter,
-    },
-    /// One step of an import; the first one makes the audience.
-    Import {
-        name: String,
-        account: String,
-        people: Vec<NewRecipient>,
-        import: Value,
-    },
-    Suppress {
-        account: String,
-        address: String,
-        everywhere: bool,
-    },
-}
+use super::words::{how_long, moment};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
@@ -136,7 +114,7 @@ pub(crate) async fn perform_on_campaign(
             let (_, account) = find_account(store, workspace, &account).await?;
             let ids = find_people(store, ws, &account, &people).await?;
             let said = life::try_out(store, &campaign, account.account_id, ids, &key).await?;
-            return Ok(json!({"campaign": campaign.name, "queued": said}));
+            return Ok(json!({"campaign": campaign.name, "queued": said.len(), "deliveries": said}));
         }
         CampaignOrder::Drive => {
             if campaign.status == domain::campaign::CampaignStatus::Paused {
@@ -268,17 +246,22 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
 }
 
 /// What a campaign would do, for programs and in words.
-pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Result<(Value, String)> {
-    let (preview, forecast) = life::preview(store, campaign).await?;
-    let now = store.now().await?;
-    let in_seconds = |at: Timestamp| (at - now).millis() as f64 / 1e3;
-    let seconds = forecast.map(|forecast| in_seconds(forecast.expected_at.unwrap_or(forecast.best_at)));
+pub(crate) async fn foretold(
+    store: &Store,
+    campaign: &Campaign,
+    at: Option<Timestamp>,
+) -> anyhow::Result<(Value, String)> {
+    let (preview, begins, forecast) = life::preview(store, campaign, at).await?;
+    let done = forecast.map(|forecast| forecast.expected_at.unwrap_or(forecast.best_at));
+    let seconds = done.map(|at| (at - begins).millis() as f64 / 1e3);
     let stars = life::most_stars(store, campaign, &preview).await?;
     let deaf = life::deaf_to_stop(store, campaign).await?;
     let value = json!({
         "audience": preview.total(),
         "excluded": preview.excluded,
-        "samples": preview.samples,
+        "samples": preview.said.iter().flat_map(|said| &said.samples).collect::<Vec<_>>(),
+        "said": preview.said.iter().map(told_words).collect::<Vec<_>>(),
+        "starts_at": begins.0 / 1_000,
         "nobody_has": preview.nobody_has,
         "nobody_hears": deaf,
         "duration_s": seconds,
@@ -288,6 +271,12 @@ pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Resu
     let mut text = format!("{} people get it", preview.total());
     if let Some(seconds) = seconds {
         text += &format!(", in about {}", how_long(Span((seconds * 1e6) as i64)));
+    }
+    if let Some(at) = at.or(campaign.starts_at).filter(|at| *at == begins) {
+        text += &format!("\n  it begins {}", moment(at));
+        if let Some(done) = done {
+            text += &format!(" and is done about {}", moment(done));
+        }
     }
     if let Some(stars) = stars {
         text += &format!("\n  it may cost up to {stars} Stars");
@@ -308,13 +297,38 @@ pub(crate) async fn foretold(store: &Store, campaign: &Campaign) -> anyhow::Resu
             deaf.join(", ")
         );
     }
-    for sample in &preview.samples {
-        text += "\n";
-        for line in sample.lines() {
-            text += &format!("\n  │ {line}");
+    for said in &preview.said {
+        if campaign.variants.len() > 1 {
+            text += &format!("\n\n  variant {}:", said.variants.join(", "));
+        }
+        let beside = beside_words(&said.message);
+        for sample in &said.samples {
+            text += "\n";
+            for line in sample.lines().chain((!beside.is_empty()).then_some(&*beside)) {
+                text += &format!("\n  │ {line}");
+            }
         }
     }
     Ok((value, text))
+}
+
+/// What stands beside a text: pictures, and buttons as people see them.
+fn beside_words(message: &Message) -> String {
+    let pictures = match message.media.len() {
+        0 => None,
+        1 => Some("[1 picture]".to_owned()),
+        n => Some(format!("[{n} pictures]")),
+    };
+    let buttons = message.buttons.iter().flatten().map(|button| match &button.press {
+        Press::Url(address) => format!("[{} → {address}]", button.text),
+        Press::Callback(_) => format!("[{}]", button.text),
+    });
+    pictures.into_iter().chain(buttons).collect::<Vec<_>>().join(" ")
+}
+
+fn told_words(said: &Said) -> Value {
+    json!({"variants": said.variants, "samples": said.samples, "pictures": said.message.media.len(),
+           "buttons": said.message.buttons.iter().flatten().map(|button| &button.text).collect::<Vec<_>>()})
 }
 
 /// A line of the report.

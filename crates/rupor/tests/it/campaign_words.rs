@@ -35,6 +35,85 @@ async fn a_pause_leaves_nothing_on_its_way_and_who_is_cancelled_is_not_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_must_not_be_written_to_comes_from_a_list_is_shown_and_may_be_written_to_again() {
+    let w = World::new().await;
+    w.import("people.csv", "address;name\n101;Анна\n102;Пётр\n103;Ия\n".as_bytes());
+    let suppress = |more: &[&str]| {
+        let told = w.well(&[&["audience", "suppress", "--account", "shelter", "--json"], more].concat());
+        parsed(&told)
+    };
+    suppress(&["101"]);
+    // Whatever else is wrong with a line of such a list does no harm: they must not be written to.
+    w.write("stop.csv", "tg_id;time_zone\n101;\n102;Mars/Base\n104;\n@masha;\n".as_bytes());
+    let list = ["--file", "stop.csv", "--map", "address=tg_id", "--everywhere"];
+    let done = suppress(&list);
+    assert_eq!((&done["rows"], &done["suppressed"], &done["rejected"]), (&json!(4), &json!(3), &json!(1)));
+    assert_eq!(suppress(&list)["before"], 3, "again is the same");
+    assert!(w.rejected("stop.csv").contains("row 4: \"@masha\" is a name"));
+    w.new_campaign("autumn", "Здравствуйте!", &[]);
+    let preview = w.well(&["campaign", "preview", "autumn"]);
+    assert!(preview.contains("1 people get it") && preview.contains("2 do not: suppressed"), "{preview}");
+
+    let listed = w.well(&["audience", "suppressed"]);
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split('\t').take(5).collect()).collect();
+    let expected = [
+        ["101", "telegram", "everywhere", "imported", "operator"],
+        ["101", "telegram", "shelter", "manual", "operator"],
+        ["102", "telegram", "everywhere", "imported", "operator"],
+        ["104", "telegram", "everywhere", "imported", "operator"],
+    ];
+    assert_eq!(rows, expected, "{listed}");
+    assert_eq!(w.well(&["audience", "suppressed", "--account", "news"]).lines().count(), 3);
+    // What is listed is a list itself.
+    let csv = w.well(&["audience", "suppressed", "--csv"]);
+    assert!(
+        csv.starts_with("address,platform,account,reason,origin,at\n101,telegram,,imported,operator,20"),
+        "{csv}"
+    );
+    w.write("again.csv", csv.as_bytes());
+    assert_eq!(suppress(&["--file", "again.csv", "--everywhere"])["before"], 4);
+
+    let lift = |more: &[&'static str]| [&["audience", "unsuppress", "--account", "shelter"], more].concat();
+    w.refused(&lift(&["102"]), &["102 is suppressed on every bot of the platform", "--everywhere"]);
+    assert!(w.well(&lift(&["102", "--everywhere"])).contains("102 may be written to again"));
+    w.refused(&lift(&["102"]), &["102 is not suppressed on account shelter", "rupor audience suppressed"]);
+    let still = w.well(&lift(&["101"]));
+    assert!(still.contains("101 is still suppressed on every bot"), "{still}");
+    assert!(w.well(&["campaign", "preview", "autumn"]).contains("2 people get it"));
+    w.write("bad.csv", b"address\n@masha\n");
+    let bad = ["audience", "suppress", "--account", "shelter", "--file", "bad.csv"];
+    w.refused(&bad, &["bad.csv: none of its 1 lines can be used", "1 × is a name"]);
+    assert_eq!(w.requests(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preview_shows_every_variant_its_buttons_and_the_time_of_a_planned_start() {
+    let w = World::new().await;
+    w.import("people.csv", "address;name\n101;Анна\n102;Константин\n".as_bytes());
+    let more =
+        ["--variant", "b=Приходите, {{ r.name }}!", "--button", "Сайт=https://example.org/", "--rate", "1"];
+    w.new_campaign("autumn", "Здравствуйте!", &more);
+    let preview = w.well(&["campaign", "preview", "autumn"]);
+    let after = |words: &str| preview.split_once(words).unwrap_or_else(|| panic!("{preview}")).1;
+    assert!(after("variant a:").contains("│ Здравствуйте!\n  │ [Сайт → https://example.org/] [Отписаться]"));
+    let b = after("variant b:");
+    assert!(
+        b.contains("│ Приходите, Анна!") && b.contains("│ Приходите, Константин!"),
+        "the longest too: {b}"
+    );
+    let told = parsed(&w.well(&["campaign", "preview", "autumn", "--json"]));
+    let expected = json!(["Здравствуйте!", "Приходите, Анна!", "Приходите, Константин!"]);
+    assert_eq!((&told["samples"], &told["said"][1]["variants"]), (&expected, &json!(["b"])), "{told}");
+
+    // What is asked before a planned start is about that start; nobody answers here.
+    let mut start = w.command(&["campaign", "start", "autumn", "--at", "2099-12-01T10:00+03:00"]);
+    let asked = start.stdin(std::process::Stdio::null()).output().unwrap();
+    let shown = String::from_utf8(asked.stdout).unwrap();
+    assert!(shown.contains("it begins 2099-12-01") && shown.contains("is done about 2099-12-01"), "{shown}");
+    assert_eq!(w.state("autumn"), "draft", "nobody said yes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_import_keeps_what_was_known_and_one_of_nobody_makes_no_audience() {
     let w = World::new().await;
     w.import("people.csv", "address;name;city\n101;Анна;Пермь\n102;Пётр;Уфа\n".as_bytes());

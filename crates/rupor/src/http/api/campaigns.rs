@@ -363,7 +363,7 @@ pub(super) async fn preview(
     Path(name): Path<String>,
 ) -> Answer {
     let campaign = named(&site, &caller, &name).await?;
-    let told = foretold(&site.node.store, &campaign).await;
+    let told = foretold(&site.node.store, &campaign, None).await;
     told.map(|(value, _)| Json(value)).map_err(|error| ApiError::invalid("refused", format!("{error:#}")))
 }
 

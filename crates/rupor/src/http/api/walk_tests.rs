@@ -419,6 +419,9 @@ async fn a_campaign_has_photos_buttons_and_variants_and_one_of_them_is_chosen() 
         (name.to_owned(), weight, text.to_owned(), photos, buttons)
     });
     assert_eq!(said, expected);
+    let preview = walk.call(&walk.all, "GET", "/v1/campaigns/fair/preview", "").await.json();
+    let beside = |n: usize| (preview["said"][n]["pictures"].clone(), preview["said"][n]["buttons"].clone());
+    assert_eq!((beside(0), beside(2)), ((json!(1), json!(["Билеты"])), (json!(0), json!([]))), "{preview}");
 
     let tested = walk
         .call(

@@ -60,8 +60,20 @@ pub(in crate::http::api) struct Preview {
     excluded: Value,
     /// How it reads, variant by variant: for the first people, and for the one with the longest text.
     samples: Vec<String>,
+    said: Vec<Said>,
+    /// Now, or when it is planned to start; milliseconds since 1970.
+    starts_at: i64,
     #[schema(required)]
     duration_s: Option<f64>,
+}
+
+#[derive(Debug, ToSchema)]
+struct Said {
+    /// Several say the same once one of them was chosen.
+    variants: Vec<String>,
+    samples: Vec<String>,
+    pictures: i64,
+    buttons: Vec<String>,
 }
 
 /// A page; without `next_cursor` it is the last.
