@@ -6,7 +6,7 @@
 use anyhow::{Context, bail};
 use domain::campaign::{CampaignStatus, STOP_PRESS};
 use domain::delivery::Priority;
-use domain::ids::{AccountId, AudienceId, MessageId, RecipientId, WorkspaceId};
+use domain::ids::{AccountId, AudienceId, DeliveryId, MessageId, RecipientId, WorkspaceId};
 use domain::message::{Button, Message, Press};
 use domain::time::Timestamp;
 use platforms::render::personal;
@@ -373,12 +373,12 @@ pub async fn try_out(
     account: AccountId,
     people: Vec<RecipientId>,
     key: &str,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<Vec<DeliveryId>> {
     let ws = campaign.workspace_id;
     if !campaign.accounts.contains(&account) {
         bail!("campaign {} is not sent by this account", campaign.name);
     }
-    let mut said = 0;
+    let mut said = Vec::new();
     for (n, variant) in campaign.variants.iter().enumerate() {
         let words = store.payloads(ws, vec![variant.message_id]).await?;
         let (_, payload) = words.into_iter().next().context("the words are not there any more")?;
@@ -395,7 +395,7 @@ pub async fn try_out(
             let recipients = vec![*one];
             let new =
                 ForRecipients { message_id, lane_id, recipients, priority: Priority::Urgent, run_at: None };
-            said += store.enqueue_for(ws, new).await?.into_iter().flatten().count();
+            said.extend(store.enqueue_for(ws, new).await?.into_iter().flatten());
         }
     }
     Ok(said)

@@ -374,7 +374,7 @@ async fn the_chosen_variant_is_said_to_everybody_who_has_not_got_it() {
     let somebody = known.people[0].0.recipient_id;
     let tried =
         life::try_out(&w.store, &campaign, campaign.accounts[0], vec![somebody], "проба").await.unwrap();
-    assert_eq!(tried, 2, "one of each variant");
+    assert_eq!(tried.len(), 2, "one of each variant");
     assert_eq!(w.end_all(&sent()).await, 2);
     life::start(&w.store, &campaign, None).await.unwrap();
     w.go().await;

@@ -1,5 +1,8 @@
 //! `rupor campaign`: say one thing to many people, see how far it is, stop it, go on, try again.
 
+mod report;
+mod test;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -42,7 +45,7 @@ enum Command {
     Preview(Named),
     /// Send it
     Start(Start),
-    /// Send nothing more; returns when nothing is on its way
+    /// Send nothing more; returns when nothing of it is on its way
     Pause(Part),
     /// Go on
     Resume(Part),
@@ -59,7 +62,7 @@ enum Command {
     /// Choose one of several variants for everybody who has not got it; only while it is paused
     Choose(Choose),
     /// Send it to people of your own first; they are counted nowhere
-    Test(Test),
+    Test(test::Test),
 }
 
 #[derive(Debug, Args)]
@@ -176,18 +179,6 @@ struct Choose {
     variant: String,
 }
 
-#[derive(Debug, Args)]
-struct Test {
-    #[command(flatten)]
-    named: Named,
-    /// The bot that sends it
-    #[arg(long, value_name = "NAME")]
-    account: String,
-    /// User ids of people who are known on this bot
-    #[arg(long = "to", value_name = "ADDRESS,…", value_delimiter = ',', required = true)]
-    people: Vec<String>,
-}
-
 fn variant(written: &str) -> Result<(String, String), String> {
     match written.split_once('=') {
         Some((name, text)) if !name.trim().is_empty() && !text.trim().is_empty() => {
@@ -227,7 +218,7 @@ pub(super) fn run(args: &CampaignArgs) -> anyhow::Result<()> {
             Command::Report(asked) => report::report(asked).await,
             Command::Retry(retry) => again(retry).await,
             Command::Choose(choose) => pick(choose).await,
-            Command::Test(test) => try_out(test).await,
+            Command::Test(args) => test::test(args).await,
         }
     })
 }
@@ -425,7 +416,9 @@ async fn pause(part: &Part) -> anyhow::Result<()> {
     let why = named.operator.why("");
     if let Some(account) = part.account.clone() {
         let why = Some(if why.is_empty() { "by hand".to_owned() } else { why });
-        return named.print(&way.order(CampaignOrder::Part { account, why }).await?);
+        way.order(CampaignOrder::Part { account: account.clone(), why }).await?;
+        let rests = |status: &Value| status["resting_in_flight"][&account] == 0;
+        return named.print(&way.until_status(rests).await?);
     }
     way.order(CampaignOrder::Pause { why }).await?;
     named.print(&way.until_status(|status| status["in_flight"] == 0).await?)
@@ -478,19 +471,6 @@ async fn pick(choose: &Choose) -> anyhow::Result<()> {
         let (name, again) = (line(&choose.named.name), quoted(&choose.named.name));
         format!("campaign {name} says {} from now on\n$ rupor campaign resume {again}", line(&choose.variant))
     })
-}
-
-async fn try_out(test: &Test) -> anyhow::Result<()> {
-    let read = |id: &String| crate::people::read::id(id).map_err(|why| anyhow::anyhow!(why));
-    let order = CampaignOrder::Test {
-        account: test.account.clone(),
-        people: test.people.iter().map(read).collect::<anyhow::Result<_>>()?,
-        key: uuid::Uuid::new_v4().simple().to_string(),
-    };
-    let done = Way::to(&test.named).await?.order(order).await?;
-    test.named
-        .operator
-        .print(&done, || format!("{} messages are queued; the campaign counts none of them", done["queued"]))
 }
 
 async fn show(status: &Status) -> anyhow::Result<()> {

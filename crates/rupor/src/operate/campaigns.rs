@@ -1,5 +1,6 @@
 //! What operators do with campaigns, as values that cross to the running node.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -117,9 +118,12 @@ pub(crate) async fn perform_on_campaign(
             return Ok(json!({"campaign": campaign.name, "queued": said.len(), "deliveries": said}));
         }
         CampaignOrder::Drive => {
-            if campaign.status == domain::campaign::CampaignStatus::Paused {
+            let is_paused = campaign.status == domain::campaign::CampaignStatus::Paused;
+            // Claims of a node that is gone would be waited for.
+            if is_paused || !campaign.resting.is_empty() {
                 life::rests(store, &campaign).await?;
-            } else {
+            }
+            if !is_paused {
                 step(store, campaign).await?;
             }
         }
@@ -220,12 +224,22 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
         |id: &_| accounts.iter().find(|one| one.account_id == *id).map_or("-", |one| one.name.as_str());
     let resting: serde_json::Map<String, Value> =
         campaign.resting.iter().map(|(id, why)| (name(id).to_owned(), json!(why))).collect();
+    let mut in_flight: BTreeMap<&str, i64> = BTreeMap::new();
+    if !campaign.resting.is_empty() {
+        let lanes = store.lanes(campaign.workspace_id).await?;
+        for lane in lanes.iter().filter(|lane| lane.campaign_id == Some(campaign.campaign_id)) {
+            if campaign.resting.contains_key(&lane.account_id) {
+                *in_flight.entry(name(&lane.account_id)).or_default() += lane.counts.sending;
+            }
+        }
+    }
     let (waiting, never) = if is_ended { (0, counts.waiting) } else { (counts.waiting, 0) };
     Ok(json!({
         "name": campaign.name,
         "state": campaign.status,
         "why": campaign.why,
         "resting": resting,
+        "resting_in_flight": in_flight,
         "total": counts.total,
         "waiting": waiting,
         "queued": counts.queued + counts.retry,

@@ -105,4 +105,6 @@ struct Member {
 pub(in crate::http::api) struct Tried {
     campaign: String,
     queued: i64,
+    /// How each of them ends, `/v1/deliveries/{id}` tells.
+    deliveries: Vec<i64>,
 }
