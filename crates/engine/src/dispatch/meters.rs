@@ -16,12 +16,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use store::Finished;
+use store::{Claim, Finished};
 
 /// Codes of failures that are told apart; platforms have some dozens.
 const CODES_MAX: usize = 100;
-/// Campaigns, accounts and codes that are told apart together; the oldest campaigns go first.
-const CAMPAIGN_CODES_MAX: usize = 1_000;
+/// Parts of campaigns that are told apart; the oldest campaigns go first.
+const PARTS_MAX: usize = 200;
+/// Codes of failures that are told apart in each of them.
+const PART_CODES_MAX: usize = 32;
 /// What is not told apart any more.
 const OTHER: &str = "other";
 
@@ -52,6 +54,16 @@ pub struct OfStatus {
 
 type ByPlatform = Family<OfPlatform, Counter>;
 type Waits = Family<OfPlatform, Histogram, fn() -> Histogram>;
+
+/// What this process did for a campaign on one account.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OfPart {
+    pub dequeued: u64,
+    pub retry_scheduled: u64,
+    pub retry_exhausted: u64,
+    /// What ended unsent, by code.
+    pub failures: BTreeMap<String, u64>,
+}
 
 /// Failures by code, with a bound on how many codes there are.
 #[derive(Debug, Default)]
@@ -101,7 +113,7 @@ pub struct Meters {
     pub commit_seconds: Histogram,
     pub request_seconds: Waits,
     pub due_to_sent_seconds: Waits,
-    campaign_failures: Mutex<BTreeMap<(CampaignId, AccountId, String), u64>>,
+    parts: Mutex<BTreeMap<(CampaignId, AccountId), OfPart>>,
 }
 
 fn calls() -> Histogram {
@@ -138,7 +150,7 @@ impl Default for Meters {
             commit_seconds: calls(),
             request_seconds: Family::new_with_constructor(calls),
             due_to_sent_seconds: Family::new_with_constructor(waits),
-            campaign_failures: Mutex::default(),
+            parts: Mutex::default(),
         };
         meters.begin();
         meters.registered()
@@ -264,40 +276,51 @@ impl Meters {
     /// An attempt ended in a failure, and the delivery is now in this status.
     pub(super) fn failure(&self, status: Status, failure: &Failure, ended: &Ended) {
         match status {
-            Status::Retry => self.retry_scheduled.count(&failure.code),
+            Status::Retry => {
+                self.retry_scheduled.count(&failure.code);
+                self.part(ended.campaign, ended.account, |part| part.retry_scheduled += 1);
+            }
             Status::Dead | Status::FailedPermanent => {
                 self.failed.count(&failure.code);
                 let spent = failure.category == Category::Transient && ended.charged + 1 >= ATTEMPTS_MAX;
-                if status == Status::Dead && spent {
-                    self.retry_exhausted.inc();
-                }
-                if let Some(campaign) = ended.campaign {
-                    self.campaign_failure(campaign, ended.account, &failure.code);
-                }
+                let is_exhausted = status == Status::Dead && spent;
+                self.retry_exhausted.inc_by(u64::from(is_exhausted));
+                self.part(ended.campaign, ended.account, |part| {
+                    part.retry_exhausted += u64::from(is_exhausted);
+                    let has_room = part.failures.len() < PART_CODES_MAX;
+                    let code = match has_room || part.failures.contains_key(&failure.code) {
+                        true => &failure.code,
+                        false => OTHER,
+                    };
+                    *part.failures.entry(code.to_owned()).or_default() += 1;
+                });
             }
             _ => {}
         }
     }
 
-    fn campaign_failure(&self, campaign: CampaignId, account: AccountId, code: &str) {
-        let mut failures = self.campaign_failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = failures.contains_key(&(campaign, account, code.to_owned()));
-        let of_campaign =
-            failures.keys().filter(|(of, whose, _)| (*of, *whose) == (campaign, account)).count();
-        let code = if known || of_campaign < CODES_MAX { code } else { OTHER };
-        *failures.entry((campaign, account, code.to_owned())).or_default() += 1;
-        if failures.len() > CAMPAIGN_CODES_MAX {
-            failures.pop_first();
+    /// These were claimed to be sent.
+    pub(super) fn dequeued(&self, claims: &[Claim]) {
+        self.dequeued.inc_by(claims.len() as u64);
+        for claim in claims {
+            self.part(claim.campaign_id, claim.account_id, |part| part.dequeued += 1);
         }
     }
 
-    /// What failed of each campaign, by account and code.
-    pub fn campaign_failures(&self) -> Vec<(CampaignId, AccountId, String, u64)> {
-        let failures = self.campaign_failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures
-            .iter()
-            .map(|((campaign, account, code), n)| (*campaign, *account, code.clone(), *n))
-            .collect()
+    fn part(&self, campaign: Option<CampaignId>, account: AccountId, change: impl FnOnce(&mut OfPart)) {
+        let Some(campaign) = campaign else { return };
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        change(parts.entry((campaign, account)).or_default());
+        if parts.len() > PARTS_MAX {
+            parts.pop_first();
+        }
+    }
+
+    /// What was done for a campaign, by account.
+    pub fn of_campaign(&self, campaign: CampaignId) -> Vec<(AccountId, OfPart)> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = parts.iter().filter(|((id, _), _)| *id == campaign);
+        of.map(|((_, account), part)| (*account, part.clone())).collect()
     }
 }
 
@@ -337,10 +360,19 @@ mod tests {
         }
         assert_eq!(meters.failed.get(OTHER), 4_900);
         assert_eq!(meters.retry_exhausted.get(), 5_000);
-        assert!(meters.campaign_failures().len() <= CAMPAIGN_CODES_MAX);
-        let newest: u64 =
-            meters.campaign_failures().iter().filter(|row| row.0 == CampaignId(39)).map(|row| row.3).sum();
-        assert_eq!(newest, 125, "the newest campaign keeps all of its figures");
+        let (account, newest) = meters.of_campaign(CampaignId(39)).remove(0);
+        assert_eq!((account, newest.retry_exhausted, newest.failures.len()), (AccountId(1), 125, 33));
+        assert_eq!(newest.failures.values().sum::<u64>(), 125, "nothing is lost from its sums");
+        for n in 0..1_000 {
+            meters.failure(
+                Status::Retry,
+                &failure("timeout"),
+                &Ended { campaign: Some(CampaignId(n)), ..ended() },
+            );
+        }
+        let known = (0..1_000).filter(|n| !meters.of_campaign(CampaignId(*n)).is_empty()).count();
+        assert_eq!(known, PARTS_MAX, "the newest are kept");
+        assert_eq!(meters.of_campaign(CampaignId(999))[0].1.retry_scheduled, 1);
     }
 
     #[test]

@@ -312,7 +312,7 @@ impl Dispatcher {
         match claimed {
             Ok(claimed) => {
                 let taken = claimed.claims.len();
-                self.meters.dequeued.inc_by(taken as u64);
+                self.meters.dequeued(&claimed.claims);
                 if taken > 0 {
                     tracing::debug!(taken, limit, "claimed");
                 }

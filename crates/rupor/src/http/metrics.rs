@@ -164,6 +164,9 @@ struct Shown {
     people: Gauges,
     trouble: Gauges,
     campaign_deliveries: Gauges,
+    campaign_dequeued: Family<Labels, Counter>,
+    campaign_retry_scheduled: Family<Labels, Counter>,
+    campaign_retry_exhausted: Family<Labels, Counter>,
     campaign_failures: Family<Labels, Counter>,
     bot_waiting: Gauges,
     bot_oldest: Gauges,
@@ -199,6 +202,18 @@ impl Shown {
             ),
             campaign_deliveries: sheet
                 .gauges("campaign_deliveries", "Deliveries of a campaign by account and status"),
+            campaign_dequeued: sheet.counters(
+                "campaign_dequeued",
+                "Deliveries of a campaign that were claimed here to be sent, by account",
+            ),
+            campaign_retry_scheduled: sheet.counters(
+                "campaign_retry_scheduled",
+                "Attempts of a campaign that failed here and are made again, by account",
+            ),
+            campaign_retry_exhausted: sheet.counters(
+                "campaign_retry_exhausted",
+                "Deliveries of a campaign that ended dead here because all their attempts failed, by account",
+            ),
             campaign_failures: sheet.counters(
                 "campaign_failures",
                 "Deliveries of a campaign that ended unsent here, by account and code",
@@ -288,9 +303,17 @@ impl Shown {
                     set(&self.campaign_deliveries, labels, n as f64);
                 }
             }
-            let failures = meters.campaign_failures();
-            for (_, account, code, n) in failures.into_iter().filter(|row| row.0 == campaign.campaign_id) {
-                self.campaign_failures.get_or_create(&of(account, Some(("code", code)))).inc_by(n);
+            for (account, part) in meters.of_campaign(campaign.campaign_id) {
+                for (family, n) in [
+                    (&self.campaign_dequeued, part.dequeued),
+                    (&self.campaign_retry_scheduled, part.retry_scheduled),
+                    (&self.campaign_retry_exhausted, part.retry_exhausted),
+                ] {
+                    family.get_or_create(&of(account, None)).inc_by(n);
+                }
+                for (code, n) in part.failures {
+                    self.campaign_failures.get_or_create(&of(account, Some(("code", code)))).inc_by(n);
+                }
             }
         }
     }

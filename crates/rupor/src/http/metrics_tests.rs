@@ -63,7 +63,14 @@ fn every_name() -> BTreeSet<String> {
     ] {
         set(family, Vec::new(), 0);
     }
-    drop(shown.campaign_failures.get_or_create(&Vec::new()));
+    for family in [
+        &shown.campaign_dequeued,
+        &shown.campaign_retry_scheduled,
+        &shown.campaign_retry_exhausted,
+        &shown.campaign_failures,
+    ] {
+        drop(family.get_or_create(&Vec::new()));
+    }
     let meters = Meters::default();
     drop(meters.secrets_refused.get_or_create(&engine::dispatch::OfDoor { door: "/v1" }));
     let mut open = String::new();
