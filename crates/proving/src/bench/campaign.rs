@@ -32,6 +32,12 @@ pub(crate) struct CampaignBench {
     /// People of the large campaign
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     people: usize,
+    /// The words of the large campaign name each person, so that the rows of people are read for the freeze
+    #[arg(long)]
+    personal: bool,
+    /// Bots of the large campaign; everybody is known on each of them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=10))]
+    bots: u8,
     /// Seconds of each measurement by the clock
     #[arg(long, value_name = "N", default_value_t = 20)]
     seconds: u64,
@@ -108,11 +114,20 @@ async fn put_people(rig: &Rig, account: AccountId, first: usize, n: usize) -> an
 }
 
 async fn draft(rig: &Rig, name: &str, accounts: Vec<AccountId>) -> anyhow::Result<Campaign> {
+    draft_of(rig, name, accounts, format!("campaign {name}")).await
+}
+
+async fn draft_of(
+    rig: &Rig,
+    name: &str,
+    accounts: Vec<AccountId>,
+    words: String,
+) -> anyhow::Result<Campaign> {
     let draft = Draft {
         name: name.into(),
         accounts,
         audience: None,
-        variants: vec![("a".into(), 1, Message::text(format!("campaign {name}")))],
+        variants: vec![("a".into(), 1, Message::text(words))],
         policy: Policy::default(),
         key: name.into(),
     };
@@ -131,15 +146,23 @@ fn seconds(since: Instant) -> f64 {
 
 async fn large(args: &CampaignBench) -> anyhow::Result<Value> {
     let rig = Rig::new(&args.database, "off").await?;
-    let account = rig.account(0, Some(1_000.0), 64).await?;
+    let mut accounts = Vec::new();
     let begun = Instant::now();
-    put_people(&rig, account, 0, args.people).await?;
+    for n in 0..usize::from(args.bots) {
+        let account = rig.account(n, Some(1_000.0), 64).await?;
+        put_people(&rig, account, 0, args.people).await?;
+        accounts.push(account);
+    }
     let put = seconds(begun);
+    let large = async |name: &str| {
+        let whom = if args.personal { ", {{ r.name }}" } else { "" };
+        draft_of(&rig, name, accounts.clone(), format!("campaign {name}{whom}")).await
+    };
     // One of each, alternating, so that both meet the same machine; the first pair is thrown away.
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for round in 0..3 {
-        bare.push(bare_freeze(args, &rig, round).await?);
-        let campaign = draft(&rig, &format!("frozen {round}"), vec![account]).await?;
+        bare.push(bare_freeze(args, &rig, round, accounts[0]).await?);
+        let campaign = large(&format!("frozen {round}")).await?;
         ours.push(freeze(&rig, &campaign).await?);
     }
     let ratio = |n: usize| ours[n] / bare[n];
@@ -148,7 +171,7 @@ async fn large(args: &CampaignBench) -> anyhow::Result<Value> {
     let status = status(&rig, &last).await?;
 
     let running = Running::start(&rig);
-    let campaign = draft(&rig, "first send", vec![account]).await?;
+    let campaign = large("first send").await?;
     let (asked_ms, begun) = (now_ms(), Instant::now());
     life::start(&rig.store, &campaign, None).await?;
     let returned = seconds(begun);
@@ -158,7 +181,9 @@ async fn large(args: &CampaignBench) -> anyhow::Result<Value> {
     running.stop(&rig).await?;
     Ok(json!({
         "people": args.people,
-        "put_per_second": args.people as f64 / put,
+        "bots": args.bots,
+        "personal": args.personal,
+        "put_per_second": (args.people * accounts.len()) as f64 / put,
         "freeze_seconds": ours,
         "bare_insert_select_seconds": bare,
         "freeze_to_bare": ratio,
@@ -188,13 +213,13 @@ async fn freeze(rig: &Rig, campaign: &Campaign) -> anyhow::Result<f64> {
 }
 
 /// The same columns and keys by one statement, without a single rule; into a table that holds the same earlier campaigns.
-async fn bare_freeze(args: &CampaignBench, rig: &Rig, round: i32) -> anyhow::Result<f64> {
+async fn bare_freeze(args: &CampaignBench, rig: &Rig, round: i32, account: AccountId) -> anyhow::Result<f64> {
     const COLUMNS: &str = "workspace_id, campaign_id, cohort_id, recipient_id, account_id, platform, user_id, variant, generation, state";
     let ws = rig.workspace.0;
     let insert = format!(
         "INSERT INTO bench_freeze ({COLUMNS})
          SELECT workspace_id, {round}, {round}, recipient_id, account_id, platform, user_id, 0, 0, 'waiting'
-           FROM recipients WHERE workspace_id = {ws} ORDER BY platform, user_id"
+           FROM recipients WHERE workspace_id = {ws} AND account_id = {account} ORDER BY platform, user_id"
     );
     match args.database.address()? {
         store::Address::Sqlite(path) => {
