@@ -394,3 +394,31 @@ async fn the_chosen_variant_is_said_to_everybody_who_has_not_got_it() {
     assert!(claims.iter().all(|claim| claim.message_id != campaign.variants[0].message_id));
     w.check().await;
 }
+
+#[tokio::test]
+async fn a_ramp_a_rate_and_urgency_reach_the_queue() {
+    let w = World::new(&[(600, "")]).await;
+    let ramp = json!([{"for": "10m", "rate": 2.0}]);
+    w.start(json!({"urgent": true, "rate": 10.0, "ramp": ramp})).await;
+    let within_ten_seconds = async || {
+        let mut n = 0;
+        for _ in 0..100 {
+            w.clock.advance(Span::from_millis(100));
+            n += w.end_all(&sent()).await;
+        }
+        n
+    };
+    assert_eq!(within_ten_seconds().await, 20, "two a second at first");
+    w.clock.advance(Span::from_secs(600));
+    w.go().await;
+    assert_eq!(within_ten_seconds().await, 100, "then ten");
+    w.clock.advance(Span::from_secs(1));
+    let claim = w.claim().await.remove(0);
+    let delivery = w.store.delivery(w.ws, claim.delivery_id).await.unwrap();
+    assert_eq!(
+        delivery.priority,
+        domain::delivery::Priority::Urgent,
+        "before ordinary posts of the same bot"
+    );
+    w.check().await;
+}

@@ -114,6 +114,44 @@ async fn a_preview_shows_every_variant_its_buttons_and_the_time_of_a_planned_sta
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_says_how_it_went_and_a_part_that_is_paused_has_nothing_on_its_way() {
+    let w = World::new().await;
+    let stranger = json!({"platform": "telegram", "id": 102, "type": "private", "not_started": true});
+    assert!(w.sandbox.add_chat(&stranger).is_ok());
+    w.import("people.csv", b"address\n101\n102\n103\n");
+    w.new_campaign("autumn", "Здравствуйте!", &[]);
+    let waits = w.well(&["campaign", "test", "autumn", "--account", "shelter", "--to", "101"]);
+    assert!(waits.contains("101: waits; nothing is sent before `rupor run` runs"), "{waits}");
+    let _node = node(&w).await;
+    let tested =
+        w.command(&["campaign", "test", "autumn", "--account", "shelter", "--to", "102,103"]).output();
+    let tested = tested.unwrap();
+    let told = String::from_utf8(tested.stdout).unwrap();
+    assert!(told.contains("102: not sent: never_started") && told.contains("103: sent"), "{told}");
+    let refused = String::from_utf8(tested.stderr).unwrap();
+    assert!(!tested.status.success() && refused.contains("1 of 2 messages were not sent"), "{refused}");
+
+    // Nobody answers for a while: that is what the pause waits for.
+    let silence = json!({"platform": "telegram", "kind": "hang", "method": "sendMessage", "delay_ms": 1500});
+    assert!(w.sandbox.arm(&silence).is_ok());
+    w.well(&["campaign", "start", "autumn", "--yes"]);
+    let stands = || parsed(&w.well(&["campaign", "status", "autumn", "--json"]));
+    let begun = std::time::Instant::now();
+    while stands()["in_flight"] == 0 {
+        assert!(begun.elapsed().as_secs() < 300, "nothing is on its way: {}", stands());
+    }
+    let rests = w.well(&["campaign", "pause", "autumn", "--account", "shelter", "--json"]);
+    let rests = parsed(&rests);
+    assert_eq!(
+        (&rests["in_flight"], &rests["resting_in_flight"]),
+        (&json!(0), &json!({"shelter": 0})),
+        "{rests}"
+    );
+    let seen = w.requests();
+    assert_eq!((&stands()["in_flight"], w.requests()), (&json!(0), seen));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_import_keeps_what_was_known_and_one_of_nobody_makes_no_audience() {
     let w = World::new().await;
     w.import("people.csv", "address;name;city\n101;Анна;Пермь\n102;Пётр;Уфа\n".as_bytes());
