@@ -3555,6 +3555,11 @@ BEGIN
          WHERE m.campaign_id = id AND (m.platform, m.user_id) > (k.at_platform, k.at_user)
          ORDER BY m.platform, m.user_id
          LIMIT step
+    ), uncounted AS MATERIALIZED (
+        SELECT rupor_count_ending(ws, id, d.reason, d.last_error ->> 'code', -1)
+          FROM seen AS s JOIN campaign_recipients AS m ON m.member_id = s.member_id
+          JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+         WHERE s.taken
     ), again AS (
         UPDATE campaign_recipients AS m SET state = 'waiting', generation = m.generation + 1
           FROM seen AS s WHERE s.taken AND m.member_id = s.member_id
@@ -3567,7 +3572,8 @@ BEGIN
     SELECT count(*) AS n, count(*) FILTER (WHERE s.taken AND s.status = 'dead') AS dead,
            count(*) FILTER (WHERE s.taken AND s.status <> 'dead') AS failed,
            (array_agg(s.platform ORDER BY s.platform DESC, s.user_id DESC))[1] AS platform,
-           (array_agg(s.user_id ORDER BY s.platform DESC, s.user_id DESC))[1] AS user_id
+           (array_agg(s.user_id ORDER BY s.platform DESC, s.user_id DESC))[1] AS user_id,
+           (SELECT count(*) FROM uncounted) AS uncounted
       INTO r FROM seen AS s;
     UPDATE campaigns AS x
        SET at_platform = coalesce(r.platform, x.at_platform), at_user = coalesce(r.user_id, x.at_user),
@@ -5223,6 +5229,23 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.rupor_count_ending(ws bigint, campaign bigint, reason text, code text, n bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    is_told CONSTANT boolean := reason IN ('refused', 'recipient_gone');
+    kind    text := 'ended.' || reason || CASE WHEN is_told THEN coalesce('/' || code, '') ELSE '' END;
+BEGIN
+    IF is_told AND NOT EXISTS (SELECT FROM campaign_codes AS c WHERE c.campaign_id = campaign AND c.code = kind)
+       AND (SELECT count(*) FROM campaign_codes AS c WHERE c.campaign_id = campaign) >= 64 THEN
+        kind := 'ended.' || reason || '/other';
+    END IF;
+    INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n) VALUES (ws, campaign, kind, rupor_count_ending.n)
+    ON CONFLICT ON CONSTRAINT campaign_codes_pkey DO UPDATE SET n = c.n + excluded.n;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.rupor_count_excluded(k campaigns, reasons jsonb)
  RETURNS void
  LANGUAGE plpgsql
@@ -5831,9 +5854,7 @@ BEGIN
                         ELSE s.status END,
             failure, provider_id);
     IF s.status IN ('failed_permanent', 'dead') AND d.campaign_id IS NOT NULL THEN
-        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
-        VALUES (held.workspace_id, d.campaign_id, 'ended.' || s.reason, 1)
-        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + 1;
+        PERFORM rupor_count_ending(held.workspace_id, d.campaign_id, s.reason, failure ->> 'code', 1);
     END IF;
     IF s.status IN ('failed_permanent', 'dead') THEN
         DELETE FROM dedup_index AS k WHERE k.delivery_id = held.delivery_id;
@@ -7495,34 +7516,50 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.suppress_person(workspace_id bigint, platform text, user_id text, account_id bigint, reason text, origin text)
- RETURNS void
+CREATE OR REPLACE FUNCTION public.suppress_people(workspace_id bigint, platform text, user_ids text[], account_id bigint, reason text, origin text)
+ RETURNS bigint
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 #variable_conflict use_column
 DECLARE
-    ws  CONSTANT bigint := suppress_person.workspace_id;
-    who record;
+    ws         CONSTANT bigint := suppress_people.workspace_id;
+    whose      CONSTANT bigint := suppress_people.account_id;
+    suppressed text[];
+    who        record;
 BEGIN
     PERFORM rupor_guard(ws);
+    -- All accounts at once and in order, or two calls could wait for each other.
     PERFORM rupor_lock_accounts(array(
-        SELECT r.account_id FROM recipients AS r
-         WHERE r.workspace_id = ws AND r.platform = suppress_person.platform AND r.user_id = suppress_person.user_id
-           AND suppress_person.account_id IN (0, r.account_id)));
-    INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin)
-    VALUES (ws, suppress_person.platform, suppress_person.user_id, suppress_person.account_id, suppress_person.reason,
-            suppress_person.origin)
-    ON CONFLICT DO NOTHING;
+        SELECT DISTINCT r.account_id FROM recipients AS r
+         WHERE r.workspace_id = ws AND r.platform = suppress_people.platform AND r.user_id = ANY (user_ids)
+           AND whose IN (0, r.account_id)));
+    WITH put AS (
+        INSERT INTO suppressions (workspace_id, platform, user_id, account_id, reason, origin)
+        SELECT DISTINCT ws, suppress_people.platform, u.user_id, whose, suppress_people.reason, suppress_people.origin
+          FROM unnest(user_ids) AS u (user_id)
+         ORDER BY u.user_id
+        ON CONFLICT DO NOTHING
+        RETURNING user_id
+    )
+    SELECT coalesce(array_agg(p.user_id), '{}') INTO suppressed FROM put AS p;
+    IF suppressed = '{}' THEN
+        RETURN 0;
+    END IF;
     FOR who IN
         SELECT r.recipient_id FROM recipients AS r
-         WHERE r.workspace_id = ws AND r.platform = suppress_person.platform AND r.user_id = suppress_person.user_id
-           AND suppress_person.account_id IN (0, r.account_id)
+         WHERE r.workspace_id = ws AND r.platform = suppress_people.platform AND r.user_id = ANY (suppressed)
+           AND whose IN (0, r.account_id)
          ORDER BY r.recipient_id
     LOOP
         PERFORM rupor_leave_alone(ws, who.recipient_id, 'suppressed');
     END LOOP;
+    INSERT INTO events (workspace_id, at, name, account_id, detail)
+    VALUES (ws, rupor_now(), 'config_changed', nullif(whose, 0),
+            jsonb_build_object('suppressed', cardinality(suppressed), 'platform', suppress_people.platform,
+                               'reason', suppress_people.reason));
+    RETURN cardinality(suppressed);
 END $function$
 ;
 
@@ -8032,6 +8069,8 @@ GRANT EXECUTE ON FUNCTION rupor_check_items(jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_check_lanes(bigint[],bigint[],bigint[]) TO rupor_app;
 
+GRANT EXECUTE ON FUNCTION rupor_count_ending(bigint,bigint,text,text,bigint) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION rupor_count_excluded(campaigns,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_count_hours(bigint[],bigint[],timestamp with time zone) TO rupor_app;
@@ -8288,7 +8327,7 @@ GRANT EXECUTE ON FUNCTION set_recipient_status(bigint,bigint,text,text) TO rupor
 
 GRANT EXECUTE ON FUNCTION shut_cohorts(bigint,bigint,bigint[],timestamp with time zone[],bigint) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION suppress_person(bigint,text,text,bigint,text,text) TO rupor_app;
+GRANT EXECUTE ON FUNCTION suppress_people(bigint,text,text[],bigint,text,text) TO rupor_app;
 
 GRANT SELECT ON account_heads TO rupor_app;
 
@@ -8503,6 +8542,8 @@ GRANT EXECUTE ON FUNCTION rupor_check_claim(text,integer,integer,bigint) TO rupo
 GRANT EXECUTE ON FUNCTION rupor_check_items(jsonb) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_check_lanes(bigint[],bigint[],bigint[]) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_count_ending(bigint,bigint,text,text,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_count_excluded(campaigns,jsonb) TO rupor_dispatcher;
 

@@ -22,6 +22,16 @@ pub fn page(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden)
 }
 
+/// A name as a shell takes it. One with characters that cannot be seen has to be given by its id instead.
+pub fn quoted(name: &str) -> String {
+    let name = &*line(name);
+    let plain = |c: char| c.is_alphanumeric() || "-_./@:".contains(c);
+    match !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
+}
+
 /// What strangers call their place, as one line that fits beside others; `None`: nothing is left of it.
 pub fn title(text: &str) -> Option<String> {
     let words = text.split(|c: char| c.is_whitespace() || is_hidden(c)).filter(|word| !word.is_empty());

@@ -8,6 +8,7 @@ use domain::campaign::{CampaignStatus, STOP_PRESS};
 use domain::delivery::Priority;
 use domain::ids::{AccountId, AudienceId, DeliveryId, MessageId, RecipientId, WorkspaceId};
 use domain::message::{Button, Message, Press};
+use domain::shown::quoted;
 use domain::time::Timestamp;
 use platforms::render::personal;
 use serde_json::json;
@@ -168,7 +169,7 @@ pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) ->
             bail!(
                 "account {} is paused ({why}), so nothing could be sent; run `rupor account resume {}` first",
                 account.name,
-                account.name
+                quoted(&account.name)
             );
         }
     }
@@ -184,7 +185,9 @@ pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) ->
     let looked = Judge::of(store, campaign.clone()).await?.anybody(store, now).await?;
     if looked.total() == 0 {
         let help = match looked.slips() {
-            Some(slips) => format!("{slips}; correct the text with `rupor campaign edit {}`", campaign.name),
+            Some(slips) => {
+                format!("{slips}; correct the text with `rupor campaign edit {}`", quoted(&campaign.name))
+            }
             None => {
                 "import people with `rupor audience import`, and look with `rupor campaign preview`".into()
             }
@@ -212,7 +215,7 @@ pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) ->
 
 /// What to do instead.
 fn hint(campaign: &Campaign) -> String {
-    let name = &campaign.name;
+    let name = quoted(&campaign.name);
     match campaign.status {
         CampaignStatus::Paused => format!("; go on with `rupor campaign resume {name}`"),
         CampaignStatus::Finished | CampaignStatus::Aborted => {
@@ -233,7 +236,7 @@ fn took(done: bool, campaign: &Campaign) -> anyhow::Result<()> {
         false => bail!(
             "campaign {} was changed by somebody else in this moment; look with `rupor campaign status {}`",
             campaign.name,
-            campaign.name
+            quoted(&campaign.name)
         ),
     }
 }
@@ -328,7 +331,7 @@ pub async fn edit(store: &Store, campaign: &Campaign, key: &str, message: Messag
             "campaign {} is {}; its words can be changed only while it rests: run `rupor campaign pause {}` first",
             campaign.name,
             campaign.status,
-            campaign.name
+            quoted(&campaign.name)
         );
     }
     if campaign.variants.len() > 1 {
@@ -352,7 +355,7 @@ pub async fn choose(store: &Store, campaign: &Campaign, name: &str) -> anyhow::R
             "campaign {} is {}; a variant is chosen while it rests: run `rupor campaign pause {}` first",
             campaign.name,
             campaign.status,
-            campaign.name
+            quoted(&campaign.name)
         );
     }
     while store.recall_campaign(ws, id).await? > 0 {}

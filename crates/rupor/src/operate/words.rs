@@ -22,6 +22,7 @@ use crate::language::{Language, Phrase, heard, say};
 pub(crate) use causes::cause;
 pub(crate) use channels::{channel_failures, channel_trouble};
 pub(crate) use deliveries::delivery;
+pub(crate) use domain::shown::quoted;
 pub(crate) use late::{channel_doubtful, failing_often, lagging, lost_leases, stuck};
 pub(crate) use waits::{held_posts, is_long, put_off};
 
@@ -231,16 +232,6 @@ fn command(facts: &Facts, text: &str) -> String {
     match facts.only_workspace {
         true => text.to_owned(),
         false => format!("{text} --workspace {}", quoted(&facts.workspace.name)),
-    }
-}
-
-/// A name as a shell takes it. One with characters that cannot be seen has to be given by its id instead.
-pub(crate) fn quoted(name: &str) -> String {
-    let name = &*line(name);
-    let plain = |c: char| c.is_alphanumeric() || "-_./@:".contains(c);
-    match !name.is_empty() && !name.starts_with('-') && name.chars().all(plain) {
-        true => name.to_owned(),
-        false => format!("'{}'", name.replace('\'', r"'\''")),
     }
 }
 

@@ -111,6 +111,10 @@ async fn a_preview_shows_every_variant_its_buttons_and_the_time_of_a_planned_sta
     let shown = String::from_utf8(asked.stdout).unwrap();
     assert!(shown.contains("it begins 2099-12-01") && shown.contains("is done about 2099-12-01"), "{shown}");
     assert_eq!(w.state("autumn"), "draft", "nobody said yes");
+    // A name of two words in a hint is one a shell takes.
+    w.new_campaign("open day", "Здравствуйте!", &[]);
+    w.well(&["campaign", "start", "open day", "--yes"]);
+    w.refused(&["campaign", "start", "open day", "--yes"], &["rupor campaign status 'open day'"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
