@@ -3,6 +3,8 @@
 //! A row per recipient is the truth. `freeze_campaign` writes them down, `feed_campaign` makes deliveries of the next few,
 //! `recall_campaign` takes back what was never claimed. Every change of a campaign's status is one compare-and-set.
 
+mod endings;
+
 use std::collections::{BTreeMap, HashMap};
 
 use domain::campaign::CampaignStatus;
@@ -10,6 +12,8 @@ use domain::ids::{AccountId, AudienceId, CampaignId, CohortId, MessageId, Recipi
 use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub(crate) use endings::{CODES_MAX, OTHER, ending};
 
 use crate::error::{Result, StoreError};
 use crate::facade::{Store, each};
@@ -23,18 +27,6 @@ pub(crate) const AT_ONCE_MAX: usize = 20_000;
 pub const FEED_MAX: usize = 500;
 /// What a count of those who ended badly begins with, beside the reasons of those who were left out.
 pub(crate) const ENDED: &str = "ended.";
-/// Kinds of endings and exclusions that are counted apart in one campaign; what comes after them counts as `other`.
-pub(crate) const CODES_MAX: i64 = 64;
-pub(crate) const OTHER: &str = "other";
-
-/// Under what an ending is counted: of what a platform refused also the code that it gave.
-pub(crate) fn ending(reason: &str, code: Option<&str>) -> String {
-    match (reason, code) {
-        ("refused" | "recipient_gone", Some(code)) => format!("{ENDED}{reason}/{code}"),
-        _ => format!("{ENDED}{reason}"),
-    }
-}
-
 /// Who stopped while it ran, whether they had got it or not; told among the endings.
 pub const STOPS: &str = "stops";
 
@@ -394,53 +386,6 @@ impl Store {
     /// The first ones have it: the others get it from then on. The first word counts.
     pub async fn let_rest_follow(&self, workspace: WorkspaceId, id: CampaignId, at: Timestamp) -> Result<()> {
         each!(self, db => db.let_rest_follow(workspace, id, at))
-    }
-
-    /// How many ended which way, by reason: gone, refused, outcome unknown.
-    pub async fn campaign_endings(
-        &self,
-        workspace: WorkspaceId,
-        id: CampaignId,
-    ) -> Result<BTreeMap<String, i64>> {
-        let codes = each!(self, db => db.campaign_codes(workspace, id))?;
-        let mut ended = BTreeMap::new();
-        for (code, n) in codes {
-            if let Some(ending) = code.strip_prefix(ENDED) {
-                let reason = ending.split_once('/').map_or(ending, |(reason, _)| reason);
-                *ended.entry(reason.to_owned()).or_default() += n;
-            }
-        }
-        Ok(ended)
-    }
-
-    /// Why people did not get it who were not left out, counted, by the code that a report has for each of them. Whoever
-    /// is tried anew is counted no more, and who was cancelled is not among them.
-    pub async fn campaign_failures(
-        &self,
-        workspace: WorkspaceId,
-        id: CampaignId,
-    ) -> Result<BTreeMap<String, i64>> {
-        let codes = each!(self, db => db.campaign_codes(workspace, id))?;
-        let mut failed = BTreeMap::new();
-        for (code, n) in codes {
-            let Some(ending) = code.strip_prefix(ENDED) else { continue };
-            if ending != STOPS && ending != "cancelled" {
-                let code = ending.split_once('/').map_or(ending, |(_, code)| code);
-                *failed.entry(code.to_owned()).or_default() += n;
-            }
-        }
-        failed.retain(|_, n| *n > 0);
-        Ok(failed)
-    }
-
-    /// Why people were left out, counted.
-    pub async fn campaign_exclusions(
-        &self,
-        workspace: WorkspaceId,
-        id: CampaignId,
-    ) -> Result<BTreeMap<String, i64>> {
-        let codes = each!(self, db => db.campaign_codes(workspace, id))?;
-        Ok(codes.into_iter().filter(|(code, _)| !code.starts_with(ENDED)).collect())
     }
 
     pub async fn campaign_cohorts(&self, workspace: WorkspaceId, id: CampaignId) -> Result<Vec<Cohort>> {
