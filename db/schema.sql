@@ -28,7 +28,8 @@ CREATE TYPE claimed_delivery AS (
     parts jsonb,
     idempotency_key text,
     due_at timestamp with time zone,
-    campaign_id bigint
+    campaign_id bigint,
+    paid boolean
 );
 
 CREATE TYPE rupor_dealt AS (
@@ -387,6 +388,7 @@ CREATE TABLE campaign_recipients (
     delivery_id bigint,
     outcome text,
     code text,
+    unknowns integer NOT NULL DEFAULT 0,
     provider_message_id text,
     at timestamp with time zone,
     CONSTRAINT campaign_recipients_pkey PRIMARY KEY (member_id),
@@ -427,6 +429,7 @@ CREATE TABLE campaigns (
     at_user text NOT NULL DEFAULT ''::text,
     min_gap_us bigint NOT NULL DEFAULT 0,
     starts_at timestamp with time zone,
+    deadline_us bigint NOT NULL DEFAULT 0,
     deadline timestamp with time zone,
     created_at timestamp with time zone NOT NULL,
     started_at timestamp with time zone,
@@ -434,6 +437,7 @@ CREATE TABLE campaigns (
     ended_at timestamp with time zone,
     rest_at timestamp with time zone,
     resting jsonb NOT NULL DEFAULT '{}'::jsonb,
+    judged_from jsonb NOT NULL DEFAULT '{}'::jsonb,
     n_total bigint NOT NULL DEFAULT 0,
     n_excluded bigint NOT NULL DEFAULT 0,
     n_failed_again bigint NOT NULL DEFAULT 0,
@@ -729,6 +733,7 @@ CREATE TABLE lane_heads (
     n_failed bigint NOT NULL DEFAULT 0,
     n_dead bigint NOT NULL DEFAULT 0,
     n_requeued bigint NOT NULL DEFAULT 0,
+    paid boolean NOT NULL DEFAULT false,
     CONSTRAINT lane_heads_pkey PRIMARY KEY (lane_id),
     CONSTRAINT lane_heads_campaign_id_account_id_key UNIQUE (campaign_id, account_id),
     CONSTRAINT lane_heads_channel_id_key UNIQUE (channel_id),
@@ -1096,6 +1101,22 @@ CREATE INDEX recipients_gone ON public.recipients USING btree (account_id) WHERE
 
 CREATE INDEX recipients_of_person ON public.recipients USING btree (platform, user_id, workspace_id, account_id);
 
+CREATE OR REPLACE FUNCTION public.anybody_again(workspace_id bigint, campaign_id bigint, retries jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET jit TO 'off'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(anybody_again.workspace_id);
+    RETURN EXISTS (SELECT FROM campaign_recipients AS m LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+                    WHERE m.workspace_id = anybody_again.workspace_id AND m.campaign_id = anybody_again.campaign_id
+                      AND rupor_goes_again(m, d, anybody_again.retries));
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.api_token_by_secret(hash text)
  RETURNS SETOF api_tokens
  LANGUAGE plpgsql
@@ -1258,7 +1279,7 @@ BEGIN
     SELECT d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id, d.revision,
            d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt, d.charged, d.flood_waits,
            d.not_ready_waits, d.unknowns, d.lost_claims, d.lost_requests, d.flood_since, held.slot_at, held.lease_until, d.parts,
-           d.idempotency_key, held.claimed_at, d.campaign_id
+           d.idempotency_key, held.claimed_at, d.campaign_id, (SELECT h.paid FROM lane_heads AS h WHERE h.lane_id = d.lane_id)
       INTO claim
       FROM deliveries AS d
      WHERE d.delivery_id = held.delivery_id;
@@ -1883,7 +1904,7 @@ BEGIN
     accounts := array(SELECT DISTINCT d.account_id FROM deliveries AS d WHERE d.delivery_id = ANY (delivery_ids));
     PERFORM rupor_lock_accounts(accounts);
     WITH waiting AS (
-        SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.status, d.message_id, d.channel_id
+        SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.status, d.message_id, d.channel_id, d.campaign_id
           FROM deliveries AS d
          WHERE d.delivery_id = ANY (delivery_ids) AND d.status IN ('queued', 'retry')
     ), cancelled AS (
@@ -1909,6 +1930,10 @@ BEGIN
                        count(*) FILTER (WHERE w.status = 'retry') AS retry
                   FROM waiting AS w GROUP BY w.lane_id) AS c
          WHERE h.lane_id = c.lane_id
+    ), counted_apart AS (
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        SELECT ws, w.campaign_id, 'ended.cancelled', count(*) FROM waiting AS w WHERE w.campaign_id IS NOT NULL GROUP BY w.campaign_id
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n
     ), told AS (
         INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id)
         SELECT ws, at, 'cancelled', w.message_id, w.delivery_id, w.channel_id
@@ -2062,7 +2087,9 @@ BEGIN
                   FROM marked AS m
             )
             -- in the order they were dealt, which is the order of each lane
-            SELECT m.* FROM marked AS m ORDER BY sorted.ord[width_bucket(m.delivery_id, sorted.id)];
+            SELECT m.*, CASE WHEN m.campaign_id IS NULL THEN false
+                             ELSE (SELECT h.paid FROM lane_heads AS h WHERE h.lane_id = m.lane_id) END
+              FROM marked AS m ORDER BY sorted.ord[width_bucket(m.delivery_id, sorted.id)];
         END IF;
         IF cardinality(t.old) > 0 THEN
             PERFORM rupor_expire_heads(t.old, at);
@@ -2601,7 +2628,7 @@ AS $function$
 $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.feed_campaign(workspace_id bigint, cohort_id bigint, urgent boolean, step bigint, OUT queued bigint, OUT excluded bigint)
+CREATE OR REPLACE FUNCTION public.feed_campaign(workspace_id bigint, cohort_id bigint, urgent boolean, step bigint, ahead bigint, OUT queued bigint, OUT excluded bigint)
  RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -2619,6 +2646,7 @@ DECLARE
     cohort  campaign_cohorts;
     k       campaigns;
     lane    lane_heads;
+    room    bigint;
     past    text;
     last    bigint;
     n       bigint;
@@ -2638,6 +2666,7 @@ BEGIN
     END IF;
     SELECT c.* INTO cohort FROM campaign_cohorts AS c WHERE c.cohort_id = feed_campaign.cohort_id;
     SELECT h.* INTO lane FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id AND h.account_id = cohort.account_id;
+    room := least(step, greatest(0, feed_campaign.ahead - lane.n_queued - lane.n_retry - lane.n_sending));
     SELECT c.history INTO past FROM control AS c;
     WITH seen AS MATERIALIZED (
         SELECT s.*, CASE WHEN s.reason IS NULL THEN nextval('deliveries_delivery_id_seq') END AS new_id
@@ -2652,7 +2681,7 @@ BEGIN
                  WHERE m.cohort_id = feed_campaign.cohort_id AND m.state = 'waiting'
                    AND (m.cohort_id, m.member_id) > (feed_campaign.cohort_id, cohort.cursor)
                  ORDER BY m.member_id
-                 LIMIT step) AS s
+                 LIMIT room) AS s
     ), put AS (
         INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, generation,
                                 parent_delivery, priority, status, run_at, position, expires_at, idempotency_key, queued_at,
@@ -2944,6 +2973,21 @@ BEGIN
 END $function$
 ;
 
+CREATE OR REPLACE FUNCTION public.judge_campaign_from(workspace_id bigint, campaign_id bigint, version bigint, ended jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(judge_campaign_from.workspace_id);
+    UPDATE campaigns AS x SET judged_from = judge_campaign_from.ended
+     WHERE x.workspace_id = judge_campaign_from.workspace_id AND x.campaign_id = judge_campaign_from.campaign_id
+       AND x.version = judge_campaign_from.version;
+END $function$
+;
+
 CREATE OR REPLACE FUNCTION public.lease_sources(owner text, "limit" integer, failing integer, lease interval)
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -3196,7 +3240,11 @@ BEGIN
        SET status = want, why = nullif(move_campaign.why, ''), version = x.version + 1,
            started_at = CASE WHEN want = 'preparing' THEN coalesce(x.started_at, today) ELSE x.started_at END,
            ended_at = CASE WHEN want IN ('finished', 'cancelled', 'aborted') THEN today END,
-           starts_at = coalesce(move_campaign.starts_at, x.starts_at), ends_as = coalesce(move_campaign.ends_as, x.ends_as)
+           starts_at = coalesce(move_campaign.starts_at, x.starts_at),
+           -- A wave has a deadline of its own; who goes on after a pause has the one it had.
+           deadline = CASE WHEN want = 'preparing' AND k.status <> 'paused' THEN today + rupor_span(nullif(x.deadline_us, 0))
+                           ELSE x.deadline END,
+           ends_as = CASE WHEN want = 'preparing' THEN 'cancelled' ELSE coalesce(move_campaign.ends_as, x.ends_as) END
      WHERE x.campaign_id = id;
     IF move_campaign.retries IS NOT NULL THEN
         UPDATE campaigns AS x
@@ -3395,7 +3443,7 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.pace_campaign(workspace_id bigint, campaign_id bigint, account_id bigint, rate double precision)
+CREATE OR REPLACE FUNCTION public.pace_campaign(workspace_id bigint, campaign_id bigint, account_id bigint, rate double precision, paid boolean)
  RETURNS void
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -3408,9 +3456,9 @@ BEGIN
     PERFORM rupor_guard(pace_campaign.workspace_id);
     PERFORM rupor_lock_accounts(ARRAY[pace_campaign.account_id]);
     UPDATE lane_heads AS h
-       SET interval_us = wanted, next_slot = least(h.next_slot, rupor_now() + rupor_span(wanted))
+       SET interval_us = wanted, next_slot = least(h.next_slot, rupor_now() + rupor_span(wanted)), paid = pace_campaign.paid
      WHERE h.workspace_id = pace_campaign.workspace_id AND h.campaign_id = pace_campaign.campaign_id
-       AND h.account_id = pace_campaign.account_id AND h.interval_us <> wanted;
+       AND h.account_id = pace_campaign.account_id AND (h.interval_us, h.paid) <> (wanted, pace_campaign.paid);
     IF FOUND THEN
         PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h
                                            WHERE h.campaign_id = pace_campaign.campaign_id AND h.account_id = pace_campaign.account_id));
@@ -3545,13 +3593,12 @@ BEGIN
         RETURN k.frozen_at IS NOT NULL;
     END IF;
     WITH seen AS MATERIALIZED (
-        SELECT m.member_id, m.cohort_id, m.platform, m.user_id, d.status,
-               coalesce(d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
-                        AND (k.retries ->> 'code' IS NULL OR coalesce(d.last_error ->> 'code', d.reason) = k.retries ->> 'code'
-                             OR d.reason = k.retries ->> 'code')
-                        AND (coalesce((k.retries ->> 'unknown')::boolean, false) OR d.unknowns = 0), false) AS taken
+        SELECT m.member_id, m.cohort_id, m.platform, m.user_id, d.delivery_id,
+               CASE m.state WHEN 'queued' THEN d.status ELSE m.outcome END AS ended,
+               m.state <> 'waiting' AND rupor_goes_again(m, d, k.retries) AS taken,
+               m.state = 'waiting' AND NOT rupor_goes_again(m, d, k.retries) AS aside
           FROM campaign_recipients AS m
-          LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id AND m.state = 'queued'
+          LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id
          WHERE m.campaign_id = id AND (m.platform, m.user_id) > (k.at_platform, k.at_user)
          ORDER BY m.platform, m.user_id
          LIMIT step
@@ -3561,23 +3608,35 @@ BEGIN
           JOIN deliveries AS d ON d.delivery_id = m.delivery_id
          WHERE s.taken
     ), again AS (
-        UPDATE campaign_recipients AS m SET state = 'waiting', generation = m.generation + 1
+        UPDATE campaign_recipients AS m
+           SET state = 'waiting', delivery_id = s.delivery_id, generation = m.generation + (s.ended <> 'cancelled')::integer
           FROM seen AS s WHERE s.taken AND m.member_id = s.member_id
+    ), put_aside AS (
+        UPDATE campaign_recipients AS m SET state = 'settled', outcome = 'cancelled', code = 'aborted', at = rupor_now()
+          FROM seen AS s WHERE s.aside AND m.member_id = s.member_id
     ), back AS (
         UPDATE campaign_cohorts AS c
            SET cursor = least(c.cursor, b.first - 1), n_waiting = c.n_waiting + b.n
-          FROM (SELECT s.cohort_id, min(s.member_id) AS first, count(*) AS n FROM seen AS s WHERE s.taken GROUP BY s.cohort_id) AS b
+          FROM (SELECT s.cohort_id, min(s.member_id) FILTER (WHERE s.taken) AS first,
+                       count(*) FILTER (WHERE s.taken) - count(*) FILTER (WHERE s.aside) AS n
+                  FROM seen AS s WHERE s.taken OR s.aside GROUP BY s.cohort_id) AS b
          WHERE c.cohort_id = b.cohort_id
     )
-    SELECT count(*) AS n, count(*) FILTER (WHERE s.taken AND s.status = 'dead') AS dead,
-           count(*) FILTER (WHERE s.taken AND s.status <> 'dead') AS failed,
+    SELECT count(*) AS n, count(*) FILTER (WHERE s.taken AND s.ended = 'dead') AS dead,
+           count(*) FILTER (WHERE s.taken AND s.ended IN ('failed', 'failed_permanent')) AS failed,
+           count(*) FILTER (WHERE s.aside) - count(*) FILTER (WHERE s.taken AND s.ended = 'cancelled') AS aside,
            (array_agg(s.platform ORDER BY s.platform DESC, s.user_id DESC))[1] AS platform,
            (array_agg(s.user_id ORDER BY s.platform DESC, s.user_id DESC))[1] AS user_id,
            (SELECT count(*) FROM uncounted) AS uncounted
       INTO r FROM seen AS s;
+    IF r.aside <> 0 THEN
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n) VALUES (ws, id, 'ended.cancelled', r.aside)
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n;
+    END IF;
+    -- Whoever is put aside counts as dead, though none of the lanes does.
     UPDATE campaigns AS x
        SET at_platform = coalesce(r.platform, x.at_platform), at_user = coalesce(r.user_id, x.at_user),
-           n_failed_again = x.n_failed_again + r.failed, n_dead_again = x.n_dead_again + r.dead,
+           n_failed_again = x.n_failed_again + r.failed, n_dead_again = x.n_dead_again + r.dead - r.aside,
            frozen_at = CASE WHEN r.n < step THEN rupor_now() END
      WHERE x.campaign_id = id;
     RETURN r.n < step;
@@ -4485,7 +4544,7 @@ BEGIN
      WHERE k.delivery_id = ANY (old) AND d.delivery_id = k.delivery_id;
     -- What became of somebody in a campaign is told by their own row from now on.
     UPDATE campaign_recipients AS m
-       SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id,
+       SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id, unknowns = d.unknowns,
            outcome = CASE WHEN d.status = 'sent' THEN 'sent' WHEN d.reason = 'recipient_gone' THEN 'gone'
                           WHEN d.status = 'failed_permanent' THEN 'failed'
                           WHEN d.reason = 'cancelled' THEN 'cancelled' ELSE 'dead' END,
@@ -5060,7 +5119,7 @@ AS $function$
            WHEN 'paused' THEN next IN ('preparing', 'running', 'cancelling')
            WHEN 'finishing' THEN next IN ('finished', 'running', 'paused', 'cancelling')
            WHEN 'finished' THEN next = 'preparing'
-           WHEN 'aborted' THEN next = 'preparing'
+           WHEN 'aborted' THEN next IN ('preparing', 'scheduled')
            WHEN 'cancelling' THEN next IN ('cancelled', 'aborted')
            ELSE false END
 $function$
@@ -6003,7 +6062,13 @@ BEGIN
            SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = at
           FROM gone AS g
          WHERE d.delivery_id = g.delivery_id
-        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.recipient_id, d.message_id, d.retry_at, g.expires_at
+        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.recipient_id, d.message_id, d.retry_at, g.expires_at,
+                  d.campaign_id
+    ), of_campaigns AS (
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        SELECT e.workspace_id, e.campaign_id, 'ended.expired', count(*) FROM ended AS e
+         WHERE e.campaign_id IS NOT NULL GROUP BY e.workspace_id, e.campaign_id ORDER BY e.campaign_id
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n
     ), forgotten AS (
         DELETE FROM dedup_index AS k
          USING gone AS g
@@ -6203,6 +6268,24 @@ AS $function$
                WHEN 'reconcile' THEN s.unknowns - CASE WHEN s.absent THEN s.lost_requests ELSE 0 END > rupor_rule_unknowns_max()
                ELSE s.unknowns > rupor_rule_unknowns_max()
            END
+$function$
+;
+
+CREATE OR REPLACE FUNCTION public.rupor_goes_again(m campaign_recipients, d deliveries, retries jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT coalesce(CASE m.state
+        WHEN 'queued' THEN d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
+             AND (retries ->> 'code' IS NULL OR coalesce(d.last_error ->> 'code', d.reason) = retries ->> 'code'
+                  OR d.reason = retries ->> 'code')
+             AND (coalesce((retries ->> 'unknown')::boolean, false) OR d.unknowns = 0)
+        WHEN 'settled' THEN (m.outcome IN ('failed', 'dead') AND m.code <> 'stopped' OR m.outcome = 'cancelled' AND m.code = 'aborted')
+             AND (retries ->> 'code' IS NULL OR m.code = retries ->> 'code')
+             AND (coalesce((retries ->> 'unknown')::boolean, false) OR m.unknowns = 0)
+        WHEN 'waiting' THEN retries ->> 'code' IS NULL OR coalesce(d.last_error ->> 'code', d.reason) = retries ->> 'code'
+                            OR d.reason = retries ->> 'code' END, false)
 $function$
 ;
 
@@ -6417,6 +6500,8 @@ BEGIN
             UPDATE deliveries AS d
                SET status = 'dead', reason = 'stopped', run_at = NULL, position = NULL, ended_at = today
              WHERE d.delivery_id = u.delivery_id;
+            INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n) VALUES (ws, u.campaign_id, 'ended.stopped', 1)
+            ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + 1;
             INSERT INTO events (workspace_id, at, name, message_id, delivery_id, recipient_id, account_id, detail)
             VALUES (ws, today, 'cancelled', u.message_id, u.delivery_id, who, u.account_id, '{"reason": "stopped"}');
         END IF;
@@ -6515,7 +6600,7 @@ CREATE OR REPLACE FUNCTION public.rupor_may_leave(id bigint)
  STABLE
 AS $function$
 BEGIN
-    RETURN (SELECT h.open AND rupor_unheard(r) IS NULL
+    RETURN (SELECT h.open AND coalesce(d.expires_at > rupor_now(), true) AND rupor_unheard(r) IS NULL
               FROM deliveries AS d
               JOIN lane_heads AS h ON h.lane_id = d.lane_id
               JOIN recipients AS r ON r.recipient_id = d.recipient_id
@@ -7917,6 +8002,8 @@ CREATE POLICY own_workspace ON workspaces TO PUBLIC USING ((workspace_id = rupor
 
 CREATE POLICY owner_spans ON workspaces TO CURRENT_USER USING (rupor_spans());
 
+GRANT EXECUTE ON FUNCTION anybody_again(bigint,bigint,jsonb) TO rupor_app;
+
 GRANT EXECUTE ON FUNCTION approach_recipient(bigint,bigint,bigint,timestamp with time zone) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION await_due_account(bigint,integer) TO rupor_app;
@@ -7969,13 +8056,15 @@ GRANT EXECUTE ON FUNCTION enqueue_messages_and_deliveries(bigint,jsonb) TO rupor
 
 GRANT EXECUTE ON FUNCTION fail_permanent(bigint,bigint,uuid,jsonb) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION feed_campaign(bigint,bigint,boolean,bigint) TO rupor_app;
+GRANT EXECUTE ON FUNCTION feed_campaign(bigint,bigint,boolean,bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION finish_ingest(bigint,bigint,bigint,text,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION follow_up(bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION freeze_campaign(bigint,bigint,text,text,text,text,boolean,bigint[],bigint[],bigint,boolean,bigint,bigint) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION judge_campaign_from(bigint,bigint,bigint,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION let_rest_follow(bigint,bigint,timestamp with time zone) TO rupor_app;
 
@@ -7999,7 +8088,7 @@ GRANT EXECUTE ON FUNCTION note_progress(bigint,bigint,bigint) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION open_lane(bigint,bigint,bigint,bigint,integer,double precision,text) TO rupor_app;
 
-GRANT EXECUTE ON FUNCTION pace_campaign(bigint,bigint,bigint,double precision) TO rupor_app;
+GRANT EXECUTE ON FUNCTION pace_campaign(bigint,bigint,bigint,double precision,boolean) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION people_of_accounts(bigint,bigint) TO rupor_app;
 
@@ -8110,6 +8199,8 @@ GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_app;
 GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_app;
+
+GRANT EXECUTE ON FUNCTION rupor_goes_again(campaign_recipients,deliveries,jsonb) TO rupor_app;
 
 GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_app;
 
@@ -8584,6 +8675,8 @@ GRANT EXECUTE ON FUNCTION rupor_fit_group(bigint) TO rupor_dispatcher;
 GRANT EXECUTE ON FUNCTION rupor_freeze_at_once(campaigns,bigint,text,text,text) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_given_up(rupor_settlement,text) TO rupor_dispatcher;
+
+GRANT EXECUTE ON FUNCTION rupor_goes_again(campaign_recipients,deliveries,jsonb) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION rupor_guard(bigint) TO rupor_dispatcher;
 

@@ -3,6 +3,7 @@
 //! ```text
 //! draft → scheduled → preparing → running ⇄ paused → finishing → finished
 //! any that is not over → cancelling → cancelled | aborted        finished | aborted ─ retry → preparing
+//! aborted before it began, because its time was missed ─ start → preparing | scheduled
 //! ```
 
 use jiff::civil::Time;
@@ -146,7 +147,8 @@ impl CampaignStatus {
             Running => matches!(next, Paused | Finishing | Cancelling),
             Paused => matches!(next, Preparing | Running | Cancelling),
             Finishing => matches!(next, Finished | Running | Paused | Cancelling),
-            Finished | Aborted => next == Preparing,
+            Finished => next == Preparing,
+            Aborted => matches!(next, Preparing | Scheduled),
             Cancelling => matches!(next, Cancelled | Aborted),
             Cancelled => false,
         }
@@ -187,6 +189,10 @@ mod tests {
                 CampaignStatus::ALL.into_iter().filter(|next| status.may_become(*next)).collect();
             match status {
                 CampaignStatus::Cancelled => assert_eq!(next, []),
+                // Its time was missed: it may be given another.
+                CampaignStatus::Aborted => {
+                    assert_eq!(next, [CampaignStatus::Scheduled, CampaignStatus::Preparing]);
+                }
                 _ => assert_eq!(next, [CampaignStatus::Preparing]),
             }
         }

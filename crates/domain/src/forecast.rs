@@ -66,7 +66,10 @@ impl Plan {
             if self.deadline.is_some_and(|deadline| deadline <= at) {
                 return Some(Forecast { done_at: at, late: waiting.round() });
             }
-            let first_left = self.groups.iter().zip(&left).any(|(group, left)| group.first && *left >= 0.5);
+            // An account that rests holds up nobody but its own people.
+            let first_left = self.groups.iter().zip(&left).any(|(group, left)| {
+                group.first && *left >= 0.5 && self.accounts.contains_key(&group.account)
+            });
             if self.hold.is_some() && !first_left && rest_at.is_none() {
                 rest_at = self.hold.map(|hold| at + hold);
             }
@@ -207,6 +210,11 @@ mod tests {
         let mut canary = plan(vec![group(1, "", true, 100.0), group(1, "", false, 900.0)]);
         canary.hold = Some(Span::from_secs(600));
         check(&canary, 10 + 600 + 90, 0.0);
+        // Those of an account that rests are waited for by nobody else.
+        let mut beside = canary.clone();
+        beside.groups.push(group(3, "", true, 50.0));
+        beside.deadline = Some(NOON + Span::from_secs(2_000));
+        check(&beside, 2_000, 50.0);
         canary.rest_at = Some(NOON + Span::from_secs(60));
         check(&canary, 60 + 90, 0.0);
     }

@@ -364,6 +364,11 @@ pub enum Fare {
 
 /// Who keeps the pace of an account. A platform never sleeps: it asks here, and the caller waits for the slot.
 pub trait Budget: Send + Sync {
+    /// Whether the call may cost money, where the platform sells a faster pace.
+    fn may_cost(&self) -> bool {
+        false
+    }
+
     /// Returns when the call may leave. A failure ends the sending before it: nothing was sent.
     fn pay(&self, fare: Fare) -> BoxFuture<'_, Result<(), Failure>>;
 }

@@ -370,6 +370,7 @@ fn dispatching(
 ) -> impl Future<Output = store::Result<bool>> + Send + 'static {
     let outlet = Arc::new(Platforms { network: Network::default() });
     let bases = settings.bases.clone();
+    let behind = store.clone();
     let ports = Arc::new(move || Ports {
         ledger: Arc::new(store.clone()),
         outlet: Arc::clone(&outlet) as Arc<dyn Outlet>,
@@ -380,19 +381,24 @@ fn dispatching(
     });
     kept_up("dispatch", move || {
         let ports = Arc::clone(&ports);
-        dispatch_until_stopped(sending.clone(), move || ports(), stopped.clone())
+        dispatch_until_stopped(sending.clone(), behind.clone(), move || ports(), stopped.clone())
     })
 }
 
 /// A dispatcher cannot start while the database does not say what time it is. It tries again: a node without one would
-/// look well and send nothing.
+/// look well and send nothing. What must not leave any more is kept back before it sends anything.
 async fn dispatch_until_stopped(
     sending: dispatch::Settings,
+    store: Store,
     ports: impl Fn() -> Ports,
     mut stopped: watch::Receiver<bool>,
 ) -> store::Result<bool> {
     loop {
-        match dispatch::run(sending.clone(), ports(), stopped.clone()).await {
+        let ended = match campaigns::catch_up(&store).await {
+            Ok(()) => dispatch::run(sending.clone(), ports(), stopped.clone()).await,
+            Err(error) => Err(error),
+        };
+        match ended {
             Err(error) if !*stopped.borrow() => {
                 tracing::warn!(%error, "sending cannot start; trying again");
                 let _ = tokio::time::timeout(START_AGAIN, stopped.wait_for(|stop| *stop)).await;

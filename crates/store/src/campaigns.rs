@@ -4,6 +4,7 @@
 //! `recall_campaign` takes back what was never claimed. Every change of a campaign's status is one compare-and-set.
 
 mod endings;
+mod lots;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,16 +20,23 @@ use crate::error::{Result, StoreError};
 use crate::facade::{Store, each};
 use crate::recipients::{NewRecipient, PutRecipient, Recipient};
 
+pub use lots::LOTS;
+pub(crate) use lots::{lot, variant_of};
+
 /// People that one step of a freeze looks at.
 pub const FREEZE_MAX: usize = 5_000;
 /// The same where one statement writes them all: it keeps other writers waiting for about as long.
 pub(crate) const AT_ONCE_MAX: usize = 20_000;
 /// Deliveries that one transaction makes or takes back.
 pub const FEED_MAX: usize = 500;
+/// Deliveries that one lane holds at most: they are made a minute ahead.
+pub const AHEAD_MAX: i64 = 10_000;
 /// What a count of those who ended badly begins with, beside the reasons of those who were left out.
 pub(crate) const ENDED: &str = "ended.";
 /// Who stopped while it ran, whether they had got it or not; told among the endings.
 pub const STOPS: &str = "stops";
+/// Whom a cancel ended; told among the endings.
+pub const CANCELLED: &str = "cancelled";
 
 /// The accounts whose part rests, as they stand in the row.
 pub(crate) fn resting(written: &Value) -> BTreeMap<AccountId, String> {
@@ -41,8 +49,6 @@ pub(crate) fn resumed(written: &Value) -> BTreeMap<AccountId, Timestamp> {
     let entry = |(id, at): (&String, &Value)| Some((AccountId(id.parse().ok()?), Timestamp(at.as_i64()?)));
     written.as_object().into_iter().flatten().filter_map(entry).collect()
 }
-/// Lots are drawn out of so many.
-pub const LOTS: i64 = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audience {
@@ -68,7 +74,8 @@ pub struct NewCampaign {
     /// Of the lots that decide variant and stage.
     pub seed: String,
     pub min_gap: Span,
-    pub deadline: Option<Timestamp>,
+    /// After the start, and after the start of each wave; zero: none.
+    pub deadline: Span,
     pub variants: Vec<Variant>,
 }
 
@@ -111,6 +118,8 @@ pub struct Campaign {
     pub resting: BTreeMap<AccountId, String>,
     /// When the part of an account that rested went on.
     pub resumed: BTreeMap<AccountId, Timestamp>,
+    /// What had ended when it last went on, as `judge_campaign_from` was told.
+    pub judged_from: Value,
     pub variants: Vec<Variant>,
 }
 
@@ -225,6 +234,15 @@ impl PeoplePage {
         let (last, _) = self.people.last()?;
         Some(Person { platform: last.platform.clone(), user_id: last.user_id.clone() })
     }
+}
+
+/// Of a campaign on one account.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CampaignPace {
+    /// Requests a second; `None`: as fast as the account.
+    pub rate: Option<f64>,
+    /// Its requests may be paid for.
+    pub paid: bool,
 }
 
 /// Whom a new wave takes.
@@ -373,6 +391,17 @@ impl Store {
         each!(self, db => db.rest_part(workspace, id, account, why))
     }
 
+    /// What has ended by now is no matter for its guards any more; nothing if it was changed since it had this version.
+    pub async fn judge_campaign_from(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        ended: Value,
+    ) -> Result<()> {
+        each!(self, db => db.judge_campaign_from(workspace, id, version, ended))
+    }
+
     /// How often an account had to cool down since then.
     pub async fn cooldowns_since(
         &self,
@@ -426,20 +455,32 @@ impl Store {
         each!(self, db => db.begin_wave(workspace, id, version, retries))
     }
 
-    /// Lets the next of those who failed wait again; `true`: nobody is left.
+    /// Whether a wave would reach anybody: who failed and is asked for, or never got their turn.
+    pub async fn anybody_again(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        retries: Retries,
+    ) -> Result<bool> {
+        each!(self, db => db.anybody_again(workspace, id, retries))
+    }
+
+    /// Lets the next of those who failed wait again; where a code is asked for, who never got their turn and has not failed
+    /// with it comes to an end. `true`: nobody is left.
     pub async fn prepare_wave(&self, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {
         each!(self, db => db.prepare_wave(workspace, id))
     }
 
-    /// Makes deliveries of the next who wait, at most `limit`; who may not be written to any more is left out.
+    /// Makes deliveries of the next who wait, at most `FEED_MAX` and until their lane holds `ahead`; who may not be written to
+    /// any more is left out. Several nodes that feed at once do not make more.
     pub async fn feed_campaign(
         &self,
         workspace: WorkspaceId,
         cohort: CohortId,
         urgent: bool,
-        limit: usize,
+        ahead: i64,
     ) -> Result<Fed> {
-        let fed = each!(self, db => db.feed_campaign(workspace, cohort, urgent, limit.min(FEED_MAX)))?;
+        let fed = each!(self, db => db.feed_campaign(workspace, cohort, urgent, ahead.min(AHEAD_MAX)))?;
         self.tally().enqueued(usize::try_from(fed.queued).unwrap_or(usize::MAX));
         Ok(fed)
     }
@@ -478,15 +519,15 @@ impl Store {
         each!(self, db => db.edit_campaign(workspace, id, version, variant, message))
     }
 
-    /// Requests a second of the campaign on an account; `None`: as fast as the account.
+    /// How fast the campaign goes on an account, and whether that may cost something.
     pub async fn pace_campaign(
         &self,
         workspace: WorkspaceId,
         id: CampaignId,
         account: AccountId,
-        rate: Option<f64>,
+        pace: CampaignPace,
     ) -> Result<()> {
-        each!(self, db => db.pace_campaign(workspace, id, account, rate))
+        each!(self, db => db.pace_campaign(workspace, id, account, pace))
     }
 
     /// Who got it and who did not, in order of platform and user id; continue after the last one.
@@ -518,7 +559,11 @@ pub(crate) fn state_of(
     let over = matches!(campaign, CampaignStatus::Cancelled | CampaignStatus::Aborted);
     match (state, delivery) {
         ("excluded", _) => ("excluded".into(), reason),
-        ("waiting", _) if over => ("cancelled".into(), Some(campaign.as_str().to_owned())),
+        // A wave that was broken off keeps what they failed with before.
+        ("waiting", earlier) if over => {
+            let code = earlier.and_then(|(_, why, code)| code.or(why));
+            ("cancelled".into(), code.or_else(|| Some(campaign.as_str().to_owned())))
+        }
         ("waiting", _) => ("waiting".into(), None),
         (_, Some((status, why, code))) => {
             let code = code.or_else(|| why.clone());
@@ -532,40 +577,5 @@ pub(crate) fn state_of(
             }
         }
         (state, None) => (state.to_owned(), reason),
-    }
-}
-
-/// The lot of a person in a campaign, out of `LOTS`: the same seed gives the same lot, in every database.
-pub(crate) fn lot(seed: &str, user_id: &str, what: &str) -> i64 {
-    use sha2::Digest;
-    let digest = sha2::Sha256::digest(format!("{seed}/{what}/{user_id}"));
-    let first = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-    i64::from(first) % LOTS
-}
-
-/// Which variant a lot falls on.
-pub(crate) fn variant_of(lot: i64, weights: &[i32]) -> i32 {
-    let total: i64 = weights.iter().map(|weight| i64::from(*weight)).sum();
-    let mut passed = 0;
-    for (variant, weight) in (0..).zip(weights) {
-        passed += i64::from(*weight);
-        if lot * total < passed * LOTS {
-            return variant;
-        }
-    }
-    0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lots_are_the_same_every_time_and_spread_by_weight() {
-        let of = |n: usize| variant_of(lot("семя", &n.to_string(), "variant"), &[1, 3]);
-        let first = (0..10_000).filter(|n| of(*n) == 0).count();
-        assert!((2_300..2_700).contains(&first), "{first}");
-        assert_eq!(lot("семя", "42", "stage"), lot("семя", "42", "stage"));
-        assert_ne!(lot("семя", "42", "stage"), lot("другое", "42", "stage"));
     }
 }

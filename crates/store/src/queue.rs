@@ -182,6 +182,8 @@ pub struct Claim {
     pub due_at: Timestamp,
     /// The campaign that it is part of.
     pub campaign_id: Option<CampaignId>,
+    /// What it sends may be paid for.
+    pub paid: bool,
     pub slot_at: Timestamp,
     pub lease_until: Timestamp,
     /// Provider ids of the parts that are done, by part number.

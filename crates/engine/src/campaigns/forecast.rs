@@ -11,7 +11,7 @@ use store::{Campaign, Store};
 
 use super::people::Preview;
 use super::policy::Policy;
-use super::step::{FIRST, campaign_rate, policy_of, sent_by};
+use super::step::{FIRST, affords, campaign_rate, policy_of, sent_by};
 use crate::span;
 
 /// Two answers: as if nothing stood in the way, and with what is known to.
@@ -53,8 +53,8 @@ pub async fn of(store: &Store, campaign: &Campaign) -> anyhow::Result<Option<For
         groups.push(Group { account, zone, first: true, left: n as f64 });
     }
     let started = campaign.started_at.unwrap_or(now);
-    let plan =
-        Plan { groups, rest_at: campaign.rest_at, ..plan(&policy, &totals, started, campaign.deadline) };
+    let plan = plan(&policy, &totals, started, campaign.deadline);
+    let plan = Plan { groups, rest_at: campaign.rest_at, ..plan };
     walk(store, campaign, plan, &sent_by(&cohorts), now).await
 }
 
@@ -72,7 +72,8 @@ pub(super) async fn of_preview(
         let group = |first, left| Group { account: *account, zone: zone.to_owned(), first, left };
         [group(true, *n as f64 * share), group(false, *n as f64 * (1.0 - share))]
     });
-    let plan = Plan { groups: groups.collect(), ..plan(&policy, &preview.audience, now, campaign.deadline) };
+    let deadline = policy.deadline().map(|span| now + span);
+    let plan = Plan { groups: groups.collect(), ..plan(&policy, &preview.audience, now, deadline) };
     walk(store, campaign, plan, &BTreeMap::new(), now).await
 }
 
@@ -94,7 +95,7 @@ fn plan(
         rate: policy.rate,
         window: policy.window(),
         hold: policy.hold(),
-        deadline: policy.deadline().map(|span| started + span).into_iter().chain(deadline).min(),
+        deadline,
         ..Plan::default()
     }
 }
@@ -110,10 +111,9 @@ async fn walk(
     let accounts = store.accounts(campaign.workspace_id).await?;
     let ours = || accounts.iter().filter(|account| campaign.accounts.contains(&account.account_id));
     let mut as_they_stand = BTreeMap::new();
-    let policy = policy_of(campaign)?;
+    let affords = affords(campaign, &policy_of(campaign)?, &accounts, sent);
     for account in ours() {
-        let so_far = sent.get(&account.account_id).copied().unwrap_or(0);
-        let Some(rate) = campaign_rate(account, &policy, so_far).or(plan.rate) else {
+        let Some(rate) = campaign_rate(account, affords).or(plan.rate) else {
             return Ok(None);
         };
         plan.accounts.insert(account.account_id, (rate, now));

@@ -9,18 +9,18 @@ use domain::delivery::Priority;
 use domain::ids::{AccountId, AudienceId, DeliveryId, MessageId, RecipientId, WorkspaceId};
 use domain::message::{Button, Message, Press};
 use domain::shown::quoted;
-use domain::time::Timestamp;
+use domain::time::{Span, Timestamp};
 use platforms::render::personal;
 use serde_json::json;
 use store::{
-    Campaign, CampaignCounts, FREEZE_MAX, ForRecipients, LaneOf, Member, NewCampaign, NewMessage, Person,
-    Retries, Store, StoreError, Variant, Whose,
+    Campaign, CampaignCounts, ForRecipients, LaneOf, NewCampaign, NewMessage, Retries, Store, StoreError,
+    Variant, Whose,
 };
 
 use super::forecast::{self, Forecast};
 use super::people::{Judge, Preview};
 use super::policy::Policy;
-use super::step::{find, policy_of};
+use super::step::{ends_by_deadline, find, judge_anew, keep_shut, policy_of};
 use crate::addresses::{PAID_PRICE, TIER_PAID};
 use crate::lanes::{self, Queueing};
 
@@ -62,7 +62,7 @@ pub async fn create(store: &Store, ws: WorkspaceId, draft: Draft) -> anyhow::Res
         min_gap: draft.policy.min_gap(),
         settings: json!(draft.policy),
         seed: draft.key,
-        deadline: None,
+        deadline: draft.policy.deadline().unwrap_or(Span::ZERO),
         variants,
     };
     store.create_campaign(ws, new).await?;
@@ -146,7 +146,8 @@ pub async fn deaf_to_stop(store: &Store, campaign: &Campaign) -> anyhow::Result<
 /// Lets it start now, or at its time.
 pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) -> anyhow::Result<()> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
-    if !matches!(campaign.status, CampaignStatus::Draft | CampaignStatus::Scheduled) {
+    if !matches!(campaign.status, CampaignStatus::Draft | CampaignStatus::Scheduled) && !never_began(campaign)
+    {
         bail!(
             "campaign {} is {}; only a draft can be started{}",
             campaign.name,
@@ -211,6 +212,11 @@ pub async fn start(store: &Store, campaign: &Campaign, at: Option<Timestamp>) ->
         None => store.move_campaign(ws, id, campaign.version, CampaignStatus::Preparing, "").await?,
     };
     took(done, &campaign)
+}
+
+/// Its time was missed by more than it may be late: it is given up, and may be started like a draft.
+fn never_began(campaign: &Campaign) -> bool {
+    campaign.status == CampaignStatus::Aborted && campaign.started_at.is_none()
 }
 
 /// What to do instead.
@@ -300,10 +306,20 @@ pub async fn resume(store: &Store, campaign: &Campaign) -> anyhow::Result<()> {
     if campaign.status != CampaignStatus::Paused {
         bail!("campaign {} is {}; only a paused one can be resumed", campaign.name, campaign.status);
     }
+    if ends_by_deadline(store, campaign).await?.is_some() {
+        bail!(
+            "campaign {}: its deadline passed while it was paused, so it ends now; for those who have not got it run `rupor campaign retry {}`",
+            campaign.name,
+            campaign.name
+        );
+    }
     let next = match campaign.frozen_at {
         Some(_) => CampaignStatus::Running,
         None => CampaignStatus::Preparing,
     };
+    // Before anything may leave: what was queued when it was paused may be for people who sleep now.
+    keep_shut(store, campaign, &policy_of(campaign)?).await?;
+    judge_anew(store, campaign).await?;
     move_on(store, campaign, next, "").await
 }
 
@@ -414,40 +430,25 @@ pub async fn retry(store: &Store, campaign: &Campaign, retries: Retries) -> anyh
             campaign.status
         );
     }
-    if !anybody_again(store, campaign, &retries).await? {
+    if never_began(campaign) {
         bail!(
-            "campaign {}: nobody failed who may be tried again; nothing is changed; `rupor campaign report {}` tells of everybody",
+            "campaign {} never began, so nobody failed; start it with `rupor campaign start {}`",
+            campaign.name,
+            campaign.name
+        );
+    }
+    if !store.anybody_again(ws, id, retries.clone()).await? {
+        let whom = match &retries.code {
+            Some(code) => format!("nobody failed with {}", domain::shown::line(code)),
+            None => "nobody failed".to_owned(),
+        };
+        bail!(
+            "campaign {}: {whom} who may be tried again; nothing is changed; `rupor campaign report {}` tells of everybody",
             campaign.name,
             campaign.name
         );
     }
     took(store.begin_wave(ws, id, campaign.version, retries).await?, campaign)
-}
-
-/// Whether a wave would have somebody: who failed, or who still waited when it was aborted.
-async fn anybody_again(store: &Store, campaign: &Campaign, retries: &Retries) -> anyhow::Result<bool> {
-    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
-    let counts = store.campaign_counts(ws, id).await?;
-    if counts.waiting > 0 || counts.failed + counts.dead == 0 {
-        return Ok(counts.waiting > 0);
-    }
-    let is_taken = |member: &Member| {
-        let code = member.code.as_deref().unwrap_or_default();
-        matches!(member.state.as_str(), "failed" | "dead")
-            && code != "stopped"
-            && (retries.unknown || code != "outcome_unknown")
-    };
-    let mut after = Person::default();
-    loop {
-        let page = store.campaign_members(ws, id, after, FREEZE_MAX).await?;
-        let Some(last) = page.last() else {
-            return Ok(false);
-        };
-        if page.iter().any(is_taken) {
-            return Ok(true);
-        }
-        after = last.person.clone();
-    }
 }
 
 fn require(campaign: &Campaign, next: CampaignStatus, verb: &str) -> anyhow::Result<()> {

@@ -3,13 +3,13 @@
 use domain::campaign::Window;
 use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
+use store::AHEAD_MAX;
 
 use crate::span;
 
 /// Rows of one lane that wait to be claimed: a minute's worth, within reason.
 const LOOK_AHEAD_S: f64 = 60.0;
-const AHEAD_MIN: f64 = 256.0;
-const AHEAD_MAX: f64 = 10_000.0;
+const AHEAD_MIN: i64 = 256;
 
 /// Every key is optional; an unknown one is an error that names the known ones.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -76,7 +76,8 @@ pub struct Canary {
     pub hold: String,
 }
 
-/// Shares of those who have come to an end; above one of them the campaign pauses and says why.
+/// Shares of those who have come to an end since it began or somebody let it go on; above one of them the campaign pauses and
+/// says why.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Guards {
@@ -95,16 +96,33 @@ pub struct Guards {
     /// So many cooldowns of one account in ten minutes pause the part of that account alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooldowns: Option<u32>,
+    /// Above a share it ends for good instead of pausing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub abort: bool,
 }
 
 /// What the shares of a guard are taken from.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ended {
     pub all: i64,
     pub failed: i64,
     pub gone: i64,
     pub unknown: i64,
     pub stops: i64,
+}
+
+impl Ended {
+    /// What came after that.
+    pub fn since(self, before: Ended) -> Ended {
+        Ended {
+            all: self.all - before.all,
+            failed: self.failed - before.failed,
+            gone: self.gone - before.gone,
+            unknown: self.unknown - before.unknown,
+            stops: self.stops - before.stops,
+        }
+    }
 }
 
 /// So many must have come to an end before a share says anything.
@@ -115,7 +133,16 @@ impl Guards {
         *self == Guards::default()
     }
 
-    /// Why the campaign pauses, if it does.
+    fn shares(&self) -> [Option<f64>; 4] {
+        [self.failures, self.gone, self.unknown, self.stops]
+    }
+
+    /// Whether they look at how people ended.
+    pub fn judge(&self) -> bool {
+        self.shares().iter().any(Option::is_some)
+    }
+
+    /// Why the campaign pauses or ends, if it does.
     pub fn speak(&self, of: Ended) -> Option<String> {
         let ended = of.all;
         if ended < GUARD_MIN {
@@ -203,9 +230,13 @@ impl Policy {
         {
             anyhow::bail!("time_zone: {zone:?} is not known; write a name such as Europe/Moscow");
         }
-        let shares = [self.guards.failures, self.guards.gone, self.guards.unknown, self.guards.stops];
-        if let Some(bad) = shares.into_iter().flatten().find(|share| !(0.0..=1.0).contains(share)) {
+        if let Some(bad) =
+            self.guards.shares().into_iter().flatten().find(|share| !(0.0..=1.0).contains(share))
+        {
             anyhow::bail!("guards: {bad} is no share; write such as 0.1 for a tenth");
+        }
+        if self.guards.abort && !self.guards.judge() {
+            anyhow::bail!("guards: abort = true needs a share above which it ends, such as failures = 0.1");
         }
         if self.guards.cooldowns == Some(0) {
             anyhow::bail!("guards: 0 cooldowns would never let it begin; write such as 3");
@@ -255,8 +286,8 @@ fn time(written: &Option<String>) -> Option<Span> {
 
 /// How many rows of a lane are made ahead at this pace; `None`: nothing paces it.
 pub fn ahead(rate: Option<f64>) -> i64 {
-    let wanted = rate.map_or(AHEAD_MAX, |rate| rate * LOOK_AHEAD_S);
-    wanted.clamp(AHEAD_MIN, AHEAD_MAX) as i64
+    let wanted = rate.map_or(AHEAD_MAX, |rate| (rate * LOOK_AHEAD_S) as i64);
+    wanted.clamp(AHEAD_MIN, AHEAD_MAX)
 }
 
 #[cfg(test)]
@@ -304,6 +335,7 @@ mod tests {
         check(serde_json::json!({"time_zone": "Mars/Base"}), "Europe/Moscow");
         check(serde_json::json!({"guards": {"gone": 30.0}}), "0.1 for a tenth");
         check(serde_json::json!({"guards": {"cooldowns": 0}}), "such as 3");
+        check(serde_json::json!({"guards": {"abort": true, "cooldowns": 3}}), "failures = 0.1");
         check(serde_json::json!({"paid": {"stars": 0.0}}), "such as 500");
         assert!(serde_json::from_value::<Policy>(serde_json::json!({"rat": 1})).is_err());
     }

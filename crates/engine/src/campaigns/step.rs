@@ -7,10 +7,10 @@ use domain::campaign::CampaignStatus;
 use domain::ids::AccountId;
 use domain::limits::effective_rate;
 use domain::time::{Span, Timestamp};
-use store::{Campaign, Cohort, FEED_MAX, Store, Whose};
+use store::{Campaign, CampaignPace, Cohort, Store, Whose};
 
 use super::people::Judge;
-use super::policy::{self, Policy};
+use super::policy::{self, Ended, Policy};
 use crate::addresses;
 
 /// Steps of a freeze in one look: others wait meanwhile.
@@ -30,8 +30,8 @@ pub async fn step(store: &Store, campaign: Campaign) -> anyhow::Result<bool> {
         CampaignStatus::Running => run(store, &campaign).await,
         CampaignStatus::Finishing => finish(store, &campaign).await,
         CampaignStatus::Cancelling => cancel(store, &campaign).await,
+        CampaignStatus::Paused => Ok(ends_by_deadline(store, &campaign).await?.unwrap_or(false)),
         CampaignStatus::Draft
-        | CampaignStatus::Paused
         | CampaignStatus::Finished
         | CampaignStatus::Cancelled
         | CampaignStatus::Aborted => Ok(false),
@@ -58,9 +58,7 @@ async fn begin(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     if late_by.is_some_and(|late_by| at + late_by < now) {
         let why =
             format!("it should have started {} s ago, and no node was running", (now - at).millis() / 1_000);
-        return Ok(store
-            .abort_campaign(campaign.workspace_id, campaign.campaign_id, campaign.version, &why)
-            .await?);
+        return aborted(store, campaign, &why).await;
     }
     moved(store, campaign, CampaignStatus::Preparing, "its time has come").await
 }
@@ -70,6 +68,7 @@ async fn prepare(store: &Store, mut campaign: Campaign) -> anyhow::Result<bool> 
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
     for _ in 0..STEPS_MAX {
         if campaign.frozen_at.is_some() {
+            judge_anew(store, &campaign).await?;
             return moved(store, &campaign, CampaignStatus::Running, "").await;
         }
         let is_done = match campaign.wave {
@@ -106,17 +105,31 @@ fn is_paid(account: &store::Account) -> bool {
     account.settings.tier == addresses::TIER_PAID
 }
 
-/// The same for a campaign that has sent so many there: faster than is free only where it was asked for, and until that is
-/// spent. Every message counts as paid for, so that less is spent rather than more.
-pub(super) fn campaign_rate(account: &store::Account, policy: &Policy, sent: i64) -> Option<f64> {
+/// The same for a campaign: faster than is free only where it can pay for it.
+pub(super) fn campaign_rate(account: &store::Account, affords: bool) -> Option<f64> {
     let can = account_rate(account);
-    let next = sent as f64 + can.unwrap_or(0.0);
-    let affords = policy.paid.as_ref().is_some_and(|paid| next * addresses::PAID_PRICE <= paid.stars);
     if !is_paid(account) || affords {
         return can;
     }
     let facts = addresses::platform(&account.platform).ok()?.facts();
     effective_rate(can, facts.account_rate(&account.settings.kind, ""))
+}
+
+/// Whether a campaign that has sent so many can pay for one more second of all its accounts that are paid for. Every message
+/// counts, so that less is spent rather than more.
+pub(super) fn affords(
+    campaign: &Campaign,
+    policy: &Policy,
+    accounts: &[store::Account],
+    sent: &BTreeMap<AccountId, i64>,
+) -> bool {
+    let Some(paid) = &policy.paid else {
+        return false;
+    };
+    let paying = accounts.iter().filter(|one| is_paid(one) && campaign.accounts.contains(&one.account_id));
+    let next = paying
+        .map(|one| sent.get(&one.account_id).copied().unwrap_or(0) as f64 + account_rate(one).unwrap_or(0.0));
+    next.sum::<f64>() * addresses::PAID_PRICE <= paid.stars
 }
 
 /// What each account has sent of a campaign.
@@ -128,21 +141,17 @@ async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
     let policy = policy_of(campaign)?;
     let now = store.now().await?;
-    if let Some(changed) = ends_early(store, campaign, &policy, now).await? {
+    if let Some(changed) = ends_early(store, campaign, &policy).await? {
         return Ok(changed);
     }
+    keep_shut(store, campaign, &policy).await?;
     let started = campaign.started_at.unwrap_or(now);
     store.note_progress(ws, id, note_every(now - started)).await?;
     let cohorts = store.campaign_cohorts(ws, id).await?;
-    let may = may_be_fed(store, campaign, &policy, &cohorts, now).await?;
     let accounts = store.accounts(ws).await?;
-    let whole = policy.rate_after(now - started);
+    let may = may_be_fed(store, campaign, &policy, &cohorts, &accounts, now).await?;
     let mut changed = rest_parts(store, campaign, &policy, now).await?;
-    for (account, rate) in rates(&policy, whole, &cohorts, &accounts) {
-        let tiered = accounts.iter().any(|one| one.account_id == account && is_paid(one));
-        if whole.is_some() || !policy.ramp.is_empty() || tiered {
-            store.pace_campaign(ws, id, account, rate).await?;
-        }
+    for (account, rate) in pace(store, campaign, &policy, &cohorts, &accounts, now).await? {
         if campaign.resting.contains_key(&account) {
             continue;
         }
@@ -156,6 +165,29 @@ async fn run(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
     Ok(changed)
 }
 
+/// Lets each account go as fast as it may now; also while the last ones are queued, who may be many.
+async fn pace(
+    store: &Store,
+    campaign: &Campaign,
+    policy: &Policy,
+    cohorts: &[Cohort],
+    accounts: &[store::Account],
+    now: Timestamp,
+) -> anyhow::Result<BTreeMap<AccountId, Option<f64>>> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    let whole = policy.rate_after(now - campaign.started_at.unwrap_or(now));
+    let affords = affords(campaign, policy, accounts, &sent_by(cohorts));
+    let rates = rates(whole, affords, cohorts, accounts);
+    for (account, rate) in &rates {
+        let tiered = accounts.iter().any(|one| one.account_id == *account && is_paid(one));
+        if whole.is_some() || !policy.ramp.is_empty() || tiered {
+            let pace = CampaignPace { rate: *rate, paid: tiered && affords };
+            store.pace_campaign(ws, id, *account, pace).await?;
+        }
+    }
+    Ok(rates)
+}
+
 /// How often it is written down how far it is: a short campaign has a picture too, and a long one few notes.
 fn note_every(elapsed: Span) -> Span {
     match elapsed < Span::from_secs(600) {
@@ -164,42 +196,73 @@ fn note_every(elapsed: Span) -> Span {
     }
 }
 
-/// Its deadline is over, or a guard speaks: also when everybody is queued already, for they can be taken back.
-async fn ends_early(
-    store: &Store,
-    campaign: &Campaign,
-    policy: &Policy,
-    now: Timestamp,
-) -> anyhow::Result<Option<bool>> {
-    let started = campaign.started_at.unwrap_or(now);
-    let by_policy = policy.deadline().map(|span| started + span);
-    if campaign.deadline.into_iter().chain(by_policy).any(|at| at <= now) {
-        let (ws, id, why) = (campaign.workspace_id, campaign.campaign_id, "its deadline is over");
-        return Ok(Some(store.abort_campaign(ws, id, campaign.version, why).await?));
+/// What must not leave any more is kept back: a node that was away does this before it sends anything.
+pub(super) async fn keep_back(store: &Store, campaign: &Campaign) -> anyhow::Result<()> {
+    let policy = policy_of(campaign)?;
+    if ends_early(store, campaign, &policy).await?.is_none() {
+        keep_shut(store, campaign, &policy).await?;
     }
-    match guarded(store, campaign, policy).await? {
-        Some(why) => Ok(Some(moved(store, campaign, CampaignStatus::Paused, &why).await?)),
-        None => Ok(None),
+    Ok(())
+}
+
+/// Its deadline is over, or a guard speaks: also when everybody is queued already, for they can be taken back.
+async fn ends_early(store: &Store, campaign: &Campaign, policy: &Policy) -> anyhow::Result<Option<bool>> {
+    if let Some(ends) = ends_by_deadline(store, campaign).await? {
+        return Ok(Some(ends));
+    }
+    let why = match policy.guards.judge() {
+        true => policy.guards.speak(ended(store, campaign).await?.since(judged_from(campaign))),
+        false => None,
+    };
+    Ok(match why {
+        None => None,
+        Some(why) if policy.guards.abort => Some(aborted(store, campaign, &why).await?),
+        Some(why) => Some(moved(store, campaign, CampaignStatus::Paused, &why).await?),
+    })
+}
+
+/// Also while it is paused. Who gets it must be known by then: a wave is for those who did not.
+pub(super) async fn ends_by_deadline(store: &Store, campaign: &Campaign) -> anyhow::Result<Option<bool>> {
+    let now = store.now().await?;
+    match campaign.frozen_at.is_some() && campaign.deadline.is_some_and(|at| at <= now) {
+        true => Ok(Some(aborted(store, campaign, "its deadline is over").await?)),
+        false => Ok(None),
     }
 }
 
-/// Why it pauses by itself, if it does.
-async fn guarded(store: &Store, campaign: &Campaign, policy: &Policy) -> anyhow::Result<Option<String>> {
-    if policy.guards == policy::Guards::default() {
-        return Ok(None);
-    }
+async fn aborted(store: &Store, campaign: &Campaign, why: &str) -> anyhow::Result<bool> {
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    Ok(store.abort_campaign(ws, id, campaign.version, why).await?)
+}
+
+/// How many have come to an end, and how.
+async fn ended(store: &Store, campaign: &Campaign) -> anyhow::Result<Ended> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
     let counts = store.campaign_counts(ws, id).await?;
     let endings = store.campaign_endings(ws, id).await?;
     let n = |reason: &str| endings.get(reason).copied().unwrap_or(0);
     let gone = n("recipient_gone");
-    Ok(policy.guards.speak(policy::Ended {
+    Ok(Ended {
         all: counts.sent + counts.failed + counts.dead,
         failed: counts.failed + counts.dead - gone,
         gone,
         unknown: n("outcome_unknown"),
         stops: n(store::STOPS),
-    }))
+    })
+}
+
+fn judged_from(campaign: &Campaign) -> Ended {
+    serde_json::from_value(campaign.judged_from.clone()).unwrap_or_default()
+}
+
+/// Who lets it go on, or begins a wave, has seen what ended before: its guards judge what comes.
+pub(super) async fn judge_anew(store: &Store, campaign: &Campaign) -> anyhow::Result<()> {
+    if !policy_of(campaign)?.guards.judge() {
+        return Ok(());
+    }
+    let by_now = serde_json::to_value(ended(store, campaign).await?)?;
+    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+    Ok(store.judge_campaign_from(ws, id, campaign.version, by_now).await?)
 }
 
 /// The part of an account that has to cool down again and again rests; the others go on.
@@ -227,20 +290,15 @@ async fn rest_parts(
 }
 
 /// What waits in the queue for people whose window is closed is taken back; what was tried before waits until it opens.
-async fn keep_shut(
-    store: &Store,
-    campaign: &Campaign,
-    policy: &Policy,
-    cohorts: &[Cohort],
-    now: Timestamp,
-) -> anyhow::Result<()> {
+pub(super) async fn keep_shut(store: &Store, campaign: &Campaign, policy: &Policy) -> anyhow::Result<()> {
     let Some(window) = policy.window() else {
         return Ok(());
     };
+    let (ws, id, now) = (campaign.workspace_id, campaign.campaign_id, store.now().await?);
+    let cohorts = store.campaign_cohorts(ws, id).await?;
     let closed = cohorts.iter().filter(|cohort| cohort.lane_holds > 0 && !policy.is_open(&cohort.zone, now));
     let opens = |zone: &str| window.next_change(policy.zone(zone), now).unwrap_or(Timestamp::NEVER);
     let until: HashMap<_, _> = closed.map(|cohort| (cohort.cohort_id, opens(&cohort.zone))).collect();
-    let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
     while !until.is_empty() && store.shut_cohorts(ws, id, until.clone()).await? > 0 {}
     Ok(())
 }
@@ -251,19 +309,23 @@ async fn may_be_fed(
     campaign: &Campaign,
     policy: &Policy,
     cohorts: &[Cohort],
+    accounts: &[store::Account],
     now: Timestamp,
 ) -> anyhow::Result<Vec<Cohort>> {
     let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
-    keep_shut(store, campaign, policy, cohorts, now).await?;
     let mut open: Vec<Cohort> =
         cohorts.iter().filter(|cohort| policy.is_open(&cohort.zone, now)).cloned().collect();
     if policy.canary.is_none() || campaign.rest_at.is_some_and(|at| at <= now) {
         return Ok(open);
     }
-    let first_have_it = cohorts
-        .iter()
-        .filter(|cohort| cohort.stage == FIRST)
-        .all(|cohort| cohort.waiting + cohort.lane_holds == 0);
+    // An account that rests holds up nobody but its own people.
+    let sends = |id: &AccountId| {
+        let account = accounts.iter().find(|one| one.account_id == *id);
+        account.is_some_and(|one| !one.paused) && !campaign.resting.contains_key(id)
+    };
+    let of_those: Vec<&Cohort> = cohorts.iter().filter(|cohort| sends(&cohort.account_id)).collect();
+    let mut first = of_those.iter().filter(|cohort| cohort.stage == FIRST);
+    let first_have_it = !of_those.is_empty() && first.all(|cohort| cohort.waiting + cohort.lane_holds == 0);
     if first_have_it && campaign.rest_at.is_none() {
         store.let_rest_follow(ws, id, now + policy.hold().unwrap_or(Span::ZERO)).await?;
     }
@@ -273,8 +335,8 @@ async fn may_be_fed(
 
 /// What each account sends a second: its part of the whole by how many it has to reach, and never more than it can.
 fn rates(
-    policy: &Policy,
     whole: Option<f64>,
+    affords: bool,
     cohorts: &[Cohort],
     accounts: &[store::Account],
 ) -> BTreeMap<AccountId, Option<f64>> {
@@ -283,12 +345,11 @@ fn rates(
         *total.entry(cohort.account_id).or_default() += cohort.total;
     }
     let all: i64 = total.values().sum::<i64>().max(1);
-    let sent = sent_by(cohorts);
     total
         .into_iter()
         .map(|(id, n)| {
             let account = accounts.iter().find(|account| account.account_id == id);
-            let can = account.and_then(|account| campaign_rate(account, policy, sent[&id]));
+            let can = account.and_then(|account| campaign_rate(account, affords));
             let share = whole.map(|rate| (rate * n as f64 / all as f64).max(0.001));
             let rate = match (share, can) {
                 (Some(share), Some(can)) => Some(share.min(can)),
@@ -317,9 +378,8 @@ async fn feed(
     let mut changed = false;
     for cohort in of_lane {
         while holds < ahead {
-            let limit = usize::try_from(ahead - holds).unwrap_or(FEED_MAX).min(FEED_MAX);
             let fed =
-                store.feed_campaign(campaign.workspace_id, cohort.cohort_id, policy.urgent, limit).await?;
+                store.feed_campaign(campaign.workspace_id, cohort.cohort_id, policy.urgent, ahead).await?;
             if fed.queued + fed.excluded == 0 {
                 break;
             }
@@ -340,10 +400,12 @@ async fn finish(store: &Store, campaign: &Campaign) -> anyhow::Result<bool> {
         let now = store.now().await?;
         let elapsed = now - campaign.started_at.unwrap_or(now);
         store.note_progress(campaign.workspace_id, campaign.campaign_id, note_every(elapsed)).await?;
-        let cohorts = store.campaign_cohorts(campaign.workspace_id, campaign.campaign_id).await?;
-        keep_shut(store, campaign, &policy, &cohorts, now).await?;
+        keep_shut(store, campaign, &policy).await?;
+        let (ws, id) = (campaign.workspace_id, campaign.campaign_id);
+        let (cohorts, accounts) = (store.campaign_cohorts(ws, id).await?, store.accounts(ws).await?);
+        pace(store, campaign, &policy, &cohorts, &accounts, now).await?;
         rest_parts(store, campaign, &policy, now).await?;
-        return Ok(ends_early(store, campaign, &policy, now).await?.unwrap_or(false));
+        return Ok(ends_early(store, campaign, &policy).await?.unwrap_or(false));
     }
     if !counts.are_complete() {
         tracing::error!(

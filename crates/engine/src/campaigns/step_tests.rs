@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use serde_json::json;
 use store::{
     AccountSettings, Address, CampaignCounts, Claim, ClaimRequest, Clock, Finish, FinishKind, Keyring,
-    NewAccount, NewRecipient, RecipientStatus,
+    NewAccount, NewRecipient, RecipientStatus, Retries,
 };
 
 use super::super::life::{self, Draft};
@@ -49,6 +49,44 @@ impl World {
         }
         store.put_recipients(ws, account, list).await.unwrap();
         World { store, clock, ws }
+    }
+
+    /// One more account, with people of its own.
+    async fn another_account(&self, n: usize) -> AccountId {
+        let token = SecretString::from("2:token".to_owned());
+        let platform = platforms::registry::PLATFORMS[0].name().to_owned();
+        let settings = AccountSettings { max_parallel: 100, ..AccountSettings::default() };
+        let account = NewAccount { platform, name: "второй".into(), token, settings };
+        let account = self.store.create_account(self.ws, account).await.unwrap();
+        let person = |n: usize| NewRecipient {
+            address: (9_000 + n).to_string(),
+            user_id: (9_000 + n).to_string(),
+            attributes: json!({}),
+            time_zone: None,
+            status: RecipientStatus::Active,
+            source: "список".into(),
+        };
+        self.store.put_recipients(self.ws, account, (0..n).map(person).collect()).await.unwrap();
+        account
+    }
+
+    /// Ends so many that can be claimed now; the others go back.
+    async fn end(&self, n: usize, ending: &FinishKind) {
+        let claims = self.claim().await;
+        assert!(claims.len() >= n, "{} can be claimed", claims.len());
+        let end = |(at, claim): (usize, &Claim)| Finish {
+            claim: claim.reference(),
+            ending: if at < n { ending.clone() } else { FinishKind::Release },
+            chance: domain::retry::Chance::NONE,
+        };
+        self.store.commit(claims.iter().enumerate().map(end).collect()).await.unwrap();
+    }
+
+    /// A guard has nothing more to say about what it has seen: the campaign runs on.
+    async fn resume(&self) {
+        life::resume(&self.store, &self.campaign().await).await.unwrap();
+        self.go().await;
+        assert!(self.campaign().await.status.is_open());
     }
 
     async fn start(&self, policy: serde_json::Value) {
@@ -111,6 +149,16 @@ impl World {
     async fn check(&self) {
         assert_eq!(self.store.audit(self.ws).await.unwrap(), Vec::<String>::new());
     }
+}
+
+fn refused() -> FinishKind {
+    let refused = domain::outcome::Failure::new(
+        domain::outcome::Category::Permanent,
+        domain::outcome::Scope::Delivery,
+        "400",
+        "refused",
+    );
+    FinishKind::Outcome(domain::outcome::Outcome::Failed(refused))
 }
 
 fn sent() -> FinishKind {
@@ -197,24 +245,50 @@ async fn the_others_wait_until_the_first_ones_have_it_and_the_pause_is_over() {
 async fn a_guard_pauses_a_campaign_that_goes_wrong() {
     let w = World::new(&[(400, "")]).await;
     w.start(json!({"guards": {"failures": 0.1}})).await;
-    let refused = domain::outcome::Failure::new(
-        domain::outcome::Category::Permanent,
-        domain::outcome::Scope::Delivery,
-        "400",
-        "refused",
-    );
-    let claims = w.claim().await;
-    let end = |claim: &Claim| Finish {
-        claim: claim.reference(),
-        ending: FinishKind::Outcome(domain::outcome::Outcome::Failed(refused.clone())),
-        chance: domain::retry::Chance::NONE,
-    };
-    w.store.commit(claims.iter().map(end).collect()).await.unwrap();
+    w.end(50, &refused()).await;
     w.go().await;
     let campaign = w.campaign().await;
     assert_eq!(campaign.status, CampaignStatus::Paused);
     assert!(campaign.why.unwrap().contains("100 % of"), "it says why");
     assert_eq!(w.claim().await.len(), 0);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_campaign_goes_on_after_its_guard_until_as_many_fail_again() {
+    let w = World::new(&[(400, "")]).await;
+    w.start(json!({"guards": {"failures": 0.1}})).await;
+    w.end(50, &refused()).await;
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Paused);
+    w.resume().await;
+    w.end(19, &refused()).await;
+    w.go().await;
+    assert!(w.campaign().await.status.is_open(), "nineteen say nothing");
+    w.end(1, &refused()).await;
+    w.go().await;
+    let paused = w.campaign().await;
+    assert!(paused.why.unwrap().contains("100 % of 20"), "only what ended since is judged");
+    w.resume().await;
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_guard_may_end_a_campaign_for_good_and_a_wave_begins_anew() {
+    let w = World::new(&[(400, "")]).await;
+    w.start(json!({"guards": {"failures": 0.1, "abort": true}})).await;
+    w.end(75, &refused()).await;
+    w.go().await;
+    let campaign = w.campaign().await;
+    assert_eq!(campaign.status, CampaignStatus::Aborted);
+    assert!(campaign.why.unwrap().contains("100 % of 75"), "it says why");
+    life::retry(&w.store, &w.campaign().await, Retries::default()).await.unwrap();
+    w.go().await;
+    assert!(w.campaign().await.status.is_open());
+    while w.end_all(&sent()).await > 0 {
+        w.go().await;
+    }
+    assert_eq!((w.counts().await.sent, w.campaign().await.status), (400, CampaignStatus::Finished));
     w.check().await;
 }
 
@@ -259,7 +333,7 @@ async fn an_account_that_cools_down_again_and_again_rests_alone() {
 
 #[tokio::test]
 async fn a_campaign_pays_only_where_it_was_asked_to_and_until_that_is_spent() {
-    let w = World::new(&[]).await;
+    let w = World::new(&[(1, "")]).await;
     let known = w.store.accounts(w.ws).await.unwrap().remove(0);
     let account = |tier: &str| store::Account {
         settings: AccountSettings { tier: tier.into(), ..AccountSettings::default() },
@@ -267,7 +341,14 @@ async fn a_campaign_pays_only_where_it_was_asked_to_and_until_that_is_spent() {
     };
     let policy = |text: serde_json::Value| serde_json::from_value::<Policy>(text).unwrap();
     let (free, paid) = (policy(json!({})), policy(json!({"paid": {"stars": 500.0}})));
-    let rate = |tier: &str, policy: &Policy, sent: i64| campaign_rate(&account(tier), policy, sent).unwrap();
+    w.start(json!({})).await;
+    let campaign = w.campaign().await;
+    let rate = |tier: &str, policy: &Policy, sent: i64| {
+        let account = account(tier);
+        let sent = BTreeMap::from([(account.account_id, sent)]);
+        let affords = affords(&campaign, policy, std::slice::from_ref(&account), &sent);
+        campaign_rate(&account, affords).unwrap()
+    };
     assert!(rate("standard", &paid, 0) <= 30.0, "the account does not pay");
     assert!(rate(addresses::TIER_PAID, &free, 0) <= 30.0, "nobody asked for it");
     assert!(rate(addresses::TIER_PAID, &paid, 0) > 900.0);
@@ -276,6 +357,50 @@ async fn a_campaign_pays_only_where_it_was_asked_to_and_until_that_is_spent() {
         rate(addresses::TIER_PAID, &paid, 4_100) <= 30.0,
         "the next second would cost more than is allowed"
     );
+    // What is allowed is for all its accounts together.
+    let second = AccountId(known.account_id.0 + 1);
+    let both = [
+        account(addresses::TIER_PAID),
+        store::Account { account_id: second, ..account(addresses::TIER_PAID) },
+    ];
+    let campaign = Campaign { accounts: vec![known.account_id, second], ..campaign };
+    let sent = |n| BTreeMap::from([(known.account_id, n), (second, n)]);
+    assert!(affords(&campaign, &paid, &both, &sent(1_400)));
+    assert!(
+        !affords(&campaign, &paid, &both, &sent(1_600)),
+        "3 200 are sent, and each may send 1 000 in a second"
+    );
+}
+
+#[tokio::test]
+async fn who_is_queued_already_is_paid_for_no_longer_when_the_stars_are_spent() {
+    let w = World::new(&[(600, "")]).await;
+    let account = w.store.accounts(w.ws).await.unwrap().remove(0);
+    let settings =
+        AccountSettings { tier: addresses::TIER_PAID.into(), burst: 1_000, ..account.settings.clone() };
+    w.store.change_account(w.ws, account.account_id, settings).await.unwrap();
+    // A thousand and fifty messages, of which the next second may take a thousand.
+    w.start(json!({"paid": {"stars": 105.0}})).await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Finishing, "everybody is queued");
+    let claims = w.claim().await;
+    assert!(!claims.is_empty() && claims.iter().all(|claim| claim.paid));
+    let end = |claim: &Claim| Finish {
+        claim: claim.reference(),
+        ending: sent(),
+        chance: domain::retry::Chance::NONE,
+    };
+    w.store.commit(claims.iter().map(end).collect()).await.unwrap();
+    let mut n = claims.len();
+    while n < 80 {
+        w.clock.advance(Span::from_secs(1));
+        let claims = w.claim().await;
+        n += claims.len();
+        w.store.commit(claims.iter().map(end).collect()).await.unwrap();
+    }
+    w.go().await;
+    w.clock.advance(Span::from_secs(1));
+    let claims = w.claim().await;
+    assert!(!claims.is_empty() && claims.iter().all(|claim| !claim.paid), "it goes on for nothing");
 }
 
 #[tokio::test]
@@ -287,6 +412,70 @@ async fn a_deadline_ends_it_and_tells_who_did_not_get_it() {
     w.go().await;
     w.go().await;
     assert_eq!(w.campaign().await.status, CampaignStatus::Aborted);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_deadline_ends_a_campaign_that_is_paused_and_a_wave_has_its_own() {
+    let w = World::new(&[(5, "")]).await;
+    w.start(json!({"deadline": "1h"})).await;
+    assert!(w.campaign().await.deadline.is_some());
+    life::pause(&w.store, &w.campaign().await, "").await.unwrap();
+    w.clock.advance(Span::from_secs(3_601));
+    let late = life::resume(&w.store, &w.campaign().await).await.unwrap_err().to_string();
+    assert!(late.contains("its deadline passed") && late.contains("rupor campaign retry"), "{late}");
+    assert_eq!(w.claim().await.len(), 0);
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Aborted);
+    w.clock.advance(Span::from_hours(24));
+    life::retry(&w.store, &w.campaign().await, Retries::default()).await.unwrap();
+    w.go().await;
+    assert_eq!(w.end_all(&sent()).await, 5);
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Finished);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn nobody_is_woken_when_a_campaign_goes_on_at_night() {
+    // Three people are asleep at five past eight in the evening in Moscow; for the others it is five past five.
+    let w = World::new(&[(3, "Europe/Moscow"), (2, "")]).await;
+    let evening = Span::from_secs((5 * 60 + 5) * 60);
+    w.start(json!({"window": "10:00-20:00"})).await;
+    assert_eq!(w.counts().await.queued, 5);
+    life::pause(&w.store, &w.campaign().await, "").await.unwrap();
+    w.clock.advance(evening);
+    life::resume(&w.store, &w.campaign().await).await.unwrap();
+    assert_eq!(w.end_all(&sent()).await, 2, "before anybody looks");
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_at_night_wakes_nobody() {
+    let w = World::new(&[(3, "Europe/Moscow"), (2, "")]).await;
+    w.start(json!({"window": "10:00-20:00", "deadline": "8h"})).await;
+    w.clock.advance(Span::from_secs((5 * 60 + 5) * 60));
+    super::super::catch_up(&w.store).await.unwrap();
+    assert_eq!(w.end_all(&sent()).await, 2);
+    w.clock.advance(Span::from_hours(14));
+    super::super::catch_up(&w.store).await.unwrap();
+    assert_eq!(w.campaign().await.status, CampaignStatus::Cancelling, "its deadline is over");
+    assert_eq!(w.end_all(&sent()).await, 0);
+    w.check().await;
+}
+
+#[tokio::test]
+async fn a_bot_that_rests_does_not_hold_up_the_others_behind_its_first_ones() {
+    let w = World::new(&[(100, "")]).await;
+    let second = w.another_account(100).await;
+    w.start(json!({"canary": {"share": 0.1, "hold": "30m"}})).await;
+    w.store.pause_account(w.ws, second, "забанен").await.unwrap();
+    let first = w.end_all(&sent()).await;
+    assert!((3..40).contains(&first), "{first} of a hundred");
+    w.go().await;
+    w.clock.advance(Span::from_secs(30 * 60 + 1));
+    w.go().await;
+    assert_eq!(first + w.end_all(&sent()).await, 100);
     w.check().await;
 }
 
@@ -314,6 +503,10 @@ async fn a_start_that_nobody_was_there_for_is_made_up_for_or_given_up() {
         w.clock.advance(Span::from_hours(3));
         w.go().await;
         let status = w.campaign().await.status;
+        if expected == CampaignStatus::Aborted {
+            may_be_started_again(&w).await;
+            continue;
+        }
         // It goes on by itself from there.
         assert!(
             status == expected
@@ -322,6 +515,22 @@ async fn a_start_that_nobody_was_there_for_is_made_up_for_or_given_up() {
         );
         w.check().await;
     }
+}
+
+async fn may_be_started_again(w: &World) {
+    assert_eq!(w.campaign().await.status, CampaignStatus::Aborted);
+    let nobody =
+        life::retry(&w.store, &w.campaign().await, Retries::default()).await.unwrap_err().to_string();
+    assert!(nobody.contains("never began") && nobody.contains("rupor campaign start"), "{nobody}");
+    let later = w.store.now().await.unwrap() + Span::from_hours(1);
+    life::start(&w.store, &w.campaign().await, Some(later)).await.unwrap();
+    assert_eq!(w.campaign().await.status, CampaignStatus::Scheduled);
+    w.clock.advance(Span::from_hours(1));
+    w.go().await;
+    assert_eq!(w.end_all(&sent()).await, 2);
+    w.go().await;
+    assert_eq!(w.campaign().await.status, CampaignStatus::Finished);
+    w.check().await;
 }
 
 #[tokio::test]

@@ -166,6 +166,10 @@ impl<'a> Purse<'a> {
 }
 
 impl Budget for Purse<'_> {
+    fn may_cost(&self) -> bool {
+        self.claim.paid
+    }
+
     fn pay(&self, fare: Fare) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move {
             if fare == Fare::Upload {

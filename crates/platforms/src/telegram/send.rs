@@ -146,7 +146,8 @@ async fn finish(
     if let Err(failure) = sending.budget.pay(Fare::Visible).await {
         return Report::failed(account, failure);
     }
-    let call = if account.paid_broadcast && purpose == Purpose::Send { call.paid() } else { call };
+    let is_paid = account.paid_broadcast && purpose == Purpose::Send && sending.budget.may_cost();
+    let call = if is_paid { call.paid() } else { call };
     let deadline = match call.payload {
         Payload::Multipart(_) => sending.deadlines.upload,
         _ => sending.deadlines.request,

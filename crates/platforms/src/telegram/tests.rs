@@ -1,13 +1,16 @@
 use domain::message::{Button, Media, MediaKind, Press};
+use domain::outcome::Failure;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::receive::read;
 use super::*;
 use crate::incoming::{Callback as Pressed, Contact, Event, Said};
-use crate::media::{File, MediaHandle, Supply};
-use crate::part::{Fitted, MediaItem, MediaPart, SendOptions, Target, TextPart};
-use crate::platform::Receiver;
+use crate::media::{File, MediaHandle, NoMedia, Supply};
+use crate::part::{Fitted, MediaItem, MediaPart, Part, SendOptions, Target, TextPart};
+use crate::platform::{AccountSettings, Budget, Deadlines, Fare, Receiver, Unlimited};
 use crate::secret::Token;
+use crate::testing::{Act, RawServer};
 use crate::transport::{Field, Payload};
 
 fn json_of(call: &wire::Call) -> &Value {
@@ -44,6 +47,45 @@ fn a_text_becomes_send_message_with_its_options() {
             {"text": "Видел", "callback_data": "seen"}]]},
     });
     assert_eq!(json_of(&call), &expected);
+}
+
+/// Pays, also in the platform's own coin.
+struct Stars;
+
+impl Budget for Stars {
+    fn may_cost(&self) -> bool {
+        true
+    }
+
+    fn pay(&self, _: Fare) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn a_bot_that_pays_does_so_only_for_what_may_cost_something() {
+    let part = Part::Text(TextPart {
+        target: Target::Chat(5),
+        text: Fitted::plain("да"),
+        buttons: Vec::new(),
+        options: SendOptions::default(),
+    });
+    for (budget, expected) in [(&Stars as &dyn Budget, true), (&Unlimited, false)] {
+        let answer = r#"{"ok":true,"result":{"message_id":7,"chat":{"id":5}}}"#;
+        let server = RawServer::start(vec![Act::json(200, answer)]).await;
+        let settings = AccountSettings {
+            api_base: Some(server.url("")),
+            paid_broadcast: true,
+            ..AccountSettings::default()
+        };
+        let account = Account::new(&Telegram, Token::new("1:canary"), settings).unwrap();
+        let network = Network::default();
+        network.admit(&account);
+        let deadlines = Deadlines::default();
+        let sending = Sending { part: &part, key: "d1/0", earlier: &[], media: &NoMedia, budget, deadlines };
+        assert_eq!(Telegram.send(&network, &account, sending).await.ids, ["7"]);
+        assert_eq!(server.requests()[0].contains("allow_paid_broadcast"), expected);
+    }
 }
 
 fn album(n: usize) -> MediaPart {

@@ -8,10 +8,11 @@ use clap::Args;
 use domain::campaign::CampaignStatus;
 use domain::ids::AccountId;
 use domain::message::Message;
+use engine::addresses::TIER_PAID;
 use engine::campaigns::forecast;
 use engine::campaigns::life::{self, Draft};
 use engine::campaigns::people::Judge;
-use engine::campaigns::policy::Policy;
+use engine::campaigns::policy::{Paid, Policy};
 use serde_json::{Value, json};
 use store::{Campaign, NewRecipient, RecipientStatus, Store, postgres, sqlite};
 use tokio::sync::watch;
@@ -123,12 +124,16 @@ async fn draft_of(
     accounts: Vec<AccountId>,
     words: String,
 ) -> anyhow::Result<Campaign> {
+    let known = rig.store.accounts(rig.workspace).await?;
+    let is_paid =
+        known.iter().any(|one| accounts.contains(&one.account_id) && one.settings.tier == TIER_PAID);
+    let paid = is_paid.then_some(Paid { stars: 1e6 });
     let draft = Draft {
         name: name.into(),
         accounts,
         audience: None,
         variants: vec![("a".into(), 1, Message::text(words))],
-        policy: Policy::default(),
+        policy: Policy { paid, ..Policy::default() },
         key: name.into(),
     };
     life::create(&rig.store, rig.workspace, draft).await
@@ -319,7 +324,7 @@ async fn rate(args: &CampaignBench, rate: u32) -> anyhow::Result<Value> {
         let paid = json!({"platform": "telegram", "token": rig.token(0), "paid_broadcast": true});
         rig.emulator.control("POST", "/_/accounts", Some(&paid)).await?;
     }
-    let tier = if rate > 30 { engine::addresses::TIER_PAID } else { "standard" };
+    let tier = if rate > 30 { TIER_PAID } else { "standard" };
     let limit = super::rig::known("telegram")?.account_rate("bot", tier);
     let paced = domain::limits::effective_rate(Some(f64::from(rate)), limit);
     let account = rig.account(0, paced, 512).await?;

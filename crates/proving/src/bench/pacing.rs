@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::database::Database;
 use super::rig::Rig;
-use engine::addresses::TIER_PAID;
 
 /// Measure the share of the allowed rate that is used, against the sandbox's real limits
 #[derive(Debug, Args)]
@@ -27,8 +26,8 @@ pub(crate) struct Pacing {
     /// Nodes that share the budget
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     nodes: u8,
-    /// Rates to measure, a second; up to 30 an ordinary bot, above a paid-broadcast one
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [30, 1_000])]
+    /// Rates to measure, a second, up to 30; what is paid for is sent by campaigns: `rupor-bench campaign`
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [30], value_parser = clap::value_parser!(u32).range(1..=30))]
     rates: Vec<u32>,
 }
 
@@ -53,13 +52,8 @@ async fn measure(args: &Pacing) -> anyhow::Result<Value> {
 
 async fn one_rate(args: &Pacing, rate: u32) -> anyhow::Result<Value> {
     let rig = Rig::new(&args.database, "real").await?;
-    if rate > 30 {
-        let paid = json!({"platform": "telegram", "token": rig.token(0), "paid_broadcast": true});
-        rig.emulator.control("POST", "/_/accounts", Some(&paid)).await?;
-    }
-    let tier = if rate > 30 { TIER_PAID } else { "standard" };
     let telegram = registry::platform("telegram").expect("it is in the registry").facts();
-    let paced = effective_rate(Some(f64::from(rate)), telegram.account_rate("bot", tier));
+    let paced = effective_rate(Some(f64::from(rate)), telegram.account_rate("bot", "standard"));
     let account = rig.account(0, paced, 512).await?;
     let chat = effective_rate(Some(1.0), telegram.chat_rate(ChatKind::Channel));
     // A chat takes one a second: enough of them that the account is the limit, and each gets less than its share.

@@ -355,7 +355,8 @@ async fn bring_on_one(world: &World, campaign: Campaign) -> anyhow::Result<()> {
             world.trace(format_args!("campaign {id}: {n} are taken back"));
             return Ok(());
         }
-        let fed = store.feed_campaign(workspace, cohort.cohort_id, false, 1 + world.below(3));
+        let ahead = cohort.lane_holds + 1 + world.below(3) as i64;
+        let fed = store.feed_campaign(workspace, cohort.cohort_id, false, ahead);
         let fed = without_recheck(world, fed).await?;
         world.trace(format_args!("campaign {id}: {fed:?}"));
         return Ok(());

@@ -429,8 +429,7 @@ async fn go_on(part: &Part) -> anyhow::Result<()> {
     if let Some(account) = part.account.clone() {
         return named.print(&way.order(CampaignOrder::Part { account, why: None }).await?);
     }
-    way.order(CampaignOrder::Resume).await?;
-    named.print(&way.until(|state| state != "paused").await?)
+    named.print(&way.order(CampaignOrder::Resume).await?)
 }
 
 async fn cancel(args: &Cancel) -> anyhow::Result<()> {

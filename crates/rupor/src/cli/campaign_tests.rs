@@ -14,6 +14,7 @@ fn the_policy_of_the_page_is_read_and_names_every_key() {
     // What is left at its default is not written, so what is written shows what the example names.
     let mut named = json!(policy);
     named["urgent"] = json!(false);
+    named["guards"]["abort"] = json!(false);
     let keys: Vec<&String> = named.as_object().unwrap().keys().collect();
     let expected = [
         "canary",
@@ -31,7 +32,7 @@ fn the_policy_of_the_page_is_read_and_names_every_key() {
     ];
     assert_eq!(keys, expected);
     let guards: Vec<&String> = named["guards"].as_object().unwrap().keys().collect();
-    assert_eq!(guards, ["cooldowns", "failures", "gone", "stops", "unknown"]);
+    assert_eq!(guards, ["abort", "cooldowns", "failures", "gone", "stops", "unknown"]);
     let unknown = toml::from_str::<Policy>("rat = 1").unwrap_err().to_string();
     assert!(unknown.contains("rate") && unknown.contains("window"), "it names the known ones: {unknown}");
 }

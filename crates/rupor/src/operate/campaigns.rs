@@ -234,6 +234,9 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
         }
     }
     let (waiting, never) = if is_ended { (0, counts.waiting) } else { (counts.waiting, 0) };
+    let ended = store.campaign_endings(campaign.workspace_id, campaign.campaign_id).await?;
+    // Between two tries, or never.
+    let cancelled = never + ended.get(store::CANCELLED).copied().unwrap_or(0);
     Ok(json!({
         "name": campaign.name,
         "state": campaign.status,
@@ -248,7 +251,7 @@ pub(crate) async fn how_it_stands(store: &Store, campaign: &Campaign) -> anyhow:
         "failed": counts.failed,
         // `total` is the sum of the others, so whoever was cancelled is among the dead, and told apart.
         "dead": counts.dead + never,
-        "cancelled": never,
+        "cancelled": cancelled,
         "excluded": counts.excluded,
         "eta_seconds": eta,
         "forecast": forecast,

@@ -40,6 +40,7 @@ CREATE TABLE campaigns (
     at_user      text    NOT NULL DEFAULT '',
     min_gap_us   bigint NOT NULL DEFAULT 0,        -- since the last contact
     starts_at    timestamptz,
+    deadline_us  bigint NOT NULL DEFAULT 0,        -- after the start, and after the start of each wave; 0: none
     deadline     timestamptz,
     created_at   timestamptz NOT NULL,
     started_at   timestamptz,
@@ -47,6 +48,7 @@ CREATE TABLE campaigns (
     ended_at     timestamptz,
     rest_at      timestamptz,                       -- the first ones have it; the others get it from then on
     resting      jsonb  NOT NULL DEFAULT '{}',     -- accounts whose part alone is paused, and why
+    judged_from  jsonb    NOT NULL DEFAULT '{}',     -- what had ended when it last went on: its guards judge what came later
     n_total      bigint NOT NULL DEFAULT 0,
     n_excluded   bigint NOT NULL DEFAULT 0,
     n_failed_again bigint NOT NULL DEFAULT 0,      -- of those that failed, how many a later wave took up
@@ -102,6 +104,7 @@ CREATE TABLE campaign_recipients (
     delivery_id  bigint,                           -- the newest
     outcome      text,                              -- how it ended, when the delivery is gone
     code         text,
+    unknowns     integer NOT NULL DEFAULT 0,        -- of its requests, how many may have arrived
     provider_message_id text,
     at           timestamptz,
     CHECK ((state = 'excluded') = (reason IS NOT NULL)),
@@ -148,3 +151,6 @@ CALL rupor_isolate('campaign_cohorts');
 CALL rupor_isolate('campaign_recipients');
 CALL rupor_isolate('campaign_codes');
 CALL rupor_isolate('campaign_progress');
+
+-- What it sends may be paid for: of a campaign whose policy says so, and which can afford it.
+ALTER TABLE lane_heads ADD COLUMN paid boolean NOT NULL DEFAULT false;

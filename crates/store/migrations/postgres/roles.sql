@@ -114,11 +114,12 @@ GRANT EXECUTE ON FUNCTION
     suppress_people(bigint, text, text[], bigint, text, text),
     move_campaign(bigint, bigint, bigint, text, text, timestamptz, text, jsonb),
     freeze_campaign(bigint, bigint, text, text, text, text, boolean, bigint[], bigint[], bigint, boolean, bigint, bigint),
-    prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint),
+    prepare_wave(bigint, bigint, bigint), feed_campaign(bigint, bigint, boolean, bigint, bigint),
     recall_campaign(bigint, bigint, bigint),
     note_progress(bigint, bigint, bigint), rest_part(bigint, bigint, bigint, text), shut_cohorts(bigint, bigint, bigint[], timestamptz[], bigint), end_retries(bigint, bigint, bigint),
-    edit_campaign(bigint, bigint, bigint, integer, bigint), pace_campaign(bigint, bigint, bigint, double precision),
-    let_rest_follow(bigint, bigint, timestamptz)
+    edit_campaign(bigint, bigint, bigint, integer, bigint), pace_campaign(bigint, bigint, bigint, double precision, boolean),
+    let_rest_follow(bigint, bigint, timestamptz), judge_campaign_from(bigint, bigint, bigint, jsonb),
+    anybody_again(bigint, bigint, jsonb)
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     claim_deliveries(bigint, text, integer, integer, boolean, bigint), next_claim_at(bigint), await_due_account(bigint, integer), commit_outcomes(bigint[], bigint[], uuid[], text[], timestamptz[], jsonb[], bigint[], bigint[]),

@@ -40,6 +40,7 @@ CREATE TABLE campaigns (
     at_user      TEXT    NOT NULL DEFAULT '',
     min_gap_us   INTEGER NOT NULL DEFAULT 0,        -- since the last contact
     starts_at    INTEGER,
+    deadline_us  INTEGER NOT NULL DEFAULT 0,        -- after the start, and after the start of each wave; 0: none
     deadline     INTEGER,
     created_at   INTEGER NOT NULL,
     started_at   INTEGER,
@@ -47,6 +48,7 @@ CREATE TABLE campaigns (
     ended_at     INTEGER,
     rest_at      INTEGER,                           -- the first ones have it; the others get it from then on
     resting      TEXT    NOT NULL DEFAULT '{}',     -- accounts whose part alone is paused, and why
+    judged_from  TEXT    NOT NULL DEFAULT '{}',     -- what had ended when it last went on: its guards judge what came later
     n_total      INTEGER NOT NULL DEFAULT 0,
     n_excluded   INTEGER NOT NULL DEFAULT 0,
     n_failed_again INTEGER NOT NULL DEFAULT 0,      -- of those that failed, how many a later wave took up
@@ -103,6 +105,7 @@ CREATE TABLE campaign_recipients (
     delivery_id  INTEGER,                           -- the newest
     outcome      TEXT,                              -- how it ended, when the delivery is gone
     code         TEXT,
+    unknowns     INTEGER NOT NULL DEFAULT 0,        -- of its requests, how many may have arrived
     provider_message_id TEXT,
     at           INTEGER,
     CHECK ((state = 'excluded') = (reason IS NOT NULL)),
@@ -140,3 +143,6 @@ CREATE INDEX events_of_cooldowns ON events (account_id, at) WHERE name = 'cooldo
 -- A person gets one delivery of a campaign in each wave, whatever revision of its words.
 ALTER TABLE deliveries ADD COLUMN campaign_id INTEGER;
 CREATE UNIQUE INDEX deliveries_of_campaign ON deliveries (campaign_id, recipient_id, action, generation) WHERE campaign_id IS NOT NULL;
+
+-- What it sends may be paid for: of a campaign whose policy says so, and which can afford it.
+ALTER TABLE lane_heads ADD COLUMN paid INTEGER NOT NULL DEFAULT 0;

@@ -128,6 +128,9 @@ pub(super) const CHECKS: &[&str] = &[
     "SELECT 'member ' || m.member_id || ' waits behind the cursor of its cohort'
        FROM campaign_recipients AS m JOIN campaign_cohorts AS c ON c.cohort_id = m.cohort_id
       WHERE m.workspace_id = $1 AND m.state = 'waiting' AND m.member_id <= c.cursor",
+    "SELECT 'lane ' || h.lane_id || ' of campaign ' || h.campaign_id || ' holds ' || h.n_queued || ' who were not tried yet'
+       FROM lane_heads AS h
+      WHERE h.workspace_id = $1 AND h.campaign_id IS NOT NULL AND h.n_queued > 10000",
     // K5
     "SELECT 'campaign ' || n.campaign_id || ' has ' || n.queued || ' with a delivery, but its lanes count ' || n.lanes
        FROM (SELECT k.campaign_id,

@@ -16,7 +16,7 @@ use crate::error::{Result, StoreError};
 
 const INSERT: &str = "
 WITH made AS (
-    INSERT INTO campaigns (workspace_id, name, audience_id, accounts, settings, seed, min_gap_us, deadline, created_at)
+    INSERT INTO campaigns (workspace_id, name, audience_id, accounts, settings, seed, min_gap_us, deadline_us, created_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, rupor_now())
     ON CONFLICT DO NOTHING
     RETURNING campaign_id
@@ -34,7 +34,8 @@ SELECT campaign_id FROM made";
 const SELECT: &str = "
 SELECT k.campaign_id, k.name, k.status, k.why, k.version, k.ends_as, k.audience_id, k.accounts, k.settings, k.seed, k.revision,
        k.wave, k.retries, k.at_platform, k.at_user, k.min_gap_us, k.starts_at, k.deadline, k.created_at, k.started_at,
-       k.frozen_at, k.ended_at, k.rest_at, v.names, v.weights, v.messages, k.resting
+       k.frozen_at, k.ended_at, k.rest_at, v.names, v.weights, v.messages, k.resting,
+       k.judged_from
   FROM campaigns AS k
  CROSS JOIN LATERAL (SELECT array_agg(x.name ORDER BY x.variant) AS names, array_agg(x.weight ORDER BY x.variant) AS weights,
                             array_agg(x.message_id ORDER BY x.variant) AS messages
@@ -60,9 +61,10 @@ const PEOPLE: &str = concat!(
 );
 const FREEZE: &str = "SELECT freeze_campaign($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 const REST_PART: &str = "SELECT rest_part($1, $2, $3, $4)";
+const JUDGE_FROM: &str = "SELECT judge_campaign_from($1, $2, $3, $4)";
 const COOLDOWNS: &str = "
 SELECT count(*) FROM events AS e WHERE e.name = 'cooldown' AND e.account_id = $2 AND e.at > $3 AND e.workspace_id = $1";
-const PACE: &str = "SELECT pace_campaign($1, $2, $3, $4)";
+const PACE: &str = "SELECT pace_campaign($1, $2, $3, $4, $5)";
 const MEMBERS: &str = "
 SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code, m.provider_message_id, m.at, m.variant,
        m.generation, d.status, d.reason, d.last_error ->> 'code', d.provider_message_id,
@@ -74,13 +76,15 @@ SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code
  ORDER BY m.platform, m.user_id
  LIMIT $5";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, SELECT, MOVE, SCHEDULE, ABORT, REST, REST_PART, COOLDOWNS, PEOPLE, FREEZE, PACE, MEMBERS];
+pub(super) const STATEMENTS: &[&str] = &[
+    INSERT, SELECT, MOVE, SCHEDULE, ABORT, REST, REST_PART, JUDGE_FROM, COOLDOWNS, PEOPLE, FREEZE, PACE,
+    MEMBERS,
+];
 
 impl Postgres {
     pub async fn create_campaign(&self, workspace: WorkspaceId, new: NewCampaign) -> Result<CampaignId> {
         let accounts = json!(new.accounts);
-        let (audience, deadline) = (new.audience_id.map(|id| id.0), new.deadline.map(Time));
+        let audience = new.audience_id.map(|id| id.0);
         let names: Vec<&str> = new.variants.iter().map(|variant| variant.name.as_str()).collect();
         let weights: Vec<i32> = new.variants.iter().map(|variant| variant.weight).collect();
         let messages: Vec<i64> = new.variants.iter().map(|variant| variant.message_id.0).collect();
@@ -92,7 +96,7 @@ impl Postgres {
             &new.settings,
             &new.seed,
             &new.min_gap.0,
-            &deadline,
+            &new.deadline.0,
             &names,
             &weights,
             &messages,
@@ -175,6 +179,17 @@ impl Postgres {
         self.one(As::App(workspace), Again::Safe, REST, &params).await.map(drop)
     }
 
+    pub async fn judge_campaign_from(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        ended: Value,
+    ) -> Result<()> {
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &version, &ended];
+        self.one(As::App(workspace), Again::Safe, JUDGE_FROM, &params).await.map(drop)
+    }
+
     pub async fn people_in_order(
         &self,
         workspace: WorkspaceId,
@@ -229,9 +244,9 @@ impl Postgres {
         workspace: WorkspaceId,
         id: CampaignId,
         account: AccountId,
-        rate: Option<f64>,
+        pace: CampaignPace,
     ) -> Result<()> {
-        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &account.0, &rate];
+        let params: [&(dyn ToSql + Sync); 5] = [&workspace.0, &id.0, &account.0, &pace.rate, &pace.paid];
         self.one(As::App(workspace), Again::Safe, PACE, &params).await.map(drop)
     }
 
@@ -305,6 +320,7 @@ fn campaign(row: &Row, workspace_id: WorkspaceId) -> Result<Campaign> {
         rest_at: rows::time(row, 22),
         resting: resting(&row.get(26)),
         resumed: resumed(&row.get(26)),
+        judged_from: row.get(27),
         variants: variants
             .map(|((name, weight), id)| Variant { name, weight, message_id: MessageId(id) })
             .collect(),

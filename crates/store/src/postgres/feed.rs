@@ -11,15 +11,17 @@ use super::{Again, As, Postgres};
 use crate::campaigns::*;
 use crate::error::Result;
 
-const FEED: &str = "SELECT queued, excluded FROM feed_campaign($1, $2, $3, $4)";
+const FEED: &str = "SELECT queued, excluded FROM feed_campaign($1, $2, $3, $4, $5)";
 const RECALL: &str = "SELECT recall_campaign($1, $2, $3)";
 const SHUT: &str = "SELECT shut_cohorts($1, $2, $3, $4, $5)";
 const END_RETRIES: &str = "SELECT end_retries($1, $2, $3)";
 const BEGIN_WAVE: &str = "SELECT move_campaign($1, $2, $3, 'preparing', 'a new wave', NULL, NULL, $4::jsonb)";
+const ANYBODY_AGAIN: &str = "SELECT anybody_again($1, $2, $3::jsonb)";
 const PREPARE_WAVE: &str = "SELECT prepare_wave($1, $2, $3)";
 const EDIT: &str = "SELECT edit_campaign($1, $2, $3, $4, $5)";
 
-pub(super) const STATEMENTS: &[&str] = &[FEED, RECALL, SHUT, END_RETRIES, BEGIN_WAVE, PREPARE_WAVE, EDIT];
+pub(super) const STATEMENTS: &[&str] =
+    &[FEED, RECALL, SHUT, END_RETRIES, BEGIN_WAVE, ANYBODY_AGAIN, PREPARE_WAVE, EDIT];
 
 impl Postgres {
     /// An unanswered COMMIT is looked at by whoever feeds next: the cursor tells.
@@ -28,10 +30,10 @@ impl Postgres {
         workspace: WorkspaceId,
         cohort: CohortId,
         urgent: bool,
-        limit: usize,
+        ahead: i64,
     ) -> Result<Fed> {
-        let limit = limit as i64;
-        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &cohort.0, &urgent, &limit];
+        let step = FEED_MAX as i64;
+        let params: [&(dyn ToSql + Sync); 5] = [&workspace.0, &cohort.0, &urgent, &step, &ahead];
         let row = self.one(As::App(workspace), Again::Never, FEED, &params).await?;
         let (queued, excluded): (i64, i64) = (row.get(0), row.get(1));
         if queued > 0 {
@@ -78,6 +80,17 @@ impl Postgres {
         let retries = Json(retries);
         let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &version, &retries];
         Ok(self.one(As::App(workspace), Again::Never, BEGIN_WAVE, &params).await?.get(0))
+    }
+
+    pub async fn anybody_again(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        retries: Retries,
+    ) -> Result<bool> {
+        let retries = Json(retries);
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &retries];
+        Ok(self.one(As::App(workspace), Again::Safe, ANYBODY_AGAIN, &params).await?.get(0))
     }
 
     pub async fn prepare_wave(&self, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {

@@ -288,7 +288,7 @@ macro_rules! claim_columns {
     () => {
         "delivery_id, workspace_id, lane_id, account_id, channel_id, recipient_id, message_id, revision, action, \
          target_delivery, claim_token, claim_seq, attempt, charged, flood_waits, not_ready_waits, unknowns, lost_claims, \
-         lost_requests, flood_since, slot_at, lease_until, parts, idempotency_key, due_at, campaign_id"
+         lost_requests, flood_since, slot_at, lease_until, parts, idempotency_key, due_at, campaign_id, paid"
     };
 }
 pub(super) use claim_columns;
@@ -313,6 +313,7 @@ pub(super) fn claim(row: &Row) -> Result<Claim> {
         idempotency_key: row.get(23),
         due_at: at(row, 24),
         campaign_id: row.get::<_, Option<i64>>(25).map(CampaignId),
+        paid: row.get(26),
     })
 }
 

@@ -16,7 +16,7 @@ use crate::campaigns::*;
 use crate::error::{Result, StoreError};
 
 const INSERT: &str = "
-INSERT INTO campaigns (workspace_id, name, audience_id, accounts, settings, seed, min_gap_us, deadline, created_at)
+INSERT INTO campaigns (workspace_id, name, audience_id, accounts, settings, seed, min_gap_us, deadline_us, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT DO NOTHING";
 const INSERT_VARIANT: &str = "
@@ -24,16 +24,19 @@ INSERT INTO campaign_variants (workspace_id, campaign_id, variant, name, weight,
 const SELECT: &str = "
 SELECT campaign_id, name, status, why, version, ends_as, audience_id, accounts, settings, seed, revision, wave, retries,
        at_platform, at_user, min_gap_us, starts_at, deadline, created_at, started_at, frozen_at, ended_at, rest_at,
-       resting
+       resting, judged_from
   FROM campaigns
  WHERE workspace_id = ?1 AND (?2 IS NULL OR campaign_id = ?2)
  ORDER BY campaign_id";
 const SELECT_VARIANTS: &str = "
 SELECT name, weight, message_id FROM campaign_variants WHERE campaign_id = ?1 ORDER BY variant";
+/// A wave has a deadline of its own; who goes on after a pause has the one it had.
 const MOVE: &str = "
 UPDATE campaigns
    SET status = ?3, why = ?4, version = version + 1,
        started_at = CASE WHEN ?3 = 'preparing' THEN coalesce(started_at, ?5) ELSE started_at END,
+       deadline = CASE WHEN ?3 = 'preparing' AND status <> 'paused' THEN ?5 + nullif(deadline_us, 0) ELSE deadline END,
+       ends_as = CASE WHEN ?3 = 'preparing' THEN 'cancelled' ELSE ends_as END,
        ended_at = CASE WHEN ?3 IN ('finished', 'cancelled', 'aborted') THEN ?5 END
  WHERE campaign_id = ?1 AND version = ?2";
 const SCHEDULE: &str = "UPDATE campaigns SET starts_at = ?2 WHERE campaign_id = ?1";
@@ -48,6 +51,8 @@ UPDATE lane_heads AS h
                                     AND r.key = CAST(h.account_id AS TEXT))
  WHERE h.campaign_id = ?1
 RETURNING lane_id";
+const JUDGE_FROM: &str = "
+UPDATE campaigns SET judged_from = ?4 WHERE workspace_id = ?1 AND campaign_id = ?2 AND version = ?3";
 const REST_PART: &str = "
 UPDATE campaigns
    SET resting = json_set(resting, '$.\"' || ?3 || '\"', coalesce(?4, ?5))
@@ -83,8 +88,8 @@ SELECT m.platform, m.user_id, m.account_id, m.state, m.reason, m.outcome, m.code
  LIMIT ?5";
 const PACE: &str = "
 UPDATE lane_heads
-   SET interval_us = ?4, next_slot = min(next_slot, ?5 + ?4)
- WHERE workspace_id = ?1 AND campaign_id = ?2 AND account_id = ?3 AND interval_us <> ?4
+   SET interval_us = ?4, next_slot = min(next_slot, ?5 + ?4), paid = ?6
+ WHERE workspace_id = ?1 AND campaign_id = ?2 AND account_id = ?3 AND (interval_us, paid) <> (?4, ?6)
 RETURNING lane_id";
 
 impl Sqlite {
@@ -99,7 +104,7 @@ impl Sqlite {
                 new.settings.to_string(),
                 &new.seed,
                 new.min_gap.0,
-                new.deadline.map(|at| at.0),
+                new.deadline.0,
                 tx.now.0,
             );
             if tx.execute(INSERT, row)? == 0 {
@@ -210,6 +215,19 @@ impl Sqlite {
             .await
     }
 
+    pub async fn judge_campaign_from(
+        &self,
+        workspace: WorkspaceId,
+        id: CampaignId,
+        version: i64,
+        ended: Value,
+    ) -> Result<()> {
+        self.write(Urgency::Maintenance, move |tx| {
+            tx.execute(JUDGE_FROM, (workspace.0, id.0, version, ended.to_string())).map(drop)
+        })
+        .await
+    }
+
     pub async fn people_in_order(
         &self,
         workspace: WorkspaceId,
@@ -250,11 +268,11 @@ impl Sqlite {
         workspace: WorkspaceId,
         id: CampaignId,
         account: AccountId,
-        rate: Option<f64>,
+        pace: CampaignPace,
     ) -> Result<()> {
         self.write(Urgency::Maintenance, move |tx| {
-            let interval = domain::pacing::interval(rate).micros();
-            let params = (workspace.0, id.0, account.0, interval, tx.now.0);
+            let interval = domain::pacing::interval(pace.rate).micros();
+            let params = (workspace.0, id.0, account.0, interval, tx.now.0, pace.paid);
             refresh(tx, &tx.all(PACE, params, |row| row.get(0))?)
         })
         .await
@@ -342,6 +360,7 @@ fn campaign(row: &Row<'_>, workspace_id: WorkspaceId) -> rusqlite::Result<Campai
         rest_at: rows::time(row, 22)?,
         resting: resting(&rows::json(row, 23)?),
         resumed: resumed(&rows::json(row, 23)?),
+        judged_from: rows::json(row, 24)?,
         variants: Vec::new(),
     })
 }
@@ -362,6 +381,17 @@ pub(super) fn count_sending(
 ) -> Result<()> {
     let (kind, other) = (ending(reason, code), ending(reason, Some(OTHER)));
     tx.execute(COUNT_ENDING, (workspace, campaign, kind, other, CODES_MAX, n)).map(drop)
+}
+
+/// How somebody ended without the sending having a word in it.
+pub(super) fn count_ending(
+    tx: &Tx<'_>,
+    workspace: WorkspaceId,
+    id: CampaignId,
+    reason: &str,
+    n: i64,
+) -> Result<()> {
+    tx.execute(COUNT_CODE, (workspace.0, id.0, format!("{ENDED}{reason}"), n)).map(drop)
 }
 
 /// The one way from state to state.

@@ -53,7 +53,7 @@ pub(super) const ACCOUNT_IN_FLIGHT: &str =
 /// Up to the last slot of the account that may be given: a lane whose own slot comes before it is served, while one that
 /// anything else keeps waiting is not.
 pub(super) const DUE_LANES: &str = "
-SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run
+SELECT lane_id, max_parallel, interval_us, next_slot, urgent_run, paid
   FROM lane_heads
  WHERE account_id = ?1 AND head_priority = ?2 AND next_at <= ?3
    AND max(blocked_until, closed_until, put_off_until) <= ?5
@@ -127,6 +127,7 @@ pub(super) struct Lane {
     interval: Span,
     next_slot: Timestamp,
     pub(super) urgent_run: i32,
+    pub(super) paid: bool,
 }
 
 /// What one claim transaction has gathered so far.
@@ -334,6 +335,7 @@ fn due_lanes(tx: &Tx<'_>, account: &Account, until: Timestamp, limit: usize) -> 
                 interval: Span(row.get(2)?),
                 next_slot: Timestamp(row.get(3)?),
                 urgent_run: row.get(4)?,
+                paid: row.get(5)?,
             })
         })?;
         Ok(lanes.into_iter().map(|lane| (priority, lane)).collect())

@@ -39,7 +39,7 @@ const RECIPIENT_HEALTHY: &str = "
 UPDATE recipients
    SET error_streak = 0
  WHERE recipient_id = (SELECT recipient_id FROM deliveries WHERE delivery_id = ?1) AND error_streak <> 0";
-/// A campaign that was paused since the claim, or whose person stopped, sends nothing more.
+/// A campaign that was paused since the claim, whose deadline is over or whose person stopped, sends nothing more.
 pub(super) const REQUESTED: &str = "
 UPDATE inflight
    SET requested_at = coalesce(requested_at, ?6)
@@ -50,7 +50,7 @@ UPDATE inflight
                      JOIN lane_heads AS h ON h.lane_id = d.lane_id
                      JOIN recipients AS r ON r.recipient_id = d.recipient_id
                     WHERE d.delivery_id = ?3 AND d.campaign_id IS NOT NULL
-                      AND (h.open = 0 OR r.status <> 'active'
+                      AND (h.open = 0 OR d.expires_at <= ?6 OR r.status <> 'active'
                            OR EXISTS (SELECT 1 FROM suppressions AS s
                                        WHERE s.workspace_id = r.workspace_id AND s.platform = r.platform
                                          AND s.user_id = r.user_id AND s.account_id IN (0, r.account_id))))";

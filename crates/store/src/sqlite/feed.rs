@@ -1,5 +1,5 @@
-//! What moves the deliveries of a campaign: the next few are made, what was never claimed is taken back, those who failed
-//! wait again, and who stops is left alone at once.
+//! What moves the deliveries of a campaign: the next few are made, what was never claimed is taken back, and who stops is
+//! left alone at once. Those who failed wait again in `waves`.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 use rusqlite::Row;
 use serde_json::json;
 
-use super::campaigns::{COUNT_CODE, count_sending, move_to, one, tell};
+use super::campaigns::{COUNT_CODE, count_ending, one, tell};
 use super::enqueue::INSERT_READY;
 use super::front::DELETE_READY;
 use super::heads::{NewEvent, Touched, event};
@@ -22,7 +22,8 @@ use crate::error::{Result, StoreError};
 use crate::history::delivery_key;
 
 const SELECT_COHORT: &str = "
-SELECT c.campaign_id, c.account_id, c.cursor, k.status, k.deadline, k.min_gap_us, h.lane_id
+SELECT c.campaign_id, c.account_id, c.cursor, k.status, k.deadline, k.min_gap_us, h.lane_id,
+       h.n_queued + h.n_retry + h.n_sending
   FROM campaign_cohorts AS c
   JOIN campaigns AS k ON k.campaign_id = c.campaign_id
   JOIN lane_heads AS h ON h.campaign_id = c.campaign_id AND h.account_id = c.account_id
@@ -78,26 +79,9 @@ SELECT d.delivery_id
  WHERE h.workspace_id = ?1 AND h.campaign_id = ?2 AND d.claim_seq > 0
  LIMIT ?3";
 const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE delivery_id = ?1";
-const WAITS_AGAIN: &str = "UPDATE campaign_recipients SET state = 'waiting', delivery_id = ?2, generation = generation + ?3 WHERE member_id = ?1";
-const STEP_BACK: &str = "
+pub(super) const WAITS_AGAIN: &str = "UPDATE campaign_recipients SET state = 'waiting', delivery_id = ?2, generation = generation + ?3 WHERE member_id = ?1";
+pub(super) const STEP_BACK: &str = "
 UPDATE campaign_cohorts SET cursor = min(cursor, ?2 - 1), n_waiting = n_waiting + 1 WHERE cohort_id = ?1";
-const BEGIN_WAVE: &str = "
-UPDATE campaigns SET wave = wave + 1, retries = ?2, at_platform = '', at_user = '', frozen_at = NULL WHERE campaign_id = ?1";
-const FAILED: &str = "
-SELECT m.member_id, m.cohort_id, m.delivery_id, m.platform, m.user_id, d.status,
-       d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
-       AND (?5 IS NULL OR coalesce(d.last_error ->> '$.code', d.reason) = ?5 OR d.reason = ?5)
-       AND (?6 OR d.unknowns = 0),
-       d.reason, d.last_error ->> '$.code'
-  FROM campaign_recipients AS m LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id AND m.state = 'queued'
- WHERE m.campaign_id = ?1 AND (m.platform, m.user_id) > (?2, ?3)
- ORDER BY m.platform, m.user_id
- LIMIT ?4";
-const WAVE_AT: &str = "
-UPDATE campaigns
-   SET at_platform = ?2, at_user = ?3, n_failed_again = n_failed_again + ?4, n_dead_again = n_dead_again + ?5,
-       frozen_at = CASE WHEN ?6 THEN ?7 END
- WHERE campaign_id = ?1";
 const STILL_QUEUED: &str = "
 SELECT 1 FROM lane_heads WHERE campaign_id = ?1 AND (n_queued > 0 OR n_sending > 0) LIMIT 1";
 const SET_WORDS: &str = "
@@ -138,9 +122,9 @@ impl Sqlite {
         workspace: WorkspaceId,
         cohort: CohortId,
         urgent: bool,
-        limit: usize,
+        ahead: i64,
     ) -> Result<Fed> {
-        let fed = self.write(Urgency::Enqueue, move |tx| feed(tx, workspace, cohort, urgent, limit)).await?;
+        let fed = self.write(Urgency::Enqueue, move |tx| feed(tx, workspace, cohort, urgent, ahead)).await?;
         if fed.queued > 0 {
             self.bell.ring();
         }
@@ -182,30 +166,6 @@ impl Sqlite {
         .await
     }
 
-    pub async fn begin_wave(
-        &self,
-        workspace: WorkspaceId,
-        id: CampaignId,
-        version: i64,
-        retries: Retries,
-    ) -> Result<bool> {
-        self.write(Urgency::Maintenance, move |tx| {
-            let known = one(tx, workspace, id)?;
-            // A draft becomes preparing too, but has nobody who failed.
-            let moved = known.status.is_over()
-                && move_to(tx, workspace, id, version, CampaignStatus::Preparing, "a new wave")?;
-            if moved {
-                tx.execute(BEGIN_WAVE, (id.0, json!(retries).to_string()))?;
-            }
-            Ok(moved)
-        })
-        .await
-    }
-
-    pub async fn prepare_wave(&self, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {
-        self.write(Urgency::Maintenance, move |tx| prepare_wave(tx, workspace, id)).await
-    }
-
     pub async fn edit_campaign(
         &self,
         workspace: WorkspaceId,
@@ -227,6 +187,7 @@ struct Source {
     deadline: Option<i64>,
     min_gap: i64,
     lane_id: i64,
+    lane_holds: i64,
 }
 
 /// Somebody who waits, and why they are left out after all.
@@ -239,7 +200,7 @@ struct Waiting {
     reason: Option<String>,
 }
 
-fn feed(tx: &Tx<'_>, workspace: WorkspaceId, cohort: CohortId, urgent: bool, limit: usize) -> Result<Fed> {
+fn feed(tx: &Tx<'_>, workspace: WorkspaceId, cohort: CohortId, urgent: bool, ahead: i64) -> Result<Fed> {
     let source = tx.first(SELECT_COHORT, (workspace.0, cohort.0), |row| {
         Ok(Source {
             campaign: CampaignId(row.get(0)?),
@@ -249,13 +210,15 @@ fn feed(tx: &Tx<'_>, workspace: WorkspaceId, cohort: CohortId, urgent: bool, lim
             deadline: row.get(4)?,
             min_gap: row.get(5)?,
             lane_id: row.get(6)?,
+            lane_holds: row.get(7)?,
         })
     })?;
     let source = source.ok_or_else(|| StoreError::not_found("cohort", cohort))?;
     if !source.is_running || source.deadline.is_some_and(|at| at <= tx.now.0) {
         return Ok(Fed::default());
     }
-    let key = (cohort.0, source.cursor, limit as i64, source.min_gap, tx.now.0);
+    let room = (ahead - source.lane_holds).clamp(0, FEED_MAX as i64);
+    let key = (cohort.0, source.cursor, room, source.min_gap, tx.now.0);
     let waiting = tx.all(NEXT_WAITING, key, |row| {
         Ok(Waiting {
             member_id: row.get(0)?,
@@ -445,40 +408,6 @@ fn shut(
     Ok(found.len() as u64)
 }
 
-fn prepare_wave(tx: &Tx<'_>, workspace: WorkspaceId, id: CampaignId) -> Result<bool> {
-    let known = one(tx, workspace, id)?;
-    if known.status != CampaignStatus::Preparing || known.frozen_at.is_some() || known.wave == 0 {
-        return Ok(known.frozen_at.is_some());
-    }
-    let retries: Retries = serde_json::from_value(known.retries.clone()).unwrap_or_default();
-    let limit = FREEZE_MAX as i64;
-    let key = (id.0, &known.at.platform, &known.at.user_id, limit, &retries.code, retries.unknown);
-    let found = tx.all(FAILED, key, |row| {
-        let member = (row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?, row.get::<_, Option<i64>>(2)?);
-        let person = Person { platform: row.get(3)?, user_id: row.get(4)? };
-        let why = (row.get::<_, Option<String>>(7)?, row.get::<_, Option<String>>(8)?);
-        Ok((member, person, row.get::<_, Option<String>>(5)?, row.get::<_, Option<bool>>(6)?, why))
-    })?;
-    let (mut failed, mut dead) = (0, 0);
-    for ((member, cohort, delivery), _, status, is_taken, (reason, code)) in &found {
-        if *is_taken != Some(true) {
-            continue;
-        }
-        let why = (reason.as_deref().unwrap_or_default(), code.as_deref());
-        count_sending(tx, workspace.0, id.0, why, -1)?;
-        tx.execute(WAITS_AGAIN, (member, delivery, 1))?;
-        tx.execute(STEP_BACK, (cohort, member))?;
-        match status.as_deref() {
-            Some("dead") => dead += 1,
-            _ => failed += 1,
-        }
-    }
-    let is_last = (found.len() as i64) < limit;
-    let at = found.last().map_or_else(|| known.at.clone(), |(_, person, ..)| person.clone());
-    tx.execute(WAVE_AT, (id.0, at.platform, at.user_id, failed, dead, is_last, tx.now.0))?;
-    Ok(is_last)
-}
-
 fn edit(
     tx: &Tx<'_>,
     workspace: WorkspaceId,
@@ -519,7 +448,7 @@ pub(super) fn leave_alone(tx: &Tx<'_>, workspace: WorkspaceId, recipient: i64, r
     })?;
     if reason == "stopped" {
         for campaign in tx.all(RUNNING_FOR, [recipient], |row| row.get::<_, i64>(0))? {
-            tx.execute(COUNT_CODE, (workspace.0, campaign, format!("{ENDED}{STOPS}"), 1))?;
+            count_ending(tx, workspace, CampaignId(campaign), STOPS, 1)?;
         }
     }
     let mut touched = Touched::default();
@@ -534,6 +463,7 @@ pub(super) fn leave_alone(tx: &Tx<'_>, workspace: WorkspaceId, recipient: i64, r
             continue;
         }
         counts.dead += 1;
+        count_ending(tx, workspace, CampaignId(campaign), "stopped", 1)?;
         tx.execute(STOP, (place.3, tx.now.0))?;
         event(
             tx,

@@ -11,6 +11,7 @@ use domain::time::Timestamp;
 use rusqlite::Row;
 use serde_json::json;
 
+use super::campaigns::count_ending;
 use super::claim::{Account, Lane};
 use super::heads::{CountChange, NewEvent, event};
 use super::{Tx, rows};
@@ -69,6 +70,7 @@ pub(super) struct Rows {
     workspace_id: WorkspaceId,
     account_id: AccountId,
     lane_id: LaneId,
+    paid: bool,
     room: usize,
     fetched: VecDeque<ReadyRow>,
     /// What left the queue and still has to be deleted there.
@@ -93,6 +95,7 @@ impl Rows {
             workspace_id: WorkspaceId(account.workspace_id),
             account_id: AccountId(account.account_id),
             lane_id: LaneId(lane.lane_id),
+            paid: lane.paid,
             room,
             fetched: VecDeque::new(),
             gone: Vec::with_capacity(room),
@@ -233,6 +236,7 @@ impl Rows {
                 counters: Counters::default(),
                 due_at: Timestamp(row.get(3)?),
                 campaign_id: row.get::<_, Option<i64>>(16)?.map(CampaignId),
+                paid: self.paid,
                 slot_at: Timestamp::NEVER,
                 lease_until: Timestamp::NEVER,
                 parts: rows::parts_of(row, 14)?,
@@ -246,6 +250,9 @@ fn expire(tx: &Tx<'_>, row: &ReadyRow) -> Result<()> {
     let claim = &row.claim;
     tx.execute(EXPIRE, (claim.delivery_id.0, tx.now.0))?;
     tx.execute(FORGET_KEY, [claim.delivery_id.0])?;
+    if let Some(campaign) = claim.campaign_id {
+        count_ending(tx, claim.workspace_id, campaign, "expired", 1)?;
+    }
     event(
         tx,
         NewEvent {

@@ -1,13 +1,15 @@
 //! What operators do: requeue and cancel. What the janitor does stands in `retain`.
 
 use domain::delivery::{Status, Step, step};
-use domain::ids::{DeliveryId, WorkspaceId};
+use domain::ids::{CampaignId, DeliveryId, WorkspaceId};
 use serde_json::{Value, json};
 
+use super::campaigns::count_ending;
 use super::enqueue::INSERT_READY;
 use super::front::{DELETE_READY, FORGET_KEY};
 use super::heads::{NewEvent, Touched, event};
 use super::{Sqlite, Tx, Urgency, history, rows};
+use crate::campaigns::CANCELLED;
 use crate::error::{Result, StoreError};
 
 const SELECT_ENDED: &str = "
@@ -72,7 +74,7 @@ SELECT d.delivery_id
  ORDER BY d.delivery_id
  LIMIT 1";
 const SELECT_WAITING: &str = "
-SELECT status, lane_id, priority, position, message_id, channel_id
+SELECT status, lane_id, priority, position, message_id, channel_id, campaign_id
   FROM deliveries
  WHERE workspace_id = ?1 AND delivery_id = ?2";
 const CANCEL: &str = "
@@ -227,9 +229,9 @@ pub(super) fn cancel_one(
     let found = tx.first(SELECT_WAITING, (workspace.0, id.0), |row| {
         let status = rows::word(row, 0, Status::parse)?;
         let key = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, Option<i64>>(3)?);
-        Ok((status, key, row.get(4)?, row.get(5)?))
+        Ok((status, key, row.get(4)?, (row.get(5)?, row.get::<_, Option<i64>>(6)?)))
     })?;
-    let Some((status, (lane_id, priority, position), message_id, channel_id)) = found else {
+    let Some((status, (lane_id, priority, position), message_id, (channel_id, campaign))) = found else {
         return Err(StoreError::unknown_delivery(id));
     };
     if step(status, Step::Drop).is_err() {
@@ -241,6 +243,9 @@ pub(super) fn cancel_one(
     let change = touched.lane(lane_id);
     *change.status(status) -= 1;
     change.dead += 1;
+    if let Some(campaign) = campaign {
+        count_ending(tx, workspace, CampaignId(campaign), CANCELLED, 1)?;
+    }
     let delivery_id = Some(id.0);
     event(
         tx,

@@ -48,6 +48,7 @@ mod settle;
 mod sources;
 mod stepped;
 mod watch;
+mod waves;
 mod workspaces;
 mod writer;
 

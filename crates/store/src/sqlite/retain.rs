@@ -28,7 +28,7 @@ UPDATE dedup_index
 /// What became of somebody in a campaign is told by their own row from now on.
 const KEEP_OUTCOMES: &str = "
 UPDATE campaign_recipients
-   SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id,
+   SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id, unknowns = d.unknowns,
        outcome = CASE WHEN d.status = 'sent' THEN 'sent'
                       WHEN d.reason = 'recipient_gone' THEN 'gone'
                       WHEN d.status = 'failed_permanent' THEN 'failed'

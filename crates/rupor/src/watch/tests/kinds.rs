@@ -277,7 +277,7 @@ async fn campaigns(w: &mut World) {
         settings: json!({}),
         seed: "семя".into(),
         min_gap: Span::ZERO,
-        deadline: None,
+        deadline: Span::ZERO,
         variants: vec![store::Variant { name: "a".into(), weight: 1, message_id }],
     };
     let id = w.store.create_campaign(w.ws, new).await.unwrap();

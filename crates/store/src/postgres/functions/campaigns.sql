@@ -17,7 +17,7 @@ LANGUAGE sql IMMUTABLE AS $$
            WHEN 'paused' THEN next IN ('preparing', 'running', 'cancelling')
            WHEN 'finishing' THEN next IN ('finished', 'running', 'paused', 'cancelling')
            WHEN 'finished' THEN next = 'preparing'
-           WHEN 'aborted' THEN next = 'preparing'
+           WHEN 'aborted' THEN next IN ('preparing', 'scheduled')
            WHEN 'cancelling' THEN next IN ('cancelled', 'aborted')
            ELSE false END
 $$;
@@ -130,7 +130,11 @@ BEGIN
        SET status = want, why = nullif(move_campaign.why, ''), version = x.version + 1,
            started_at = CASE WHEN want = 'preparing' THEN coalesce(x.started_at, today) ELSE x.started_at END,
            ended_at = CASE WHEN want IN ('finished', 'cancelled', 'aborted') THEN today END,
-           starts_at = coalesce(move_campaign.starts_at, x.starts_at), ends_as = coalesce(move_campaign.ends_as, x.ends_as)
+           starts_at = coalesce(move_campaign.starts_at, x.starts_at),
+           -- A wave has a deadline of its own; who goes on after a pause has the one it had.
+           deadline = CASE WHEN want = 'preparing' AND k.status <> 'paused' THEN today + rupor_span(nullif(x.deadline_us, 0))
+                           ELSE x.deadline END,
+           ends_as = CASE WHEN want = 'preparing' THEN 'cancelled' ELSE coalesce(move_campaign.ends_as, x.ends_as) END
      WHERE x.campaign_id = id;
     IF move_campaign.retries IS NOT NULL THEN
         UPDATE campaigns AS x
@@ -167,6 +171,17 @@ BEGIN
      WHERE h.campaign_id = k.campaign_id;
     PERFORM rupor_refresh_campaign(k.campaign_id);
     PERFORM rupor_tell_campaign(k, jsonb_build_object('name', k.name, 'account', rest_part.account_id, 'rests', why));
+END $$;
+
+-- What has ended by now is no matter for its guards any more.
+CREATE FUNCTION judge_campaign_from(workspace_id bigint, campaign_id bigint, version bigint, ended jsonb) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(judge_campaign_from.workspace_id);
+    UPDATE campaigns AS x SET judged_from = judge_campaign_from.ended
+     WHERE x.workspace_id = judge_campaign_from.workspace_id AND x.campaign_id = judge_campaign_from.campaign_id
+       AND x.version = judge_campaign_from.version;
 END $$;
 
 CREATE FUNCTION rupor_tell_campaign(k campaigns, detail jsonb) RETURNS void
@@ -378,7 +393,9 @@ LANGUAGE sql STABLE AS $$
                       AND s.user_id = rupor_is_suppressed.user_id AND s.account_id IN (0, rupor_is_suppressed.account_id))
 $$;
 
-CREATE FUNCTION pace_campaign(workspace_id bigint, campaign_id bigint, account_id bigint, rate double precision) RETURNS void
+CREATE FUNCTION pace_campaign(
+    workspace_id bigint, campaign_id bigint, account_id bigint, rate double precision, paid boolean
+) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -387,9 +404,9 @@ BEGIN
     PERFORM rupor_guard(pace_campaign.workspace_id);
     PERFORM rupor_lock_accounts(ARRAY[pace_campaign.account_id]);
     UPDATE lane_heads AS h
-       SET interval_us = wanted, next_slot = least(h.next_slot, rupor_now() + rupor_span(wanted))
+       SET interval_us = wanted, next_slot = least(h.next_slot, rupor_now() + rupor_span(wanted)), paid = pace_campaign.paid
      WHERE h.workspace_id = pace_campaign.workspace_id AND h.campaign_id = pace_campaign.campaign_id
-       AND h.account_id = pace_campaign.account_id AND h.interval_us <> wanted;
+       AND h.account_id = pace_campaign.account_id AND (h.interval_us, h.paid) <> (wanted, pace_campaign.paid);
     IF FOUND THEN
         PERFORM rupor_refresh_lanes(array(SELECT h.lane_id FROM lane_heads AS h
                                            WHERE h.campaign_id = pace_campaign.campaign_id AND h.account_id = pace_campaign.account_id));

@@ -38,7 +38,8 @@ CREATE TYPE claimed_delivery AS (
     parts           jsonb,
     idempotency_key text,
     due_at          timestamptz,        -- since when it could have gone
-    campaign_id     bigint
+    campaign_id     bigint,
+    paid            boolean             -- what it sends may be paid for
 );
 
 -- What a round decided, as columns: the rows it takes, and the lanes it looked at.
@@ -192,7 +193,9 @@ BEGIN
                   FROM marked AS m
             )
             -- in the order they were dealt, which is the order of each lane
-            SELECT m.* FROM marked AS m ORDER BY sorted.ord[width_bucket(m.delivery_id, sorted.id)];
+            SELECT m.*, CASE WHEN m.campaign_id IS NULL THEN false
+                             ELSE (SELECT h.paid FROM lane_heads AS h WHERE h.lane_id = m.lane_id) END
+              FROM marked AS m ORDER BY sorted.ord[width_bucket(m.delivery_id, sorted.id)];
         END IF;
         IF cardinality(t.old) > 0 THEN
             PERFORM rupor_expire_heads(t.old, at);

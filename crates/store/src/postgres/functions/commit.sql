@@ -219,7 +219,7 @@ $$;
 CREATE FUNCTION rupor_may_leave(id bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN (SELECT h.open AND rupor_unheard(r) IS NULL
+    RETURN (SELECT h.open AND coalesce(d.expires_at > rupor_now(), true) AND rupor_unheard(r) IS NULL
               FROM deliveries AS d
               JOIN lane_heads AS h ON h.lane_id = d.lane_id
               JOIN recipients AS r ON r.recipient_id = d.recipient_id

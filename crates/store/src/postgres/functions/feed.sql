@@ -1,5 +1,6 @@
 -- What moves the deliveries of a campaign: the next few are made, what was never claimed is taken back, those who failed
--- wait again, and who stops is left alone at once. The lock order stands in campaigns.sql.
+-- wait again, and who stops is left alone at once. The lock order stands in campaigns.sql. On SQLite the waves of those who failed
+-- have a file of their own, waves.rs.
 
 -- One more who ended so, or one less who is tried anew: of what a platform refused also by the code that it gave. There
 -- are only so many kinds: what comes after them counts as another one, also when it is taken away again.
@@ -17,7 +18,34 @@ BEGIN
     ON CONFLICT ON CONSTRAINT campaign_codes_pkey DO UPDATE SET n = c.n + excluded.n;
 END $$;
 
--- Lets the next of those who failed wait again. True: nobody is left.
+-- Whether a wave takes a member: who failed, and who never got their turn because it was aborted.
+CREATE FUNCTION rupor_goes_again(m campaign_recipients, d deliveries, retries jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(CASE m.state
+        WHEN 'queued' THEN d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
+             AND (retries ->> 'code' IS NULL OR coalesce(d.last_error ->> 'code', d.reason) = retries ->> 'code'
+                  OR d.reason = retries ->> 'code')
+             AND (coalesce((retries ->> 'unknown')::boolean, false) OR d.unknowns = 0)
+        WHEN 'settled' THEN (m.outcome IN ('failed', 'dead') AND m.code <> 'stopped' OR m.outcome = 'cancelled' AND m.code = 'aborted')
+             AND (retries ->> 'code' IS NULL OR m.code = retries ->> 'code')
+             AND (coalesce((retries ->> 'unknown')::boolean, false) OR m.unknowns = 0)
+        WHEN 'waiting' THEN retries ->> 'code' IS NULL OR coalesce(d.last_error ->> 'code', d.reason) = retries ->> 'code'
+                            OR d.reason = retries ->> 'code' END, false)
+$$;
+
+-- Whether a wave would reach anybody.
+CREATE FUNCTION anybody_again(workspace_id bigint, campaign_id bigint, retries jsonb) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM rupor_guard(anybody_again.workspace_id);
+    RETURN EXISTS (SELECT FROM campaign_recipients AS m LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id
+                    WHERE m.workspace_id = anybody_again.workspace_id AND m.campaign_id = anybody_again.campaign_id
+                      AND rupor_goes_again(m, d, anybody_again.retries));
+END $$;
+
+-- Lets the next of those who failed wait again. Where a code is asked for, who never got their turn and has not failed with it
+-- comes to an end. True: nobody is left.
 CREATE FUNCTION prepare_wave(workspace_id bigint, campaign_id bigint, step bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET jit = off AS $$
 #variable_conflict use_column
@@ -33,47 +61,57 @@ BEGIN
         RETURN k.frozen_at IS NOT NULL;
     END IF;
     WITH seen AS MATERIALIZED (
-        SELECT m.member_id, m.cohort_id, m.platform, m.user_id, d.status,
-               coalesce(d.status IN ('failed_permanent', 'dead') AND d.reason NOT IN ('recipient_gone', 'stopped', 'cancelled')
-                        AND (k.retries ->> 'code' IS NULL OR coalesce(d.last_error ->> 'code', d.reason) = k.retries ->> 'code'
-                             OR d.reason = k.retries ->> 'code')
-                        AND (coalesce((k.retries ->> 'unknown')::boolean, false) OR d.unknowns = 0), false) AS taken
+        SELECT m.member_id, m.cohort_id, m.platform, m.user_id, d.delivery_id,
+               CASE m.state WHEN 'queued' THEN d.status ELSE m.outcome END AS ended,
+               CASE WHEN m.state = 'queued' THEN d.reason WHEN m.outcome = 'failed' THEN 'refused' ELSE m.code END AS reason,
+               CASE WHEN m.state = 'queued' THEN d.last_error ->> 'code' ELSE nullif(m.code, 'refused') END AS code,
+               m.state <> 'waiting' AND rupor_goes_again(m, d, k.retries) AS taken,
+               m.state = 'waiting' AND NOT rupor_goes_again(m, d, k.retries) AS aside
           FROM campaign_recipients AS m
-          LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id AND m.state = 'queued'
+          LEFT JOIN deliveries AS d ON d.delivery_id = m.delivery_id
          WHERE m.campaign_id = id AND (m.platform, m.user_id) > (k.at_platform, k.at_user)
          ORDER BY m.platform, m.user_id
          LIMIT step
     ), uncounted AS MATERIALIZED (
-        SELECT rupor_count_ending(ws, id, d.reason, d.last_error ->> 'code', -1)
-          FROM seen AS s JOIN campaign_recipients AS m ON m.member_id = s.member_id
-          JOIN deliveries AS d ON d.delivery_id = m.delivery_id
-         WHERE s.taken
+        SELECT rupor_count_ending(ws, id, s.reason, s.code, -1) FROM seen AS s WHERE s.taken AND s.ended <> 'cancelled'
     ), again AS (
-        UPDATE campaign_recipients AS m SET state = 'waiting', generation = m.generation + 1
+        UPDATE campaign_recipients AS m
+           SET state = 'waiting', delivery_id = s.delivery_id, generation = m.generation + (s.ended <> 'cancelled')::integer
           FROM seen AS s WHERE s.taken AND m.member_id = s.member_id
+    ), put_aside AS (
+        UPDATE campaign_recipients AS m SET state = 'settled', outcome = 'cancelled', code = 'aborted', at = rupor_now()
+          FROM seen AS s WHERE s.aside AND m.member_id = s.member_id
     ), back AS (
         UPDATE campaign_cohorts AS c
            SET cursor = least(c.cursor, b.first - 1), n_waiting = c.n_waiting + b.n
-          FROM (SELECT s.cohort_id, min(s.member_id) AS first, count(*) AS n FROM seen AS s WHERE s.taken GROUP BY s.cohort_id) AS b
+          FROM (SELECT s.cohort_id, min(s.member_id) FILTER (WHERE s.taken) AS first,
+                       count(*) FILTER (WHERE s.taken) - count(*) FILTER (WHERE s.aside) AS n
+                  FROM seen AS s WHERE s.taken OR s.aside GROUP BY s.cohort_id) AS b
          WHERE c.cohort_id = b.cohort_id
     )
-    SELECT count(*) AS n, count(*) FILTER (WHERE s.taken AND s.status = 'dead') AS dead,
-           count(*) FILTER (WHERE s.taken AND s.status <> 'dead') AS failed,
+    SELECT count(*) AS n, count(*) FILTER (WHERE s.taken AND s.ended = 'dead') AS dead,
+           count(*) FILTER (WHERE s.taken AND s.ended IN ('failed', 'failed_permanent')) AS failed,
+           count(*) FILTER (WHERE s.aside) - count(*) FILTER (WHERE s.taken AND s.ended = 'cancelled') AS aside,
            (array_agg(s.platform ORDER BY s.platform DESC, s.user_id DESC))[1] AS platform,
            (array_agg(s.user_id ORDER BY s.platform DESC, s.user_id DESC))[1] AS user_id,
            (SELECT count(*) FROM uncounted) AS uncounted
       INTO r FROM seen AS s;
+    IF r.aside <> 0 THEN
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n) VALUES (ws, id, 'ended.cancelled', r.aside)
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n;
+    END IF;
+    -- Whoever is put aside counts as dead, though none of the lanes does.
     UPDATE campaigns AS x
        SET at_platform = coalesce(r.platform, x.at_platform), at_user = coalesce(r.user_id, x.at_user),
-           n_failed_again = x.n_failed_again + r.failed, n_dead_again = x.n_dead_again + r.dead,
+           n_failed_again = x.n_failed_again + r.failed, n_dead_again = x.n_dead_again + r.dead - r.aside,
            frozen_at = CASE WHEN r.n < step THEN rupor_now() END
      WHERE x.campaign_id = id;
     RETURN r.n < step;
 END $$;
 
--- Makes deliveries of the next who wait; who may not be written to any more is left out.
+-- Makes deliveries of the next who wait until their lane holds so many; who may not be written to any more is left out.
 CREATE FUNCTION feed_campaign(
-    workspace_id bigint, cohort_id bigint, urgent boolean, step bigint, OUT queued bigint, OUT excluded bigint
+    workspace_id bigint, cohort_id bigint, urgent boolean, step bigint, ahead bigint, OUT queued bigint, OUT excluded bigint
 )
 -- A chunk is found by keys alone. Tables that were filled a moment ago have no statistics, and a planner that believes them
 -- small reads them whole for every chunk, while the account is locked.
@@ -86,6 +124,7 @@ DECLARE
     cohort  campaign_cohorts;
     k       campaigns;
     lane    lane_heads;
+    room    bigint;
     past    text;
     last    bigint;
     n       bigint;
@@ -105,6 +144,7 @@ BEGIN
     END IF;
     SELECT c.* INTO cohort FROM campaign_cohorts AS c WHERE c.cohort_id = feed_campaign.cohort_id;
     SELECT h.* INTO lane FROM lane_heads AS h WHERE h.campaign_id = k.campaign_id AND h.account_id = cohort.account_id;
+    room := least(step, greatest(0, feed_campaign.ahead - lane.n_queued - lane.n_retry - lane.n_sending));
     SELECT c.history INTO past FROM control AS c;
     WITH seen AS MATERIALIZED (
         SELECT s.*, CASE WHEN s.reason IS NULL THEN nextval('deliveries_delivery_id_seq') END AS new_id
@@ -119,7 +159,7 @@ BEGIN
                  WHERE m.cohort_id = feed_campaign.cohort_id AND m.state = 'waiting'
                    AND (m.cohort_id, m.member_id) > (feed_campaign.cohort_id, cohort.cursor)
                  ORDER BY m.member_id
-                 LIMIT step) AS s
+                 LIMIT room) AS s
     ), put AS (
         INSERT INTO deliveries (delivery_id, workspace_id, lane_id, account_id, recipient_id, message_id, revision, generation,
                                 parent_delivery, priority, status, run_at, position, expires_at, idempotency_key, queued_at,
@@ -380,6 +420,8 @@ BEGIN
             UPDATE deliveries AS d
                SET status = 'dead', reason = 'stopped', run_at = NULL, position = NULL, ended_at = today
              WHERE d.delivery_id = u.delivery_id;
+            INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n) VALUES (ws, u.campaign_id, 'ended.stopped', 1)
+            ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + 1;
             INSERT INTO events (workspace_id, at, name, message_id, delivery_id, recipient_id, account_id, detail)
             VALUES (ws, today, 'cancelled', u.message_id, u.delivery_id, who, u.account_id, '{"reason": "stopped"}');
         END IF;

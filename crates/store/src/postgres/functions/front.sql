@@ -237,7 +237,13 @@ BEGIN
            SET status = 'dead', reason = 'expired', run_at = NULL, position = NULL, ended_at = at
           FROM gone AS g
          WHERE d.delivery_id = g.delivery_id
-        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.recipient_id, d.message_id, d.retry_at, g.expires_at
+        RETURNING d.delivery_id, d.workspace_id, d.lane_id, d.channel_id, d.recipient_id, d.message_id, d.retry_at, g.expires_at,
+                  d.campaign_id
+    ), of_campaigns AS (
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        SELECT e.workspace_id, e.campaign_id, 'ended.expired', count(*) FROM ended AS e
+         WHERE e.campaign_id IS NOT NULL GROUP BY e.workspace_id, e.campaign_id ORDER BY e.campaign_id
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n
     ), forgotten AS (
         DELETE FROM dedup_index AS k
          USING gone AS g

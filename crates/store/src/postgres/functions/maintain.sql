@@ -142,7 +142,7 @@ BEGIN
     accounts := array(SELECT DISTINCT d.account_id FROM deliveries AS d WHERE d.delivery_id = ANY (delivery_ids));
     PERFORM rupor_lock_accounts(accounts);
     WITH waiting AS (
-        SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.status, d.message_id, d.channel_id
+        SELECT d.delivery_id, d.lane_id, d.priority, d.position, d.status, d.message_id, d.channel_id, d.campaign_id
           FROM deliveries AS d
          WHERE d.delivery_id = ANY (delivery_ids) AND d.status IN ('queued', 'retry')
     ), cancelled AS (
@@ -168,6 +168,10 @@ BEGIN
                        count(*) FILTER (WHERE w.status = 'retry') AS retry
                   FROM waiting AS w GROUP BY w.lane_id) AS c
          WHERE h.lane_id = c.lane_id
+    ), counted_apart AS (
+        INSERT INTO campaign_codes AS c (workspace_id, campaign_id, code, n)
+        SELECT ws, w.campaign_id, 'ended.cancelled', count(*) FROM waiting AS w WHERE w.campaign_id IS NOT NULL GROUP BY w.campaign_id
+        ON CONFLICT (campaign_id, code) DO UPDATE SET n = c.n + excluded.n
     ), told AS (
         INSERT INTO events (workspace_id, at, name, message_id, delivery_id, channel_id)
         SELECT ws, at, 'cancelled', w.message_id, w.delivery_id, w.channel_id
@@ -243,7 +247,7 @@ BEGIN
      WHERE k.delivery_id = ANY (old) AND d.delivery_id = k.delivery_id;
     -- What became of somebody in a campaign is told by their own row from now on.
     UPDATE campaign_recipients AS m
-       SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id,
+       SET state = 'settled', at = d.ended_at, provider_message_id = d.provider_message_id, unknowns = d.unknowns,
            outcome = CASE WHEN d.status = 'sent' THEN 'sent' WHEN d.reason = 'recipient_gone' THEN 'gone'
                           WHEN d.status = 'failed_permanent' THEN 'failed'
                           WHEN d.reason = 'cancelled' THEN 'cancelled' ELSE 'dead' END,

@@ -52,7 +52,7 @@ BEGIN
     SELECT d.delivery_id, d.workspace_id, d.lane_id, d.account_id, d.channel_id, d.recipient_id, d.message_id, d.revision,
            d.action, d.target_delivery, d.status, d.claim_token, d.claim_seq, d.attempt, d.charged, d.flood_waits,
            d.not_ready_waits, d.unknowns, d.lost_claims, d.lost_requests, d.flood_since, held.slot_at, held.lease_until, d.parts,
-           d.idempotency_key, held.claimed_at, d.campaign_id
+           d.idempotency_key, held.claimed_at, d.campaign_id, (SELECT h.paid FROM lane_heads AS h WHERE h.lane_id = d.lane_id)
       INTO claim
       FROM deliveries AS d
      WHERE d.delivery_id = held.delivery_id;
