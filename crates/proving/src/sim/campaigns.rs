@@ -13,7 +13,7 @@ use domain::time::{Span, Timestamp};
 use engine::campaigns::life::{self, Draft};
 use engine::campaigns::step;
 use serde_json::{Value, json};
-use store::{Campaign, NewRecipient, RecipientStatus, Retries, Store};
+use store::{Campaign, NewRecipient, Person, RecipientStatus, Retries, Store};
 
 use super::client::{self, did};
 use super::ledger::is_out;
@@ -109,13 +109,17 @@ fn draft(world: &World, number: usize, accounts: Vec<AccountId>, twin: Option<&(
     let (key, n_variants) = twin.cloned().unwrap_or_else(|| (format!("семя {number}"), 1 + world.below(2)));
     let mut policy = json!({"unsubscribe": world.below(2) == 0});
     let mut keep = |key: &str, value: Value| policy[key] = value;
-    match world.below(8) {
+    match world.below(12) {
         0 => keep("rate", json!(3.0)),
         1 => keep("canary", json!({"share": 0.3, "hold": "10s"})),
         2 => keep("window", json!("12:01-20:00")),
         3 => keep("window", json!("10:00-12:01")),
         4 => keep("deadline", json!("40s")),
         5 => keep("min_gap", json!("20s")),
+        6 => keep("ramp", json!([{"for": "20s", "rate": 1.0}])),
+        7 => keep("guards", json!({"failures": 0.2, "unknown": 0.2, "abort": world.below(2) == 0})),
+        8 => keep("guards", json!({"cooldowns": 1})),
+        9 => keep("late_by", json!("1s")),
         _ => {}
     }
     let variants = (0..n_variants).map(|n| {
@@ -194,7 +198,8 @@ async fn meddle(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
         return Ok(());
     }
     match (campaign.status, world.below(12)) {
-        (Draft, n) => start(world, campaign, n == 0).await,
+        (Draft, n) => start(world, campaign, n == 0 || campaign.settings["late_by"].is_string()).await,
+        (Aborted, n) if campaign.started_at.is_none() => start(world, campaign, n == 0).await,
         (Preparing | Running | Finishing, 0..=2) => pause(world, campaign).await,
         (Running, 3) => {
             world.sometimes("campaign: cancelled on the way");
@@ -202,6 +207,7 @@ async fn meddle(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
         }
         (_, 4..=5) => stop_one(world, campaign.workspace_id).await,
         (_, 6) => return_one(world, campaign.workspace_id).await,
+        (Running | Finishing, 7..=8) => rest_part(world, campaign).await,
         (Paused, 0..=2) => edit(world, campaign).await,
         (Paused, 3) if campaign.variants.len() > 1 => life::choose(store, campaign, "b").await,
         (Paused, _) => resume(world, campaign).await,
@@ -212,6 +218,9 @@ async fn meddle(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
 
 /// Whose hour is over gets nothing any more: nobody waits a day for the end of a run.
 async fn settle_down(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
+    for account in campaign.resting.keys() {
+        world.store.rest_part(campaign.workspace_id, campaign.campaign_id, *account, None).await?;
+    }
     match campaign.status {
         CampaignStatus::Draft => start(world, campaign, false).await,
         CampaignStatus::Paused => resume(world, campaign).await,
@@ -259,6 +268,16 @@ async fn resume(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
     life::resume(&world.store, campaign).await
 }
 
+/// The part of one bot rests, or goes on.
+async fn rest_part(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
+    let account = campaign.accounts[world.below(campaign.accounts.len())];
+    let why = (!campaign.resting.contains_key(&account)).then_some("simulated");
+    if why.is_some() {
+        world.sometimes("campaign: the part of one bot rested");
+    }
+    Ok(world.store.rest_part(campaign.workspace_id, campaign.campaign_id, account, why).await?)
+}
+
 async fn edit(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
     let before = world.store.campaign_counts(campaign.workspace_id, campaign.campaign_id).await?;
     spoil_recall(world).await?;
@@ -278,8 +297,26 @@ async fn edit(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
 
 async fn retry(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
     let unknown = world.below(2) == 0;
+    let code = match world.below(3) {
+        0 => one_code(world, campaign).await?,
+        _ => None,
+    };
     did(world, Verb::RetryCampaign { campaign: campaign.campaign_id.0, unknown });
-    life::retry(&world.store, campaign, Retries { code: None, unknown }).await
+    let by_code = code.is_some();
+    life::retry(&world.store, campaign, Retries { code, unknown }).await?;
+    if by_code {
+        world.sometimes("campaign: a wave for one code");
+    }
+    Ok(())
+}
+
+/// What somebody failed with.
+async fn one_code(world: &World, campaign: &Campaign) -> anyhow::Result<Option<String>> {
+    let (workspace, id) = (campaign.workspace_id, campaign.campaign_id);
+    let members = world.store.campaign_members(workspace, id, Person::default(), 1_000).await?;
+    let failed = members.into_iter().filter(|one| matches!(one.state.as_str(), "failed" | "dead"));
+    let codes: Vec<String> = failed.filter_map(|one| one.code).collect();
+    Ok(codes.get(world.below(codes.len().max(1))).cloned())
 }
 
 fn one_of(world: &World, workspace: WorkspaceId) -> Option<Subscriber> {
@@ -342,9 +379,10 @@ async fn bring_on_one(world: &World, campaign: Campaign) -> anyhow::Result<()> {
     if campaign.status == CampaignStatus::Cancelling {
         spoil_recall(world).await?;
     }
-    // A window, a canary and a deadline are the step's own business.
-    let kept =
-        ["window", "canary", "deadline", "min_gap"].iter().any(|key| !campaign.settings[key].is_null());
+    // A window, a canary, a deadline and the like are the step's own business.
+    let kept = ["window", "canary", "deadline", "min_gap", "ramp", "guards"]
+        .iter()
+        .any(|key| !campaign.settings[key].is_null());
     if running && !kept && !world.is_calm() && world.below(2) == 0 {
         let cohorts = store.campaign_cohorts(workspace, id).await?;
         let Some(cohort) = cohorts.get(world.below(cohorts.len())) else {

@@ -2,6 +2,8 @@
 
 use domain::campaign::CampaignStatus;
 use domain::ids::{LaneId, MessageId, WorkspaceId};
+use domain::time::Span;
+use engine::campaigns::policy::Policy;
 use serde_json::Value;
 use store::{Delivery, DeliveryFilter, Member, Person};
 
@@ -69,11 +71,13 @@ async fn collect_campaigns(world: &World, workspace: WorkspaceId, logs: &mut Log
             state: member.state,
             variant: member.variant,
         };
+        let policy: Policy = serde_json::from_value(campaign.settings.clone()).unwrap_or_default();
         let log = CampaignLog {
             seed: campaign.seed,
             status: campaign.status,
             ended_at: campaign.ended_at.map(|at| at.0),
             window: campaign.settings["window"].as_str().map(str::to_owned),
+            deadline_us: policy.deadline().map(Span::micros),
             total: world.store.campaign_counts(workspace, id).await?.total,
             members: members.into_iter().map(member).collect(),
         };

@@ -263,6 +263,8 @@ pub(crate) struct CampaignLog {
     pub status: domain::campaign::CampaignStatus,
     pub ended_at: Option<i64>,
     pub window: Option<String>,
+    /// How long after the start of each wave it ends.
+    pub deadline_us: Option<i64>,
     pub total: i64,
     pub members: Vec<MemberLog>,
 }

@@ -119,7 +119,12 @@ pub(super) async fn live(world: Arc<World>, node: usize, mut end: watch::Receive
         let run = Arc::new(Run::new(&world, node, life));
         world.trace(format_args!("{} starts", run.name));
         let (stop, stopped) = watch::channel(false);
-        let mut task = tokio::spawn(dispatch::run(settings(&run), ports(&run, node, life), stopped));
+        let (store, settings, ports) = (world.store.clone(), settings(&run), ports(&run, node, life));
+        let mut task = tokio::spawn(async move {
+            // As a node does: what must not leave any more is kept back before anything is sent.
+            engine::campaigns::catch_up(&store).await?;
+            dispatch::run(settings, ports, stopped).await
+        });
         let campaigns = tokio::spawn(campaigns::bring_on(Arc::clone(&run)));
         let stop_in = world.options.node.stop_every.map(|every| world.between(every / 2, every * 2));
         let stop_asked = async {

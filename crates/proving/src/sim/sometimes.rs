@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// The closed list.
-pub(crate) const ALL: [&str; 68] = [
+pub(crate) const ALL: [&str; 70] = [
     "node: died before a ledger call",
     "node: died after a ledger call, the answer lost",
     "node: died before a request left",
@@ -67,6 +67,8 @@ pub(crate) const ALL: [&str; 68] = [
     "campaign: cancelled on the way",
     "campaign: taken back when a window closed",
     "campaign: a later wave reached somebody",
+    "campaign: a wave for one code",
+    "campaign: the part of one bot rested",
     "campaign: somebody stopped between two tries",
     "campaign: somebody on several bots got it from one",
     "post: changed before it was said",

@@ -16,6 +16,8 @@ pub(crate) fn check(judge: &mut Judge<'_>) {
         rests(judge, *id);
         waves(judge, *id);
         in_its_window(judge, *id, campaign);
+        before_its_deadline(judge, *id, campaign);
+        asleep_when_it_goes_on(judge, *id, campaign);
     }
     marked_while_open(judge);
     stopped_is_left_alone(judge);
@@ -89,6 +91,14 @@ fn accounted_for(judge: &mut Judge<'_>, id: i64, campaign: &CampaignLog) {
     }
 }
 
+/// What it became, and when.
+fn moves(judge: &Judge<'_>, campaign: i64) -> Vec<(i64, CampaignStatus)> {
+    let became = judge.logs.ledger.events.iter();
+    became
+        .filter_map(|event| event.became.filter(|(id, _)| *id == campaign).map(|(_, to)| (event.at, to)))
+        .collect()
+}
+
 /// K6: between the return of a pause and what lets it go on, the platform receives nothing.
 fn rests(judge: &mut Judge<'_>, id: i64) {
     let acts = &judge.logs.operator;
@@ -130,13 +140,7 @@ fn marked_while_open(judge: &mut Judge<'_>) {
         let Some(campaign) = row.campaign else {
             continue;
         };
-        let moves: Vec<(i64, CampaignStatus)> = judge
-            .logs
-            .ledger
-            .events
-            .iter()
-            .filter_map(|event| event.became.filter(|(id, _)| *id == campaign).map(|(_, to)| (event.at, to)))
-            .collect();
+        let moves = moves(judge, campaign);
         for at in row.attempts.iter().filter_map(|attempt| attempt.requested_at) {
             // What happens in the same microsecond may have happened before or after.
             let before = moves.iter().rev().find(|(when, _)| *when < at);
@@ -226,6 +230,70 @@ fn in_its_window(judge: &mut Judge<'_>, id: i64, campaign: &CampaignLog) {
             if !window.is_open(zone, Timestamp(at)) && !window.is_open(zone, Timestamp(at - grace)) {
                 let what = format!("campaign {id} writes to {zone:?} outside its window, try {n}");
                 found.push((row.id, what));
+            }
+        }
+    }
+    for (delivery, what) in found {
+        judge.find("K8", Harm::Unexpected, Some(delivery), what);
+    }
+}
+
+/// K8: no request is marked after the deadline of its wave.
+fn before_its_deadline(judge: &mut Judge<'_>, id: i64, campaign: &CampaignLog) {
+    let Some(length) = campaign.deadline_us.filter(|_| judge.logs.jumps.is_empty()) else {
+        return;
+    };
+    let (mut begun, mut was) = (Vec::new(), CampaignStatus::Draft);
+    for (at, next) in moves(judge, id) {
+        if next == CampaignStatus::Preparing && was != CampaignStatus::Paused {
+            begun.push(at);
+        }
+        was = next;
+    }
+    let mut found = Vec::new();
+    for row in of(judge, id) {
+        for at in row.attempts.iter().filter_map(|one| one.requested_at) {
+            let wave = begun.iter().rev().find(|begun| **begun <= at);
+            if wave.is_none_or(|begun| at >= begun + length) {
+                found.push((row.id, format!("campaign {id} writes to somebody after its deadline")));
+            }
+        }
+    }
+    for (delivery, what) in found {
+        judge.find("K8", Harm::Unexpected, Some(delivery), what);
+    }
+}
+
+/// K8: who sleeps when a paused campaign goes on is not written to before somebody looks: no grace here. What came back from
+/// a node at that very moment is taken back by the next look.
+fn asleep_when_it_goes_on(judge: &mut Judge<'_>, id: i64, campaign: &CampaignLog) {
+    let window = campaign.window.as_deref().and_then(Window::parse);
+    let Some(window) = window.filter(|_| judge.logs.jumps.is_empty()) else {
+        return;
+    };
+    let moves = moves(judge, id);
+    let goes_on = moves
+        .windows(2)
+        .filter(|pair| pair[0].1 == CampaignStatus::Paused && pair[1].1 == CampaignStatus::Running);
+    let mut found = Vec::new();
+    for at in goes_on.map(|pair| pair[1].0) {
+        for row in of(judge, id).filter(|row| row.queued_at < at) {
+            let zone = judge.logs.world.people.get(&row.person).map_or("", |person| person.zone);
+            let opens = window.next_change(zone, Timestamp(at));
+            if window.is_open(zone, Timestamp(at)) {
+                continue;
+            }
+            let came_back =
+                row.attempts.iter().any(|one| one.started_at <= at && one.finished_at > at - 2_000_000);
+            let woken =
+                row.attempts.iter().filter_map(|one| one.requested_at).any(|requested| {
+                    requested > at && opens.is_none_or(|opens| Timestamp(requested) < opens)
+                });
+            if woken && !came_back {
+                found.push((
+                    row.id,
+                    format!("campaign {id} went on and wrote to {zone:?} outside its window"),
+                ));
             }
         }
     }
