@@ -3,7 +3,7 @@
 
 use domain::delivery::{AmbiguityPolicy, Reason, Status};
 use domain::destination::Destination;
-use domain::ids::{AccountId, CampaignId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
+use domain::ids::{AccountId, ChannelId, DeliveryId, RecipientId, WorkspaceId};
 use domain::limits::{ERROR_RAW_BYTES_MAX, ERROR_TEXT_MAX};
 use domain::outcome::{Failure, Outcome};
 use domain::retry::Chance;
