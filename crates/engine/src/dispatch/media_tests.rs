@@ -16,8 +16,9 @@ impl World {
     /// Keeps a picture, and returns a message that shows it.
     async fn picture(&self, name: &str, text: &str) -> Message {
         let bytes = Pictures::new(7).jpeg(name);
-        let media = crate::ingest::keep_bytes(&self.store, self.workspace, "photo.jpg", bytes).await.unwrap();
-        Message { media: vec![media], ..Message::text(text) }
+        let files = vec![("photo.jpg".into(), bytes)];
+        let media = crate::ingest::keep_bytes(&self.store, self.workspace, files).await.unwrap();
+        Message { media, ..Message::text(text) }
     }
 
     async fn sender(&self, platform: Name, rate: Option<f64>) -> AccountId {

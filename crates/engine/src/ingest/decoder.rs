@@ -5,20 +5,23 @@
 use std::sync::LazyLock;
 use std::thread;
 
-use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, oneshot};
+use domain::ids::WorkspaceId;
+use tokio::sync::{AcquireError, SemaphorePermit, oneshot};
 
-static SEATS: LazyLock<Semaphore> = LazyLock::new(|| {
+use super::line::Line;
+
+static SEATS: LazyLock<Line> = LazyLock::new(|| {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    Semaphore::new((cores / 2).max(1))
+    Line::new((cores / 2).max(1))
 });
 
 /// The lowest priority there is.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 19;
 
-/// Room for one more picture.
-pub(super) async fn seat() -> Result<SemaphorePermit<'static>, AcquireError> {
-    SEATS.acquire().await
+/// Room for one more picture of this workspace, when it is its turn.
+pub(super) async fn seat(workspace: WorkspaceId) -> Result<SemaphorePermit<'static>, AcquireError> {
+    SEATS.seat(workspace).await
 }
 
 /// Runs on a thread of its own, which ends with it: a priority that was given up cannot be taken back. `None`: it

@@ -9,6 +9,7 @@
 //! come from. Start with `take_in`.
 
 mod decoder;
+mod line;
 mod pictures;
 mod read;
 mod rules;
@@ -16,6 +17,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use pictures::TOGETHER;
 pub use pictures::{check_bytes, keep_bytes};
 pub use read::{mark, read, stands_at, unreadable};
 pub use rules::{Pictures, Preset, PublishRules, SourceSettings};

@@ -6,6 +6,7 @@
 //! noted down before it is decoded: one that was being decoded when a node ended is decoded alone the next time, and
 //! after `LOOKS_MAX` such endings never again.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -20,6 +21,7 @@ use store::{MediaOrigin, NewMedia, Store};
 use tokio::sync::{RwLock, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::line::Line;
 use super::{PICTURES_MAX, RawPicture, RawPost, decoder};
 
 /// Memory for everything that is decoded at once; more than a phone's photo needs, less than the smallest server has.
@@ -27,13 +29,13 @@ const DECODING_BYTES_MAX: u64 = 128 << 20;
 /// The budget in use, counted in KiB.
 static DECODING: Semaphore = Semaphore::const_new((DECODING_BYTES_MAX >> 10) as usize);
 /// Everybody decodes together; who is suspected of ending nodes decodes alone, so that nobody else is blamed.
-static TOGETHER: RwLock<()> = RwLock::const_new(());
+pub(crate) static TOGETHER: RwLock<()> = RwLock::const_new(());
 /// After so many endings of a node while it looked at a picture, the post goes on without it.
 const LOOKS_MAX: i32 = 3;
 /// Most pictures are smaller than this and are fetched freely; of larger ones only a few are in memory at once.
 const SMALL_BYTES_MAX: usize = 2 << 20;
-static LARGE: Semaphore = Semaphore::const_new(2);
-/// How long the pictures of one post may keep it waiting.
+static LARGE: LazyLock<Line> = LazyLock::new(|| Line::new(2));
+/// How long the pictures of one post may keep it waiting, for fetching and looking together.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The pictures of a post that can be shown.
@@ -71,8 +73,8 @@ pub(super) async fn keep(
             kept.pictures.push(known_picture(picture, &known));
             continue;
         }
-        match timeout_at(until, fetch(network, &picture.url)).await {
-            Ok(Ok(fetched)) => match look(store, workspace, &picture.key, fetched).await? {
+        match timeout_at(until, fetch(network, workspace, &picture.url)).await {
+            Ok(Ok(fetched)) => match look(store, workspace, &picture.key, fetched, until).await? {
                 Ok(seen) => {
                     kept.notes.extend(seen.note.as_ref().map(|note| format!("{}: {note}", picture.key)));
                     kept.pictures.push(put(store, workspace, picture, seen).await?);
@@ -96,10 +98,10 @@ fn trouble(fetched: &Result<Fetched, FetchError>) -> String {
     fetched.as_ref().err().map(ToString::to_string).unwrap_or_default()
 }
 
-async fn fetch(network: &Network, url: &str) -> Result<Fetched, FetchError> {
+async fn fetch(network: &Network, workspace: WorkspaceId, url: &str) -> Result<Fetched, FetchError> {
     match network.egress.fetch(url, SMALL_BYTES_MAX).await {
         Err(FetchError::TooLarge(_)) => {
-            let _seat = LARGE.acquire().await;
+            let _seat = LARGE.seat(workspace).await;
             network.egress.fetch(url, PICTURE_BYTES_MAX).await
         }
         other => other,
@@ -144,20 +146,32 @@ pub fn check_bytes(name: &str, bytes: &Bytes) -> anyhow::Result<MediaType> {
     })
 }
 
-/// Keeps bytes that came along with a post: a file of the command line, an upload.
+/// Keeps bytes that came along with a post: files of the command line, uploads. What is known is not looked at again, so
+/// that a call that is made again after it took too long has less to do.
 pub async fn keep_bytes(
     store: &Store,
     workspace: WorkspaceId,
-    name: &str,
-    bytes: Bytes,
-) -> anyhow::Result<Media> {
-    let media_type = check_bytes(name, &bytes)?;
-    let key = format!("sha256:{}", sha256(&bytes));
-    let looked = look(store, workspace, &key, Fetched { bytes, media_type }).await?;
-    let seen = looked.map_err(|why| anyhow!("{name}: {why}"))?;
-    let picture = RawPicture { key, ..RawPicture::default() };
-    let kept = put(store, workspace, &picture, seen).await?;
-    Ok(Media { url: None, file_name: Some(name.to_owned()), ..kept.media })
+    files: Vec<(String, Bytes)>,
+) -> anyhow::Result<Vec<Media>> {
+    let until = Instant::now() + PATIENCE;
+    let mut kept = Vec::with_capacity(files.len());
+    for (name, bytes) in files {
+        let media_type = check_bytes(&name, &bytes)?;
+        let fetched = Fetched { bytes, media_type };
+        let sha256 = sha256(&fetched.bytes);
+        let key = format!("sha256:{sha256}");
+        let seen = match store.media_origin(workspace, &sha256).await? {
+            Some(_) => Seen { fetched, sha256, look: None, note: None },
+            None => {
+                let looked = look(store, workspace, &key, fetched, until).await?;
+                looked.map_err(|why| anyhow!("{name}: {why}"))?
+            }
+        };
+        let picture = RawPicture { key, ..RawPicture::default() };
+        let new = put(store, workspace, &picture, seen).await?;
+        kept.push(Media { url: None, file_name: Some(name), ..new.media });
+    }
+    Ok(kept)
 }
 
 /// What came along is shown as it is; what it looks like was found out when it was kept.
@@ -177,13 +191,14 @@ struct Seen {
     note: Option<String>,
 }
 
-/// What a picture looks like, within the budget; what is too large for that is kept and not looked at. The inner
-/// error says why it is no picture for anybody.
+/// What a picture looks like, within the budget; what is too large for that, or not looked at in time, is kept and
+/// not looked at. The inner error says why it is no picture for anybody.
 async fn look(
     store: &Store,
     workspace: WorkspaceId,
     key: &str,
     fetched: Fetched,
+    until: Instant,
 ) -> anyhow::Result<Result<Seen, String>> {
     let cost = match fetched.media_type {
         MediaType::Jpeg | MediaType::Png | MediaType::Webp => match picture_cost(&fetched.bytes) {
@@ -208,7 +223,24 @@ async fn look(
         tracing::error!(picture = key, why, "a picture is put aside");
         return Ok(Err(why));
     }
-    let seat = decoder::seat().await?;
+    match timeout_at(until, decode(store, workspace, key, fetched.clone(), cost, endings)).await {
+        Ok(seen) => seen,
+        Err(_) => {
+            let note = "not compared with other pictures: too many are being looked at";
+            Ok(Ok(unseen(fetched, Some(note.to_owned()))))
+        }
+    }
+}
+
+async fn decode(
+    store: &Store,
+    workspace: WorkspaceId,
+    key: &str,
+    fetched: Fetched,
+    cost: u64,
+    endings: i32,
+) -> anyhow::Result<Result<Seen, String>> {
+    let seat = decoder::seat(workspace).await?;
     let (alone, together) = match endings {
         0 => (None, Some(TOGETHER.read().await)),
         _ => (Some(TOGETHER.write().await), None),
@@ -235,7 +267,7 @@ fn unseen(fetched: Fetched, note: Option<String>) -> Seen {
     Seen { fetched, sha256, look: None, note }
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

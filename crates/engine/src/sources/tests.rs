@@ -318,12 +318,13 @@ async fn a_picture_that_is_not_there_leaves_the_post() {
 async fn a_file_that_comes_along_is_kept_and_shown() {
     let w = World::new().await;
     let bytes = w.sandbox.core().pictures.jpeg("буся");
-    let media = keep_bytes(&w.store, w.ws, "буся.jpg", bytes.clone()).await.unwrap();
+    let kept = keep_bytes(&w.store, w.ws, vec![("буся.jpg".into(), bytes.clone())]).await.unwrap();
+    let media = &kept[0];
     let raw = RawPost {
         source: "cli".into(),
         origin_id: "1".into(),
         text: "Смотрите, какая".into(),
-        kept: vec![media.clone()],
+        kept: kept.clone(),
         channels: Some(vec![w.channel]),
         ..RawPost::default()
     };
@@ -333,7 +334,8 @@ async fn a_file_that_comes_along_is_kept_and_shown() {
     let stored = w.store.message_by_origin(w.ws, "cli", "1").await.unwrap().unwrap();
     assert_eq!(stored.payload["media"][0]["blob"], json!(media.blob));
     assert_eq!(w.store.media_bytes(w.ws, media.blob.as_deref().unwrap()).await.unwrap(), Some(bytes));
-    let refused = keep_bytes(&w.store, w.ws, "письмо.txt", "привет".into()).await.unwrap_err().to_string();
+    let letter = vec![("письмо.txt".into(), "привет".into())];
+    let refused = keep_bytes(&w.store, w.ws, letter).await.unwrap_err().to_string();
     assert!(refused.starts_with("письмо.txt: not a jpeg"), "{refused}");
 }
 

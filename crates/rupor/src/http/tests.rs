@@ -19,6 +19,7 @@ pub(crate) struct Server {
     pub at: SocketAddr,
     pub store: Store,
     pub ws: WorkspaceId,
+    pub api: Arc<super::api::PushIntake>,
     brake: Arc<Brake>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -72,12 +73,12 @@ impl Server {
         let hosts = token.map(|_| "board.example".to_owned());
         let written = door::Written { token: token.map(str::to_owned), hosts, proxies: None };
         let site = Site::new(node, Door::new(at.ip(), &written).unwrap(), request_time);
-        let (brake, door) = (Arc::clone(&site.brake), Arc::clone(&site.door));
+        let (brake, door, api) = (Arc::clone(&site.brake), Arc::clone(&site.door), Arc::clone(&site.api));
         let task = tokio::spawn(async move {
             let hall = serve::Hall::default();
             serve::serve(&listener, &hall, router(site), &door, serve::Times::default()).await;
         });
-        let server = Server { at, store, ws, brake, task };
+        let server = Server { at, store, ws, api, brake, task };
         server.channel(ws, "канал", "-1001234567890").await;
         server.endpoint(ws, "сайт", "push", SECRET, json!({"rate": 1000})).await;
         server

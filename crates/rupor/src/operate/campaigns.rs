@@ -191,15 +191,16 @@ async fn draft(
 }
 
 async fn message(store: &Store, ws: WorkspaceId, words: Words) -> anyhow::Result<Message> {
-    let mut media = words.kept;
+    let (mut media, mut files) = (words.kept, Vec::new());
     for path in &words.photos {
         let opened = tokio::fs::read(path).await;
         let bytes = opened.with_context(|| {
             format!("cannot open {}; the node must be allowed to read it", path.display())
         })?;
         let name = path.file_name().map_or_else(|| "photo".into(), |name| name.to_string_lossy());
-        media.push(keep_bytes(store, ws, &name, bytes.into()).await?);
+        files.push((name.into_owned(), bytes.into()));
     }
+    media.extend(keep_bytes(store, ws, files).await?);
     Ok(Message { media, buttons: words.buttons, ..Message::text(words.text) })
 }
 

@@ -24,15 +24,16 @@ pub(super) async fn perform_post(store: &Store, verb: Verb) -> anyhow::Result<Va
         }
         named.push(channel.channel_id);
     }
-    let mut kept = Vec::new();
+    let mut files = Vec::new();
     for path in &photos {
         let opened = tokio::fs::read(path).await;
         let bytes = opened.with_context(|| {
             format!("cannot open {}; the node must be allowed to read it", path.display())
         })?;
         let name = path.file_name().map_or_else(|| "photo".into(), |name| name.to_string_lossy());
-        kept.push(keep_bytes(store, ws, &name, bytes.into()).await?);
+        files.push((name.into_owned(), bytes.into()));
     }
+    let kept = keep_bytes(store, ws, files).await?;
     let raw = RawPost {
         source: "cli:post".into(),
         origin_id: key,

@@ -203,7 +203,7 @@ impl World {
             let (status, answer) = self.ask(token, "POST", "/v1/messages", &headers, &body);
             match status {
                 202 => return answer["id"].as_i64().unwrap(),
-                0 | 503 => assert!(begun.elapsed() < PATIENCE, "nobody answers"),
+                0 | 429 | 503 => assert!(begun.elapsed() < PATIENCE, "nobody answers"),
                 _ => panic!("{status} {answer}"),
             }
         }

@@ -258,6 +258,37 @@ async fn a_picture_that_killed_three_starts_is_put_aside_and_the_post_goes_on() 
     assert!(notes.contains("the node ended 3 times"), "{notes}");
 }
 
+#[tokio::test]
+async fn a_file_that_is_known_is_not_looked_at_again() {
+    let w = World::new().await;
+    let bytes = w.sandbox.core().pictures.jpeg("буся");
+    let keep = async || keep_bytes(&w.store, w.ws, vec![("буся.jpg".into(), bytes.clone())]).await;
+    let first = keep().await.unwrap();
+    // Nobody could look at it any more.
+    let key = format!("sha256:{}", first[0].blob.clone().unwrap());
+    for _ in 0..3 {
+        w.store.begin_look(w.ws, &key).await.unwrap();
+    }
+    assert_eq!(keep().await.unwrap(), first);
+    let known = w.store.media_origin(w.ws, first[0].blob.as_deref().unwrap()).await.unwrap().unwrap();
+    assert!(known.picture_hash.is_some(), "what it looks like stays known");
+}
+
+#[tokio::test]
+async fn a_picture_that_waits_too_long_to_be_looked_at_is_kept_and_its_post_goes_on() {
+    let w = World::new().await;
+    let bytes = w.sandbox.core().pictures.jpeg("буся");
+    // Somebody else's picture is looked at, and that does not end.
+    let busy = crate::ingest::TOGETHER.write().await;
+    tokio::time::pause();
+    let kept = keep_bytes(&w.store, w.ws, vec![("буся.jpg".into(), bytes.clone())]).await.unwrap();
+    tokio::time::resume();
+    drop(busy);
+    let blob = kept[0].blob.clone().unwrap();
+    assert_eq!(w.store.media_bytes(w.ws, &blob).await.unwrap(), Some(bytes));
+    assert_eq!(w.store.media_origin(w.ws, &blob).await.unwrap().unwrap().picture_hash, None);
+}
+
 /// What the first photo of the wall is called, as ingest calls it.
 async fn picture_key(w: &World) -> String {
     let (row, token) = (

@@ -27,6 +27,8 @@ use store::{ApiScope, Begun, FinishKind, Store, StoreError, Turn, enqueue_items}
 use tokio::sync::OnceCell;
 
 use super::access::admit;
+use super::pace::Who;
+use super::room::Place;
 use super::{ApiError, ingest, read, strict};
 use crate::http::{Client, Site};
 
@@ -91,7 +93,7 @@ pub(super) async fn send(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let claimed: Claimed = asked(&site, client, &headers, body, BODY_MAX).await?;
+    let (claimed, _place): (Claimed, Place) = asked(&site, client, &headers, body, BODY_MAX).await?;
     let adapter = site.sender.adapter().await?;
     let seat = adapter.seat().ok_or_else(|| ApiError::too_often(BUSY_WAIT))?;
     let (ws, id) = (WorkspaceId(claimed.workspace_id), DeliveryId(claimed.delivery_id));
@@ -140,7 +142,7 @@ pub(super) async fn analyse(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let mut asked: Posts = asked(&site, client, &headers, body, BODY_MAX).await?;
+    let (mut asked, _place): (Posts, Place) = asked(&site, client, &headers, body, BODY_MAX).await?;
     let (store, ws) = (&site.node.store, WorkspaceId(asked.workspace_id));
     if asked.source.trim().is_empty() || asked.base.trim().is_empty() {
         return Err(ApiError::field("source", "source and base are those that begin_ingest answered"));
@@ -200,12 +202,13 @@ pub(super) async fn media(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let asked: Picture = asked(&site, client, &headers, body, MEDIA_BODY_MAX).await?;
+    let (asked, _place): (Picture, Place) = asked(&site, client, &headers, body, MEDIA_BODY_MAX).await?;
     let bytes = platforms::base64::decode(&asked.data);
     let bytes = bytes.ok_or_else(|| ApiError::field("data", "the bytes as base64"))?;
     let name = asked.name.as_deref().unwrap_or("photo");
-    let kept = keep_bytes(&site.node.store, WorkspaceId(asked.workspace_id), name, bytes.into()).await;
-    let kept = kept.map_err(|error| ApiError::field("data", format!("{error:#}")))?;
+    let photo = vec![(name.to_owned(), bytes.into())];
+    let kept = keep_bytes(&site.node.store, WorkspaceId(asked.workspace_id), photo).await;
+    let kept = kept.map_err(|error| ApiError::field("data", format!("{error:#}")))?.remove(0);
     Ok(Json(json!({"blob_ref": kept.blob, "kind": kept.kind})).into_response())
 }
 
@@ -229,7 +232,7 @@ pub(super) async fn bot_read(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let told_us: Told = asked(&site, client, &headers, body, BODY_MAX).await?;
+    let (told_us, _place): (Told, Place) = asked(&site, client, &headers, body, BODY_MAX).await?;
     let store = &site.node.store;
     let refused =
         || ApiError::invalid("refused", "this is no webhook, or the secret is not the one it was given");
@@ -280,7 +283,7 @@ pub(super) async fn bot_decide(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let Decide { turn } = asked(&site, client, &headers, body, BODY_MAX).await?;
+    let (Decide { turn }, _place) = asked(&site, client, &headers, body, BODY_MAX).await?;
     let taken = engine::bot::decide(&site.node.store, &turn).await.map_err(told)?;
     let answer = json!({"workspace_id": turn.workspace_id, "turn": taken.item().map_err(told)?});
     Ok(Json(answer).into_response())
@@ -293,13 +296,14 @@ async fn asked<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
-) -> Result<T, ApiError> {
-    admit(site, client, headers, ApiScope::Adapter).await?;
+) -> Result<(T, Place), ApiError> {
+    let caller = admit(site, client, headers, ApiScope::Adapter).await?;
     ingest::check_headers(headers)?;
-    let bytes = ingest::read_body(body, bytes_max).await?;
+    let who = Who::Token(caller.token.token_id);
+    let (bytes, place) = site.api.room.read(who, body, bytes_max).await?;
     let value = strict::value(&bytes);
     let value = value.map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
-    strict::meant(value)
+    Ok((strict::meant(value)?, place))
 }
 
 /// Orchestrators that fear for their digits hand large numbers over as text.

@@ -18,6 +18,7 @@ use super::act::{done, hand};
 use super::ask::told;
 use super::campaigns::{Answer, body, known_accounts};
 use super::page::Asked;
+use super::room::Place;
 use super::shapes;
 use crate::http::Site;
 use crate::operate::Verb;
@@ -110,7 +111,7 @@ pub(super) async fn create(
     headers: HeaderMap,
     said: Body,
 ) -> Result<Response, ApiError> {
-    let new: NewAudience = body(&headers, said).await?;
+    let (new, _place): (NewAudience, Place) = body(&site, &caller, &headers, said).await?;
     let filter: Filter = serde_json::from_value(new.filter)
         .map_err(|error| ApiError::field("filter", format!("cannot be read: {error}")))?;
     filter.check().map_err(|why| ApiError::field("filter", why))?;
@@ -173,7 +174,7 @@ pub(super) async fn import(
     Path(name): Path<String>,
     said: Body,
 ) -> Answer {
-    let new: NewPeople = body(&headers, said).await?;
+    let (new, _place): (NewPeople, Place) = body(&site, &caller, &headers, said).await?;
     if new.people.is_empty() || new.people.len() > IMPORTED_MAX {
         return Err(ApiError::field("people", format!("are 1 to {IMPORTED_MAX} in one call")));
     }
@@ -225,7 +226,7 @@ pub(super) async fn suppress(
     headers: HeaderMap,
     said: Body,
 ) -> Answer {
-    let new: NewSuppressions = body(&headers, said).await?;
+    let (new, _place): (NewSuppressions, Place) = body(&site, &caller, &headers, said).await?;
     if new.addresses.is_empty() || new.addresses.len() > SUPPRESSED_MAX {
         return Err(ApiError::field("addresses", format!("are 1 to {SUPPRESSED_MAX} in one call")));
     }
@@ -249,7 +250,7 @@ pub(super) async fn unsuppress(
     headers: HeaderMap,
     said: Body,
 ) -> Answer {
-    let lift: Lift = body(&headers, said).await?;
+    let (lift, _place): (Lift, Place) = body(&site, &caller, &headers, said).await?;
     known_accounts(&site, &caller, "account", std::slice::from_ref(&lift.account)).await?;
     let address = read::id(&lift.address).map_err(|why| ApiError::field("address", why))?;
     let (account, everywhere) = (lift.account, lift.everywhere);

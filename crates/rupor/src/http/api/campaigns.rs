@@ -16,8 +16,10 @@ use utoipa::ToSchema;
 use super::access::{Caller, Operates, Reads};
 use super::act::{done, hand, object, read_value};
 use super::ask::told;
+use super::pace::Who;
 use super::page::Asked;
 use super::photos::{self, Upload};
+use super::room::Place;
 use super::shapes::{self, CampaignLine, PhotoBytes};
 use super::{ApiError, ingest, strict};
 use crate::http::Site;
@@ -164,14 +166,17 @@ pub(super) struct TestAsk {
 }
 
 pub(super) async fn body<T: serde::de::DeserializeOwned>(
+    site: &Site,
+    caller: &Caller,
     headers: &HeaderMap,
     body: Body,
-) -> Result<T, ApiError> {
+) -> Result<(T, Place), ApiError> {
     ingest::check_headers(headers)?;
-    let bytes = ingest::read_body(body, BODY_MAX).await.map_err(|error| error.for_one(BODY_MAX))?;
+    let read = site.api.room.read(Who::Token(caller.token.token_id), body, BODY_MAX).await;
+    let (bytes, place) = read.map_err(|error| error.for_one(BODY_MAX))?;
     let value = strict::value(&bytes)
         .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
-    object(value)
+    Ok((object(value)?, place))
 }
 
 /// Every field of it may be missing, and so may the body.
@@ -311,7 +316,7 @@ pub(super) async fn create(
     headers: HeaderMap,
     said: Body,
 ) -> Result<Response, ApiError> {
-    let new: NewCampaign = body(&headers, said).await?;
+    let (new, _place): (NewCampaign, Place) = body(&site, &caller, &headers, said).await?;
     if new.accounts.is_empty() {
         return Err(ApiError::field("accounts", "is empty: nobody would say it"));
     }
@@ -458,7 +463,7 @@ pub(super) async fn edit(
     Path(name): Path<String>,
     said: Body,
 ) -> Answer {
-    let new: NewWords = body(&headers, said).await?;
+    let (new, _place): (NewWords, Place) = body(&site, &caller, &headers, said).await?;
     named(&site, &caller, &name).await?;
     let mut words = Vec::new();
     for draft in drafts((new.text, new.photos, new.buttons), Vec::new())? {
@@ -480,7 +485,7 @@ pub(super) async fn choose(
     Path(name): Path<String>,
     said: Body,
 ) -> Answer {
-    let chosen: Chosen = body(&headers, said).await?;
+    let (chosen, _place): (Chosen, Place) = body(&site, &caller, &headers, said).await?;
     let campaign = named(&site, &caller, &name).await?;
     let known: Vec<&str> = campaign.variants.iter().map(|variant| variant.name.as_str()).collect();
     if !known.contains(&chosen.variant.as_str()) {
@@ -515,7 +520,7 @@ pub(super) async fn test(
     Path(name): Path<String>,
     said: Body,
 ) -> Answer {
-    let ask: TestAsk = body(&headers, said).await?;
+    let (ask, _place): (TestAsk, Place) = body(&site, &caller, &headers, said).await?;
     if ask.to.is_empty() || ask.to.len() > TESTERS_MAX {
         return Err(ApiError::field("to", format!("names 1 to {TESTERS_MAX} people")));
     }

@@ -154,6 +154,13 @@ impl ApiError {
         ApiError { retry_after_s: Some(wait_s), ..error }
     }
 
+    /// The bodies of other calls fill the room that there is; nothing was taken.
+    pub(crate) fn crowded() -> ApiError {
+        let message = "other large calls are being worked on; nothing was taken, make the same call again";
+        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "full", message);
+        ApiError { retry_after_s: Some(1), ..error }
+    }
+
     pub(crate) fn too_slow() -> ApiError {
         ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body did not come in time")
     }

@@ -8,7 +8,7 @@
 //! are fetched after the answer. A picture that takes longer goes by its address, whatever becomes of this process.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use axum::body::Body;
@@ -16,7 +16,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::ids::ChannelId;
-use domain::message::{Media, Origin};
+use domain::message::Origin;
 use domain::time::Span;
 use futures_util::StreamExt;
 use platforms::platform::Network;
@@ -25,8 +25,10 @@ use serde_json::{Value, json};
 use store::{Channel, Endpoint, Receipt, Store};
 use tokio::sync::Semaphore;
 
-use super::pace::Pace;
+use super::pace::{Pace, Who};
+use super::photos::{self, Upload};
 use super::read::{self, Post};
+use super::room::Room;
 use super::{ApiError, bearer};
 use crate::http::{Client, Site};
 use engine::addresses::ApiBases;
@@ -51,7 +53,8 @@ const FETCHING_MAX: usize = 16;
 pub(crate) struct PushIntake {
     store: Store,
     network: Arc<Network>,
-    pace: Pace,
+    pub(super) pace: Pace,
+    pub(super) room: Room,
     fetching: Arc<Semaphore>,
 }
 
@@ -60,7 +63,13 @@ impl PushIntake {
         let network = Network::default();
         ApiBases::from_env(|name| std::env::var(name).ok()).admit(&network);
         let fetching = Arc::new(Semaphore::new(FETCHING_MAX));
-        PushIntake { store, network: Arc::new(network), pace: Pace::default(), fetching }
+        PushIntake {
+            store,
+            network: Arc::new(network),
+            pace: Pace::default(),
+            room: Room::default(),
+            fetching,
+        }
     }
 }
 
@@ -78,17 +87,31 @@ pub(super) async fn ingest(
     let endpoint = endpoint.ok_or_else(refused)?;
     let rate =
         endpoint.settings["rate"].as_f64().filter(|rate| rate.is_finite() && *rate > 0.0).unwrap_or(RATE);
-    pushes
-        .pace
-        .take(endpoint.endpoint_id, rate, Instant::now())
-        .map_err(|wait| ApiError::too_often(wait.as_secs().saturating_add(1)))?;
+    let who = Who::Endpoint(endpoint.endpoint_id);
+    pushes.pace.admit(who, rate)?;
     check_headers(&headers)?;
     let key = key(&headers)?;
-    let body = read_body(body, body_max(&endpoint)).await?;
+    let (body, _place) = pushes.room.read(who, body, body_max(&endpoint)).await?;
     let now = pushes.store.now().await.map_err(|error| ApiError::inside(&error.into()))?;
     let posts = read::posts(&body, now.0 / 1_000_000)?;
-    let answer = pushes.take_in(&endpoint, key.as_deref(), &body, posts, Vec::new()).await?;
+    let handed = Handed { key, hash: hash(&body), posts, uploads: Vec::new() };
+    let answer = pushes.take_in(&endpoint, handed).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
+}
+
+/// What came with one call.
+#[derive(Debug)]
+pub(super) struct Handed {
+    pub key: Option<String>,
+    /// Of all that was said, so that another call under the same key is known.
+    pub hash: String,
+    pub posts: Vec<Post>,
+    /// Photos that came along as bytes, for the first of the posts.
+    pub uploads: Vec<Upload>,
+}
+
+pub(super) fn hash(said: &[u8]) -> String {
+    blake3::hash(said).to_hex().to_string()
 }
 
 impl PushIntake {
@@ -99,36 +122,35 @@ impl PushIntake {
         Ok(found.filter(|endpoint| endpoint.enabled && endpoint.kind == "push"))
     }
 
-    /// `kept`: photos that came along as bytes, for the first of them.
-    pub(crate) async fn take_in(
-        &self,
-        endpoint: &Endpoint,
-        key: Option<&str>,
-        body: &[u8],
-        posts: Vec<Post>,
-        kept: Vec<Media>,
-    ) -> Result<Value, ApiError> {
+    pub(super) async fn take_in(&self, endpoint: &Endpoint, handed: Handed) -> Result<Value, ApiError> {
+        let Handed { key, hash, posts, uploads } = handed;
         let source = format!("push:{}", endpoint.name);
-        let body_hash = blake3::hash(body).to_hex().to_string();
-        let base = match key {
-            Some(key) => format!("{}-{}", &blake3::hash(key.as_bytes()).to_hex()[..16], &body_hash[..16]),
+        let base = match &key {
+            Some(key) => format!("{}-{}", &blake3::hash(key.as_bytes()).to_hex()[..16], &hash[..16]),
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
         let channels = self.store.channels(endpoint.workspace_id).await;
         let channels = channels.map_err(|error| ApiError::inside(&error.into()))?;
         let mut raws = raw_posts(&channels, &source, &base, posts)?;
+        if let Some(key) = &key
+            && self.was_made(endpoint, key, &hash).await?
+        {
+            // The answer of a repeated call is what its first one stored, also if somebody edited that since.
+            let answer = self.answer(endpoint, &source, &raws).await;
+            if let Some(answer) = answer.map_err(|error| ApiError::inside(&error))? {
+                return Ok(answer);
+            }
+        }
+        // Only now, or a refused call would leave its pictures behind; and before the key is taken, because who sent a
+        // torn picture may send a whole one under the same key.
+        let kept = photos::keep(&self.store, endpoint.workspace_id, uploads).await?;
         if let Some(first) = raws.first_mut() {
             first.kept = kept;
         }
-        let repeated = match key {
-            Some(key) => self.reserve(endpoint, key, &body_hash).await?,
-            None => false,
-        };
+        if let Some(key) = &key {
+            self.reserve(endpoint, key, &hash).await?;
+        }
         let done = async {
-            // The answer of a repeated call is what its first one stored, also if somebody edited that since.
-            if repeated && let Some(answer) = self.answer(endpoint, &source, &raws).await? {
-                return Ok(answer);
-            }
             let settings = SourceSettings { preset: Preset::Mirror, ..SourceSettings::default() };
             let mut rules =
                 intake::PublishRules::load(&self.store, endpoint.workspace_id, &endpoint.name, &settings)
@@ -170,25 +192,33 @@ impl PushIntake {
     }
 
     /// Whether this very call was made before; refuses another one under its key.
-    async fn reserve(&self, endpoint: &Endpoint, key: &str, body_hash: &str) -> Result<bool, ApiError> {
+    async fn was_made(&self, endpoint: &Endpoint, key: &str, hash: &str) -> Result<bool, ApiError> {
+        let found = self.store.receipt(endpoint.workspace_id, endpoint.endpoint_id, key, hash).await;
+        self.judge(endpoint, found).await.map(|receipt| receipt != Receipt::New)
+    }
+
+    /// From now on the key stands for this call.
+    async fn reserve(&self, endpoint: &Endpoint, key: &str, hash: &str) -> Result<(), ApiError> {
         let (ws, id) = (endpoint.workspace_id, endpoint.endpoint_id);
-        let reserve = async {
-            let before = self.store.receipt(ws, id, key, body_hash).await?;
-            let now = match before {
-                Receipt::New => self.store.keep_receipt(ws, id, key, body_hash, json!({})).await?,
-                ref known => known.clone(),
-            };
-            if now == Receipt::Conflict {
-                self.store.reject_ingress(ws, id, "the idempotency key was used for another body").await?;
+        let kept = self.store.keep_receipt(ws, id, key, hash, json!({})).await;
+        self.judge(endpoint, kept).await.map(drop)
+    }
+
+    async fn judge(&self, endpoint: &Endpoint, found: store::Result<Receipt>) -> Result<Receipt, ApiError> {
+        let judged = async {
+            let receipt = found?;
+            if receipt == Receipt::Conflict {
+                let why = "the idempotency key was used for another body";
+                self.store.reject_ingress(endpoint.workspace_id, endpoint.endpoint_id, why).await?;
             }
-            anyhow::Ok((before, now))
+            anyhow::Ok(receipt)
         };
-        match reserve.await.map_err(|error| ApiError::inside(&error))? {
-            (_, Receipt::Conflict) => Err(ApiError::invalid(
+        match judged.await.map_err(|error| ApiError::inside(&error))? {
+            Receipt::Conflict => Err(ApiError::invalid(
                 "idempotency_conflict",
                 "this Idempotency-Key was used for another body; draw a new key for each new call",
             )),
-            (before, _) => Ok(before != Receipt::New),
+            receipt => Ok(receipt),
         }
     }
 
@@ -285,8 +315,17 @@ fn body_max(endpoint: &Endpoint) -> usize {
     set.filter(|bytes| *bytes > 0).unwrap_or(BODY_MAX).min(BODY_CEILING)
 }
 
-/// Counted while it arrives: a length that is claimed proves nothing.
+/// A small body, which costs nothing to keep.
 pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, ApiError> {
+    read_counted(body, bytes_max, |_| Ok(())).await
+}
+
+/// Counted while it arrives: a length that is claimed proves nothing. `take` hears of each piece before it is kept.
+pub(super) async fn read_counted(
+    body: Body,
+    bytes_max: usize,
+    mut take: impl FnMut(usize) -> Result<(), ApiError>,
+) -> Result<Vec<u8>, ApiError> {
     let read = async {
         let (mut bytes, mut chunks) = (Vec::new(), body.into_data_stream());
         while let Some(chunk) = chunks.next().await {
@@ -294,6 +333,7 @@ pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Vec<u8>, A
             if bytes.len() + chunk.len() > bytes_max {
                 return Err(ApiError::too_large(bytes_max));
             }
+            take(chunk.len())?;
             bytes.extend_from_slice(&chunk);
         }
         Ok(bytes)

@@ -15,12 +15,16 @@ use store::{ApiScope, Endpoint, NewEndpoint, StoreError};
 
 use super::access::{Caller, admit};
 use super::ask::{told, whole};
+use super::ingest::{Handed, hash};
+use super::pace::Who;
 use super::{ApiError, ingest, photos, read, strict};
 use crate::http::{Client, Site};
 use engine::ingest::{PICTURES_MAX, Preset, PublishRules, SourceSettings};
 
 /// Bytes of one call: ten photos of the usual size.
 const BODY_MAX: usize = 16 << 20;
+/// Calls a second of one token. A call holds one message, while one of an endpoint holds a hundred posts.
+const RATE: f64 = 50.0;
 
 #[utoipa::path(post, path = "/v1/messages", operation_id = "createMessage", summary = "Takes in one message, or says what would become of it",
     params(super::shapes::Idempotency),
@@ -33,6 +37,8 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, ApiError> {
     let caller = admit(&site, client, &headers, ApiScope::Ingest).await?;
+    let who = Who::Token(caller.token.token_id);
+    site.api.pace.admit(who, RATE)?;
     let kind = ingest::media_type(&headers)?;
     let is_form = match kind.as_str() {
         "application/json" => false,
@@ -40,19 +46,9 @@ pub(super) async fn create(
         _ => return Err(ApiError::media_type("send application/json, or multipart/form-data with photos")),
     };
     let key = ingest::key(&headers)?;
-    let mut bytes = ingest::read_body(body, BODY_MAX).await.map_err(|error| error.for_one(BODY_MAX))?;
-    let (mut value, mut uploads) = match is_form {
-        true => photos::form(&headers, std::mem::take(&mut bytes)).await?,
-        false => {
-            let value = strict::value(&bytes)
-                .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
-            (value, Vec::new())
-        }
-    };
-    if is_form {
-        // The border between the parts of a form is drawn anew for each call; what stands in them is the same.
-        bytes = same_each_time(&value, &uploads);
-    }
+    let (bytes, _place) =
+        site.api.room.read(who, body, BODY_MAX).await.map_err(|error| error.for_one(BODY_MAX))?;
+    let (mut value, mut uploads, hash) = said(&headers, is_form, bytes).await?;
     let Some(fields) = value.as_object_mut() else {
         return Err(ApiError::malformed("the body must be one message"));
     };
@@ -85,12 +81,28 @@ pub(super) async fn create(
     if dry_run {
         return Ok(Json(rehearse(&site, &caller, posts, now).await?).into_response());
     }
-    let kept = photos::keep(&site.node.store, caller.ws, uploads).await?;
     let endpoint = door(&site, &caller).await?;
-    let accepted = site.api.take_in(&endpoint, key.as_deref(), &bytes, posts, kept).await?;
+    let accepted = site.api.take_in(&endpoint, Handed { key, hash, posts, uploads }).await?;
     let id = accepted["accepted"][0]["message_id"].as_i64().unwrap_or_default();
     let answer = whole(&site, &caller, MessageId(id)).await?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+}
+
+/// The fields, the files, and the hash of both; the body itself is not needed any longer.
+async fn said(
+    headers: &HeaderMap,
+    is_form: bool,
+    bytes: Vec<u8>,
+) -> Result<(Value, Vec<photos::Upload>, String), ApiError> {
+    if is_form {
+        let (value, uploads) = photos::form(headers, bytes).await?;
+        // The border between the parts of a form is drawn anew for each call; what stands in them is the same.
+        let same = same_each_time(&value, &uploads);
+        return Ok((value, uploads, hash(&same)));
+    }
+    let value = strict::value(&bytes)
+        .map_err(|error| ApiError::malformed(format!("the body is not JSON: {error}")))?;
+    Ok((value, Vec::new(), hash(&bytes)))
 }
 
 /// Stands for the words that are missing until the post has been looked at.

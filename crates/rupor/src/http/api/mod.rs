@@ -1,7 +1,7 @@
 //! `/v1`: how programs hand posts in, ask what became of them, and operate. Says what was wrong in a stable shape, and
 //! nothing about what is behind it.
 //!
-//! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said. `messages` is the same by a
+//! Start with `ingest`; `read` is what a request may say, `pace` how often it may be said and `room` how much at once. `messages` is the same by a
 //! token, `ask` what may be read, `act` what may be done, `campaigns` and `audiences` both for campaigns and their people, `photos` what comes as bytes, `access` who may; `adapter` serves
 //! another orchestrator. `document` is what `/v1/openapi.json` says of all of them.
 
@@ -19,6 +19,7 @@ mod pace;
 mod page;
 mod photos;
 mod read;
+mod room;
 mod shapes;
 mod strict;
 

@@ -1,9 +1,14 @@
 //! Photos by `/v1`: as base64 and as a form, what is told of them, their bytes, and every refusal.
 
+use std::time::{Duration, Instant};
+
+use domain::time::Span;
 use serde_json::{Value, json};
 use store::ApiScope;
 
 use super::asked_tests::{ask, token};
+use super::pace::Who;
+use super::room::CALLER_MAX;
 use crate::http::tests::{Answer, Server};
 
 fn jpeg(seed: u64) -> Vec<u8> {
@@ -191,4 +196,55 @@ async fn photos_that_cannot_be_taken_are_refused_with_their_field_and_nothing_is
     let many = vec![words("channels", "канал".as_bytes()); 201];
     assert_eq!(send_form(&server, &key, "one", "", &form("one", &many)).await.status, 400);
     assert_eq!(server.messages().await, 0);
+    assert_eq!(left_behind(&server).await, 0, "what was refused left its picture behind");
+}
+
+/// Pictures that no message shows.
+async fn left_behind(server: &Server) -> u64 {
+    server.store.collect_media(Span::ZERO, 100).await.unwrap().media
+}
+
+#[tokio::test]
+async fn a_token_that_calls_too_often_or_with_too_much_waits_and_leaves_nothing_behind() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "касса", &[ApiScope::Ingest]).await;
+    let other = token(&server, server.ws, "другая", &[ApiScope::Ingest]).await;
+    let tokens = server.store.api_tokens(server.ws).await.unwrap();
+    let who = Who::Token(tokens.iter().find(|token| token.name == "касса").unwrap().token_id);
+    let photo = json!({"data": platforms::base64::encode(&jpeg(7)), "name": "dog.jpg"});
+    let body = json!({"text": "Пропала собака", "photos": [photo]}).to_string();
+    let send = async |key: &str| ask(&server, key, "POST", "/v1/messages", &body).await;
+
+    let mut place = server.api.room.place(who);
+    assert!(place.grow(CALLER_MAX), "all that one caller may have");
+    let refused = send(&key).await;
+    assert_eq!((refused.status, refused.code().as_str()), (503, "full"), "{refused:?}");
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    drop(place);
+    server.api.pace.take(who, 1.0, Instant::now() + Duration::from_secs(60)).unwrap();
+    let refused = send(&key).await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"), "{refused:?}");
+    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+    assert_eq!(send(&other).await.status, 202, "another token has its own pace and its own room");
+    assert_eq!(left_behind(&server).await, 0);
+}
+
+#[tokio::test]
+async fn a_call_that_its_key_or_its_channel_refuses_leaves_no_picture_behind() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "касса", &[ApiScope::Ingest]).await;
+    let (first, second) = (jpeg(7), jpeg(8));
+    let once = "Idempotency-Key: order-1\r\n";
+    let text = words("text", "Пропала собака".as_bytes());
+    let send = async |headers: &str, parts: &[Part<'_>]| {
+        send_form(&server, &key, "one", headers, &form("one", parts)).await
+    };
+    let unknown = send("", &[text, words("channels", b"nowhere"), file("photo", &first)]).await;
+    assert_eq!((unknown.status, unknown.code().as_str()), (422, "unknown_channel"), "{unknown:?}");
+    // A torn picture does not use the key up.
+    assert_eq!(send(once, &[text, file("photo", &first[..60])]).await.status, 422);
+    assert_eq!(send(once, &[text, file("photo", &first)]).await.status, 202);
+    let conflict = send(once, &[text, file("photo", &second)]).await;
+    assert_eq!(conflict.code(), "idempotency_conflict", "{conflict:?}");
+    assert_eq!(left_behind(&server).await, 0);
 }

@@ -8,7 +8,7 @@ use store::DeliveryFilter;
 
 use axum::response::IntoResponse as _;
 
-use super::pace::Pace;
+use super::pace::{Pace, Who};
 use super::*;
 use crate::http::tests::{SECRET, Server};
 
@@ -184,7 +184,7 @@ async fn too_many_calls_are_told_when_to_come_back() {
 
 #[test]
 fn a_seconds_worth_may_come_at_once_and_then_evenly() {
-    let (pace, door, start) = (Pace::default(), EndpointId(1), Instant::now());
+    let (pace, door, start) = (Pace::default(), Who::Endpoint(EndpointId(1)), Instant::now());
     let at = |ms: u64| start + Duration::from_millis(ms);
     for _ in 0..5 {
         assert_eq!(pace.take(door, 5.0, at(0)), Ok(()));
@@ -192,7 +192,8 @@ fn a_seconds_worth_may_come_at_once_and_then_evenly() {
     assert_eq!(pace.take(door, 5.0, at(0)), Err(Duration::from_millis(200)));
     assert_eq!(pace.take(door, 5.0, at(200)), Ok(()));
     assert!(pace.take(door, 5.0, at(200)).is_err());
-    assert_eq!(pace.take(EndpointId(2), 5.0, at(200)), Ok(()));
+    assert_eq!(pace.take(Who::Endpoint(EndpointId(2)), 5.0, at(200)), Ok(()));
+    assert_eq!(pace.take(Who::Token(1), 5.0, at(200)), Ok(()));
 }
 
 #[tokio::test]
