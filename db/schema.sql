@@ -1749,39 +1749,58 @@ BEGIN
 END $function$
 ;
 
-CREATE OR REPLACE FUNCTION public.bot_retain(keep_text interval, keep_keys interval, "limit" integer)
- RETURNS bigint
+CREATE OR REPLACE FUNCTION public.bot_retain(keep_text interval, keep_keys interval, "limit" integer, words bigint, keys bigint, OUT changed bigint, OUT next_words bigint, OUT next_keys bigint)
+ RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 DECLARE
-    today timestamptz := rupor_now();
-    n     bigint := 0;
-    m     bigint;
+    today   timestamptz := rupor_now();
+    old     bigint[];
+    last    bigint;
+    is_over boolean;
+    n       bigint;
 BEGIN
     PERFORM rupor_guard(NULL);
-    UPDATE bot_inbox AS i
-       SET body = NULL
-     WHERE i.inbox_id IN (SELECT x.inbox_id FROM bot_inbox AS x
-                           WHERE x.body IS NOT NULL AND x.done_at IS NOT NULL AND x.received_at < today - keep_text
-                           ORDER BY x.inbox_id LIMIT "limit");
-    GET DIAGNOSTICS m = ROW_COUNT;
-    n := n + m;
+    changed := 0;
+    IF words IS NOT NULL THEN
+        SELECT array_agg(l.inbox_id) FILTER (WHERE l.done_at IS NOT NULL AND l.received_at < today - keep_text),
+               max(l.inbox_id), count(*) < "limit" OR max(l.received_at) >= today - keep_text
+          INTO old, last, is_over
+          FROM (SELECT i.inbox_id, i.done_at, i.received_at FROM bot_inbox AS i
+                 WHERE i.body IS NOT NULL AND i.inbox_id > words
+                 ORDER BY i.inbox_id LIMIT "limit") AS l;
+        UPDATE bot_inbox AS i SET body = NULL WHERE i.inbox_id = ANY (old);
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        next_words := CASE WHEN NOT is_over THEN last END;
+    END IF;
+
+    -- These are never needed longer than others, so the oldest are always the first.
     DELETE FROM bot_outbox AS o
-     WHERE o.outbox_id IN (SELECT x.outbox_id FROM bot_outbox AS x WHERE x.created_at < today - keep_keys ORDER BY x.outbox_id LIMIT "limit");
-    GET DIAGNOSTICS m = ROW_COUNT;
-    n := n + m;
+     WHERE o.outbox_id IN (SELECT x.outbox_id
+                             FROM (SELECT y.outbox_id, y.created_at FROM bot_outbox AS y ORDER BY y.outbox_id LIMIT "limit") AS x
+                            WHERE x.created_at < today - keep_keys);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    changed := changed + n;
     DELETE FROM bot_logs AS l
-     WHERE l.log_id IN (SELECT x.log_id FROM bot_logs AS x WHERE x.at < today - keep_keys ORDER BY x.log_id LIMIT "limit");
-    GET DIAGNOSTICS m = ROW_COUNT;
-    n := n + m;
-    DELETE FROM bot_inbox AS i
-     WHERE i.inbox_id IN (SELECT x.inbox_id FROM bot_inbox AS x
-                           WHERE x.done_at IS NOT NULL AND x.received_at < today - keep_keys
-                           ORDER BY x.inbox_id LIMIT "limit");
-    GET DIAGNOSTICS m = ROW_COUNT;
-    RETURN n + m;
+     WHERE l.log_id IN (SELECT x.log_id FROM (SELECT y.log_id, y.at FROM bot_logs AS y ORDER BY y.log_id LIMIT "limit") AS x
+                         WHERE x.at < today - keep_keys);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    changed := changed + n;
+
+    IF keys IS NOT NULL THEN
+        SELECT array_agg(l.inbox_id) FILTER (WHERE l.done_at IS NOT NULL AND l.received_at < today - keep_keys),
+               max(l.inbox_id), count(*) < "limit" OR max(l.received_at) >= today - keep_keys
+          INTO old, last, is_over
+          FROM (SELECT i.inbox_id, i.done_at, i.received_at FROM bot_inbox AS i
+                 WHERE i.inbox_id > keys
+                 ORDER BY i.inbox_id LIMIT "limit") AS l;
+        DELETE FROM bot_inbox AS i WHERE i.inbox_id = ANY (old);
+        GET DIAGNOSTICS n = ROW_COUNT;
+        changed := changed + n;
+        next_keys := CASE WHEN NOT is_over THEN last END;
+    END IF;
 END $function$
 ;
 
@@ -8554,7 +8573,7 @@ GRANT EXECUTE ON FUNCTION bot_next_call() TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_next_turn() TO rupor_dispatcher;
 
-GRANT EXECUTE ON FUNCTION bot_retain(interval,interval,integer) TO rupor_dispatcher;
+GRANT EXECUTE ON FUNCTION bot_retain(interval,interval,integer,bigint,bigint) TO rupor_dispatcher;
 
 GRANT EXECUTE ON FUNCTION bot_tick(integer) TO rupor_dispatcher;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use domain::time::{Span, Timestamp};
-use store::{Lane, Removed, Retention, Store, Walk, Whose};
+use store::{BotWalk, Lane, Removed, Retention, Store, Walk, Whose};
 use tokio::sync::watch;
 
 /// How often it looks.
@@ -37,7 +37,7 @@ const RUN_MAX: Span = Span::from_secs(900);
 
 /// Runs until told to stop.
 pub async fn run(store: Store, lease: Span, mut stop: watch::Receiver<bool>) {
-    let mut walk = Walk::START;
+    let (mut walk, mut talks) = (Walk::START, BotWalk::START);
     loop {
         tokio::select! {
             biased;
@@ -49,6 +49,9 @@ pub async fn run(store: Store, lease: Span, mut stop: watch::Receiver<bool>) {
         }
         if let Err(error) = clear_away(&store, KEEP, &mut walk, &stop).await {
             tracing::warn!(%error, "the monitor could not clear away what is old");
+        }
+        if let Err(error) = forget_talks(&store, &mut talks, &stop).await {
+            tracing::warn!(%error, "the monitor could not forget what people wrote to bots");
         }
     }
 }
@@ -103,9 +106,25 @@ async fn clear_away(
     let media = store.collect_media(MEDIA_UNUSED, MEDIA_MAX).await?;
     store.forget_receipts(RECEIPTS_KEEP).await?;
     store.close_runs(RUN_MAX).await?;
-    store.bot_retain(BOT_TEXT_KEEP, BOT_KEYS_KEEP, STEP_ROWS).await?;
     tracing::debug!(?removed, ?media, "cleared away");
     Ok(removed)
+}
+
+/// The same through what people wrote to bots.
+async fn forget_talks(store: &Store, walk: &mut BotWalk, stop: &watch::Receiver<bool>) -> store::Result<()> {
+    for _ in 0..STEPS_MAX {
+        let (changed, next) = store.bot_retain(BOT_TEXT_KEEP, BOT_KEYS_KEEP, STEP_ROWS, *walk).await?;
+        *walk = next;
+        // What was said and the logs have no lap: they are done when a step changes nothing.
+        if walk.is_over() && changed == 0 || *stop.borrow() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    if walk.is_over() {
+        *walk = BotWalk::START;
+    }
+    Ok(())
 }
 
 /// Since when a lane has been due although nothing holds it back; a poll and two leases are ordinary.

@@ -590,9 +590,4 @@ impl Store {
     ) -> Result<Option<RecipientId>> {
         each!(self, db => db.bot_dialogue_of(workspace, channel, provider_message_id))
     }
-
-    /// One step of forgetting, of every workspace: bodies first, keys and logs after longer. How many rows changed.
-    pub async fn bot_retain(&self, keep_text: Span, keep_keys: Span, limit: usize) -> Result<u64> {
-        each!(self, db => db.bot_retain(keep_text, keep_keys, limit))
-    }
 }

@@ -437,6 +437,23 @@ impl Walk {
     }
 }
 
+/// The same through what people wrote to bots: what waits to be answered stays, and keeps its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BotWalk {
+    /// Through what still has its words.
+    pub words: Option<i64>,
+    /// Through everything that was heard.
+    pub keys: Option<i64>,
+}
+
+impl BotWalk {
+    pub const START: BotWalk = BotWalk { words: Some(0), keys: Some(0) };
+
+    pub fn is_over(&self) -> bool {
+        self.words.is_none() && self.keys.is_none()
+    }
+}
+
 /// How long ended things are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {

@@ -138,7 +138,7 @@ GRANT EXECUTE ON FUNCTION
     TO rupor_app;
 GRANT EXECUTE ON FUNCTION
     bot_claim_turns(integer, bigint, integer), bot_next_turn(), bot_decisions(integer), bot_lease_accounts(text, bigint, integer), bot_hook(text),
-    bot_retain(interval, interval, integer), bot_claim_calls(integer, bigint, text[]), bot_next_call()
+    bot_retain(interval, interval, integer, bigint, bigint), bot_claim_calls(integer, bigint, text[]), bot_next_call()
     TO rupor_dispatcher;
 
 -- -- whole steps for another orchestrator. Those that act with the rights of their caller need no line here, but of what

@@ -1,6 +1,7 @@
 //! What the janitor and the configuration ask for beside the queue: retention, worn handles, limits of tiers.
 
 use domain::ids::{AccountId, WorkspaceId};
+use domain::time::Span;
 
 use super::Store;
 use crate::*;
@@ -16,6 +17,18 @@ impl Store {
         walk: Walk,
     ) -> Result<(Removed, Walk)> {
         each!(self, db => db.retain(whose, keep, limit, walk))
+    }
+
+    /// One step of forgetting what was said to bots, of every workspace: bodies first, keys and logs after longer. How many
+    /// rows changed, and where to go on.
+    pub async fn bot_retain(
+        &self,
+        keep_text: Span,
+        keep_keys: Span,
+        limit: usize,
+        walk: BotWalk,
+    ) -> Result<(u64, BotWalk)> {
+        each!(self, db => db.bot_retain(keep_text, keep_keys, limit, walk))
     }
 
     /// The platform refuses the handle: it has expired, whatever was believed.

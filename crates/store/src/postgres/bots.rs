@@ -12,6 +12,7 @@ use super::rows::Time;
 use super::{Again, As, Postgres, Query, rows};
 use crate::bot::*;
 use crate::error::{Result, StoreError};
+use crate::queue::BotWalk;
 
 /// Unlike SQLite all of it is one statement: it is sent and answered at once.
 const PUT_BOT: &str = "
@@ -114,7 +115,8 @@ SELECT o.recipient_id
  WHERE $3 = ANY (string_to_array(d.provider_message_id, ','))
  ORDER BY d.delivery_id DESC
  LIMIT 1";
-const RETAIN: &str = "SELECT bot_retain(rupor_span($1), rupor_span($2), $3)";
+const RETAIN: &str = "
+SELECT changed, next_words, next_keys FROM bot_retain(rupor_span($1), rupor_span($2), $3, $4, $5)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     PUT_BOT,
@@ -333,11 +335,18 @@ impl Postgres {
         Ok(row.map(|row| RecipientId(row.get(0))))
     }
 
-    pub async fn bot_retain(&self, keep_text: Span, keep_keys: Span, limit: usize) -> Result<u64> {
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let params: [&(dyn ToSql + Sync); 3] = [&keep_text.0, &keep_keys.0, &limit];
+    pub async fn bot_retain(
+        &self,
+        keep_text: Span,
+        keep_keys: Span,
+        limit: usize,
+        walk: BotWalk,
+    ) -> Result<(u64, BotWalk)> {
+        let limit = i32::try_from(limit.max(1)).unwrap_or(i32::MAX);
+        let params: [&(dyn ToSql + Sync); 5] = [&keep_text.0, &keep_keys.0, &limit, &walk.words, &walk.keys];
         let row = self.one(As::Dispatcher, Again::Safe, RETAIN, &params).await?;
-        Ok(row.get::<_, i64>(0).unsigned_abs())
+        let next = BotWalk { words: row.get(1), keys: row.get(2) };
+        Ok((row.get::<_, i64>(0).unsigned_abs(), next))
     }
 }
 

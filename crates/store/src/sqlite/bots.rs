@@ -116,20 +116,6 @@ SELECT o.recipient_id
  WHERE instr(',' || d.provider_message_id || ',', ',' || ?3 || ',') > 0
  ORDER BY d.delivery_id DESC
  LIMIT 1";
-const RETAIN: &[&str] = &[
-    "UPDATE bot_inbox SET body = NULL
-      WHERE inbox_id IN (SELECT inbox_id FROM bot_inbox
-                          WHERE body IS NOT NULL AND done_at IS NOT NULL AND received_at < ?1 ORDER BY inbox_id LIMIT ?3)
-        AND ?2 IS NOT NULL",
-    "DELETE FROM bot_outbox
-      WHERE outbox_id IN (SELECT outbox_id FROM bot_outbox WHERE created_at < ?2 ORDER BY outbox_id LIMIT ?3) AND ?1 IS NOT NULL",
-    "DELETE FROM bot_logs
-      WHERE log_id IN (SELECT log_id FROM bot_logs WHERE at < ?2 ORDER BY log_id LIMIT ?3) AND ?1 IS NOT NULL",
-    "DELETE FROM bot_inbox
-      WHERE inbox_id IN (SELECT inbox_id FROM bot_inbox WHERE done_at IS NOT NULL AND received_at < ?2 ORDER BY inbox_id LIMIT ?3)
-        AND ?1 IS NOT NULL",
-];
-
 pub(super) fn snapshot(tx: &Tx<'_>, workspace: WorkspaceId, since: Span) -> Result<BotSnapshot> {
     let found = tx.first(SNAPSHOT, (workspace.0, (tx.now - since).0, BOT_COUNTED_MAX), |row| {
         Ok(BotSnapshot {
@@ -348,19 +334,6 @@ impl Sqlite {
         let id = provider_message_id.to_owned();
         self.read(move |tx| {
             tx.first(DIALOGUE_OF, (workspace.0, channel.0, id), |row| Ok(RecipientId(row.get(0)?)))
-        })
-        .await
-    }
-
-    pub async fn bot_retain(&self, keep_text: Span, keep_keys: Span, limit: usize) -> Result<u64> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.write(Urgency::Maintenance, move |tx| {
-            let before = ((tx.now - keep_text).0, (tx.now - keep_keys).0, limit);
-            let mut n = 0;
-            for sql in RETAIN {
-                n += tx.execute(sql, before)? as u64;
-            }
-            Ok(n)
         })
         .await
     }

@@ -8,7 +8,7 @@ use rusqlite::Row;
 
 use super::{Sqlite, Tx, Urgency};
 use crate::error::Result;
-use crate::queue::{Removed, Retention, Walk, Whose};
+use crate::queue::{BotWalk, Removed, Retention, Walk, Whose};
 
 /// A waiting edit or reply still needs the post that it points at.
 const LOOK_DELIVERIES: &str = "
@@ -127,6 +127,32 @@ DELETE FROM lane_counts
                           WHERE at < ?2 AND (?1 IS NULL OR workspace_id = ?1) ORDER BY at LIMIT ?3)";
 const COUNTS_MIN: Span = Span::from_hours(48);
 
+/// Without the name of the index the planner walks everything that was ever heard.
+const LOOK_WORDS: &str = "
+SELECT inbox_id, done_at IS NOT NULL AND received_at < ?1, received_at >= ?1
+  FROM bot_inbox INDEXED BY bot_inbox_worded
+ WHERE body IS NOT NULL AND inbox_id > ?2
+ ORDER BY inbox_id
+ LIMIT ?3";
+const FORGET_WORDS: &str =
+    "UPDATE bot_inbox SET body = NULL WHERE inbox_id IN (SELECT value FROM json_each(?1))";
+const LOOK_INBOX: &str = "
+SELECT inbox_id, done_at IS NOT NULL AND received_at < ?1, received_at >= ?1
+  FROM bot_inbox
+ WHERE inbox_id > ?2
+ ORDER BY inbox_id
+ LIMIT ?3";
+const DELETE_INBOX: &str = "DELETE FROM bot_inbox WHERE inbox_id IN (SELECT value FROM json_each(?1))";
+/// Like events, these are never needed longer than others.
+const DELETE_OUTBOX: &str = "
+DELETE FROM bot_outbox
+ WHERE outbox_id IN (SELECT outbox_id
+                       FROM (SELECT outbox_id, created_at FROM bot_outbox ORDER BY outbox_id LIMIT ?2)
+                      WHERE created_at < ?1)";
+const DELETE_LOGS: &str = "
+DELETE FROM bot_logs
+ WHERE log_id IN (SELECT log_id FROM (SELECT log_id, at FROM bot_logs ORDER BY log_id LIMIT ?2) WHERE at < ?1)";
+
 /// Whose rows, and how many of them one step looks at.
 #[derive(Clone, Copy)]
 struct Step {
@@ -148,6 +174,34 @@ impl Sqlite {
         };
         let step = Step { workspace, limit: i64::try_from(limit.max(1)).unwrap_or(i64::MAX) };
         self.write(Urgency::Maintenance, move |tx| clear(tx, step, keep, walk)).await
+    }
+
+    pub async fn bot_retain(
+        &self,
+        keep_text: Span,
+        keep_keys: Span,
+        limit: usize,
+        mut walk: BotWalk,
+    ) -> Result<(u64, BotWalk)> {
+        let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+        self.write(Urgency::Maintenance, move |tx| {
+            let (worded, known) = ((tx.now - keep_text).0, (tx.now - keep_keys).0);
+            let mut n = 0;
+            if let Some(from) = walk.words {
+                let rows = tx.all(LOOK_WORDS, (worded, from, limit), looked)?;
+                n += tx.execute(FORGET_WORDS, [old_ids(&rows)])? as u64;
+                walk.words = next(&rows, limit);
+            }
+            n += tx.execute(DELETE_OUTBOX, (known, limit))? as u64;
+            n += tx.execute(DELETE_LOGS, (known, limit))? as u64;
+            if let Some(from) = walk.keys {
+                let rows = tx.all(LOOK_INBOX, (known, from, limit), looked)?;
+                n += tx.execute(DELETE_INBOX, [old_ids(&rows)])? as u64;
+                walk.keys = next(&rows, limit);
+            }
+            Ok((n, walk))
+        })
+        .await
     }
 }
 

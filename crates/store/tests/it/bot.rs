@@ -32,6 +32,7 @@ contract! {
     a_webhook_is_found_by_its_address_until_it_is_changed,
     a_person_is_forgotten_and_can_come_back_as_somebody_new,
     bodies_are_forgotten_before_keys,
+    old_words_behind_those_that_were_never_answered_are_forgotten,
     a_foreign_workspace_sees_no_dialogue,
     figures_say_what_waits_and_what_was_not_understood,
 }
@@ -514,7 +515,12 @@ async fn bodies_are_forgotten_before_keys(w: &World) {
     let turn = claim(w).await.remove(0);
     assert!(commit(w, echo(&turn)).await);
     receive(w, account, &[said("2", "70", "ждёт")]).await;
-    let retain = async || w.store.bot_retain(Span::from_secs(50), Span::from_secs(500), 100).await.unwrap();
+    let retain = async || {
+        let (text, keys) = (Span::from_secs(50), Span::from_secs(500));
+        let (changed, walk) = w.store.bot_retain(text, keys, 100, BotWalk::START).await.unwrap();
+        assert!(walk.is_over());
+        changed
+    };
     assert_eq!(retain().await, 0);
     w.seconds(60).await;
     assert_eq!(retain().await, 1);
@@ -524,6 +530,32 @@ async fn bodies_are_forgotten_before_keys(w: &World) {
     assert_eq!(retain().await, 3, "key, log and what was said");
     let turn = claim(w).await.remove(0);
     assert_eq!(turn.events[0].body["text"], "ждёт", "what waits is never forgotten");
+}
+
+async fn old_words_behind_those_that_were_never_answered_are_forgotten(w: &World) {
+    let (account, _) = bot(w).await;
+    let waiting: Vec<Update> = (0..5).map(|n| said(&format!("w{n}"), "70", "ждёт")).collect();
+    receive(w, account, &waiting).await;
+    for n in 0..5 {
+        receive(w, account, &[said(&format!("a{n}"), &format!("{}", 80 + n), "раз")]).await;
+    }
+    for turn in claim(w).await.into_iter().filter(|turn| turn.events[0].body["text"] == "раз") {
+        assert!(commit(w, echo(&turn)).await);
+    }
+    w.seconds(600).await;
+    receive(w, account, &[said("young", "90", "два")]).await;
+    let (text, keys) = (Span::from_secs(50), Span::from_secs(500));
+    let (mut walk, mut changed, mut steps) = (BotWalk::START, 0, 0);
+    while !walk.is_over() {
+        let (n, next) = w.store.bot_retain(text, keys, 2, walk).await.unwrap();
+        (walk, changed, steps) = (next, changed + n, steps + 1);
+        assert!(steps < 20, "{walk:?}");
+    }
+    assert!(steps >= 5, "two rows a step");
+    assert_eq!(changed, 20, "five bodies, five keys, five logs, five answers");
+    let known = receive(w, account, &[said("w0", "70", "ждёт"), said("young", "90", "два")]).await;
+    assert_eq!(known, 0, "what waits is never forgotten, nor what is young");
+    assert_eq!(receive(w, account, &[said("a4", "84", "раз")]).await, 1);
 }
 
 async fn a_foreign_workspace_sees_no_dialogue(w: &World) {
