@@ -1313,7 +1313,7 @@ BEGIN
            FOR NO KEY UPDATE SKIP LOCKED
     ), mine AS (
         UPDATE bot_outbox AS o
-           SET tries = o.tries + 1, due_at = at + rupor_span(lease_us)
+           SET tries = o.tries + 1, due_at = at + rupor_span(lease_us), reason = NULL
           FROM due AS d
          WHERE o.outbox_id = d.outbox_id
         RETURNING o.*

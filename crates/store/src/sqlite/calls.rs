@@ -9,9 +9,10 @@ use crate::bot::BOT_COUNTED_MAX;
 use crate::calls::*;
 use crate::error::Result;
 
+/// Why the try before failed goes: a call that is being made is one that was tried and has no reason to wait.
 const TAKE: &str = "
 UPDATE bot_outbox
-   SET tries = tries + 1, due_at = ?2
+   SET tries = tries + 1, due_at = ?2, reason = NULL
  WHERE outbox_id IN (SELECT o.outbox_id FROM bot_outbox AS o
                       WHERE o.status = 'waiting' AND o.due_at <= ?1
                         AND NOT EXISTS (SELECT 1 FROM json_each(?3) AS b WHERE b.value = o.bot_id || '/' || o.service)

@@ -33,7 +33,8 @@ const ABANDONED_BOTS: &[&str] = &[
     "UPDATE bot_accounts SET leased_until = 0 WHERE leased_until > ?1",
     "UPDATE bot_state SET token = NULL, due_at = ?1
       WHERE due_at > ?1 AND due_at < ?1 + 600000000 AND token IS NOT NULL",
-    "UPDATE bot_outbox SET due_at = ?1 WHERE status = 'waiting' AND due_at > ?1",
+    // One that waits after a failure goes on waiting: it has the reason of that.
+    "UPDATE bot_outbox SET due_at = ?1 WHERE status = 'waiting' AND due_at > ?1 AND tries > 0 AND reason IS NULL",
 ];
 
 /// The lock on the file says that whoever held these is gone: nobody waits for a lease that nobody holds. Where a

@@ -6,6 +6,7 @@ use domain::delivery::Status;
 use domain::time::Span;
 use store::*;
 
+use crate::bot::{echo, said};
 use crate::world::{START, message, request};
 
 fn address(folder: &Path) -> Address {
@@ -103,6 +104,51 @@ async fn what_had_not_left_goes_on_at_once_after_a_restart() {
     let again = store.claim(request(Whose::Everyone, 10, Span::ZERO)).await.unwrap();
     assert_eq!(again.claims[0].delivery_id, enqueued.deliveries[0].delivery_id);
     assert!(store.audit(ws).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_a_killed_node_did_for_a_bot_is_taken_up_at_once_and_a_backoff_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = fresh(folder.path()).await;
+    let (ws, _) = one_post(&store).await;
+    let account = store.accounts(ws).await.unwrap()[0].account_id;
+    let bot = NewBot {
+        name: "магазин".into(),
+        accounts: vec![account],
+        receive: Receive::Poll,
+        operators: None,
+        services: Default::default(),
+    };
+    store.put_bot(ws, bot).await.unwrap();
+    let lease = Span::from_secs(30);
+    let (calls, turns) = (
+        async |store: &Store| store.bot_claim_calls(10, lease, Vec::new()).await.unwrap(),
+        async |store: &Store| store.bot_claim_turns(10, lease).await.unwrap(),
+    );
+    store.bot_receive(ws, account, vec![said("1", "70", "где заказ?")], None).await.unwrap();
+    let turn = turns(&store).await.remove(0);
+    let call = |service: &str| NewCall { event: 0, service: service.into(), fields: Default::default() };
+    let asking = TurnTaken { calls: vec![call("orders"), call("stock"), call("price")], ..echo(&turn) };
+    assert_eq!(store.bot_commit_turns(ws, vec![asking]).await.unwrap(), [true]);
+    // One call has failed and waits, one has failed and is made again, one is made for the first time.
+    let made = calls(&store).await;
+    let again = |after| CallEnd::Again { after, reason: "503".into() };
+    assert!(store.bot_settle_call(&made[0], again(Span::from_secs(300))).await.unwrap());
+    assert!(store.bot_settle_call(&made[1], again(Span::ZERO)).await.unwrap());
+    assert_eq!(calls(&store).await.len(), 1);
+    assert_eq!(store.lease_bot_accounts("первый", lease, 10).await.unwrap().len(), 1);
+    store.bot_receive(ws, account, vec![said("2", "71", "ау")], None).await.unwrap();
+    let dead = turns(&store).await.remove(0);
+    drop(store);
+
+    let store = reopen(folder.path()).await;
+    assert_eq!(store.lease_bot_accounts("второй", lease, 10).await.unwrap().len(), 1, "somebody listens");
+    let taken = turns(&store).await;
+    assert_eq!(taken.iter().map(|turn| turn.recipient_id).collect::<Vec<_>>(), [dead.recipient_id]);
+    assert_eq!(store.bot_commit_turns(ws, vec![echo(&dead)]).await.unwrap(), [false], "the dead one is late");
+    let mut services: Vec<_> = calls(&store).await.into_iter().map(|call| call.service).collect();
+    services.sort();
+    assert_eq!(services, ["price", "stock"], "the service that asked for a wait gets it");
 }
 
 #[tokio::test]
