@@ -49,13 +49,18 @@ impl Note {
         Ok(problem)
     }
 
-    /// While running: the same comparison, and nothing is written.
+    /// While running: the same comparison, and whether what was accepted is still there; nothing is written.
     pub async fn compare(&self, store: &Store) -> anyhow::Result<Option<String>> {
         let known = self.read()?;
         let Some(epoch) = store.epoch().await? else {
             return Ok(None);
         };
-        let problem = problem(&epoch, known.get(&epoch.database).map(|line| line.count), false);
+        let behind = problem(&epoch, known.get(&epoch.database).map(|line| line.count), false);
+        // The count moves on now and then; what was accepted meanwhile is asked for by name.
+        let problem = match behind {
+            None if !store.accepted_is_known().await? => Some(FORGOTTEN.to_owned()),
+            behind => behind,
+        };
         if let Some(why) = &problem {
             store.lose_history(why).await?;
             // Said once: from here on it counts from where it is.
@@ -126,6 +131,11 @@ fn file(store: &Store) -> Option<String> {
         Store::Postgres(_) => None,
     }
 }
+
+const FORGOTTEN: &str = "the database does not know a post that it accepted from this node: it was switched to a server that \
+                         had not received it, or restored, and what was accepted then is missing; hand it in again where \
+                         nobody repeats it, look at `rupor delivery list --status queued`, then `rupor release` lets \
+                         sending go on";
 
 /// A new file where the note remembers another one: it was deleted, or moved away.
 fn emptied(known: &Lines, file: &str) -> Option<String> {

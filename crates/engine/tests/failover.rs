@@ -20,6 +20,7 @@ use domain::time::{Span, Timestamp};
 use engine::addresses::ApiBases;
 use engine::dispatch::ports::{Dice, Ledger, Platforms};
 use engine::dispatch::{self, EmptyShelf, Meters, Ports, Settings};
+use engine::epoch::Note;
 use futures_util::future::BoxFuture;
 use sandbox::{Name, Sandbox};
 use secrecy::SecretString;
@@ -503,6 +504,33 @@ async fn a_failover_that_lost_two_seconds_is_noticed_and_nothing_is_said_wrongly
 }
 
 /// One node has sent, and could not write it down before the primary fell. Nobody knows of it but that node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_only_accepted_posts_notices_that_they_were_lost() {
+    let mut world = World::new().await;
+    let note = Note::beside(&world.servers.folder.path().join("node.key"));
+    assert_eq!(note.check(&world.store).await.unwrap(), None);
+    world.post(1).await;
+    world.servers.caught_up().await;
+    world.servers.cut().await;
+    world.post(1).await;
+    assert_eq!(note.compare(&world.store).await.unwrap(), None);
+    world.servers.fail_over();
+    let begun = Instant::now();
+    let why = loop {
+        match note.compare(&world.store).await {
+            Ok(why) => break why.expect("what was accepted is missing"),
+            Err(_) => assert!(begun.elapsed() < PATIENCE, "the standby does not answer"),
+        }
+    };
+    assert!(why.contains("what was accepted then is missing"), "{why}");
+    let held = world.store.held().await.unwrap().expect("everything is held");
+    assert!(held.starts_with(HISTORY_LOST), "{held}");
+    assert_eq!(note.compare(&world.store).await.unwrap(), None, "said once");
+    // What was accepted before it fell speaks for nobody any more, what is accepted now does.
+    world.post(1).await;
+    assert_eq!(note.compare(&world.store).await.unwrap(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_waits_for_a_node_that_has_not_told_yet_what_it_sent() {
     // Where order is kept, one outcome that is not written down would keep all the others waiting.

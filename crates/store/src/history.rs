@@ -85,6 +85,14 @@ impl Replayed {
 }
 
 impl Store {
+    /// Whether the last message that was accepted here is still there. A file has nobody to lose it to.
+    pub async fn accepted_is_known(&self) -> Result<bool> {
+        match self {
+            Store::Sqlite(_) => Ok(true),
+            Store::Postgres(db) => db.accepted_is_known().await,
+        }
+    }
+
     pub async fn history(&self) -> Result<History> {
         match self {
             Store::Sqlite(db) => db.history().await,

@@ -31,6 +31,10 @@ impl Postgres {
             .await
             .map_err(named)?;
         let Json(enqueued) = row.get(0);
+        let enqueued: Vec<Enqueued> = enqueued;
+        if let (Some(message), Some(stored)) = (batch.last(), enqueued.last()) {
+            self.accepted(workspace, message, stored.message_id);
+        }
         self.ring();
         Ok(enqueued)
     }

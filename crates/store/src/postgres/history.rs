@@ -1,5 +1,9 @@
 //! Which history of the database this is, who serves it, and what happens when commits are lost.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use domain::ids::{MessageId, WorkspaceId};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::types::Json;
@@ -7,6 +11,7 @@ use tokio_postgres::types::Json;
 use super::{Again, As, Postgres};
 use crate::error::{Result, StoreError};
 use crate::history::{HISTORY_LOST, History, NODE_FORGOTTEN_AFTER, NodeRow, Remembered, Replayed};
+use crate::queue::NewMessage;
 
 const SELECT_HISTORY: &str = "SELECT history FROM control";
 /// The timeline: a standby that is promoted, and a server that is restored to a point in time, begin a new one.
@@ -68,7 +73,50 @@ pub(super) const STATEMENTS: &[&str] = &[
     SIGN_OFF,
 ];
 
+/// The last message of which this process was told that it is stored, and when: whoever does not know it has lost it.
+#[derive(Debug, Default)]
+pub(super) struct Accepted(Mutex<Option<(Instant, LastAccepted)>>);
+
+#[derive(Debug, Clone)]
+struct LastAccepted {
+    workspace: WorkspaceId,
+    source: String,
+    origin_id: String,
+    message_id: MessageId,
+}
+
+/// What was accepted longer ago may have been cleared away by retention.
+const ACCEPTED_COUNTS: Duration = Duration::from_secs(24 * 3_600);
+
+impl Accepted {
+    fn last(&self) -> MutexGuard<'_, Option<(Instant, LastAccepted)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Postgres {
+    /// A batch was stored; its last message speaks for all before it.
+    pub(super) fn accepted(&self, workspace: WorkspaceId, message: &NewMessage, message_id: MessageId) {
+        let (source, origin_id) = (message.source.clone(), message.origin_id.clone());
+        let last = LastAccepted { workspace, source, origin_id, message_id };
+        *self.accepted.last() = Some((Instant::now(), last));
+    }
+
+    pub async fn accepted_is_known(&self) -> Result<bool> {
+        let last = self.accepted.last().clone();
+        let Some((at, last)) = last.filter(|(at, _)| at.elapsed() < ACCEPTED_COUNTS) else {
+            return Ok(true);
+        };
+        let known = self.known_posts(last.workspace, &last.source, vec![last.origin_id]).await?;
+        // The same id of another post: it was given again.
+        let is_known = known.iter().any(|known| known.message_id == last.message_id);
+        if !is_known {
+            // Said once, and not of what was accepted since.
+            self.accepted.last().take_if(|(since, _)| *since == at);
+        }
+        Ok(is_known)
+    }
+
     pub async fn history(&self) -> Result<History> {
         let id = self.one(As::Dispatcher, Again::Safe, SELECT_HISTORY, &[]).await?.get(0);
         // A service that hides its log has no timeline to tell; what was acknowledged is compared all the same.

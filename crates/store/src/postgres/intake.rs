@@ -138,6 +138,9 @@ impl Postgres {
             let work = self.in_order(workspace, move |tx| ingest(tx, workspace, posts, progress).boxed());
             let trouble = match work.await {
                 Ok(ingested) => {
+                    if let (Some(message), Some(stored)) = (messages.last(), ingested.last()) {
+                        self.accepted(workspace, message, stored.message_id);
+                    }
                     self.ring();
                     return self.noted(Ok(ingested));
                 }

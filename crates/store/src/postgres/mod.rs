@@ -62,6 +62,7 @@ use crate::queue::Whose;
 use crate::tally::{PoolUse, Tally};
 use crate::wake::{Bell, WakeUp};
 use connect::{LONG_TIMEOUT, Pool, Session, WAIT_FOR_STANDBY};
+use history::Accepted;
 use rows::Time;
 use trouble::{Reaction, Tries, Trouble};
 use wake::Herald;
@@ -125,6 +126,7 @@ pub struct Postgres {
     actor: Option<Arc<Actor>>,
     pub(crate) pulse: Pulse,
     pub(crate) tally: Tally,
+    accepted: Arc<Accepted>,
 }
 
 /// In whose name a transaction acts.
@@ -173,7 +175,16 @@ impl Postgres {
         let bell = Bell::new();
         let herald = Arc::new(Herald::start(pool.clone(), bell.clone()));
         let (keyring, pulse) = (Arc::new(keyring), Pulse::new());
-        let db = Postgres { pool, keyring, bell, herald, actor: None, pulse, tally: Tally::default() };
+        let db = Postgres {
+            pool,
+            keyring,
+            bell,
+            herald,
+            actor: None,
+            pulse,
+            tally: Tally::default(),
+            accepted: Arc::default(),
+        };
         db.fit_key().await?;
         Ok(db)
     }
