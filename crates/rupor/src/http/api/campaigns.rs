@@ -521,6 +521,7 @@ pub(super) async fn test(
     said: Body,
 ) -> Answer {
     let (ask, _place): (TestAsk, Place) = body(&site, &caller, &headers, said).await?;
+    named(&site, &caller, &name).await?;
     if ask.to.is_empty() || ask.to.len() > TESTERS_MAX {
         return Err(ApiError::field("to", format!("names 1 to {TESTERS_MAX} people")));
     }
