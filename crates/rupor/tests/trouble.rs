@@ -25,6 +25,8 @@ mod server;
 
 /// Far beyond what is needed; nothing depends on it.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// A stop takes five seconds of draining and a moment; it was 45 seconds and more.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
 const SECRET: &str = "secret-of-the-site-0123456789abcdef";
 const CONFIG: &str = r#"
 preset = "mirror"
@@ -70,9 +72,10 @@ impl Stage {
         std::fs::create_dir(folder.path().join("data")).unwrap();
         let mut words = through(folder.path());
         words.extend(
-            [env!("CARGO_BIN_EXE_rupor"), "run", "--lease", "10s", "--config", "rupor.toml", "--listen"]
+            [env!("CARGO_BIN_EXE_rupor"), "run", "--lease", "10s", "--drain", "5s", "--config", "rupor.toml"]
                 .map(str::to_owned),
         );
+        words.push("--listen".to_owned());
         words.push(format!("127.0.0.1:{port}"));
         let log = std::fs::File::create(folder.path().join("node.log")).unwrap();
         let node = Command::new(&words[0])
@@ -323,6 +326,32 @@ async fn the_host_of_the_database_vanishes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_stops_while_the_host_of_its_database_is_gone() {
+    let (url, name, admin) = database().await;
+    let (host, path) = parts(&url);
+    let wire = Wire::to(&host).await;
+    let mut stage =
+        Stage::start(Some(&format!("postgres://postgres@127.0.0.1:{}/{path}", wire.port)), plainly).await;
+    stage.until("ready", async || stage.ready().await.0).await;
+    let (stop, pushing) = stage.push();
+    stage.until("posts before", async || stage.is_shown(3)).await;
+    wire.vanish();
+    // Everything that asks the database hangs by now.
+    stage.until("noticed", async || !stage.ready().await.0).await;
+    let told = Command::new("kill").args(["-TERM", &stage.node.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let asked = Instant::now();
+    while stage.node.try_wait().unwrap().is_none() {
+        assert!(asked.elapsed() < STOP_PATIENCE, "it does not stop:\n{}", stage.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    pushing.await.unwrap();
+    drop(stage);
+    admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_connections_freeze_and_new_ones_work() {
     let (url, name, admin) = database().await;
     let (host, path) = parts(&url);
@@ -438,7 +467,21 @@ async fn the_disk_is_full() {
             while file.write_all(&vec![0_u8; size]).is_ok() {}
         }
     };
-    let free = async || std::fs::remove_file(&filler).unwrap();
+    let database = format!("sqlite:{}", filler.with_file_name("rupor.db").display());
+    let verb = |words: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_rupor"))
+            .args(words)
+            .env("RUPOR_DB", &database)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{words:?}: {done:?}\n{}", stage.log());
+    };
+    let free = async || {
+        // There is room for this one, whatever else is refused.
+        verb(&["stop-all", "--reason", "the disk is full"]);
+        std::fs::remove_file(&filler).unwrap();
+        verb(&["release"]);
+    };
     stage.trouble("the disk is full", "no space left", fill, free).await;
 }
 

@@ -137,3 +137,26 @@ fn cannot_open(path: &SqlitePath, problem: String) -> StoreError {
         _ => StoreError::NoFile { address: path.to_string(), problem },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_may_only_be_read_is_not_a_file_that_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+        let said = |path: &str| {
+            let path = SqlitePath::File(folder.path().join(path));
+            failure(&path, rusqlite::Error::SqliteFailure(code, None))
+        };
+        let here = said("rupor.db");
+        assert!(matches!(here, StoreError::ReadOnly { .. }), "{here:?}");
+        assert!(here.to_string().contains("must be allowed to write the file and its folder"), "{here}");
+        let nowhere = said("no/such/folder/rupor.db");
+        assert!(matches!(nowhere, StoreError::NoFile { .. }), "{nowhere:?}");
+        for error in [here, nowhere] {
+            assert!(!error.to_string().contains("is the server running"), "{error}");
+        }
+    }
+}
