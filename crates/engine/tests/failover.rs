@@ -35,6 +35,8 @@ use tokio::sync::watch;
 
 /// Far beyond what is needed; nothing depends on it.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// What is promised, and judged where nothing else keeps the machine busy: with `RUPOR_FIGURES=1`.
+const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 /// Posts of each workspace that the standby has, and whose sends it loses.
 const BACKLOG: usize = 60;
 /// Posts of each workspace that it never hears of: more than a sequence keeps in hand, so that ids are given again.
@@ -474,7 +476,11 @@ async fn a_failover_that_lost_two_seconds_is_noticed_and_nothing_is_said_wrongly
         assert!(taken_over.elapsed() < PATIENCE, "nobody noticed that history was lost");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    println!("noticed {} ms after the standby took over", taken_over.elapsed().as_millis());
+    let noticed = taken_over.elapsed();
+    println!("noticed {} ms after the standby took over", noticed.as_millis());
+    if std::env::var_os("RUPOR_FIGURES").is_some() {
+        assert!(noticed < NOTICED_WITHIN, "noticed after {noticed:?}");
+    }
     assert!(held.starts_with(HISTORY_LOST), "{held}");
     assert!(held.contains("rupor release"), "{held}");
     let told = loop {
@@ -503,7 +509,6 @@ async fn a_failover_that_lost_two_seconds_is_noticed_and_nothing_is_said_wrongly
     }
 }
 
-/// One node has sent, and could not write it down before the primary fell. Nobody knows of it but that node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_only_accepted_posts_notices_that_they_were_lost() {
     let mut world = World::new().await;
@@ -531,6 +536,7 @@ async fn a_node_that_only_accepted_posts_notices_that_they_were_lost() {
     assert_eq!(note.compare(&world.store).await.unwrap(), None);
 }
 
+/// One node has sent, and could not write it down before the primary fell. Nobody knows of it but that node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_waits_for_a_node_that_has_not_told_yet_what_it_sent() {
     // Where order is kept, one outcome that is not written down would keep all the others waiting.
