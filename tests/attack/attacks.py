@@ -131,6 +131,23 @@ def forge_and_confuse(stage):
         method = "TRACE" if what == "TRACE" else "POST"
         got = stage.ask(method, "/v1/ingest", headers, body).status
         must(got in statuses, f"{what}: {got}")
+    token = stage.api_token("forms")
+    part = lambda head, body=b"a": b"--edge\r\nContent-Disposition: form-data; " + head + b"\r\n\r\n" + body + b"\r\n"
+    text, end = part(b'name="text"'), b"--edge--\r\n"
+    for what, kind, body, statuses in [
+        ("a form without a border", "multipart/form-data", text + end, {400}),
+        ("a border that never comes", "multipart/form-data; boundary=other", text + end, {400}),
+        ("a form that never ends", "multipart/form-data; boundary=edge", text, {400}),
+        ("a part without a name", "multipart/form-data; boundary=edge", part(b"x=1") + end, {400, 422}),
+        ("a field twice", "multipart/form-data; boundary=edge", text + text + end, {422}),
+        ("a thousand parts", "multipart/form-data; boundary=edge", part(b'name="channels"') * 1_000 + end, {400}),
+        ("a head of a megabyte", "multipart/form-data; boundary=edge", part(b'name="' + b"x" * (1 << 20) + b'"') + end, {400, 413, 422}),
+        ("a file elsewhere", "multipart/form-data; boundary=edge", part(b'name="text"; filename="/etc/passwd"') + end, {422}),
+        ("a page for a photo", "multipart/form-data; boundary=edge", part(b'name="photo"; filename="a.png"', b"<svg/>") + end, {422}),
+        ("a workspace in a form", "multipart/form-data; boundary=edge", text + part(b'name="workspace_id"', b"2") + end, {400}),
+    ]:
+        got = stage.ask("POST", "/v1/messages", [("Authorization", f"Bearer {token}"), ("Content-Type", kind)], body).status
+        must(got in statuses, f"{what}: {got}")
     got = send(stage.at, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0" * 9).status
     must(got in (0, 400, 421, 505), f"HTTP/2: {got}")
     many = "".join(f"X-{n}: a\r\n" for n in range(10_000))

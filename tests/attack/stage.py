@@ -196,6 +196,17 @@ class Stage:
         own = [("Authorization", f"Bearer {secret}"), ("Content-Type", "application/json"), *headers]
         return self.ask("POST", "/v1/ingest", own, post, source, timeout=timeout)
 
+    def api_token(self, name, workspace="default"):
+        """A token that may hand messages in."""
+        made = self.rupor("token", "new", name, "--scope", "ingest", "--workspace", workspace, "--json")
+        if made.returncode != 0:
+            raise SystemExit(f"attack: no token: {made.stderr.decode()}")
+        return json.loads(made.stdout)["token"]
+
+    def send_message(self, message, token, source="127.0.0.1", timeout=60):
+        own = [("Authorization", f"Bearer {token}"), ("Content-Type", "application/json")]
+        return self.ask("POST", "/v1/messages", own, message, source, timeout=timeout)
+
     def ask_sandbox(self, method, path, body=b"", headers=()):
         return send(self.sandbox_at, request(method, path, headers, body, f"127.0.0.1:{self.sandbox_port}"))
 

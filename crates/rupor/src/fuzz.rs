@@ -127,6 +127,26 @@ fn bodies_of_webhooks() {
 }
 
 #[test]
+fn forms_with_photos() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut headers = axum::http::HeaderMap::new();
+    let kind = axum::http::HeaderValue::from_static("multipart/form-data; boundary=one");
+    headers.insert(axum::http::header::CONTENT_TYPE, kind);
+    let (mut n_read, mut n_photos) = (0, 0);
+    drive("form", corpus("form"), |bytes| {
+        let read = runtime.block_on(crate::http::api::form(&headers, bytes.to_vec()));
+        let Ok((fields, photos)) = read else { return };
+        assert!(fields.is_object() && photos.len() <= 10);
+        for (name, bytes) in &photos {
+            assert!((1..=200).contains(&name.chars().count()) && !name.chars().any(char::is_control));
+            assert!(engine::ingest::check_bytes(name, bytes).is_ok());
+        }
+        (n_read, n_photos) = (n_read + 1, n_photos + photos.len());
+    });
+    assert!(n_read > 5 && n_photos > 3, "the seeds themselves are read: {n_read}, {n_photos}");
+}
+
+#[test]
 fn lines_of_the_control_socket() {
     drive("verbs", corpus("verbs"), |bytes| {
         let line = String::from_utf8_lossy(bytes);

@@ -41,6 +41,8 @@ pub(crate) use adapter::Sender;
 pub(crate) use error::ApiError;
 pub(crate) use ingest::{PushIntake, read_body};
 #[cfg(test)]
+pub(crate) use photos::form;
+#[cfg(test)]
 pub(crate) use read::posts;
 
 use crate::http::Site;

@@ -18,7 +18,7 @@ const NAME_MAX: usize = 200;
 const PARTS_MAX: usize = 200;
 
 /// A photo with its name, not kept yet.
-pub(super) type Upload = (String, Bytes);
+pub(crate) type Upload = (String, Bytes);
 
 /// Takes what came as base64 out of a list, which then holds addresses alone.
 pub(super) fn taken_out(field: &str, list: Option<&mut Value>) -> Result<Vec<Upload>, ApiError> {
@@ -83,7 +83,7 @@ pub(super) async fn keep(
 }
 
 /// A form of a browser or `curl -F`: files are photos, everything else is the field of its name as JSON would have it.
-pub(super) async fn form(headers: &HeaderMap, body: Vec<u8>) -> Result<(Value, Vec<Upload>), ApiError> {
+pub(crate) async fn form(headers: &HeaderMap, body: Vec<u8>) -> Result<(Value, Vec<Upload>), ApiError> {
     let mut request = Request::new(Body::from(body));
     let kind = headers.get(header::CONTENT_TYPE).cloned();
     request.headers_mut().extend(kind.map(|kind| (header::CONTENT_TYPE, kind)));
