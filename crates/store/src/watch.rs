@@ -78,7 +78,7 @@ pub struct Alert {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     pub at: Timestamp,
-    /// Deliveries of channels and campaigns by status.
+    /// Deliveries of channels and campaigns by status; alerts and callbacks are none.
     pub counts: StatusCounts,
     /// Since when the first delivery that may go has been due.
     pub oldest_due: Option<Timestamp>,

@@ -10,19 +10,21 @@ use crate::error::Result;
 use crate::intake::{Case, StoredMessage};
 use crate::overview::{LaneCount, PostCounts, PostFilter, Posts, SourcePosts, choose};
 
-/// By the lanes of the workspace, which are few.
+/// By the lanes of the workspace, which are few. What tells of trouble or of deliveries is no channel of posts.
 pub(super) const SELECT_COUNTS: &str = "
 SELECT h.channel_id, c.at, c.n_sent, c.n_deduped, c.n_failed
   FROM lane_heads AS h INDEXED BY lane_heads_listed
+ CROSS JOIN accounts AS a ON a.account_id = h.account_id
  CROSS JOIN lane_counts AS c ON c.lane_id = h.lane_id AND c.at >= ?2
- WHERE h.workspace_id = ?1 AND h.recipient_id IS NULL AND h.channel_id IS NOT NULL
+ WHERE h.workspace_id = ?1 AND h.recipient_id IS NULL AND h.channel_id IS NOT NULL AND a.tier NOT IN ('alerts', 'callbacks')
  ORDER BY c.lane_id, c.at";
 pub(super) const SELECT_LAST_SENT: &str = "
 SELECT h.channel_id, (SELECT c.sent_at FROM lane_counts AS c
                        WHERE c.lane_id = h.lane_id AND c.sent_at IS NOT NULL
                        ORDER BY c.at DESC LIMIT 1) AS sent_at
   FROM lane_heads AS h INDEXED BY lane_heads_listed
- WHERE h.workspace_id = ?1 AND h.recipient_id IS NULL AND h.channel_id IS NOT NULL";
+ CROSS JOIN accounts AS a ON a.account_id = h.account_id
+ WHERE h.workspace_id = ?1 AND h.recipient_id IS NULL AND h.channel_id IS NOT NULL AND a.tier NOT IN ('alerts', 'callbacks')";
 /// A window of the newest; what does not fit is passed over. Deliveries are found by their message.
 pub(super) const LOOK_POSTS: &str = "
 SELECT m.message_id,
@@ -54,7 +56,7 @@ SELECT m.message_id,
   FROM (SELECT message_id, kind, source
           FROM messages INDEXED BY messages_posts
          WHERE workspace_id = ?1 AND message_id < ?2
-           AND substr(source, 1, 4) <> 'bot:' AND source NOT IN ('campaign', 'campaign:test')
+           AND substr(source, 1, 4) <> 'bot:' AND source NOT IN ('campaign', 'campaign:test', 'alerts', 'callbacks')
          ORDER BY message_id DESC
          LIMIT ?3) AS m
  ORDER BY m.message_id DESC";
@@ -77,7 +79,7 @@ SELECT m.source, count(*), max(m.created_at)
   FROM (SELECT x.source, x.created_at
           FROM messages AS x INDEXED BY messages_posts
          WHERE x.workspace_id = ?1
-           AND substr(x.source, 1, 4) <> 'bot:' AND x.source NOT IN ('campaign', 'campaign:test')
+           AND substr(x.source, 1, 4) <> 'bot:' AND x.source NOT IN ('campaign', 'campaign:test', 'alerts', 'callbacks')
          ORDER BY x.message_id DESC
          LIMIT ?2) AS m
  GROUP BY m.source

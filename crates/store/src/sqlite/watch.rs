@@ -40,10 +40,10 @@ UPDATE alerts
  WHERE workspace_id = ?1 AND alert_id = ?2 AND cleared_at IS NULL";
 
 const SUMS: &str = "
-SELECT coalesce(sum(n_queued), 0), coalesce(sum(n_retry), 0), coalesce(sum(n_sending), 0), coalesce(sum(n_sent), 0),
-       coalesce(sum(n_deduped), 0), coalesce(sum(n_failed), 0), coalesce(sum(n_dead), 0)
-  FROM lane_heads
- WHERE workspace_id = ?1 AND recipient_id IS NULL";
+SELECT coalesce(sum(h.n_queued), 0), coalesce(sum(h.n_retry), 0), coalesce(sum(h.n_sending), 0), coalesce(sum(h.n_sent), 0),
+       coalesce(sum(h.n_deduped), 0), coalesce(sum(h.n_failed), 0), coalesce(sum(h.n_dead), 0)
+  FROM lane_heads AS h JOIN accounts AS a ON a.account_id = h.account_id
+ WHERE h.workspace_id = ?1 AND h.recipient_id IS NULL AND a.tier NOT IN ('alerts', 'callbacks')";
 const IN_FLIGHT: &str =
     "SELECT count(*), count(CASE WHEN lease_until <= ?2 THEN 1 END) FROM inflight WHERE workspace_id = ?1";
 /// The channels of alerts and callbacks are no channels of posts.

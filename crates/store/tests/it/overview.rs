@@ -17,6 +17,7 @@ contract! {
     posts_are_found_by_kind_channel_and_fate,
     a_window_bounds_what_is_looked_at,
     what_a_bot_answers_is_no_post,
+    alerts_and_callbacks_are_neither_posts_nor_bars,
 }
 
 const HOUR: Span = Span::from_hours(1);
@@ -192,4 +193,28 @@ async fn what_a_bot_answers_is_no_post(w: &World) {
         w.enqueue(vec![message]).await;
     }
     assert_eq!(found(w, PostFilter::default()).await, ["bottle"]);
+}
+
+async fn alerts_and_callbacks_are_neither_posts_nor_bars(w: &World) {
+    let mut channels = w.channels(1).await;
+    for (tier, source) in [(TIER_ALERTS, "alerts"), (TIER_CALLBACKS, "callbacks")] {
+        let of = AccountSettings { tier: tier.into(), ..AccountSettings::default() };
+        let channel = w.channel(w.account_with(of).await).await;
+        w.enqueue(vec![NewMessage { source: source.into(), ..message(source, &[channel]) }]).await;
+        channels.push(channel);
+    }
+    w.post("пост", &channels[..1]).await;
+    for claim in w.claim(10).await {
+        w.sent(&claim).await;
+    }
+    assert_eq!(found(w, PostFilter::default()).await, ["пост"]);
+    let lately = w.store.sources_lately(w.ws, 10).await.unwrap();
+    assert_eq!(lately.iter().map(|one| (one.source.as_str(), one.posts)).collect::<Vec<_>>(), [("test", 1)]);
+    assert_eq!(bars(w, channels[0]).await, [(0, [1, 0, 0])]);
+    for channel in &channels[1..] {
+        assert_eq!(bars(w, *channel).await, []);
+    }
+    let last = w.store.last_sent(w.ws).await.unwrap();
+    assert_eq!(last.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), channels[..1]);
+    assert_eq!(w.store.snapshot(w.ws).await.unwrap().counts.sent, 1);
 }

@@ -19,7 +19,8 @@ BEGIN
                'dead', coalesce(sum(h.n_dead), 0))
       INTO sums
       FROM lane_heads AS h
-     WHERE h.workspace_id = ws AND h.recipient_id IS NULL;
+      JOIN accounts AS a ON a.account_id = h.account_id
+     WHERE h.workspace_id = ws AND h.recipient_id IS NULL AND a.tier NOT IN ('alerts', 'callbacks');
     -- Lanes of one budget share it fairly: a lane waits for as many of each other as it has itself.
     WITH busy AS (
         SELECT h.lane_id, h.account_id, h.channel_id, h.campaign_id, h.n_queued + h.n_retry AS waiting, h.interval_us,
