@@ -1,5 +1,6 @@
 //! What is wrong, what was told of it, and who may ask: troubles, a picture of the moment, tokens of the API.
 
+use domain::campaign::CampaignStatus;
 use domain::ids::{AccountId, CampaignId, ChannelId, DeliveryId, LaneId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
@@ -101,6 +102,7 @@ pub struct Snapshot {
     pub sources: i64,
     pub failing_sources: i64,
     pub open_alerts: i64,
+    pub campaigns: CampaignStates,
     /// Of the last hour, where something is counted over time.
     pub bots: BotSnapshot,
     pub lanes: Vec<LaneSnapshot>,
@@ -118,6 +120,40 @@ pub struct StatusCounts {
     pub deduped: i64,
     pub failed_permanent: i64,
     pub dead: i64,
+}
+
+/// Campaigns by what they do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CampaignStates {
+    pub draft: i64,
+    pub scheduled: i64,
+    pub preparing: i64,
+    pub running: i64,
+    pub paused: i64,
+    pub finishing: i64,
+    pub finished: i64,
+    pub cancelling: i64,
+    pub cancelled: i64,
+    pub aborted: i64,
+    /// Of the paused and the running those that a guard has stopped, wholly or on an account.
+    pub guarded: i64,
+}
+
+impl CampaignStates {
+    pub(crate) fn of(&mut self, status: CampaignStatus) -> &mut i64 {
+        match status {
+            CampaignStatus::Draft => &mut self.draft,
+            CampaignStatus::Scheduled => &mut self.scheduled,
+            CampaignStatus::Preparing => &mut self.preparing,
+            CampaignStatus::Running => &mut self.running,
+            CampaignStatus::Paused => &mut self.paused,
+            CampaignStatus::Finishing => &mut self.finishing,
+            CampaignStatus::Finished => &mut self.finished,
+            CampaignStatus::Cancelling => &mut self.cancelling,
+            CampaignStatus::Cancelled => &mut self.cancelled,
+            CampaignStatus::Aborted => &mut self.aborted,
+        }
+    }
 }
 
 /// A lane in which something waits.
@@ -217,9 +253,14 @@ impl Store {
         each!(self, db => db.alert_cleared(workspace, id))
     }
 
-    /// The latest troubles, the newest first.
-    pub async fn alerts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<Alert>> {
-        each!(self, db => db.alerts(workspace, limit))
+    /// The latest troubles, the newest first; `before`: older than this one.
+    pub async fn alerts(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<Alert>> {
+        each!(self, db => db.alerts(workspace, before, limit))
     }
 
     /// Deliveries to channels that ended and whose callbacks are not queued yet, in the order they ended: the number of the

@@ -290,7 +290,7 @@ async fn a_source_that_fails_says_why_and_the_others_go_on() {
     assert!(w.row(unknown).await.last_error.unwrap().contains("unknown kind"));
     let well = w.row(open).await;
     assert_eq!((well.last_error, w.queued().await), (None, 1));
-    let runs = w.store.runs(w.ws, 10).await.unwrap();
+    let runs = w.store.runs(w.ws, None, 10).await.unwrap();
     assert_eq!(runs.len(), 3);
     assert!(runs.iter().all(|run| run.finished_at.is_some()));
     assert_eq!(runs.iter().filter(|run| run.error.is_some()).count(), 2);

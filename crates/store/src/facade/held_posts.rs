@@ -6,9 +6,15 @@ use super::Store;
 use crate::*;
 
 impl Store {
-    /// What waits for a person now, in order of message and channel.
-    pub async fn held_posts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<HeldPost>> {
-        each!(self, db => db.held_posts(workspace, limit))
+    /// What waits for a person now, in order of message and channel; `after`: what comes after this one.
+    pub async fn held_posts(
+        &self,
+        workspace: WorkspaceId,
+        after: Option<(MessageId, ChannelId)>,
+        limit: usize,
+    ) -> Result<Vec<HeldPost>> {
+        let after = after.unwrap_or((MessageId(0), ChannelId(0)));
+        each!(self, db => db.held_posts(workspace, after, limit))
     }
 
     /// Where a message waits or waited for a person, and what became of it, by channel.

@@ -76,9 +76,14 @@ impl Store {
         each!(self, db => db.close_runs(older_than))
     }
 
-    /// The latest runs, newest first.
-    pub async fn runs(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<IngestRun>> {
-        each!(self, db => db.runs(workspace, limit))
+    /// The latest runs, newest first; `before`: older than this one.
+    pub async fn runs(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<IngestRun>> {
+        each!(self, db => db.runs(workspace, before, limit))
     }
 
     /// Posts of one call, in order: each is new, seen again or a new revision; new ones join their case and go to
@@ -176,6 +181,16 @@ impl Store {
     /// The cases among these ids that are there, in order of id.
     pub async fn cases(&self, workspace: WorkspaceId, ids: Vec<CaseId>) -> Result<Vec<Case>> {
         each!(self, db => db.cases(workspace, ids))
+    }
+
+    /// The latest cases, newest first; `before`: older than this one.
+    pub async fn recent_cases(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<CaseId>,
+        limit: usize,
+    ) -> Result<Vec<Case>> {
+        each!(self, db => db.recent_cases(workspace, before, limit))
     }
 
     /// Keeps bytes by their hash; the same bytes again are only used again.

@@ -87,6 +87,13 @@ SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_b
   FROM cases
  WHERE workspace_id = $1 AND case_id = ANY ($2)
  ORDER BY case_id";
+/// By the primary key from its end.
+const SELECT_RECENT: &str = "
+SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
+  FROM cases
+ WHERE workspace_id = $1 AND case_id < $2
+ ORDER BY case_id DESC
+ LIMIT $3";
 /// By the primary key from its end: the latest that were opened.
 pub(super) const SELECT_OPEN: &str = "
 SELECT k.case_id, k.kind, k.title, k.facts, k.opened_at, k.last_seen_at, k.closed_at, k.closed_by, k.n_messages, k.record
@@ -106,6 +113,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     TRIM_PICTURES,
     SELECT_CASE,
     SELECT_CASES,
+    SELECT_RECENT,
     SELECT_OPEN,
 ];
 
@@ -115,6 +123,19 @@ impl Postgres {
     pub async fn cases(&self, workspace: WorkspaceId, ids: Vec<CaseId>) -> Result<Vec<Case>> {
         let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_CASES, &[&workspace.0, &ids]).await?;
+        Ok(rows.iter().map(case).collect())
+    }
+
+    pub async fn recent_cases(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<CaseId>,
+        limit: usize,
+    ) -> Result<Vec<Case>> {
+        let before = before.map_or(i64::MAX, |id| id.0);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &before, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_RECENT, &params).await?;
         Ok(rows.iter().map(case).collect())
     }
 

@@ -6,7 +6,7 @@ use domain::ids::{CaseId, ChannelId, MessageId, WorkspaceId};
 use futures_util::FutureExt;
 use serde_json::json;
 use tokio_postgres::Row;
-use tokio_postgres::types::Json;
+use tokio_postgres::types::{Json, ToSql};
 
 use super::enqueue::named;
 use super::intake::{DELIVER, LOCK_INTAKE, LOCK_QUEUE, Tried, close_case, tell};
@@ -21,6 +21,7 @@ const SELECT_WAITING: &str = "
 SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at, h.decided_by
   FROM held_posts AS h JOIN channels AS c ON c.channel_id = h.channel_id
  WHERE h.workspace_id = $1 AND h.decision IS NULL AND (h.expires_at IS NULL OR h.expires_at > rupor_now()) AND c.removed_at IS NULL
+   AND (h.message_id, h.channel_id) > ($3::bigint, $4::bigint)
  ORDER BY h.message_id, h.channel_id
  LIMIT $2";
 const SELECT_OF_MESSAGE: &str = "
@@ -57,9 +58,15 @@ pub(super) const STATEMENTS: &[&str] =
     &[SELECT_WAITING, SELECT_OF_MESSAGE, HOLD, DECIDE, WITHDRAW, SELECT_SAID];
 
 impl Postgres {
-    pub async fn held_posts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<HeldPost>> {
+    pub async fn held_posts(
+        &self,
+        workspace: WorkspaceId,
+        (message, channel): (MessageId, ChannelId),
+        limit: usize,
+    ) -> Result<Vec<HeldPost>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.all(As::App(workspace), Again::Safe, SELECT_WAITING, &[&workspace.0, &limit]).await?;
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &limit, &message.0, &channel.0];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_WAITING, &params).await?;
         Ok(rows.iter().map(held_post).collect())
     }
 

@@ -105,9 +105,9 @@ const CLOSE_RUNS: &str = "SELECT close_runs(rupor_span($1), $2)";
 const SELECT_RUNS: &str = "
 SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued, error
   FROM ingest_runs
- WHERE workspace_id = $1
+ WHERE workspace_id = $1 AND run_id < $2
  ORDER BY run_id DESC
- LIMIT $2";
+ LIMIT $3";
 
 pub(super) const STATEMENTS: &[&str] = &[
     ACCOUNT_EXISTS,
@@ -286,9 +286,15 @@ impl Postgres {
         Ok(row.map_or(0, |row| usize::try_from(row.get::<_, i64>(0)).unwrap_or(usize::MAX)))
     }
 
-    pub async fn runs(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<IngestRun>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.all(As::App(workspace), Again::Safe, SELECT_RUNS, &[&workspace.0, &limit]).await?;
+    pub async fn runs(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<IngestRun>> {
+        let (before, limit) = (before.unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &before, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_RUNS, &params).await?;
         Ok(rows.iter().map(run).collect())
     }
 

@@ -45,9 +45,9 @@ SELECT alert_id, key, kind, severity, words, opened_at, seen_at, told_at, n_told
 const SELECT_LATEST: &str = "
 SELECT alert_id, key, kind, severity, words, opened_at, seen_at, told_at, n_told, ended_at, cleared_at
   FROM alerts
- WHERE workspace_id = $1
+ WHERE workspace_id = $1 AND alert_id < $2
  ORDER BY alert_id DESC
- LIMIT $2";
+ LIMIT $3";
 const TOLD: &str = "
 UPDATE alerts
    SET told_at = rupor_now(), n_told = n_told + 1
@@ -144,9 +144,15 @@ impl Postgres {
         self.all(As::App(workspace), Again::Safe, CLEARED, &[&workspace.0, &id]).await.map(drop)
     }
 
-    pub async fn alerts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<Alert>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.all(As::App(workspace), Again::Safe, SELECT_LATEST, &[&workspace.0, &limit]).await?;
+    pub async fn alerts(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<Alert>> {
+        let (before, limit) = (before.unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &before, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_LATEST, &params).await?;
         rows.iter().map(alert).collect()
     }
 

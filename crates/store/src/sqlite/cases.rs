@@ -71,6 +71,13 @@ SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_b
  WHERE workspace_id = ?1 AND case_id IN (SELECT value FROM json_each(?2))
  ORDER BY case_id";
 
+/// By the primary key from its end.
+const SELECT_RECENT: &str = "
+SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages
+  FROM cases
+ WHERE workspace_id = ?1 AND case_id < ?2
+ ORDER BY case_id DESC
+ LIMIT ?3";
 /// By the primary key from its end: the latest that were opened.
 pub(super) const SELECT_OPEN: &str = "
 SELECT case_id, kind, title, facts, opened_at, last_seen_at, closed_at, closed_by, n_messages, record
@@ -82,6 +89,16 @@ impl Sqlite {
     pub async fn cases(&self, workspace: WorkspaceId, ids: Vec<CaseId>) -> Result<Vec<Case>> {
         let ids = json!(ids.iter().map(|id| id.0).collect::<Vec<i64>>()).to_string();
         self.read(move |tx| tx.all(SELECT_CASES, (workspace.0, ids), case)).await
+    }
+
+    pub async fn recent_cases(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<CaseId>,
+        limit: usize,
+    ) -> Result<Vec<Case>> {
+        let before = before.map_or(i64::MAX, |id| id.0);
+        self.read(move |tx| tx.all(SELECT_RECENT, (workspace.0, before, limit as i64), case)).await
     }
 
     pub async fn case(&self, workspace: WorkspaceId, id: CaseId) -> Result<Case> {

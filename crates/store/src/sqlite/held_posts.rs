@@ -17,6 +17,7 @@ pub(super) const SELECT_WAITING: &str = "
 SELECT h.message_id, h.channel_id, h.why, h.held_at, h.expires_at, h.decision, h.decided_at, h.decided_by
   FROM held_posts AS h JOIN channels AS c ON c.channel_id = h.channel_id
  WHERE h.workspace_id = ?1 AND h.decision IS NULL AND (h.expires_at IS NULL OR h.expires_at > ?2) AND c.removed_at IS NULL
+   AND (h.message_id, h.channel_id) > (?4, ?5)
  ORDER BY h.message_id, h.channel_id
  LIMIT ?3";
 pub(super) const SELECT_OF_MESSAGE: &str = "
@@ -47,9 +48,17 @@ SELECT source, origin_id, payload, content_hash, hash_version, fingerprint, kind
  WHERE workspace_id = ?1 AND message_id = ?2";
 
 impl Sqlite {
-    pub async fn held_posts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<HeldPost>> {
+    pub async fn held_posts(
+        &self,
+        workspace: WorkspaceId,
+        (message, channel): (MessageId, ChannelId),
+        limit: usize,
+    ) -> Result<Vec<HeldPost>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.read(move |tx| tx.all(SELECT_WAITING, (workspace.0, tx.now.0, limit), held_post)).await
+        self.read(move |tx| {
+            tx.all(SELECT_WAITING, (workspace.0, tx.now.0, limit, message.0, channel.0), held_post)
+        })
+        .await
     }
 
     pub async fn held_of(&self, workspace: WorkspaceId, id: MessageId) -> Result<Vec<HeldPost>> {

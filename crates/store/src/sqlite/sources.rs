@@ -75,9 +75,9 @@ UPDATE ingest_runs SET finished_at = ?1, error = ?3 WHERE finished_at IS NULL AN
 const SELECT_RUNS: &str = "
 SELECT run_id, source, started_at, finished_at, seen, stored, skipped, enqueued, error
   FROM ingest_runs
- WHERE workspace_id = ?1
+ WHERE workspace_id = ?1 AND run_id < ?2
  ORDER BY run_id DESC
- LIMIT ?2";
+ LIMIT ?3";
 
 impl Sqlite {
     pub async fn create_source(&self, workspace: WorkspaceId, new: NewSource) -> Result<SourceId> {
@@ -241,8 +241,14 @@ impl Sqlite {
         .await
     }
 
-    pub async fn runs(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<IngestRun>> {
-        self.read(move |tx| tx.all(SELECT_RUNS, (workspace.0, limit as i64), run)).await
+    pub async fn runs(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<IngestRun>> {
+        let before = before.unwrap_or(i64::MAX);
+        self.read(move |tx| tx.all(SELECT_RUNS, (workspace.0, before, limit as i64), run)).await
     }
 }
 

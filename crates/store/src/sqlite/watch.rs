@@ -1,5 +1,6 @@
 //! Troubles, the picture of the moment and the tokens of the API.
 
+use domain::campaign::CampaignStatus;
 use domain::ids::{AccountId, CampaignId, ChannelId, DeliveryId, LaneId, WorkspaceId};
 use domain::time::{Span, Timestamp};
 use rusqlite::Row;
@@ -60,6 +61,16 @@ SELECT count(*), count(CASE WHEN s.enabled AND c.failing_since IS NOT NULL THEN 
   FROM pull_sources AS s LEFT JOIN pull_cursors AS c ON c.source_id = s.source_id
  WHERE s.workspace_id = ?1";
 const OPEN_ALERTS: &str = "SELECT count(*) FROM alerts WHERE workspace_id = ?1 AND ended_at IS NULL";
+/// What a guard says begins with its name; other words are an operator's.
+const CAMPAIGNS: &str = "
+SELECT k.status, count(*),
+       count(CASE WHEN k.status = 'paused' AND substr(k.why, 1, 7) = 'guard: '
+                    OR k.status = 'running' AND EXISTS (SELECT 1 FROM json_each(k.resting) AS r
+                                                         WHERE r.type = 'text' AND substr(r.value, 1, 7) = 'guard: ')
+                  THEN 1 END)
+  FROM campaigns AS k
+ WHERE k.workspace_id = ?1
+ GROUP BY k.status";
 /// Lanes of one budget share it fairly: a lane waits for as many of each other as it has itself.
 const LANES: &str = "
 WITH busy AS (
@@ -182,11 +193,17 @@ impl Sqlite {
             .await
     }
 
-    pub async fn alerts(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<Alert>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let sql =
-            format!("SELECT {COLUMNS} FROM alerts WHERE workspace_id = ?1 ORDER BY alert_id DESC LIMIT ?2");
-        self.read(move |tx| tx.all(&sql, (workspace.0, limit), alert)).await
+    pub async fn alerts(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<Alert>> {
+        let (before, limit) = (before.unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+        let sql = format!(
+            "SELECT {COLUMNS} FROM alerts WHERE workspace_id = ?1 AND alert_id < ?2 ORDER BY alert_id DESC LIMIT ?3"
+        );
+        self.read(move |tx| tx.all(&sql, (workspace.0, before, limit), alert)).await
     }
 
     pub async fn outcomes(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<(i64, DeliveryId)>> {
@@ -323,6 +340,7 @@ fn snapshot(tx: &Tx<'_>, workspace: WorkspaceId) -> Result<Snapshot> {
         sources,
         failing_sources,
         open_alerts: tx.first(OPEN_ALERTS, [ws], |row| row.get(0))?.unwrap_or_default(),
+        campaigns: campaigns(tx, ws)?,
         bots: bots::snapshot(tx, workspace, Span::from_hours(1))?,
         lanes,
         accounts_eta: tx.all(ACCOUNTS_ETA, [ws], |row| {
@@ -334,6 +352,18 @@ fn snapshot(tx: &Tx<'_>, workspace: WorkspaceId) -> Result<Snapshot> {
         })?,
         failures: by_channel(&events, lately),
     })
+}
+
+fn campaigns(tx: &Tx<'_>, ws: i64) -> Result<CampaignStates> {
+    let rows: Vec<(CampaignStatus, i64, i64)> = tx.all(CAMPAIGNS, [ws], |row| {
+        Ok((rows::word(row, 0, CampaignStatus::parse)?, row.get(1)?, row.get(2)?))
+    })?;
+    let mut counts = CampaignStates::default();
+    for (status, n, guarded) in rows {
+        *counts.of(status) = n;
+        counts.guarded += guarded;
+    }
+    Ok(counts)
 }
 
 fn lane(row: &Row<'_>) -> rusqlite::Result<LaneSnapshot> {

@@ -44,6 +44,7 @@ contract! {
     a_wave_that_is_broken_off_keeps_what_they_failed_with,
     old_failures_are_tried_anew_too,
     a_wave_for_one_code_leaves_who_never_got_their_turn_alone,
+    a_snapshot_counts_campaigns_and_those_that_a_guard_has_stopped,
 }
 
 fn person(user_id: &str) -> NewRecipient {
@@ -1005,4 +1006,22 @@ async fn a_wave_for_one_code_leaves_who_never_got_their_turn_alone(w: &World) {
     assert_eq!(states(w, id).await, told(&[("sent", 5)]));
     let stood = (counts(w, id).await.dead, w.store.campaign_endings(w.ws, id).await.unwrap()[CANCELLED]);
     assert_eq!(stood, (0, 0));
+}
+
+async fn a_snapshot_counts_campaigns_and_those_that_a_guard_has_stopped(w: &World) {
+    let account = w.account().await;
+    people(w, account, 0..1).await;
+    created(w, draft("черновик", &[account])).await;
+    started(w, draft("идёт", &[account])).await;
+    let part = started(w, draft("часть", &[account])).await;
+    w.store.rest_part(w.ws, part, account, Some("guard: failures")).await.unwrap();
+    for (name, why) in [("сама", "guard: stops"), ("человек", "остановил оператор")] {
+        let id = started(w, draft(name, &[account])).await;
+        let version = campaign(w, id).await.version;
+        assert!(w.store.move_campaign(w.ws, id, version, CampaignStatus::Paused, why).await.unwrap());
+    }
+    let expected = CampaignStates { draft: 1, running: 2, paused: 2, guarded: 2, ..CampaignStates::default() };
+    assert_eq!(w.store.snapshot(w.ws).await.unwrap().campaigns, expected);
+    let other = w.another_workspace("чужой").await;
+    assert_eq!(other.store.snapshot(other.ws).await.unwrap().campaigns, CampaignStates::default());
 }

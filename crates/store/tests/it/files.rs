@@ -88,7 +88,7 @@ async fn a_wall_that_a_killed_node_was_reading_is_read_at_once_after_a_restart()
     let store = reopen(folder.path()).await;
     let due = store.due_sources("второй", Seats::any(10), lease).await.unwrap();
     assert_eq!(due.iter().map(|source| source.source_id).collect::<Vec<_>>(), [id]);
-    let run = store.runs(ws, 10).await.unwrap().remove(0);
+    let run = store.runs(ws, None, 10).await.unwrap().remove(0);
     assert!(run.finished_at.is_some() && run.error.is_some(), "{run:?}");
 }
 

@@ -64,8 +64,14 @@ async fn one(w: &World, post: NewPost) -> Ingested {
 }
 
 async fn waiting(w: &World) -> Vec<(MessageId, ChannelId)> {
-    let posts = w.store.held_posts(w.ws, 100).await.unwrap();
-    posts.iter().map(|post| (post.message_id, post.channel_id)).collect()
+    let posts = w.store.held_posts(w.ws, None, 100).await.unwrap();
+    let posts: Vec<_> = posts.iter().map(|post| (post.message_id, post.channel_id)).collect();
+    let mut paged = Vec::new();
+    while let Some(next) = w.store.held_posts(w.ws, paged.last().copied(), 1).await.unwrap().first() {
+        paged.push((next.message_id, next.channel_id));
+    }
+    assert_eq!(paged, posts, "one by one");
+    posts
 }
 
 async fn decision(w: &World, id: MessageId) -> Option<String> {

@@ -665,10 +665,15 @@ async fn the_last_posts_come_with_their_cases_and_deliveries(w: &World) {
     let wanted: Vec<CaseId> = taken.iter().filter_map(|post| post.case_id).collect();
     let cases = w.store.cases(w.ws, wanted.clone()).await.unwrap();
     assert_eq!(cases.iter().map(|case| case.n_messages).sum::<i32>(), 3, "each case once");
+    let newest = w.store.recent_cases(w.ws, None, 1).await.unwrap();
+    let older = w.store.recent_cases(w.ws, Some(newest[0].case_id), 10).await.unwrap();
+    let paged: Vec<Case> = newest.into_iter().chain(older).collect();
+    assert!(paged.iter().eq(cases.iter().rev()), "the newest first: {paged:?}");
     let other = w.another_workspace("другой").await;
     assert!(other.store.recent_messages(other.ws, 5).await.unwrap().is_empty());
     assert!(other.store.deliveries_of(other.ws, ids, 5).await.unwrap().is_empty());
     assert!(other.store.cases(other.ws, wanted).await.unwrap().is_empty());
+    assert!(other.store.recent_cases(other.ws, None, 10).await.unwrap().is_empty());
 }
 
 async fn what_a_waiting_edit_points_at_is_kept(w: &World) {

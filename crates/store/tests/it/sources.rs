@@ -139,8 +139,10 @@ async fn a_run_tells_what_it_saw(w: &World) {
     w.store.finish_run(w.ws, run, counts, None).await.unwrap();
     let broken = w.store.start_run(w.ws, "vk:-102").await.unwrap();
     w.store.finish_run(w.ws, broken, RunCounts::default(), Some("captcha".into())).await.unwrap();
-    let runs = w.store.runs(w.ws, 10).await.unwrap();
+    let runs = w.store.runs(w.ws, None, 10).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.run_id).collect::<Vec<_>>(), [broken, run]);
+    let older = w.store.runs(w.ws, Some(broken), 10).await.unwrap();
+    assert_eq!(older.iter().map(|run| run.run_id).collect::<Vec<_>>(), [run]);
     assert_eq!((runs[1].counts, runs[1].finished_at), (counts, Some(START + Span::from_secs(3))));
     assert_eq!(runs[0].error.as_deref(), Some("captcha"));
     assert!(w.store.finish_run(w.ws, 4_000, counts, None).await.is_err());
@@ -152,7 +154,7 @@ async fn a_run_that_nobody_will_end_is_closed_with_the_reason(w: &World) {
     let young = w.store.start_run(w.ws, "vk:-102").await.unwrap();
     assert_eq!(w.store.close_runs(Span::from_secs(300)).await.unwrap(), 1);
     assert_eq!(w.store.close_runs(Span::from_secs(300)).await.unwrap(), 0);
-    let runs = w.store.runs(w.ws, 10).await.unwrap();
+    let runs = w.store.runs(w.ws, None, 10).await.unwrap();
     assert_eq!((runs[0].run_id, runs[0].finished_at), (young, None));
     assert_eq!((runs[1].run_id, runs[1].finished_at), (left, Some(START + Span::from_secs(600))));
     assert!(runs[1].error.as_deref().is_some_and(|why| why.contains("is read again")), "{runs:?}");

@@ -1,8 +1,8 @@
 //! Troubles are told once and end once, alerts pass every hold, and a picture of the moment agrees with the rows.
 
 use domain::delivery::Status;
-use domain::outcome::{Outcome, Scope};
-use domain::time::Span;
+use domain::outcome::{Failure, Outcome, Scope};
+use domain::time::{Span, Timestamp};
 use secrecy::SecretString;
 use serde_json::json;
 use store::*;
@@ -18,6 +18,7 @@ contract! {
     every_ending_of_a_batch_is_noted_once,
     a_success_that_came_late_is_told_to_programs_too,
     a_snapshot_agrees_with_the_counted_rows,
+    a_snapshot_counts_what_is_stopped_and_what_fails,
     a_failure_that_was_queued_again_is_no_failure_any_more,
     a_token_opens_its_own_workspace_until_it_is_revoked,
 }
@@ -52,9 +53,12 @@ async fn a_trouble_is_opened_once_told_once_and_ends_once(w: &World) {
     let again =
         watch(w, vec![trouble("account:2", Severity::Act), trouble("channel:1", Severity::Act)]).await;
     assert_ne!(again[1].alert_id, id, "a second time is another trouble");
-    assert_eq!(w.store.alerts(w.ws, 10).await.unwrap().len(), 3);
+    let all = w.store.alerts(w.ws, None, 10).await.unwrap();
+    assert_eq!(all.len(), 3);
+    let older = w.store.alerts(w.ws, Some(all[0].alert_id), 1).await.unwrap();
+    assert_eq!(older[0].alert_id, all[1].alert_id, "the page after the newest");
     let other = w.another_workspace("лавка").await;
-    assert!(other.store.alerts(other.ws, 10).await.unwrap().is_empty());
+    assert!(other.store.alerts(other.ws, None, 10).await.unwrap().is_empty());
 }
 
 async fn a_trouble_that_grows_worse_is_told_again(w: &World) {
@@ -84,7 +88,7 @@ async fn trouble_of_another_machine_is_left_to_it_until_it_is_gone(w: &World) {
         neighbour("standstill@сосед").await;
     }
     w.seconds(121).await;
-    let rows = w.store.alerts(w.ws, 1).await.unwrap();
+    let rows = w.store.alerts(w.ws, None, 1).await.unwrap();
     assert_eq!((rows[0].ended_at, rows[0].seen_at < rows[0].opened_at), (None, false), "nobody has looked");
     assert_eq!(ended(watch(w, Vec::new()).await), ["database@узел", "standstill@сосед"]);
 }
@@ -280,6 +284,11 @@ async fn a_snapshot_agrees_with_the_counted_rows(w: &World) {
     };
     eta(slow, (n_slow * 1_000).max((n_slow + n_slow.min(n_quick)) * 500));
     eta(quick, (n_quick + n_slow.min(n_quick)) * 500);
+    for of in &found.accounts_eta {
+        assert_eq!((of.account_id, of.waiting), (account, n_slow + n_quick), "{:?}", found.accounts_eta);
+        assert_eq!(of.eta_ms, Some((n_slow * 1_000).max((n_slow + n_quick) * 500)));
+    }
+    assert_eq!(found.accounts_eta.len(), usize::from(n_slow + n_quick > 0));
     let of_sick = &found.failures[0];
     assert_eq!((of_sick.channel_id, of_sick.failed), (sick, 3));
     assert_eq!(
@@ -289,6 +298,40 @@ async fn a_snapshot_agrees_with_the_counted_rows(w: &World) {
     w.seconds(24 * 3_600).await;
     let later = w.store.snapshot(w.ws).await.unwrap();
     assert_eq!((later.failures_10min, later.failures_24h, later.failures.len()), (0, 0, 0));
+}
+
+async fn a_snapshot_counts_what_is_stopped_and_what_fails(w: &World) {
+    let (paused, cooling) = (w.account().await, w.account().await);
+    let channels = w.channels(3).await;
+    w.store.pause_account(w.ws, paused, "заморожен").await.unwrap();
+    w.post("пост", &[w.channel(cooling).await]).await;
+    let claim = w.claim_one().await;
+    let flood = Failure { retry_after_ms: Some(300_000), ..transient(Scope::Platform) };
+    w.fail(&claim, flood).await;
+    w.store.pause_channel(w.ws, channels[0], Timestamp::NEVER, "ремонт").await.unwrap();
+    w.store.disable_channel(w.ws, channels[1], DisabledBy::Operator).await.unwrap();
+    for name in ["стена", "лента"] {
+        let (kind, address, settings) = ("feed".into(), format!("https://{name}.example"), json!({}));
+        let new = NewSource { kind, name: name.into(), address, account_id: None, settings };
+        w.store.create_source(w.ws, new).await.unwrap();
+    }
+    let due = w.store.due_sources("узел", Seats::any(1), Span::from_secs(60)).await.unwrap();
+    let poll = FinishedPoll {
+        source_id: due[0].source_id,
+        owner: "узел".into(),
+        cursor: None,
+        next_poll_at: START,
+        health: PollHealth::Failed("закрыта".into()),
+    };
+    assert!(w.store.finish_poll(w.ws, poll).await.unwrap());
+    watch(w, vec![trouble("channel:1", Severity::Act)]).await;
+    let found = w.store.snapshot(w.ws).await.unwrap();
+    let rows = w.store.accounts(w.ws).await.unwrap();
+    let resting = rows.iter().filter(|row| row.cooldown_until > found.at).count() as i64;
+    assert_eq!((found.accounts, found.paused_accounts), (rows.len() as i64, 1));
+    assert_eq!((found.cooling_accounts, resting), (1, 1));
+    assert_eq!((found.channels, found.paused_channels, found.disabled_channels), (4, 1, 1));
+    assert_eq!((found.sources, found.failing_sources, found.open_alerts), (2, 1, 1));
 }
 
 async fn a_failure_that_was_queued_again_is_no_failure_any_more(w: &World) {

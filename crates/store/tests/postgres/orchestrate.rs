@@ -124,7 +124,7 @@ async fn a_push_is_taken_in_once_and_a_repeat_gets_the_same_answer() {
     assert_eq!(repeat, ("repeat".into(), answers[0].clone()));
     assert_eq!(state(&l.app, &begin("'k'", "other")).await, ("conflict".into(), 422));
     assert_eq!(state(&l.app, &begin("NULL", "a")).await, ("new".into(), 202));
-    let runs = l.world.store.runs(ws, 10).await.unwrap();
+    let runs = l.world.store.runs(ws, None, 10).await.unwrap();
     let done = runs.iter().find(|done| done.run_id == run).unwrap();
     assert_eq!((done.counts.seen, done.counts.stored, done.counts.enqueued), (1, 1, 1));
     assert!(done.finished_at.is_some());
@@ -156,7 +156,7 @@ async fn a_trouble_is_told_once_and_its_end_once() {
     assert_eq!(told("raise_alerts").await, ["raised account_paused", "raised channel_shut"]);
     assert_eq!(told("raise_bot_alerts").await, [""; 0], "the other family leaves them alone");
     assert_eq!(told("raise_alerts").await, [""; 0]);
-    let shown = l.world.store.alerts(ws, 10).await.unwrap();
+    let shown = l.world.store.alerts(ws, None, 10).await.unwrap();
     assert_eq!(shown.iter().filter(|alert| alert.ended_at.is_none()).count(), 2);
     l.app.batch_execute("UPDATE accounts SET paused = false").await.unwrap();
     assert_eq!(told("raise_alerts").await, ["ended account_paused"]);

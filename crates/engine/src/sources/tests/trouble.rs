@@ -40,7 +40,7 @@ async fn eight_slow_feeds_starve_nobody_and_do_not_hold_up_a_stop() {
     let (stop, stopped) = watch::channel(false);
     let node = tokio::spawn(run(w.store.clone(), admitting(&origin), w.settings.clone(), stopped));
     until(async || w.row(wall).await.next_poll_at > w.store.now().await.unwrap()).await;
-    until(async || w.store.runs(w.ws, 100).await.unwrap().len() == 9).await;
+    until(async || w.store.runs(w.ws, None, 100).await.unwrap().len() == 9).await;
     assert_eq!(w.queued().await, 1);
     stop.send(true).unwrap();
     // A hanging feed would hold it for a minute.
@@ -48,7 +48,7 @@ async fn eight_slow_feeds_starve_nobody_and_do_not_hold_up_a_stop() {
     let due = w.store.due_sources("другой", Seats::any(100), LEASE).await.unwrap();
     assert_eq!(due.len(), 8, "what was broken off is let go and read again");
     assert!(due.iter().all(|source| source.last_error.is_none()), "{due:?}");
-    let runs = w.store.runs(w.ws, 100).await.unwrap();
+    let runs = w.store.runs(w.ws, None, 100).await.unwrap();
     assert!(runs.iter().all(|run| run.finished_at.is_some()), "{runs:?}");
 }
 
@@ -69,7 +69,7 @@ async fn a_panic_in_one_source_ends_that_poll_alone_and_is_reported() {
     let why = w.row(broken).await.last_error.unwrap();
     assert!(why.contains("index out of bounds") && why.contains("report"), "{why}");
     assert_eq!(w.row(wall).await.last_error, None);
-    let runs = w.store.runs(w.ws, 10).await.unwrap();
+    let runs = w.store.runs(w.ws, None, 10).await.unwrap();
     assert!(runs.iter().all(|run| run.finished_at.is_some()), "{runs:?}");
 }
 
@@ -109,11 +109,11 @@ async fn a_lease_lives_as_long_as_its_poll() {
     w.source("feed", &origin).await;
     let (stop, stopped) = watch::channel(false);
     let node = tokio::spawn(run(w.store.clone(), admitting(&origin), w.settings.clone(), stopped));
-    until(async || !w.store.runs(w.ws, 10).await.unwrap().is_empty()).await;
+    until(async || !w.store.runs(w.ws, None, 10).await.unwrap().is_empty()).await;
     let first = w.store.now().await.unwrap();
     until(async || w.store.now().await.unwrap() > first + Span::from_millis(2_500)).await;
     // Two leases later it is still ours, or a second run would have begun.
-    assert_eq!(w.store.runs(w.ws, 10).await.unwrap().len(), 1);
+    assert_eq!(w.store.runs(w.ws, None, 10).await.unwrap().len(), 1);
     stop.send(true).unwrap();
     node.await.unwrap();
 }
@@ -405,7 +405,7 @@ async fn a_run_that_fails_does_not_stay_open() {
         Ok((counts, None))
     };
     assert!(crate::ingest::in_a_run(&w.store, w.ws, "push:сайт", work).await.is_err());
-    let run = w.store.runs(w.ws, 10).await.unwrap().remove(0);
+    let run = w.store.runs(w.ws, None, 10).await.unwrap().remove(0);
     assert!(run.finished_at.is_some(), "{run:?}");
     assert!(run.error.is_some_and(|why| why.contains("channel 404")));
 }

@@ -101,6 +101,17 @@ BEGIN
               FROM pull_sources AS s LEFT JOIN pull_cursors AS c ON c.source_id = s.source_id
              WHERE s.workspace_id = ws)
         || (SELECT jsonb_build_object('open_alerts', count(*)) FROM alerts AS a WHERE a.workspace_id = ws AND a.ended_at IS NULL)
+        -- What a guard says begins with its name; other words are an operator's.
+        || (SELECT jsonb_build_object('campaigns', jsonb_build_object(
+                       'draft', count(*) FILTER (WHERE k.status = 'draft'), 'scheduled', count(*) FILTER (WHERE k.status = 'scheduled'),
+                       'preparing', count(*) FILTER (WHERE k.status = 'preparing'), 'running', count(*) FILTER (WHERE k.status = 'running'),
+                       'paused', count(*) FILTER (WHERE k.status = 'paused'), 'finishing', count(*) FILTER (WHERE k.status = 'finishing'),
+                       'finished', count(*) FILTER (WHERE k.status = 'finished'), 'cancelling', count(*) FILTER (WHERE k.status = 'cancelling'),
+                       'cancelled', count(*) FILTER (WHERE k.status = 'cancelled'), 'aborted', count(*) FILTER (WHERE k.status = 'aborted'),
+                       'guarded', count(*) FILTER (WHERE k.status = 'paused' AND starts_with(k.why, 'guard: ')
+                           OR k.status = 'running' AND EXISTS (
+                               SELECT FROM jsonb_each_text(k.resting) AS r WHERE starts_with(r.value, 'guard: ')))))
+              FROM campaigns AS k WHERE k.workspace_id = ws)
         || (SELECT jsonb_build_object('bots', jsonb_build_object(
                        'waiting', b.waiting, 'oldest', rupor_micros(b.oldest), 'handoffs', b.handoffs,
                        'handoffs_waiting', b.handoffs_waiting, 'handoff_since', rupor_micros(b.handoff_since),
