@@ -88,7 +88,7 @@ impl Desk {
     }
 
     async fn show(&mut self, ws: WorkspaceId) -> anyhow::Result<()> {
-        let waiting = self.store.held_posts(ws, POSTS_MAX).await?;
+        let waiting = self.store.held_posts(ws, None, POSTS_MAX).await?;
         let key = |post: &HeldPost| (ws, post.message_id, post.held_at);
         let still: HashSet<_> = waiting.iter().map(key).collect();
         self.shown.retain(|shown| shown.0 != ws || still.contains(shown));

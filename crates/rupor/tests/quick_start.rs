@@ -252,7 +252,7 @@ impl World {
         let now = store.now().await.unwrap();
         let started = Instant::now();
         loop {
-            let runs = store.runs(ws, 100).await.unwrap();
+            let runs = store.runs(ws, None, 100).await.unwrap();
             let read = |wall: &i64| {
                 let name = format!("vk:vk/{wall}");
                 runs.iter().any(|run| run.source == name && run.started_at > now && run.finished_at.is_some())

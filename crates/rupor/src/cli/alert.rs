@@ -69,7 +69,7 @@ async fn list(operator: &OperatorArgs, limit: usize) -> anyhow::Result<()> {
     let look = operator.look().await?;
     let workspace = operator.workspace(&look.store).await?;
     let ws = crate::operate::verb::find_workspace(&look.store, &workspace).await?;
-    let alerts = look.store.alerts(ws, limit).await?;
+    let alerts = look.store.alerts(ws, None, limit).await?;
     let rows: Vec<Value> = alerts.iter().map(|alert| json!(alert)).collect();
     operator.print(&rows, || match alerts.is_empty() {
         true => "no trouble was seen yet".to_owned(),

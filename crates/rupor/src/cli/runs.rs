@@ -27,7 +27,7 @@ pub(super) fn run(args: &Runs) -> anyhow::Result<()> {
         let store = args.operator.look().await?.store;
         let ws = find_workspace(&store, &args.operator.workspace(&store).await?).await?;
         let (begin, words) = (args.newest.begin(&store).await?, args.newest.words());
-        let mut runs = store.runs(ws, RUNS_MAX).await?;
+        let mut runs = store.runs(ws, None, RUNS_MAX).await?;
         runs.retain(|run| {
             let told = format!("{} {}", run.source, run.error.as_deref().unwrap_or_default());
             fits(&args.source, &run.source)

@@ -1015,12 +1015,14 @@ async fn a_snapshot_counts_campaigns_and_those_that_a_guard_has_stopped(w: &Worl
     started(w, draft("идёт", &[account])).await;
     let part = started(w, draft("часть", &[account])).await;
     w.store.rest_part(w.ws, part, account, Some("guard: failures")).await.unwrap();
-    for (name, why) in [("сама", "guard: stops"), ("человек", "остановил оператор")] {
+    for (name, why) in [("сама", "guard: stops"), ("человек", "остановил оператор")]
+    {
         let id = started(w, draft(name, &[account])).await;
         let version = campaign(w, id).await.version;
         assert!(w.store.move_campaign(w.ws, id, version, CampaignStatus::Paused, why).await.unwrap());
     }
-    let expected = CampaignStates { draft: 1, running: 2, paused: 2, guarded: 2, ..CampaignStates::default() };
+    let expected =
+        CampaignStates { draft: 1, running: 2, paused: 2, guarded: 2, ..CampaignStates::default() };
     assert_eq!(w.store.snapshot(w.ws).await.unwrap().campaigns, expected);
     let other = w.another_workspace("чужой").await;
     assert_eq!(other.store.snapshot(other.ws).await.unwrap().campaigns, CampaignStates::default());

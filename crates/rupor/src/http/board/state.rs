@@ -9,13 +9,13 @@ use std::sync::Arc;
 use domain::ids::ChannelId;
 use domain::time::{Span, Timestamp};
 use serde_json::{Map, Value, json};
-use store::{Bot, BotSnapshot, LaneCount, Source, Store};
+use store::{Bot, BotSnapshot, Channel, LaneCount, Source, Store};
 
 use super::{millis, said};
 use crate::config::show_rate;
 use crate::language::Language;
 use crate::operate::facts::Facts;
-use crate::operate::status::{Status, status};
+use crate::operate::status::{ChannelLine, Status, status};
 use crate::operate::trouble::Trouble;
 
 /// Hours of a strip of bars, the present one included.
@@ -147,8 +147,14 @@ fn explained(rank: usize, trouble: &Trouble, language: Language) -> Value {
     })
 }
 
+/// The channels of posts, each with its line. What tells of trouble or of deliveries is none: only its trouble is shown.
+fn of_posts<'a>(seen: &'a Seen, status: &'a Status) -> Vec<(&'a Channel, &'a ChannelLine)> {
+    let all = seen.facts.channels.iter().zip(&status.channels);
+    all.filter(|(channel, _)| !channel.is_of_alerts() && !channel.is_of_callbacks()).collect()
+}
+
 fn channels(seen: &Seen, status: &Status) -> Map<String, Value> {
-    let rows = seen.facts.channels.iter().zip(&status.channels);
+    let rows = of_posts(seen, status).into_iter();
     rows.map(|(channel, line)| {
         let account = seen.facts.account_of(channel).map(|account| account.name.as_str());
         let told = json!({
@@ -174,21 +180,21 @@ fn moving(seen: &Seen, status: &Status) -> Value {
         counted.insert((bar.channel_id, hour_of(bar.at)), [bar.sent, bar.deduped, bar.failed]);
     }
     let last: HashMap<ChannelId, Timestamp> = seen.last_sent.iter().copied().collect();
-    let ids: Vec<ChannelId> = seen.facts.channels.iter().map(|channel| channel.channel_id).collect();
+    let lanes = of_posts(seen, status);
+    let ids: Vec<ChannelId> = lanes.iter().map(|(channel, _)| channel.channel_id).collect();
     let of_hour = |hour: i64, n: usize| -> Vec<i64> {
         ids.iter().map(|id| counted.get(&(*id, hour)).map_or(0, |bar| bar[n])).collect()
     };
     let seconds = |at: Option<Timestamp>| at.map_or(0, |at| at.0 / 1_000_000);
-    let lanes = seen.facts.channels.iter().zip(&status.channels);
     let due: Vec<i64> = lanes
+        .iter()
         .map(|(channel, line)| {
             let due = seen.facts.lane_of(channel).and_then(|lane| lane.next_at);
             seconds(due.filter(|at| line.waiting > 0 && *at <= seen.facts.now))
         })
         .collect();
-    let column = |of: &dyn Fn(&crate::operate::status::ChannelLine) -> i64| -> Vec<i64> {
-        status.channels.iter().map(of).collect()
-    };
+    let column =
+        |of: &dyn Fn(&ChannelLine) -> i64| -> Vec<i64> { lanes.iter().map(|(_, line)| of(line)).collect() };
     json!({
         "ids": ids,
         "hour": hour,

@@ -288,3 +288,42 @@ fn numbers_of_people_are_masked_and_other_numbers_are_not() {
         assert_eq!(card::masked(text), expected);
     }
 }
+
+#[tokio::test]
+async fn alerts_and_callbacks_are_told_and_no_posts() {
+    let server = Server::start(None).await;
+    let mut others = Vec::new();
+    for (tier, source) in [(store::TIER_ALERTS, "alerts"), (store::TIER_CALLBACKS, "callbacks")] {
+        let account = store::NewAccount {
+            platform: "webhook".into(),
+            name: format!("{tier}/webhook"),
+            token: secrecy::SecretString::from(platforms::webhook::UNSIGNED),
+            settings: store::AccountSettings { tier: tier.into(), ..Default::default() },
+        };
+        let account_id = server.store.create_account(server.ws, account).await.unwrap();
+        let (name, target) = (format!("{tier}/webhook"), "https://site.example/hook".to_owned());
+        let new = store::NewChannel { account_id, name, target, settings: Default::default() };
+        let id = server.store.create_channel(server.ws, new).await.unwrap();
+        let message = store::NewMessage {
+            channels: vec![id],
+            ..store::NewMessage::new(source, source, source, json!({"text": source}))
+        };
+        server.store.enqueue(server.ws, vec![message]).await.unwrap();
+        others.push(id);
+    }
+    server.post(&[], &json!({"text": LOST, "origin_id": "1"})).await;
+    server.store.disable_channel(server.ws, others[0], store::DisabledBy::Auto).await.unwrap();
+    let state = state(&server, "").await;
+    let channels: Vec<&Value> =
+        state["channels"].as_object().unwrap().values().map(|one| &one["name"]).collect();
+    assert_eq!(channels, ["канал"], "{state}");
+    assert_eq!(state["posts"].as_object().unwrap().len(), 1, "{state}");
+    let moving = state["moving"].as_object().unwrap().values().filter_map(Value::as_array);
+    assert!(moving.into_iter().all(|column| column.len() == 1), "one channel in every column: {state}");
+    assert_eq!(get(&server, "/board/posts").await["posts"].as_object().unwrap().len(), 1);
+    let trouble = &state["trouble"][format!("channel:{}/channel_shut", others[0])];
+    assert!(
+        trouble["headline"].as_str().unwrap().contains("alerts/webhook"),
+        "its trouble is shown: {state}"
+    );
+}

@@ -342,7 +342,7 @@ impl World {
         let facts = Facts { database: self.watch.pretend.clone().or(facts.database.clone()), ..facts };
         let told = troubles(&facts).into_iter().filter(|trouble| trouble.weight.severity().is_some());
         let checked: Vec<&str> = told.map(|trouble| trouble.kind).collect();
-        let open = self.store.alerts(self.ws, 100).await.unwrap();
+        let open = self.store.alerts(self.ws, None, 100).await.unwrap();
         let open: Vec<String> =
             open.into_iter().filter(|alert| alert.ended_at.is_none()).map(|alert| alert.kind).collect();
         assert_eq!(checked.contains(&kind), trouble, "status --check: {checked:?}");
