@@ -8,7 +8,7 @@ use domain::destination::Destination;
 use domain::time::{Span, Timestamp};
 use store::{Event, Store};
 
-use super::operator::{OperatorArgs, block_on, for_programs, say};
+use super::operator::{OperatorArgs, block_on, say};
 use crate::operate::search::Words;
 use crate::operate::verb::{find_channel, find_workspace};
 use crate::operate::words::moment;
@@ -112,7 +112,7 @@ async fn follow(
 
 fn print(args: &Events, event: &Event) -> anyhow::Result<()> {
     if args.json() {
-        return say(&for_programs(event)?);
+        return say(&crate::operate::style::styled(event)?.to_string());
     }
     let subject = [
         event.destination.map(|destination| destination.to_string()),

@@ -7,7 +7,8 @@ use domain::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
     Account, Attempt, Bot, BotSnapshot, Channel, Delivery, Event, Health, HeldPost, Illness, Lane,
-    NODE_SILENT, PeopleOfAccount, Recipient, RecipientStatus, Snapshot, Source, Store, Workspace,
+    LaneSnapshot, NODE_SILENT, PeopleOfAccount, Recipient, RecipientStatus, Snapshot, Source, Store,
+    Workspace,
 };
 
 /// Events looked at to find out since when something is so.
@@ -24,7 +25,7 @@ pub(crate) struct Facts {
     pub only_workspace: bool,
     /// The kill switch of everything, and why.
     pub held: Option<String>,
-    /// Whether `rupor run` is there; `None`: nobody can know (PostgreSQL).
+    /// Whether `rupor run` is there; `None`: nobody can know.
     pub node: Option<bool>,
     /// What keeps the database from working, or soon will.
     pub database: Option<Ailment>,
@@ -96,7 +97,7 @@ impl Ailment {
     pub(crate) async fn told_by_nodes(store: &Store) -> anyhow::Result<Option<Ailment>> {
         let mut open = Vec::new();
         for workspace in store.workspaces().await? {
-            let alerts = store.alerts(workspace.workspace_id, ALERTS_MAX).await?;
+            let alerts = store.alerts(workspace.workspace_id, None, ALERTS_MAX).await?;
             open.extend(alerts.into_iter().filter(|alert| alert.ended_at.is_none()));
         }
         let told = OF_A_NODE.iter().find_map(|kind| open.iter().find(|alert| alert.kind == *kind));
@@ -125,6 +126,16 @@ impl Ailment {
             stands_still: kind == "standstill",
         }))
     }
+}
+
+/// A node that sends signs every ten seconds, and takes its line away when it stops in good order.
+const SIGNED_MAX: Span = Span::from_secs(60);
+
+/// Whether a node sends, where none has a socket to ask. `None`: nobody has signed, so nobody can know.
+pub(crate) async fn a_node_signs(store: &Store) -> Option<bool> {
+    let nodes = store.nodes().await.ok()?;
+    let last = nodes.iter().map(|node| node.seen_at).max()?;
+    Some(store.now().await.ok()? - last <= SIGNED_MAX)
 }
 
 /// A campaign that a guard has stopped, wholly or on one account.
@@ -213,7 +224,7 @@ pub(crate) async fn gather(store: &Store, workspace: &str, node: Option<bool>) -
         lanes: store.lanes(ws).await?,
         people: store.people(ws).await?,
         sources: store.sources(ws).await?,
-        held_posts: store.held_posts(ws, HELD_POSTS_MAX).await?,
+        held_posts: store.held_posts(ws, None, HELD_POSTS_MAX).await?,
         snapshot: store.snapshot(ws).await?,
         stopped_campaigns: store.campaigns(ws).await?.iter().flat_map(StoppedCampaign::all_of).collect(),
         bots: store.bots(ws).await?,
@@ -269,6 +280,11 @@ impl Facts {
 
     pub(crate) fn lane_of(&self, channel: &Channel) -> Option<&Lane> {
         self.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id))
+    }
+
+    /// How long what waits for a channel takes; `None`: nothing waits.
+    pub(crate) fn lane_now(&self, channel: &Channel) -> Option<&LaneSnapshot> {
+        self.snapshot.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id))
     }
 
     /// What waits for a channel.

@@ -17,6 +17,7 @@ pub(crate) mod search;
 pub(crate) mod socket;
 mod sources;
 pub(crate) mod status;
+pub(crate) mod style;
 pub(crate) mod trouble;
 pub(crate) mod verb;
 pub(crate) mod who;

@@ -47,7 +47,7 @@ pub(crate) struct ChannelLine {
     pub failed: i64,
     /// Messages a second; `None`: as fast as the account may.
     pub rate: Option<f64>,
-    /// What the queue takes at that rate.
+    /// What the queue takes at that rate, with its share of the account.
     pub eta_ms: Option<i64>,
 }
 
@@ -134,7 +134,7 @@ fn line(facts: &Facts, channel: &Channel) -> ChannelLine {
         deduped: counts.deduped,
         failed: counts.failed_permanent + counts.dead - counts.requeued,
         rate,
-        eta_ms: rate.filter(|_| waiting > 0).map(|rate| (waiting as f64 / rate * 1_000.0) as i64),
+        eta_ms: facts.lane_now(channel).and_then(|lane| lane.eta_ms),
     }
 }
 

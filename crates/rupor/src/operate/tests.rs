@@ -366,3 +366,23 @@ async fn quiet_hours_shut_a_lane_and_it_opens_in_the_morning() {
     shut.look(&world.store).await.unwrap();
     assert_eq!(next_at().await, Some(START), "without quiet hours it is open at once");
 }
+
+#[tokio::test]
+async fn a_channel_takes_as_long_as_its_share_of_the_account_says() {
+    let w = World::new().await;
+    let (first, second) = (w.channel("первый").await, w.channel("второй").await);
+    let bot = w.store.accounts(w.ws).await.unwrap().remove(0);
+    let settings = AccountSettings { rate: Some(1.0), ..bot.settings };
+    w.store.change_account(w.ws, bot.account_id, settings).await.unwrap();
+    for channel in [first, second] {
+        for _ in 0..3 {
+            w.post(channel).await;
+        }
+    }
+    let facts = facts::gather(&w.store, "default", Some(true)).await.unwrap();
+    let told = super::status::status(&facts);
+    let etas: Vec<_> = told.channels.iter().map(|line| line.eta_ms).collect();
+    let lanes: Vec<_> = told.snapshot.lanes.iter().map(|lane| lane.eta_ms).collect();
+    assert_eq!(etas, lanes, "one answer");
+    assert_eq!(etas, [Some(6_000), Some(6_000)], "three of each, one a second together");
+}

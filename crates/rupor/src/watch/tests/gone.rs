@@ -1,7 +1,7 @@
 //! A node that told of its own trouble and then died: it cannot say that the trouble is over.
 
 use super::*;
-use crate::operate::facts::Ailment;
+use crate::operate::facts::{Ailment, a_node_signs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_is_told_as_gone_until_another_one_works_on_sqlite() {
@@ -44,4 +44,26 @@ async fn a_dead_node_is_told_as_gone_until_another_one_works(w: &mut World) {
     assert_eq!(says(w).await, None);
     w.agree("standstill", false).await;
     assert_eq!(w.look().await, (Vec::new(), Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_signs_no_more_is_gone_on_postgres() {
+    World::on_postgres(async |w| {
+        assert_eq!(a_node_signs(&w.store).await, None, "nobody ever sent here");
+        let history = w.store.history().await.unwrap();
+        assert!(w.store.sign_on("узел", &history).await.unwrap());
+        assert_eq!(a_node_signs(&w.store).await, Some(true));
+        w.advance(2).await;
+        let node = a_node_signs(&w.store).await;
+        assert_eq!(node, Some(false));
+        let facts = gather(&w.store, "default", node).await.unwrap();
+        let told = troubles(&facts).into_iter().find(|trouble| trouble.kind == "no_node").unwrap();
+        assert!(told.weight.severity().is_some(), "`rupor status --check` ends with 1: {told:?}");
+        assert!(w.store.sign_on("сосед", &history).await.unwrap());
+        assert_eq!(a_node_signs(&w.store).await, Some(true), "another one works");
+        w.store.sign_off("сосед").await.unwrap();
+        w.store.sign_off("узел").await.unwrap();
+        assert_eq!(a_node_signs(&w.store).await, None, "stopped in good order");
+    })
+    .await;
 }
