@@ -1,22 +1,25 @@
-//! What programs may read: what became of a message, deliveries, events, channels, cases, runs, the snapshot, alerts.
+//! What programs may read: messages and what became of them, deliveries, events, channels, cases, runs, the snapshot, alerts.
+
+use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use domain::delivery::Status;
-use domain::ids::{CaseId, DeliveryId, MessageId};
+use domain::ids::{CaseId, ChannelId, DeliveryId, MessageId};
 use domain::message::Media;
 use domain::time::{Span, Timestamp};
+use serde::Serialize;
 use serde_json::{Value, json};
-use store::{Channel, Delivery, DeliveryFilter, StoreError, StoredMessage};
+use store::{Channel, Delivery, DeliveryFilter, PostCounts, PostFilter, StoreError, StoredMessage};
 
 use super::ApiError;
 use super::access::{Caller, Reads};
 use super::page::Asked;
 use super::shapes::KeptPhoto;
 use crate::http::Site;
-use crate::operate::facts::HELD_POSTS_MAX;
+use crate::operate::style;
 
 /// Deliveries of one message that are shown with it.
 const DELIVERIES_MAX: usize = 1_000;
@@ -37,6 +40,37 @@ pub(super) fn told(error: StoreError) -> ApiError {
 
 pub(super) fn number(text: &str, name: &str) -> Result<i64, ApiError> {
     text.parse().ok().filter(|id| *id > 0).ok_or_else(|| ApiError::field(name, "must be the number of one"))
+}
+
+#[utoipa::path(get, path = "/v1/messages", operation_id = "messages", summary = "Posts, the newest first", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Messages, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn messages(
+    State(site): State<Site>,
+    Reads(caller): Reads,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let store = &site.node.store;
+    let asked = Asked::read(query.as_deref(), "messages", caller.ws, &[])?;
+    let filter = PostFilter { before: asked.before().map(MessageId), ..PostFilter::default() };
+    let rows = store.posts(caller.ws, filter, asked.limit, asked.limit).await.map_err(told)?.posts;
+    let ids = rows.iter().map(|row| row.message_id).collect();
+    let counts: HashMap<MessageId, PostCounts> =
+        store.post_counts(caller.ws, ids).await.map_err(told)?.into_iter().collect();
+    let last = rows.last().map(|row| row.message_id.0);
+    let line = |row: &StoredMessage| {
+        json!({
+            "id": row.message_id,
+            "kind": row.kind,
+            "source": row.source,
+            "origin_id": row.origin_id,
+            "case_id": row.case_id,
+            "skipped": row.skipped,
+            "created_at": row.created_at.rfc3339(),
+            "title": row.payload["title"].as_str(),
+            "text": row.payload["text"].as_str().unwrap_or_default(),
+            "deliveries": counts.get(&row.message_id).copied().unwrap_or_default(),
+        })
+    };
+    Ok(Json(asked.answer(rows.iter().map(line).collect(), last)))
 }
 
 #[utoipa::path(get, path = "/v1/messages/{id}", operation_id = "message", summary = "What became of a message", params(("id" = i64, Path, minimum = 1)), responses((status = 200, body = super::shapes::Message, description = "The message and its deliveries"), super::shapes::Refusals), security(("token" = ["read"])))]
@@ -232,11 +266,23 @@ fn error_of(error: Option<&Value>) -> Option<Value> {
     error.map(|error| json!({"code": error["code"], "message": error["message"]}))
 }
 
-#[utoipa::path(get, path = "/v1/held", operation_id = "held", summary = "Posts that wait for a person, the oldest first; approve or reject them by their message", responses((status = 200, body = super::shapes::HeldPosts, description = "At most 100"), super::shapes::Refusals), security(("token" = ["read"])))]
-pub(super) async fn held(State(site): State<Site>, Reads(caller): Reads) -> Answer {
+#[utoipa::path(get, path = "/v1/held", operation_id = "held", summary = "Posts that wait for a person, the oldest first; approve or reject them by their message", params(super::shapes::Paging), responses((status = 200, body = super::shapes::HeldPosts, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn held(
+    State(site): State<Site>,
+    Reads(caller): Reads,
+    RawQuery(query): RawQuery,
+) -> Answer {
     let store = &site.node.store;
+    // A post may wait in several channels, so both say where a page ended.
+    let (asked, after) = Asked::by_name(query.as_deref(), "held", caller.ws)?;
+    let place = |text: &str| {
+        let (message, channel) = text.split_once('.')?;
+        Some((MessageId(message.parse().ok()?), ChannelId(channel.parse().ok()?)))
+    };
     let channels = store.channels(caller.ws).await.map_err(told)?;
-    let posts = store.held_posts(caller.ws, HELD_POSTS_MAX).await.map_err(told)?;
+    let posts = store.held_posts(caller.ws, place(&after), asked.limit).await.map_err(told)?;
+    let last = posts.last().filter(|_| posts.len() == asked.limit);
+    let last = last.map(|post| format!("{}.{}", post.message_id, post.channel_id));
     let mut items = Vec::new();
     for post in posts {
         let channel = channels.iter().find(|channel| channel.channel_id == post.channel_id);
@@ -252,7 +298,7 @@ pub(super) async fn held(State(site): State<Site>, Reads(caller): Reads) -> Answ
             "text": message.payload["text"].as_str().unwrap_or_default(),
         }));
     }
-    Ok(Json(json!({"items": items})))
+    Ok(Json(asked.page_by_name(items, last.as_deref())))
 }
 
 #[utoipa::path(get, path = "/v1/accounts", operation_id = "accounts", summary = "Accounts and how they stand", responses((status = 200, body = super::shapes::Accounts, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
@@ -294,7 +340,16 @@ pub(super) async fn events(
     let asked = Asked::read(query.as_deref(), "events", caller.ws, &[])?;
     let rows = site.node.store.events(caller.ws, asked.after, asked.limit).await.map_err(told)?;
     let last = rows.last().map(|row| row.event_id);
-    Ok(Json(asked.answer(rows.iter().map(|row| json!(row)).collect(), last)))
+    Ok(Json(asked.answer(as_programs_read(&rows)?, last)))
+}
+
+/// Times as everywhere else in `/v1` and under `--json`.
+fn as_programs_read<T: Serialize>(rows: &[T]) -> Result<Vec<Value>, ApiError> {
+    rows.iter().map(as_a_program_reads).collect()
+}
+
+fn as_a_program_reads(value: &impl Serialize) -> Result<Value, ApiError> {
+    style::styled(value).map_err(|error| ApiError::inside(&error.into()))
 }
 
 #[utoipa::path(get, path = "/v1/channels", operation_id = "channels", summary = "Channels and how they stand", responses((status = 200, body = super::shapes::Channels, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
@@ -307,34 +362,49 @@ pub(super) async fn channels(State(site): State<Site>, Reads(caller): Reads) -> 
 #[utoipa::path(get, path = "/v1/cases/{id}", operation_id = "case", summary = "A case", params(("id" = i64, Path, minimum = 1)), responses((status = 200, body = super::shapes::Case, description = "The case"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn case(State(site): State<Site>, Reads(caller): Reads, Path(id): Path<String>) -> Answer {
     let id = CaseId(number(&id, "id")?);
-    Ok(Json(json!(site.node.store.case(caller.ws, id).await.map_err(told)?)))
+    Ok(Json(as_a_program_reads(&site.node.store.case(caller.ws, id).await.map_err(told)?)?))
 }
 
-#[utoipa::path(get, path = "/v1/runs", operation_id = "runs", summary = "The latest runs of sources and doors", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Runs, description = "The latest"), super::shapes::Refusals), security(("token" = ["read"])))]
+#[utoipa::path(get, path = "/v1/cases", operation_id = "cases", summary = "Cases, the newest first", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Cases, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
+pub(super) async fn cases(
+    State(site): State<Site>,
+    Reads(caller): Reads,
+    RawQuery(query): RawQuery,
+) -> Answer {
+    let asked = Asked::read(query.as_deref(), "cases", caller.ws, &[])?;
+    let before = asked.before().map(CaseId);
+    let rows = site.node.store.recent_cases(caller.ws, before, asked.limit).await.map_err(told)?;
+    let last = rows.last().map(|row| row.case_id.0);
+    Ok(Json(asked.answer(as_programs_read(&rows)?, last)))
+}
+
+#[utoipa::path(get, path = "/v1/runs", operation_id = "runs", summary = "Runs of sources and doors, the newest first", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Runs, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn runs(
     State(site): State<Site>,
     Reads(caller): Reads,
     RawQuery(query): RawQuery,
 ) -> Answer {
     let asked = Asked::read(query.as_deref(), "runs", caller.ws, &[])?;
-    let rows = site.node.store.runs(caller.ws, asked.limit).await.map_err(told)?;
-    Ok(Json(json!({"items": rows, "next_cursor": null})))
+    let rows = site.node.store.runs(caller.ws, asked.before(), asked.limit).await.map_err(told)?;
+    let last = rows.last().map(|row| row.run_id);
+    Ok(Json(asked.answer(as_programs_read(&rows)?, last)))
 }
 
-#[utoipa::path(get, path = "/v1/snapshot", operation_id = "snapshot", summary = "monitor_snapshot: the workspace at one moment", responses((status = 200, body = Object, description = "The same as `rupor status --json`; times are microseconds since 1970"), super::shapes::Refusals), security(("token" = ["read"])))]
+#[utoipa::path(get, path = "/v1/snapshot", operation_id = "snapshot", summary = "monitor_snapshot: the workspace at one moment", responses((status = 200, body = Object, description = "What `rupor status --json` has as `snapshot`"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn snapshot(State(site): State<Site>, Reads(caller): Reads) -> Answer {
-    Ok(Json(json!(site.node.store.snapshot(caller.ws).await.map_err(told)?)))
+    Ok(Json(as_a_program_reads(&site.node.store.snapshot(caller.ws).await.map_err(told)?)?))
 }
 
-#[utoipa::path(get, path = "/v1/alerts", operation_id = "alerts", summary = "The latest troubles", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Alerts, description = "The latest"), super::shapes::Refusals), security(("token" = ["read"])))]
+#[utoipa::path(get, path = "/v1/alerts", operation_id = "alerts", summary = "Troubles, the newest first", params(super::shapes::Paging), responses((status = 200, body = super::shapes::Alerts, description = "A page"), super::shapes::Refusals), security(("token" = ["read"])))]
 pub(super) async fn alerts(
     State(site): State<Site>,
     Reads(caller): Reads,
     RawQuery(query): RawQuery,
 ) -> Answer {
     let asked = Asked::read(query.as_deref(), "alerts", caller.ws, &[])?;
-    let rows = site.node.store.alerts(caller.ws, asked.limit).await.map_err(told)?;
-    Ok(Json(json!({"items": rows, "next_cursor": null})))
+    let rows = site.node.store.alerts(caller.ws, asked.before(), asked.limit).await.map_err(told)?;
+    let last = rows.last().map(|row| row.alert_id);
+    Ok(Json(asked.answer(as_programs_read(&rows)?, last)))
 }
 
 #[utoipa::path(get, path = "/v1/bots", operation_id = "bots", summary = "Bots, and the figures of the last hour",

@@ -233,7 +233,7 @@ async fn what_is_answered_at_a_path_stands_in_allow_and_head_is_get_without_a_bo
     let key = token(&server, server.ws, "всё", &[ApiScope::Ingest, ApiScope::Read, ApiScope::Operate]).await;
     for (path, allow) in [
         ("/v1/channels", "get, head"),
-        ("/v1/messages", "post"),
+        ("/v1/messages", "get, head, post"),
         ("/v1/campaigns", "get, head, post"),
         ("/v1/deliveries/requeue", "post"),
         ("/v1/openapi.json", "get, head"),
@@ -259,4 +259,85 @@ async fn what_is_answered_at_a_path_stands_in_allow_and_head_is_get_without_a_bo
         let answer = ask(&server, &key, "GET", path, "").await;
         assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{path}: {answer:?}");
     }
+}
+
+#[tokio::test]
+async fn listings_that_begin_with_the_newest_are_read_to_their_end() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "касса", &[ApiScope::Read]).await;
+    for n in 0..5 {
+        let run = server.store.start_run(server.ws, &format!("vk:-{n}")).await.unwrap();
+        server.store.finish_run(server.ws, run, store::RunCounts::default(), None).await.unwrap();
+        server.post(&[], &json!({"text": format!("Пропал кот номер {n}"), "origin_id": n.to_string()})).await;
+    }
+    let alerts = (0..5).map(|n| store::NewAlert {
+        key: format!("channel:{n}"),
+        kind: "lag".into(),
+        severity: store::Severity::Act,
+        words: json!({"headline": "беда"}),
+        told: false,
+    });
+    server.store.watch(server.ws, alerts.collect(), "узел", Span::from_secs(10)).await.unwrap();
+    for (listing, id, time) in [
+        ("runs", "run_id", "started_at"),
+        ("alerts", "alert_id", "opened_at"),
+        ("messages", "id", "created_at"),
+        ("cases", "case_id", "opened_at"),
+    ] {
+        let whole = ask(&server, &key, "GET", &format!("/v1/{listing}"), "").await.json();
+        let ids = |page: &Value| -> Vec<i64> {
+            page["items"].as_array().unwrap().iter().map(|row| row[id].as_i64().unwrap()).collect()
+        };
+        assert!(whole["next_cursor"].is_null() && ids(&whole).len() >= 5, "{listing}: {whole}");
+        assert!(ids(&whole).is_sorted_by(|one, next| one > next), "the newest first: {whole}");
+        let at = whole["items"][0][time].as_str().unwrap_or_default();
+        assert!(at.starts_with("20") && at.ends_with('Z'), "{listing}: {time} is {at:?}");
+        let (mut paged, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/v1/{listing}?limit=2{cursor}");
+            let page = ask(&server, &key, "GET", &path, "").await.json();
+            paged.extend(ids(&page));
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert_eq!(paged, ids(&whole), "{listing}");
+    }
+    let posts = ask(&server, &key, "GET", "/v1/messages?limit=1", "").await.json();
+    assert_eq!(posts["items"][0]["deliveries"], json!({"sent": 0, "waiting": 1, "failed": 0, "deduped": 0}));
+    let snapshot = ask(&server, &key, "GET", "/v1/snapshot", "").await.json();
+    assert!(snapshot["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{snapshot}");
+    assert_eq!(snapshot["campaigns"]["running"], 0);
+    let events = ask(&server, &key, "GET", "/v1/events?limit=1", "").await.json();
+    assert!(events["items"][0]["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{events}");
+}
+
+#[tokio::test]
+async fn posts_that_wait_are_read_to_their_end() {
+    let server = Server::start(None).await;
+    let key = token(&server, server.ws, "касса", &[ApiScope::Read]).await;
+    server.channel(server.ws, "второй", "-1001234567891").await;
+    let channels: Vec<_> = server.store.channels(server.ws).await.unwrap();
+    for n in 0..2 {
+        let message = store::NewMessage::new("test", &n.to_string(), &n.to_string(), json!({"text": "кот"}));
+        let held = channels.iter().map(|channel| channel.channel_id).collect();
+        let held = Some(store::Held { channels: held, why: "не уверен".into() });
+        let post = store::NewPost { message, sketch: None, held };
+        server.store.ingest(server.ws, vec![post], None).await.unwrap();
+    }
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = ask(&server, &key, "GET", &format!("/v1/held?limit=1{cursor}"), "").await.json();
+        let rows = page["items"].as_array().unwrap().iter();
+        seen.extend(rows.map(|row| (row["message_id"].as_i64().unwrap(), row["channel"].to_string())));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    let all = ask(&server, &key, "GET", "/v1/held", "").await.json();
+    assert_eq!(
+        (seen.len(), all["items"].as_array().unwrap().len()),
+        (4, 4),
+        "two posts in two channels: {all}"
+    );
+    seen.dedup();
+    assert_eq!(seen.len(), 4, "each once");
 }

@@ -52,7 +52,7 @@ pub(crate) fn ingest() -> MethodRouter<Site> {
 }
 
 pub(crate) fn messages() -> MethodRouter<Site> {
-    post(messages::create).fallback(async || ApiError::method("POST"))
+    get(ask::messages).post(messages::create).fallback(async || ApiError::method("GET, HEAD, POST"))
 }
 
 /// What can be read: the path and who answers. Every one needs a token with the scope `read`.
@@ -68,6 +68,7 @@ pub(crate) fn readable() -> Vec<(&'static str, MethodRouter<Site>)> {
         ("/v1/channels", only_get(get(ask::channels))),
         ("/v1/accounts", only_get(get(ask::accounts))),
         ("/v1/held", only_get(get(ask::held))),
+        ("/v1/cases", only_get(get(ask::cases))),
         ("/v1/cases/{id}", only_get(get(ask::case))),
         ("/v1/runs", only_get(get(ask::runs))),
         ("/v1/snapshot", only_get(get(ask::snapshot))),

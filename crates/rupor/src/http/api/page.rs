@@ -53,6 +53,11 @@ impl Asked {
         Ok(Asked { fields, limit, after, listing, ws })
     }
 
+    /// The same of a listing that begins with its newest: older than which one.
+    pub(super) fn before(&self) -> Option<i64> {
+        Some(self.after).filter(|id| *id > 0)
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.fields.get(name).map(String::as_str)
     }

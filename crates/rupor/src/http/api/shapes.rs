@@ -226,6 +226,41 @@ pub(super) struct Message {
     deliveries: Vec<Delivery>,
 }
 
+/// A page; without `next_cursor` it is the last.
+#[derive(Debug, ToSchema)]
+pub(super) struct Messages {
+    items: Vec<MessageLine>,
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, ToSchema)]
+struct MessageLine {
+    id: i64,
+    kind: String,
+    source: String,
+    origin_id: String,
+    #[schema(required)]
+    case_id: Option<i64>,
+    /// Why nobody should hear it.
+    #[schema(required)]
+    skipped: Option<String>,
+    created_at: String,
+    #[schema(required)]
+    title: Option<String>,
+    text: String,
+    deliveries: DeliveryCounts,
+}
+
+/// How many of its deliveries stand so.
+#[derive(Debug, ToSchema)]
+struct DeliveryCounts {
+    sent: i64,
+    waiting: i64,
+    failed: i64,
+    deduped: i64,
+}
+
 #[derive(Debug, ToSchema)]
 #[schema(rename_all = "snake_case")]
 enum MessageStatus {
@@ -296,6 +331,8 @@ pub(super) struct CancelledMany {
 #[derive(Debug, ToSchema)]
 pub(super) struct HeldPosts {
     items: Vec<HeldPost>,
+    #[schema(required)]
+    next_cursor: Option<String>,
 }
 
 #[derive(Debug, ToSchema)]
@@ -378,11 +415,10 @@ pub(super) struct Events {
     next_cursor: Option<String>,
 }
 
-/// Times are microseconds since 1970.
 #[derive(Debug, ToSchema)]
 struct Event {
     event_id: i64,
-    at: i64,
+    at: String,
     name: String,
     #[schema(required)]
     message_id: Option<i64>,
@@ -421,7 +457,14 @@ struct Channel {
     eta_ms: Option<i64>,
 }
 
-/// Times are microseconds since 1970.
+/// A page; without `next_cursor` it is the last.
+#[derive(Debug, ToSchema)]
+pub(super) struct Cases {
+    items: Vec<Case>,
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
 #[derive(Debug, ToSchema)]
 pub(super) struct Case {
     case_id: i64,
@@ -429,16 +472,16 @@ pub(super) struct Case {
     title: String,
     #[schema(value_type = Object)]
     facts: Value,
-    opened_at: i64,
-    last_seen_at: i64,
+    opened_at: String,
+    last_seen_at: String,
     #[schema(required)]
-    closed_at: Option<i64>,
+    closed_at: Option<String>,
     #[schema(required)]
     closed_by: Option<i64>,
     n_messages: i32,
 }
 
-/// The latest; there are no further pages.
+/// A page; without `next_cursor` it is the last.
 #[derive(Debug, ToSchema)]
 pub(super) struct Runs {
     items: Vec<Run>,
@@ -446,14 +489,13 @@ pub(super) struct Runs {
     next_cursor: Option<String>,
 }
 
-/// Times are microseconds since 1970.
 #[derive(Debug, ToSchema)]
 struct Run {
     run_id: i64,
     source: String,
-    started_at: i64,
+    started_at: String,
     #[schema(required)]
-    finished_at: Option<i64>,
+    finished_at: Option<String>,
     seen: i32,
     stored: i32,
     skipped: i32,
@@ -462,7 +504,7 @@ struct Run {
     error: Option<String>,
 }
 
-/// The latest; there are no further pages.
+/// A page; without `next_cursor` it is the last.
 #[derive(Debug, ToSchema)]
 pub(super) struct Alerts {
     items: Vec<Alert>,
@@ -470,7 +512,6 @@ pub(super) struct Alerts {
     next_cursor: Option<String>,
 }
 
-/// Times are microseconds since 1970.
 #[derive(Debug, ToSchema)]
 struct Alert {
     alert_id: i64,
@@ -480,16 +521,16 @@ struct Alert {
     severity: Severity,
     #[schema(value_type = Object)]
     words: Value,
-    opened_at: i64,
+    opened_at: String,
     /// When it was last found so.
-    seen_at: i64,
+    seen_at: String,
     #[schema(required)]
-    told_at: Option<i64>,
+    told_at: Option<String>,
     n_told: i32,
     #[schema(required)]
-    ended_at: Option<i64>,
+    ended_at: Option<String>,
     #[schema(required)]
-    cleared_at: Option<i64>,
+    cleared_at: Option<String>,
 }
 
 #[derive(Debug, ToSchema)]

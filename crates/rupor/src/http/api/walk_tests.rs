@@ -282,7 +282,7 @@ async fn every_operation_answers_as_the_document_says() {
             assert!(statuses.contains(&refused.status), "{id} {wrong}: {refused:?}");
         }
     }
-    assert_eq!(ids.len(), 47, "{ids:?}");
+    assert_eq!(ids.len(), 49, "{ids:?}");
     assert_eq!(
         walk.server.messages().await,
         4,
