@@ -168,6 +168,12 @@ impl Stage {
             })
             .await;
         assert!(said.contains(says), "{name}: /readyz says {said:?}\n{}", self.log());
+        // Prometheus hears of it from the node itself, ledger or no ledger.
+        self.until("the metrics say it", async || {
+            let told = ask(self.port, "GET", "/metrics", "", "", Duration::from_secs(9)).await;
+            told.is_some_and(|(status, body)| status == 200 && body.contains("\nrupor_database_up 0.0\n"))
+        })
+        .await;
         // Long enough for the log to speak of it too.
         tokio::time::sleep(Duration::from_secs(5)).await;
         end().await;

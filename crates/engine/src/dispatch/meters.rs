@@ -4,14 +4,14 @@
 //! None of them is a person, a post or a number that grows: codes beyond `CODES_MAX` count as `other`.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::delivery::Status;
 use domain::ids::{AccountId, CampaignId};
 use domain::limits::ATTEMPTS_MAX;
 use domain::outcome::{Category, Failure};
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -24,6 +24,8 @@ const CODES_MAX: usize = 100;
 const PARTS_MAX: usize = 200;
 /// Codes of failures that are told apart in each of them.
 const PART_CODES_MAX: usize = 32;
+/// Where secrets are asked for.
+const DOORS: [&str; 4] = ["/v1", "/v1/ingest", "/hooks", "the board"];
 /// What is not told apart any more.
 const OTHER: &str = "other";
 
@@ -69,22 +71,51 @@ pub struct OfPart {
 #[derive(Debug, Default)]
 pub struct Codes {
     family: Family<OfCode, Counter>,
-    known: Mutex<HashSet<String>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    known: HashSet<String>,
+    /// Counted, and nobody has read the nought of this code yet.
+    untold: BTreeMap<String, u64>,
 }
 
 impl Codes {
+    /// A code comes to be with nought, which is read once before it counts: an increase of a series that begins with its
+    /// first failure misses that one.
     pub fn count(&self, code: &str) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() < CODES_MAX && !known.contains(code) {
-            known.insert(code.to_owned());
+        let mut seen = self.seen();
+        let is_new = seen.known.len() < CODES_MAX && seen.known.insert(code.to_owned());
+        let code = if seen.known.contains(code) { code } else { OTHER };
+        let of_code = self.family.get_or_create(&OfCode { code: code.to_owned() });
+        match seen.untold.get_mut(code) {
+            Some(untold) => *untold += 1,
+            None if is_new => drop(seen.untold.insert(code.to_owned(), 1)),
+            None => drop(of_code.inc()),
         }
-        let code = if known.contains(code) { code } else { OTHER };
-        drop(known);
-        self.family.get_or_create(&OfCode { code: code.to_owned() }).inc();
     }
 
     pub fn get(&self, code: &str) -> u64 {
-        self.family.get_or_create(&OfCode { code: code.to_owned() }).get()
+        let untold = self.seen().untold.get(code).copied().unwrap_or_default();
+        self.family.get_or_create(&OfCode { code: code.to_owned() }).get() + untold
+    }
+
+    fn untold(&self) -> Vec<String> {
+        self.seen().untold.keys().cloned().collect()
+    }
+
+    /// The noughts of these codes were read.
+    fn told(&self, codes: Vec<String>) {
+        let mut seen = self.seen();
+        for code in codes {
+            let n = seen.untold.remove(&code).unwrap_or_default();
+            self.family.get_or_create(&OfCode { code }).inc_by(n);
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -172,6 +203,9 @@ impl Meters {
         for codes in [&self.retry_scheduled, &self.failed] {
             drop(codes.family.get_or_create(&OfCode { code: OTHER.to_owned() }));
         }
+        for door in DOORS {
+            drop(self.secrets_refused.get_or_create(&OfDoor { door }));
+        }
         for status in [Status::Retry, Status::Dead] {
             drop(self.leases_recovered.get_or_create(&OfStatus { status: status.as_str() }));
         }
@@ -246,9 +280,12 @@ impl Meters {
         self
     }
 
-    /// All of them, ready to be encoded.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
+    /// Writes all of them down, in the format of OpenMetrics but for its end.
+    pub fn write(&self, out: &mut String) -> std::fmt::Result {
+        let codes = [&self.retry_scheduled, &self.failed].map(|codes| (codes, codes.untold()));
+        text::encode_registry(out, &self.registry)?;
+        codes.into_iter().for_each(|(codes, untold)| codes.told(untold));
+        Ok(())
     }
 
     #[cfg(test)]
@@ -373,6 +410,25 @@ mod tests {
         let known = (0..1_000).filter(|n| !meters.of_campaign(CampaignId(*n)).is_empty()).count();
         assert_eq!(known, PARTS_MAX, "the newest are kept");
         assert_eq!(meters.of_campaign(CampaignId(999))[0].1.retry_scheduled, 1);
+    }
+
+    #[test]
+    fn a_code_is_told_with_nought_before_its_first_failure_counts() {
+        let meters = Meters::default();
+        let told = || {
+            let mut out = String::new();
+            meters.write(&mut out).unwrap();
+            let line = "rupor_deliveries_failed_total{code=\"kicked\"} ";
+            out.lines().find_map(|told| told.strip_prefix(line)).map(str::to_owned)
+        };
+        assert_eq!(told(), None);
+        for _ in 0..2 {
+            meters.failure(Status::Dead, &failure("kicked"), &ended());
+        }
+        assert_eq!(meters.failed.get("kicked"), 2);
+        assert_eq!((told().as_deref(), told().as_deref()), (Some("0"), Some("2")));
+        meters.failure(Status::Dead, &failure("kicked"), &ended());
+        assert_eq!(told().as_deref(), Some("3"), "then at once");
     }
 
     #[test]

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use domain::time::{Span, Timestamp};
 use engine::dispatch::Meters;
@@ -19,9 +20,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use store::{Campaign, Health, Store};
 
+use super::api::ApiError;
 use super::{Node, Site};
 use crate::operate::facts::{Facts, gather};
-use crate::operate::trouble::{KINDS, troubles};
+use crate::operate::trouble::{KINDS, Reach, troubles};
 
 /// What a scraper asks for when it can read it, and what it gets.
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -29,6 +31,8 @@ const OPEN_METRICS_ANSWER: &str = "application/openmetrics-text; version=1.0.0; 
 /// What everybody can read.
 const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// Prometheus waits for ten seconds, unless it is told otherwise.
+const LEDGER_MAX: Duration = Duration::from_secs(5);
 /// Campaigns that are shown: those that are not over, and the latest of the others.
 const CAMPAIGNS_OVER: usize = 20;
 /// The span of the bots' figures.
@@ -41,28 +45,39 @@ pub(super) async fn metrics(State(site): State<Site>, headers: HeaderMap) -> Res
             ([(header::CONTENT_TYPE, OPEN_METRICS_ANSWER)], open).into_response()
         }
         Ok(open) => ([(header::CONTENT_TYPE, CLASSIC)], classic(&open)).into_response(),
-        Err(error) => {
-            tracing::warn!(error = format!("{error:#}"), "the metrics could not be read");
-            (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response()
-        }
+        Err(error) => ApiError::inside(&error.into()).into_response(),
     }
 }
 
-/// Everything, in the format of OpenMetrics.
-async fn exposition(node: &Node) -> anyhow::Result<String> {
+/// Everything, in the format of OpenMetrics. What only the ledger knows is left out while it does not answer: what this
+/// process knows, and that the database is gone, is told all the same.
+async fn exposition(node: &Node) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    node.meters.write(&mut out)?;
+    match tokio::time::timeout(LEDGER_MAX, of_ledger(node)).await {
+        Ok(Ok(ledger)) => text::encode_registry(&mut out, &ledger.registry)?,
+        Ok(Err(error)) => {
+            tracing::warn!(error = format!("{error:#}"), "the ledger could not be read for the metrics");
+        }
+        Err(_) => tracing::warn!("the ledger took too long to be read for the metrics"),
+    }
     let mut sheet = Sheet::new();
     of_process(&mut sheet, node);
+    text::encode(&mut out, &sheet.registry)?;
+    Ok(out)
+}
+
+/// What the ledger knows of each workspace. What concerns everybody is counted with the first.
+async fn of_ledger(node: &Node) -> anyhow::Result<Sheet> {
+    let mut sheet = Sheet::new();
     let shown = Shown::new(&mut sheet);
-    for workspace in node.store.workspaces().await? {
+    for (n, workspace) in node.store.workspaces().await?.iter().enumerate() {
         let facts = gather(&node.store, &workspace.name, Some(true)).await?;
-        shown.workspace(&facts);
+        shown.workspace(&facts, n == 0);
         shown.campaigns(&facts, &node.store.campaigns(workspace.workspace_id).await?, &node.meters);
         shown.bots(&node.store, &facts).await?;
     }
-    let mut out = String::new();
-    text::encode_registry(&mut out, node.meters.registry())?;
-    text::encode(&mut out, &sheet.registry)?;
-    Ok(out)
+    Ok(sheet)
 }
 
 type Labels = Vec<(&'static str, String)>;
@@ -233,7 +248,7 @@ impl Shown {
         }
     }
 
-    fn workspace(&self, facts: &Facts) {
+    fn workspace(&self, facts: &Facts, is_first: bool) {
         let of = |more: &[(&'static str, &str)]| -> Labels {
             let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
             [("workspace", facts.workspace.name.clone())].into_iter().chain(more).collect()
@@ -246,8 +261,7 @@ impl Shown {
             }
             let state = crate::operate::status::state(facts, channel);
             set(&self.open, labels.clone(), u8::from(state == "open"));
-            let waiting =
-                facts.snapshot.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id));
+            let waiting = facts.lane_now(channel);
             let due = waiting.and_then(|lane| lane.due_at).filter(|due| *due < facts.now);
             set(&self.lag, labels.clone(), due.map_or(0.0, |due| seconds((facts.now - due).0)));
             let eta = waiting.and_then(|lane| lane.eta_ms).unwrap_or_default();
@@ -271,7 +285,8 @@ impl Shown {
         let found = troubles(facts);
         for (kind, _) in KINDS {
             let told = |trouble: &&crate::operate::trouble::Trouble| {
-                trouble.kind == *kind && trouble.weight.severity().is_some()
+                let is_here = is_first || trouble.reach == Reach::Workspace;
+                trouble.kind == *kind && is_here && trouble.weight.severity().is_some()
             };
             set(&self.trouble, of(&[("kind", kind)]), found.iter().filter(told).count() as f64);
         }

@@ -72,9 +72,8 @@ fn every_name() -> BTreeSet<String> {
         drop(family.get_or_create(&Vec::new()));
     }
     let meters = Meters::default();
-    drop(meters.secrets_refused.get_or_create(&engine::dispatch::OfDoor { door: "/v1" }));
     let mut open = String::new();
-    text::encode_registry(&mut open, meters.registry()).unwrap();
+    meters.write(&mut open).unwrap();
     text::encode(&mut open, &sheet.registry).unwrap();
     families(&classic(&open)).into_keys().collect()
 }
@@ -118,6 +117,8 @@ async fn promtool_accepts_the_metrics_and_every_counter_is_there_from_the_start(
         "rupor_request_duration_seconds_count{platform=\"max\"} 0",
         "rupor_posts_stored_total 0",
         "rupor_source_polls_total{result=\"failed\"} 0",
+        "rupor_secrets_refused_total{door=\"/v1/ingest\"} 0",
+        "rupor_database_up 1.0",
         "rupor_build_info{version=\"0.1.0\",database=\"sqlite\"} 1.0",
     ] {
         assert!(asked.body.lines().any(|found| found == line), "{line}\n{}", asked.body);
@@ -126,6 +127,19 @@ async fn promtool_accepts_the_metrics_and_every_counter_is_there_from_the_start(
     assert!(open_metrics.head.contains(OPEN_METRICS_ANSWER), "{}", open_metrics.head);
     assert!(open_metrics.body.ends_with("# EOF\n") && open.ends_with("# EOF\n"));
     assert!(open_metrics.body.contains("# TYPE rupor_deliveries_sent counter\n"));
+}
+
+#[tokio::test]
+async fn trouble_of_everybody_is_counted_once() {
+    let server = Server::start(None).await;
+    server.store.create_workspace("shop").await.unwrap();
+    server.store.hold_all(Some("пожар")).await.unwrap();
+    let body = server.ask("GET", "/metrics", &[], "").await.body;
+    let held = |line: &&str| line.starts_with("rupor_trouble{") && line.contains("kind=\"held\"");
+    let mut counts: Vec<&str> =
+        body.lines().filter(held).filter_map(|line| line.rsplit(' ').next()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, ["0.0", "1.0"], "{body}");
 }
 
 #[tokio::test]
