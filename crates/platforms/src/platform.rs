@@ -57,6 +57,11 @@ pub trait Platform: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The same for a place where somebody is told something, and where the target could also name a page for everybody.
+    fn talk_kind(&self, target: &str) -> ChatKind {
+        self.chat_kind(target)
+    }
+
     /// Where somebody is written to, by their own id on the platform.
     fn address_of_person(&self, user_id: &str) -> String {
         user_id.to_owned()

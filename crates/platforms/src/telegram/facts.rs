@@ -56,7 +56,7 @@ pub fn doubt(target: &str) -> Option<String> {
     let id: i64 = target.parse().ok()?;
     match id {
         1_000_000_000..1_000_000_000_000 => Some(format!(
-            "{id} is the chat with one person; the id of a channel or group begins with -100: write -100{id}"
+            "{id} is the chat with one person; if a channel or group is meant, its id begins with -100: write -100{id}"
         )),
         -999_999_999_999..=-1_000_000_000 => Some(format!(
             "{id} looks like an id without its -100; for a channel or supergroup write -100{}",

@@ -99,6 +99,18 @@ pub fn chat_kind(target: &str) -> ChatKind {
     if target.starts_with("user:") { ChatKind::Private } else { ChatKind::Channel }
 }
 
+/// Conversations of several stand above this number, those with one person below.
+pub const GROUP_CHATS_FROM: i64 = 2_000_000_000;
+
+/// Walls of people and conversations with them have the same numbers; who is told something is written to.
+pub fn talk_kind(target: &str) -> ChatKind {
+    match target.parse::<i64>() {
+        Ok(id) if id > GROUP_CHATS_FROM => ChatKind::Group,
+        Ok(id) if id > 0 => ChatKind::Private,
+        _ => chat_kind(target),
+    }
+}
+
 /// A post on a wall; messages of conversations have no addresses.
 pub fn link(target: &str, id: &str) -> Option<String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -58,6 +58,10 @@ impl Platform for Vk {
         facts::chat_kind(target)
     }
 
+    fn talk_kind(&self, target: &str) -> ChatKind {
+        facts::talk_kind(target)
+    }
+
     fn post_link(&self, target: &str, id: &str) -> Option<String> {
         facts::link(target, id)
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::Vk;
+use super::facts::GROUP_CHATS_FROM;
 use super::send::ask;
 use super::wire::{Call, callback_data};
 use crate::incoming::{
@@ -22,7 +23,6 @@ use crate::verdict::{from_trouble, permanent, raw, transient};
 const WAIT_MAX: Duration = Duration::from_secs(90);
 const GRACE: Duration = Duration::from_secs(10);
 /// Conversations of several people begin here.
-const GROUP_CHATS_FROM: i64 = 2_000_000_000;
 /// What every call of the Callback API is answered with.
 const OK: &str = "ok";
 

@@ -210,7 +210,7 @@ fn check(settings: &ChannelSettings) -> Result<(), RenderError> {
 
 /// A wall for channels, a conversation otherwise.
 pub fn target(written: &str, chat_kind: ChatKind) -> Result<Target, RenderError> {
-    match (written.parse::<i64>(), chat_kind) {
+    match (written.strip_prefix("user:").unwrap_or(written).parse::<i64>(), chat_kind) {
         (Ok(id), ChatKind::Channel) if id != 0 => Ok(Target::Wall(id)),
         (Ok(id), ChatKind::Private | ChatKind::Group) if id != 0 => Ok(Target::Chat(id)),
         _ => Err(RenderError::BadTarget {

@@ -4,6 +4,7 @@ use domain::chat::{ChatKind, Overflow};
 use domain::message::{Media, MediaKind, Message};
 use expect_test::{Expect, expect};
 
+use super::facts::{chat_kind, talk_kind};
 use super::render::{MESSAGE_MAX, POST_MAX, render, target};
 use crate::part::*;
 use crate::render::samples::*;
@@ -363,6 +364,15 @@ fn posts_are_pinned_with_a_user_token() {
 fn targets_are_checked() {
     assert_eq!(target("-5", ChatKind::Channel).ok(), Some(Target::Wall(-5)));
     assert_eq!(target("2000000001", ChatKind::Private).ok(), Some(Target::Chat(2_000_000_001)));
+    assert_eq!(target("user:701", chat_kind("user:701")).ok(), Some(Target::Chat(701)));
+    for (told_at, kind) in [
+        ("701", ChatKind::Private),
+        ("2000000001", ChatKind::Group),
+        ("-123", ChatKind::Channel),
+        ("user:701", ChatKind::Private),
+    ] {
+        assert_eq!(talk_kind(told_at), kind, "{told_at}");
+    }
     for bad in ["", "0", "club5", "@x", "1e5", " 5"] {
         assert!(target(bad, ChatKind::Channel).is_err(), "{bad}");
     }

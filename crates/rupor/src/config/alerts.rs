@@ -12,6 +12,7 @@ use super::meaning::{Reader, known_platform};
 use super::written;
 use super::{Account, Channel, Secret, Workspace};
 use crate::language::Language;
+use domain::chat::ChatKind;
 use engine::addresses::{self, AlertExtras, ChannelExtras};
 
 /// The platform of programs that hear.
@@ -114,7 +115,10 @@ pub(crate) fn channel(
     if alone {
         workspace.channels.remove(at);
     }
-    tell(workspace, &account, &told, &channel.target, settings)?;
+    let extras = serde_json::from_value(channel.settings.settings).unwrap_or_default();
+    let (chat_kind, rate) = (channel.settings.chat_kind, channel.settings.rate);
+    let place = Place { target: channel.target, chat_kind, rate, extras };
+    tell(workspace, &account, &told, place, settings)?;
     Ok(alone.then(|| {
         format!("channel {name} hears of trouble and gets no posts; give it a `route` if it should get both")
     }))
@@ -128,7 +132,35 @@ pub(crate) fn chat(
     target: &str,
     settings: &Settings,
 ) -> Result<(), String> {
-    tell(workspace, account, &format!("alerts/{name}"), target, settings)
+    let place = Place::at(account, target);
+    if place.chat_kind == ChatKind::Channel && is_wall(account) {
+        return Err(format!(
+            "{target:?} is a wall, which everybody may read; write the number of a person or of a conversation"
+        ));
+    }
+    tell(workspace, account, &format!("alerts/{name}"), place, settings)
+}
+
+fn is_wall(account: &Account) -> bool {
+    known_platform(&account.platform).facts().quick_start.as_ref().is_some_and(|start| start.is_wall)
+}
+
+/// Where it is told: what is known of it but for who speaks there.
+struct Place {
+    target: String,
+    chat_kind: ChatKind,
+    rate: Option<f64>,
+    extras: ChannelExtras,
+}
+
+impl Place {
+    /// One of which nothing but the target is known.
+    fn at(account: &Account, target: &str) -> Place {
+        let platform = known_platform(&account.platform);
+        let chat_kind = platform.talk_kind(target);
+        let rate = effective_rate(None, platform.facts().chat_rate(chat_kind));
+        Place { target: target.trim().to_owned(), chat_kind, rate, extras: ChannelExtras::default() }
+    }
 }
 
 /// A program that hears of trouble.
@@ -139,7 +171,8 @@ pub(crate) fn webhook(
     settings: &Settings,
 ) -> Result<Option<String>, String> {
     let (account, note) = receiver(secret, "[alerts]");
-    tell(workspace, &account, &format!("alerts/{WEBHOOK}"), url, settings).map(|()| note)
+    let place = Place::at(&account, url);
+    tell(workspace, &account, &format!("alerts/{WEBHOOK}"), place, settings).map(|()| note)
 }
 
 /// Programs that hear what became of deliveries.
@@ -166,13 +199,11 @@ pub(crate) fn callbacks(
     }
     let (account, note) = receiver(secret, "[callbacks]");
     let extras = ChannelExtras { outcomes: settings.outcomes.clone(), ..ChannelExtras::default() };
-    let settings = store::ChannelSettings {
-        max_age: Some(CALLBACK_MAX_AGE),
-        settings: json!(extras),
-        ..store::ChannelSettings::default()
-    };
+    let settings =
+        store::ChannelSettings { max_age: Some(CALLBACK_MAX_AGE), ..store::ChannelSettings::default() };
     let name = format!("{}/{WEBHOOK}", store::TIER_CALLBACKS);
-    way(workspace, &account, store::TIER_CALLBACKS, &name, url, settings).map(|()| note)
+    let place = Place { extras, ..Place::at(&account, url) };
+    way(workspace, &account, store::TIER_CALLBACKS, &name, place, settings).map(|()| note)
 }
 
 /// The account of a webhook is its secret; without one its receiver cannot know who calls.
@@ -204,7 +235,7 @@ fn tell(
     workspace: &mut Workspace,
     account: &Account,
     name: &str,
-    target: &str,
+    place: Place,
     settings: &Settings,
 ) -> Result<(), String> {
     if let Some(hours) =
@@ -227,10 +258,10 @@ fn tell(
     let settings = store::ChannelSettings {
         max_age: Some(MAX_AGE),
         time_zone: settings.time_zone.clone(),
-        settings: json!(ChannelExtras { alerts: Some(alerts), ..ChannelExtras::default() }),
         ..store::ChannelSettings::default()
     };
-    way(workspace, account, store::TIER_ALERTS, name, target, settings)
+    let place = Place { extras: ChannelExtras { alerts: Some(alerts), ..place.extras }, ..place };
+    way(workspace, account, store::TIER_ALERTS, name, place, settings)
 }
 
 /// An account like the given one in a tier of its own, and a channel on it that hears no posts.
@@ -239,7 +270,7 @@ fn way(
     account: &Account,
     tier: &str,
     name: &str,
-    target: &str,
+    place: Place,
     settings: store::ChannelSettings,
 ) -> Result<(), String> {
     let speaker = format!("{tier}/{}", account.name);
@@ -250,17 +281,16 @@ fn way(
         limit: None,
         ..account.clone()
     };
-    let platform = known_platform(&account.platform);
-    let chat_kind = platform.chat_kind(target);
     let channel = Channel {
         name: name.to_owned(),
         account: speaker,
-        target: target.trim().to_owned(),
+        target: place.target,
         settings: store::ChannelSettings {
-            chat_kind,
-            rate: effective_rate(None, platform.facts().chat_rate(chat_kind)),
-            ambiguity: platform.facts().ambiguity,
+            chat_kind: place.chat_kind,
+            rate: place.rate,
+            ambiguity: known_platform(&account.platform).facts().ambiguity,
             dedup: store::DedupMode::Off,
+            settings: json!(place.extras),
             ..settings
         },
         was: None,

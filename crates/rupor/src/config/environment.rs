@@ -227,7 +227,7 @@ impl Reader<'_> {
         };
         for out in outlets() {
             let name = format!("RUPOR_ALERT_{}_CHAT", out.start.prefix);
-            let Some(target) = self.get(&name) else {
+            let Some(target) = self.target(&out, &name) else {
                 continue;
             };
             let Some(token) = self.outlet_token(&out, &name) else {
@@ -288,15 +288,19 @@ impl Reader<'_> {
     }
 
     fn outlet_target(&mut self, out: &Outlet) -> Option<String> {
-        let Some(text) = self.get(out.start.target) else {
+        let target = self.target(out, out.start.target);
+        if target.is_none() {
             let (prefix, form) = (out.start.prefix, out.start.target_form);
             self.problem(out.start.target, format!("is not set, but {prefix}_ENABLED is true; write {form}"));
-            return None;
-        };
-        // Whether it is one is said by the platform, in `check`.
-        let target = out.platform.plain_target(&text);
+        }
+        target
+    }
+
+    /// A chat as the platform calls it, however it was written. Whether it is one is said later, in a rehearsal.
+    fn target(&mut self, out: &Outlet, name: &str) -> Option<String> {
+        let target = out.platform.plain_target(&self.get(name)?);
         let doubt = out.platform.doubt(&target);
-        self.notes.extend(doubt.map(|doubt| format!("{}: {doubt}", out.start.target)));
+        self.notes.extend(doubt.map(|doubt| format!("{name}: {doubt}")));
         Some(target)
     }
 

@@ -1,5 +1,6 @@
 //! Files and variables as people get them right and wrong.
 
+use domain::chat::ChatKind;
 use domain::time::Span;
 use serde_json::json;
 use store::{Address, Clock, Keyring, Store};
@@ -619,4 +620,70 @@ fn callbacks_are_an_account_and_a_channel_of_their_own() {
         let found = parse(&with(rest)).unwrap_err().to_string();
         assert!(found.contains(problem), "{rest}: {found}");
     }
+}
+
+/// The way of alerts among the channels of a configuration: account, target and settings.
+fn told_at(config: &Config) -> (String, String, store::ChannelSettings) {
+    let of_alerts = |channel: &&Channel| channel.account.starts_with("alerts/");
+    let channel = config.workspaces[0].channels.iter().find(of_alerts).unwrap();
+    (channel.account.clone(), channel.target.clone(), channel.settings.clone())
+}
+
+#[test]
+fn alerts_are_told_where_the_channel_is_that_they_name() {
+    let telegram = "topic = 12\nsilent = true\n";
+    for (platform, target, more, kind) in [
+        ("vk", "701", "chat_kind = \"private\"\n", ChatKind::Private),
+        ("vk", "2000000001", "chat_kind = \"group\"\n", ChatKind::Group),
+        ("vk", "\"user:701\"", "", ChatKind::Private),
+        ("max", "\"user:701\"", "", ChatKind::Private),
+        ("max", "-70", "chat_kind = \"group\"\n", ChatKind::Group),
+        ("telegram", "-1001234567890", telegram, ChatKind::Channel),
+    ] {
+        let text = format!(
+            "[accounts.bot]\nplatform = \"{platform}\"\ntoken = \"env:TOKEN\"\n[channels.ops]\naccount = \"bot\"\n\
+             target = {target}\n{more}[channels.lost]\naccount = \"bot\"\ntarget = -5\n[alerts]\nchannel = \"ops\"\n"
+        );
+        let (account, at, settings) = told_at(&parse(&text).unwrap());
+        assert_eq!((account.as_str(), at.as_str()), ("alerts/bot", target.trim_matches('"')));
+        assert_eq!(settings.chat_kind, kind, "{platform} {target}");
+        let extras = &settings.settings;
+        assert_eq!(extras["alerts"]["node"], true);
+        let expected = if more == telegram { (json!(12), true) } else { (json!(null), false) };
+        assert_eq!((extras["topic"].clone(), extras["silent"] == true), expected, "{extras}");
+    }
+}
+
+#[test]
+fn a_chat_of_alerts_in_a_variable_is_read_like_any_other() {
+    let read = |name: &'static str, chat: &'static str| {
+        from_env(&move |asked: &str| match asked {
+            "TG_TOKEN" => Some("1:abc".to_owned()),
+            "VK_OUT_TOKEN" | "MAX_TOKEN" => Some("vk1.a.token".to_owned()),
+            asked => (asked == name).then(|| chat.to_owned()),
+        })
+    };
+    for (name, chat, target, kind) in [
+        ("RUPOR_ALERT_TG_CHAT", "https://t.me/ops_of_shelter", "@ops_of_shelter", ChatKind::Channel),
+        ("RUPOR_ALERT_TG_CHAT", "701", "701", ChatKind::Private),
+        ("RUPOR_ALERT_VK_OUT_CHAT", "701", "701", ChatKind::Private),
+        ("RUPOR_ALERT_VK_OUT_CHAT", "2000000001", "2000000001", ChatKind::Group),
+        ("RUPOR_ALERT_VK_OUT_CHAT", "user:701", "user:701", ChatKind::Private),
+        ("RUPOR_ALERT_MAX_CHAT", "user:701", "user:701", ChatKind::Private),
+    ] {
+        let config = read(name, chat).unwrap();
+        let (_, at, settings) = told_at(&config);
+        assert_eq!((at.as_str(), settings.chat_kind), (target, kind), "{name}={chat}");
+        assert_eq!(config.notes, Vec::<String>::new(), "{name}={chat}");
+    }
+    let forgotten = read("RUPOR_ALERT_TG_CHAT", "-1234567890").unwrap();
+    assert_eq!(
+        forgotten.notes,
+        [
+            "RUPOR_ALERT_TG_CHAT: -1234567890 looks like an id without its -100; for a channel or supergroup write \
+          -1001234567890"
+        ]
+    );
+    let wall = read("RUPOR_ALERT_VK_OUT_CHAT", "-123").unwrap_err().to_string();
+    assert!(wall.contains("RUPOR_ALERT_VK_OUT_CHAT: \"-123\" is a wall, which everybody may read"), "{wall}");
 }
