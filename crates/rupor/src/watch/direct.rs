@@ -1,11 +1,14 @@
 //! Telling without the ledger, when the ledger is what is in trouble: once, by what was known of the ways before.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::message::Message;
 use domain::outcome::Outcome;
 use domain::time::Timestamp;
 use engine::addresses::{self, ApiBases};
+use futures_util::future::join_all;
 use platforms::media::NoMedia;
 use platforms::part::{Action, ChannelSettings};
 use platforms::platform::{Account, Deadlines, Network, Platform, Sending, Unlimited};
@@ -15,6 +18,9 @@ use store::{Illness, Store};
 use super::{Way, said};
 use crate::language::{self, Language, Phrase, say};
 use crate::operate::words::{Explanation, ill_words};
+
+/// What one way may take. A look takes longer, so that what was told is known before the look is given up.
+const WAY_MAX: Duration = Duration::from_secs(15);
 
 /// A way as it was when the ledger could still be read.
 #[derive(Debug)]
@@ -33,14 +39,14 @@ pub(super) struct Direct {
     language: Language,
     /// The rows that the known ones were made from.
     made_from: Vec<store::Channel>,
-    /// What was told and is not written down yet.
-    told: Option<(&'static str, Value)>,
+    /// What was told and is not written down yet, by kind.
+    told: BTreeMap<&'static str, Value>,
 }
 
 impl Direct {
     pub(super) fn new(bases: ApiBases, network: Network) -> Direct {
         let language = language::chosen();
-        Direct { bases, network, known: Vec::new(), language, made_from: Vec::new(), told: None }
+        Direct { bases, network, known: Vec::new(), language, made_from: Vec::new(), told: BTreeMap::new() }
     }
 
     /// Keeps the ways at hand; tokens are opened only when something changed.
@@ -79,17 +85,17 @@ impl Direct {
         })
     }
 
-    /// Tells by every way, once until the ledger is well again.
+    /// Tells by every way, each kind once until the ledger is well again. What no way took is told at the next look.
     pub(super) async fn tell(&mut self, illness: &Illness) {
-        if self.told.is_some() {
-            return;
-        }
         let (kind, headline, next) = match illness.kind {
             store::STANDS_STILL => {
                 ("standstill", say!("trouble.standstill"), say!("trouble.standstill.next"))
             }
             _ => ("database", say!("trouble.database"), say!("trouble.database.next")),
         };
+        if self.told.contains_key(kind) {
+            return;
+        }
         let (cause, help) = ill_words(&illness.words);
         let trouble = Explanation { headline, cause, since: None, next, help: vec![help], now: Timestamp(0) };
         let words = said::words(&trouble);
@@ -106,17 +112,21 @@ impl Direct {
             ),
             ..Message::default()
         };
-        self.told = Some((kind, words));
         let key = format!("direct-{}", uuid::Uuid::new_v4().simple());
-        for way in &self.known {
-            if let Err(problem) = self.send(way, &message, &key).await {
-                tracing::error!(
-                    channel = way.name,
-                    problem,
-                    "trouble could not be told without the database"
-                );
-            }
+        // All at once: one that hangs must not keep the others from hearing.
+        let told = join_all(self.known.iter().map(|way| self.tell_by(way, &message, &key))).await;
+        if told.contains(&true) {
+            self.told.insert(kind, words);
         }
+    }
+
+    async fn tell_by(&self, way: &Known, message: &Message, key: &str) -> bool {
+        let sent = tokio::time::timeout(WAY_MAX, self.send(way, message, key)).await;
+        let sent = sent.unwrap_or_else(|_| Err("it took too long".to_owned()));
+        if let Err(problem) = &sent {
+            tracing::error!(channel = way.name, problem, "trouble could not be told without the database");
+        }
+        sent.is_ok()
     }
 
     async fn send(&self, way: &Known, message: &Message, key: &str) -> Result<(), String> {
@@ -140,11 +150,11 @@ impl Direct {
     }
 
     /// What was told and is to be written down.
-    pub(super) fn told(&self) -> Option<(&'static str, Value)> {
+    pub(super) fn told(&self) -> BTreeMap<&'static str, Value> {
         self.told.clone()
     }
 
     pub(super) fn recorded(&mut self) {
-        self.told = None;
+        self.told.clear();
     }
 }

@@ -156,7 +156,7 @@ impl Watch {
         #[cfg(test)]
         let facts = Facts { database: self.pretend.clone().or(facts.database.clone()), ..facts };
         let mut seen = self.seen(&facts, is_node);
-        if let Some((kind, words)) = self.direct.told().filter(|_| is_node) {
+        for (kind, words) in self.direct.told().into_iter().filter(|_| is_node) {
             let key = format!("{kind}@{}", self.host);
             seen.retain(|alert| alert.key != key);
             seen.push(NewAlert { key, kind: kind.into(), severity: Severity::Act, words, told: true });
