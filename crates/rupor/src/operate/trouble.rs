@@ -38,7 +38,6 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("channel_no_rights", "the account may not post in a chat; told at the first failure"),
     ("channel_failing", "a channel refuses posts for another reason; told at the first failure"),
     ("channel_shut", "a channel was shut after three failures in a row"),
-    ("channel_disabled", "an operator disabled a channel"),
     ("channel_waits", "a channel waits for longer than an hour because the platform asked"),
     ("source_failing", "a source cannot be read"),
     ("dead_letters", "posts of a channel ended unsent within a day and were not queued again"),
@@ -235,7 +234,7 @@ fn of_channel(facts: &Facts, channel: &Channel) -> Option<Trouble> {
         let long = words::is_long(facts, channel.paused_until);
         return Some(match (channel.enabled, channel.disabled_by) {
             (false, Some(DisabledBy::Auto)) => Trouble::new("channel_shut", key, Weight::Act, words),
-            (false, _) => Trouble::new("channel_disabled", key, Weight::Act, words),
+            (false, _) => Trouble::new("channel_disabled", key, Weight::Meant, words),
             _ if channel.error_streak > 0 => Trouble::new(refusal(channel), key, Weight::Act, words),
             _ if long && channel.paused_until != domain::time::Timestamp::NEVER => {
                 Trouble::new("channel_waits", key, Weight::Heals, words)
@@ -285,7 +284,7 @@ fn late(facts: &Facts, channel: &Channel) -> Option<Trouble> {
         let words = words::stuck(facts, channel, due);
         return Some(Trouble::new("stuck", key, Weight::Act, words));
     }
-    let lane = facts.snapshot.lanes.iter().find(|lane| lane.channel_id == Some(channel.channel_id))?;
+    let lane = facts.lane_now(channel)?;
     let due = lane.due_at.filter(|due| facts.now - *due > ALERT_LAG)?;
     Some(Trouble::new("lag", key, Weight::Heals, words::lagging(facts, channel, lane, due)))
 }
@@ -306,5 +305,17 @@ mod tests {
         for (kind, when) in KINDS {
             assert!(page.contains(&format!("| `{kind}` | {when} |")), "{kind} is not in docs/alerts.md");
         }
+    }
+
+    #[test]
+    fn the_russian_page_lists_the_same_kinds_and_no_others() {
+        let page = include_str!("../../../../docs/ru/alerts.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+        let mut told: Vec<&str> =
+            rows.flat_map(|(kinds, _)| kinds.split(", ").map(|kind| kind.trim_matches('`'))).collect();
+        let mut known: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
+        told.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(told, known);
     }
 }

@@ -88,11 +88,6 @@ async fn operators(w: &mut World) {
     w.store.resume_channel(w.ws, channel).await.unwrap();
     w.cleared("channel_shut").await;
 
-    w.store.disable_channel(w.ws, channel, DisabledBy::Operator).await.unwrap();
-    w.raised("channel_disabled", &["channel lost is disabled", "rupor channel enable lost"]).await;
-    w.store.resume_channel(w.ws, channel).await.unwrap();
-    w.cleared("channel_disabled").await;
-
     w.store.hold_all(Some("пожар")).await.unwrap();
     w.raised("held", &["all sending is stopped", "пожар", "rupor release"]).await;
     w.store.hold_all(None).await.unwrap();
@@ -108,7 +103,11 @@ async fn operators(w: &mut World) {
     w.store.hold_all(None).await.unwrap();
     w.cleared("history_lost").await;
 
-    // A pause that somebody wanted is shown, and told to nobody.
+    // What somebody wanted so is shown, and told to nobody.
+    w.store.disable_channel(w.ws, channel, DisabledBy::Operator).await.unwrap();
+    assert_eq!(w.look().await, (Vec::new(), Vec::new()));
+    w.agree("channel_disabled", false).await;
+    w.store.resume_channel(w.ws, channel).await.unwrap();
     w.store.pause_channel(w.ws, channel, Timestamp::NEVER, "ремонт").await.unwrap();
     assert_eq!(w.look().await, (Vec::new(), Vec::new()));
     w.store.resume_channel(w.ws, channel).await.unwrap();

@@ -18,8 +18,8 @@ async fn what_needs_somebody_is_told_again_and_what_heals_is_silent_at_night() {
     let w = &mut World::sqlite().await;
     way_settings(w, |extras| extras.remind = Some("1h".into())).await;
     let channel = w.channel().await;
-    w.store.disable_channel(w.ws, channel, DisabledBy::Operator).await.unwrap();
-    w.raised("channel_disabled", &[]).await;
+    w.store.disable_channel(w.ws, channel, DisabledBy::Auto).await.unwrap();
+    w.raised("channel_shut", &[]).await;
     w.advance(59).await;
     assert_eq!(w.look().await, (Vec::new(), Vec::new()), "not yet");
     for _ in 0..2 {
@@ -30,7 +30,7 @@ async fn what_needs_somebody_is_told_again_and_what_heals_is_silent_at_night() {
         assert_eq!(heard[0]["type"], "alert.reminder");
     }
     w.store.resume_channel(w.ws, channel).await.unwrap();
-    w.cleared("channel_disabled").await;
+    w.cleared("channel_shut").await;
 
     // All day is night: what heals by itself waits for the morning, what needs somebody does not.
     way_settings(w, |extras| extras.quiet_hours = Some("00:00-23:59".into())).await;
@@ -73,7 +73,7 @@ async fn a_way_that_is_itself_the_trouble_leaves_it_to_the_other_and_nothing_loo
     let w = &mut World::sqlite().await;
     w.arm(json!({"platform": "telegram", "chat": OPS, "kind": "kicked"}));
     let channel = w.channel().await;
-    w.store.disable_channel(w.ws, channel, DisabledBy::Operator).await.unwrap();
+    w.store.disable_channel(w.ws, channel, DisabledBy::Auto).await.unwrap();
     w.watch.look().await.unwrap();
     w.pump().await;
     // The chat refused the first alert; the webhook heard it, and then of the chat itself.
@@ -84,7 +84,7 @@ async fn a_way_that_is_itself_the_trouble_leaves_it_to_the_other_and_nothing_loo
         kinds.extend(heard.into_iter().map(|call| call["data"]["kind"].as_str().unwrap().to_owned()));
     }
     kinds.sort();
-    assert_eq!(kinds, ["channel_disabled", "channel_kicked"], "each once");
+    assert_eq!(kinds, ["channel_kicked", "channel_shut"], "each once");
     let messages = w.store.recent_messages(w.ws, 100).await.unwrap();
     assert!(messages.len() <= 3, "alerts about alerts: {}", messages.len());
 }
@@ -103,7 +103,7 @@ async fn a_webhook_that_hangs_fails_or_sends_inwards_leaves_the_chat_to_tell() {
         w.store.change_channel(w.ws, hook.channel_id, settings).await.unwrap();
         *w.manner.lock().unwrap() = manner;
         let channel = w.channel().await;
-        w.store.disable_channel(w.ws, channel, DisabledBy::Operator).await.unwrap();
+        w.store.disable_channel(w.ws, channel, DisabledBy::Auto).await.unwrap();
         w.watch.look().await.unwrap();
         let to_hook = DeliveryFilter { channel_id: Some(hook.channel_id), ..DeliveryFilter::default() };
         let attempts = async || {
@@ -131,7 +131,7 @@ async fn a_webhook_that_hangs_fails_or_sends_inwards_leaves_the_chat_to_tell() {
         }
         w.pump().await;
         let heard = w.heard.lock().unwrap().clone();
-        let opened = heard.iter().filter(|call| call["data"]["kind"] == "channel_disabled").count();
+        let opened = heard.iter().filter(|call| call["data"]["kind"] == "channel_shut").count();
         assert_eq!(opened, 1, "{manner:?}: {heard:?}");
     }
 }

@@ -73,18 +73,18 @@ async fn trouble_is_told_where_it_belongs(w: &mut World) {
 
     // Each workspace its own; one without alerts is told at the top, by its name.
     for (ws, name, at_top, words, over) in [
-        (shop, "wares", false, "🔴 channel wares is disabled", "✅ over: channel wares is disabled"),
-        (w.ws, "lost", true, "🔴 channel lost is disabled", "✅ over: channel lost is disabled"),
+        (shop, "wares", false, "🔴 channel wares is shut", "✅ over: channel wares is shut"),
+        (w.ws, "lost", true, "🔴 channel lost is shut", "✅ over: channel lost is shut"),
         (
             plain,
             "notes",
             true,
-            "🔴 workspace plain: channel notes is disabled",
+            "🔴 workspace plain: channel notes is shut",
             "✅ workspace plain: over: channel notes",
         ),
     ] {
         let id = channel(w, ws, name).await;
-        w.store.disable_channel(ws, id, DisabledBy::Operator).await.unwrap();
+        w.store.disable_channel(ws, id, DisabledBy::Auto).await.unwrap();
         for (words, again) in [(words, false), (over, true)] {
             if again {
                 w.store.resume_channel(ws, id).await.unwrap();
@@ -134,9 +134,9 @@ async fn trouble_is_told_where_it_belongs(w: &mut World) {
 
     // The rows stand where they were told of, and nobody reads those of another workspace.
     let kinds = async |w: &World, ws| -> Vec<String> {
-        w.store.alerts(ws, 10).await.unwrap().into_iter().map(|alert| alert.kind).collect()
+        w.store.alerts(ws, None, 10).await.unwrap().into_iter().map(|alert| alert.kind).collect()
     };
-    assert_eq!(kinds(w, shop).await, ["workspace_held", "channel_disabled"]);
-    assert_eq!(kinds(w, plain).await, ["channel_disabled"]);
-    assert_eq!(kinds(w, w.ws).await, ["database_slow", "held", "channel_disabled"]);
+    assert_eq!(kinds(w, shop).await, ["workspace_held", "channel_shut"]);
+    assert_eq!(kinds(w, plain).await, ["channel_shut"]);
+    assert_eq!(kinds(w, w.ws).await, ["database_slow", "held", "channel_shut"]);
 }

@@ -208,7 +208,7 @@ BEGIN
     ), of_channel AS (
         SELECT c.*,
                CASE WHEN NOT c.enabled AND c.disabled_by = 'auto' THEN 'channel_shut'
-                    WHEN NOT c.enabled THEN 'channel_disabled'
+                    WHEN NOT c.enabled THEN 'meant'
                     WHEN c.error_streak > 0 THEN
                         CASE WHEN c.paused_why IN ('kicked', 'not_a_member', 'chat_deleted') THEN 'channel_kicked'
                              WHEN c.paused_why IN ('no_rights', 'chat.denied', '403') THEN 'channel_no_rights'
@@ -255,11 +255,9 @@ BEGIN
         SELECT concat('channel:', c.channel_id, ':', c.trouble), c.trouble, CASE c.trouble WHEN 'channel_waits' THEN 'heals' ELSE 'act' END,
                CASE c.trouble
                    WHEN 'channel_shut' THEN format('channel %s was shut after three failures in a row: %s', c.name, coalesce(c.paused_why, 'no reason was kept'))
-                   WHEN 'channel_disabled' THEN format('channel %s is disabled', c.name)
                    WHEN 'channel_waits' THEN format('channel %s waits for longer than an hour because the platform asked', c.name)
                    ELSE format('channel %s refuses posts: %s', c.name, coalesce(c.paused_why, 'no reason was kept')) END,
                CASE c.trouble
-                   WHEN 'channel_disabled' THEN format('`rupor channel enable %s`', c.name)
                    WHEN 'channel_waits' THEN format('it goes on by itself; `rupor channel resume %s` tries at once', c.name)
                    ELSE format('mend it there, then `rupor channel resume %s`', c.name) END
           FROM of_channel AS c WHERE c.trouble <> 'meant'
