@@ -67,6 +67,11 @@ function listen() {
   };
 }
 
+// A page that is left may be kept for the way back, and a browser opens six connections to a node: a few such pages would
+// make the next one wait for a minute.
+addEventListener("pagehide", () => source?.close());
+addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
+
 function heard(take) {
   const newest = state ? Math.max(0, ...Object.keys(state.posts).map(Number)) : null;
   take();
