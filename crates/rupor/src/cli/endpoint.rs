@@ -24,6 +24,8 @@ pub(super) struct EndpointArgs {
 enum Command {
     /// List the doors and whether they are open
     List(OperatorArgs),
+    /// Show one door: its kind, its settings, and whether it is open
+    Show(Show),
     /// Refuse what is posted there until it is resumed
     Pause(Bulk),
     /// Take posts there again
@@ -38,6 +40,14 @@ enum Command {
 struct Bulk {
     /// Name, or a pattern: `*` fits any text
     #[arg(value_name = "NAME")]
+    endpoint: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// Name of the endpoint
     endpoint: String,
     #[command(flatten)]
     operator: OperatorArgs,
@@ -77,6 +87,7 @@ pub(super) fn run(args: &EndpointArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
             Command::List(operator) => list(operator).await,
+            Command::Show(one) => show(one).await,
             Command::Pause(bulk) => switch(bulk, false).await,
             Command::Resume(bulk) => switch(bulk, true).await,
             Command::Test(test) => try_out(test).await,
@@ -96,6 +107,24 @@ async fn list(operator: &OperatorArgs) -> anyhow::Result<()> {
             vec![id, endpoint.name.clone(), endpoint.kind.clone(), state.to_owned()]
         };
         table(&["id", "endpoint", "kind", "state"], endpoints.iter().map(row).collect())
+    })
+}
+
+async fn show(one: &Show) -> anyhow::Result<()> {
+    let store = one.operator.look().await?.store;
+    let ws = find_workspace(&store, &one.operator.workspace(&store).await?).await?;
+    let door = find_endpoint(&store, ws, &one.endpoint).await?;
+    one.operator.print(&door, || {
+        let state = if door.enabled { "open" } else { "paused: whoever posts there hears 401" };
+        let mut page =
+            format!("endpoint  {}\nkind      {}\nstate     {state}\n", line(&door.name), line(&door.kind));
+        for (name, value) in door.settings.as_object().into_iter().flatten() {
+            page += &format!("{name:<9} {}\n", line(&value.to_string()));
+        }
+        if !door.enabled {
+            page += &format!("$ rupor endpoint resume {}\n", quoted(&door.name));
+        }
+        page
     })
 }
 

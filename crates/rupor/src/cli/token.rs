@@ -54,6 +54,10 @@ fn scope(text: &str) -> Result<ApiScope, String> {
 /// Bytes of a drawn token: nobody guesses 256 bits.
 const TOKEN_BYTES: usize = 32;
 
+/// A token of one workspace that reaches the others is a surprise.
+const ADAPTER_REACHES: &str = "the scope adapter sends, reads posts and keeps pictures in every workspace of this \
+                               database, not only in its own; give it to your orchestrator alone";
+
 pub(super) fn run(args: &TokenArgs) -> anyhow::Result<()> {
     block_on(async {
         match &args.command {
@@ -82,8 +86,12 @@ async fn make(new: &New) -> anyhow::Result<()> {
     operator.perform(verb).await?;
     let told = json!({"name": new.name, "workspace": workspace, "scopes": scopes, "token": token});
     operator.print(&told, || {
+        let warning = match scopes.contains(&ApiScope::Adapter) {
+            true => format!("\nwarning: {ADAPTER_REACHES}"),
+            false => String::new(),
+        };
         let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
-        format!("token {} ({}), shown only here:\n{token}", line(&new.name), scopes.join(", "))
+        format!("token {} ({}), shown only here:\n{token}{warning}", line(&new.name), scopes.join(", "))
     })
 }
 
