@@ -285,6 +285,17 @@ async fn an_onlooker_sees_everything_and_changes_nothing() {
     let page = tokio::task::spawn_blocking(move || call(at, "GET", "/", &[], "")).await.unwrap();
     assert_eq!(page.0, 200, "{page:?}");
     assert!(page.1.contains("<html"), "{}", page.1);
+    let mut state = Value::Null;
+    place
+        .until("the board shows it as sent", async |_| {
+            let asked = tokio::task::spawn_blocking(move || call(at, "GET", "/board/state", &[], ""));
+            state = serde_json::from_str(&asked.await.unwrap().1).unwrap();
+            let posts = state["posts"].as_object().unwrap();
+            posts.len() == 1 && posts.values().all(|post| post["went"] == json!([1, 0, 0, 0]))
+        })
+        .await;
+    let shown = state["posts"].as_object().unwrap().values().next().unwrap();
+    assert_eq!((&shown["text"], &state["trouble"]), (&json!("Ярмарка в субботу"), &json!({})), "{state}");
     let pushed = tokio::task::spawn_blocking(move || call(at, "POST", "/", &[], "{}")).await.unwrap();
     assert!((400..500).contains(&pushed.0), "{pushed:?}");
     let (english, russian) = (place.ok(&["why", "1"]).await, place.ok(&["why", "1", "--lang", "ru"]).await);
@@ -297,9 +308,58 @@ async fn an_onlooker_sees_everything_and_changes_nothing() {
     assert_eq!(json[0], json[1]);
     let check =
         [place.run(&["status", "--check"]).await, place.run(&["status", "--check", "--lang", "ru"]).await];
-    assert_eq!(check[0].status.code(), check[1].status.code());
+    assert_eq!(check.map(|done| done.status.code()), [Some(0), Some(0)], "all is well");
     node.terminate();
+    assert_eq!(place.run(&["status", "--check"]).await.status.code(), Some(1), "nobody sends");
+    assert_eq!(place.run(&["status"]).await.status.code(), Some(0), "who only looks is not told off");
     assert_eq!(place.told().len(), 1, "looking says nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volunteer_has_the_first_alert_in_a_chat_by_variables_alone() {
+    let mut place = Place::new().await;
+    let ops = "-1009750000077";
+    for (name, value) in [("TG_ENABLED", "true"), ("TG_TOKEN", TOKEN), ("TG_CHAT", "-1009750000011")] {
+        place.set(name, value);
+    }
+    place.set("RUPOR_ALERT_TG_CHAT", ops);
+    let node = place.node(&[]);
+    place
+        .until("the way is there", async |place| {
+            let channels = place.run(&["channel", "list", "--json"]).await;
+            channels.status.success() && String::from_utf8_lossy(&channels.stdout).contains("alerts/")
+        })
+        .await;
+    let sent = place.ok(&["alert", "test"]).await;
+    place.until_told(1).await;
+    let told = place.told();
+    assert!(told[0].0 == ops && told[0].1.contains("test"), "{told:?} {sent}");
+    node.terminate();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_looks_at_a_workspace_and_its_door_and_stops_it() {
+    let mut place = Place::new().await;
+    place.set("TG_TOKEN", TOKEN);
+    place.set("DOOR", "secret-of-the-door-0123456789");
+    place.write(&format!("{ONE}[endpoints.site]\nkind = \"push\"\nsecret = {{ env = \"DOOR\" }}\n"));
+    place.ok(&["apply", "--yes"]).await;
+    let shown = place.ok(&["workspace", "show", "default"]).await;
+    assert!(shown.contains("channels   news") && shown.contains("sending    open"), "{shown}");
+    let stopped = place.ok(&["workspace", "pause", "default", "--reason", "пожар"]).await;
+    assert!(stopped.contains("stopped for workspace default (пожар)"), "{stopped}");
+    let shown = place.ok(&["workspace", "show", "default"]).await;
+    assert!(
+        shown.contains("sending    stopped") && shown.contains("$ rupor workspace resume default"),
+        "{shown}"
+    );
+    place.ok(&["workspace", "resume", "default"]).await;
+    assert_eq!(place.json(&["workspace", "show", "default"]).await["held"], false);
+    place.ok(&["endpoint", "pause", "site"]).await;
+    let door = place.ok(&["endpoint", "show", "site"]).await;
+    assert!(door.contains("endpoint  site") && door.contains("$ rupor endpoint resume site"), "{door}");
+    let made = place.ok(&["token", "new", "n8n", "--scope", "adapter"]).await;
+    assert!(made.contains("warning: the scope adapter") && made.contains("in every workspace"), "{made}");
 }
 
 /// Two looks are at two moments.

@@ -318,7 +318,7 @@ async fn posts_that_wait_are_read_to_their_end() {
     server.channel(server.ws, "второй", "-1001234567891").await;
     let channels: Vec<_> = server.store.channels(server.ws).await.unwrap();
     for n in 0..2 {
-        let message = store::NewMessage::new("test", &n.to_string(), &n.to_string(), json!({"text": "кот"}));
+        let message = store::NewMessage::new("test", n.to_string(), n.to_string(), json!({"text": "кот"}));
         let held = channels.iter().map(|channel| channel.channel_id).collect();
         let held = Some(store::Held { channels: held, why: "не уверен".into() });
         let post = store::NewPost { message, sketch: None, held };

@@ -93,30 +93,3 @@ async fn a_node_whose_claims_fail_stands_still_and_says_so_everywhere() {
     w.cleared("standstill").await;
     admin.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
 }
-
-/// What no way took is told again, what one took is not, and another trouble of the ledger is another one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn telling_without_the_ledger_goes_on_until_somebody_has_heard() {
-    let w = &mut World::sqlite().await;
-    w.watch.look().await.unwrap();
-    let illness = |kind| store::Illness { kind, words: "it is away".into(), lasts: Duration::from_secs(9) };
-    w.arm(json!({"platform": "telegram", "chat": OPS, "kind": "kicked"}));
-    *w.manner.lock().unwrap() = Manner::Fails;
-    w.watch.direct.tell(&illness("the database does not answer")).await;
-    assert!(w.watch.direct.told().is_empty(), "nobody has heard");
-    assert_eq!(w.news(), (Vec::new(), Vec::new()));
-    // One of two is enough.
-    *w.manner.lock().unwrap() = Manner::Hears;
-    for _ in 0..2 {
-        w.watch.direct.tell(&illness("the database does not answer")).await;
-    }
-    let (chat, heard) = w.news();
-    assert_eq!((chat.len(), heard.len()), (0, 1), "{chat:?} {heard:?}");
-    w.sandbox.core().faults.clear();
-    w.watch.direct.tell(&illness(store::STANDS_STILL)).await;
-    let (chat, heard) = w.news();
-    assert_eq!((chat.len(), heard.len()), (1, 1), "{chat:?} {heard:?}");
-    assert_eq!(heard[0]["data"]["kind"], "standstill");
-    let told: Vec<&str> = w.watch.direct.told().into_keys().collect();
-    assert_eq!(told, ["database", "standstill"], "both are to be written down");
-}
