@@ -3134,7 +3134,8 @@ BEGIN
                'dead', coalesce(sum(h.n_dead), 0))
       INTO sums
       FROM lane_heads AS h
-     WHERE h.workspace_id = ws AND h.recipient_id IS NULL;
+      JOIN accounts AS a ON a.account_id = h.account_id
+     WHERE h.workspace_id = ws AND h.recipient_id IS NULL AND a.tier NOT IN ('alerts', 'callbacks');
     -- Lanes of one budget share it fairly: a lane waits for as many of each other as it has itself.
     WITH busy AS (
         SELECT h.lane_id, h.account_id, h.channel_id, h.campaign_id, h.n_queued + h.n_retry AS waiting, h.interval_us,
@@ -3215,6 +3216,17 @@ BEGIN
               FROM pull_sources AS s LEFT JOIN pull_cursors AS c ON c.source_id = s.source_id
              WHERE s.workspace_id = ws)
         || (SELECT jsonb_build_object('open_alerts', count(*)) FROM alerts AS a WHERE a.workspace_id = ws AND a.ended_at IS NULL)
+        -- What a guard says begins with its name; other words are an operator's.
+        || (SELECT jsonb_build_object('campaigns', jsonb_build_object(
+                       'draft', count(*) FILTER (WHERE k.status = 'draft'), 'scheduled', count(*) FILTER (WHERE k.status = 'scheduled'),
+                       'preparing', count(*) FILTER (WHERE k.status = 'preparing'), 'running', count(*) FILTER (WHERE k.status = 'running'),
+                       'paused', count(*) FILTER (WHERE k.status = 'paused'), 'finishing', count(*) FILTER (WHERE k.status = 'finishing'),
+                       'finished', count(*) FILTER (WHERE k.status = 'finished'), 'cancelling', count(*) FILTER (WHERE k.status = 'cancelling'),
+                       'cancelled', count(*) FILTER (WHERE k.status = 'cancelled'), 'aborted', count(*) FILTER (WHERE k.status = 'aborted'),
+                       'guarded', count(*) FILTER (WHERE k.status = 'paused' AND starts_with(k.why, 'guard: ')
+                           OR k.status = 'running' AND EXISTS (
+                               SELECT FROM jsonb_each_text(k.resting) AS r WHERE starts_with(r.value, 'guard: ')))))
+              FROM campaigns AS k WHERE k.workspace_id = ws)
         || (SELECT jsonb_build_object('bots', jsonb_build_object(
                        'waiting', b.waiting, 'oldest', rupor_micros(b.oldest), 'handoffs', b.handoffs,
                        'handoffs_waiting', b.handoffs_waiting, 'handoff_since', rupor_micros(b.handoff_since),
@@ -3697,7 +3709,7 @@ BEGIN
     ), of_channel AS (
         SELECT c.*,
                CASE WHEN NOT c.enabled AND c.disabled_by = 'auto' THEN 'channel_shut'
-                    WHEN NOT c.enabled THEN 'channel_disabled'
+                    WHEN NOT c.enabled THEN 'meant'
                     WHEN c.error_streak > 0 THEN
                         CASE WHEN c.paused_why IN ('kicked', 'not_a_member', 'chat_deleted') THEN 'channel_kicked'
                              WHEN c.paused_why IN ('no_rights', 'chat.denied', '403') THEN 'channel_no_rights'
@@ -3744,11 +3756,9 @@ BEGIN
         SELECT concat('channel:', c.channel_id, ':', c.trouble), c.trouble, CASE c.trouble WHEN 'channel_waits' THEN 'heals' ELSE 'act' END,
                CASE c.trouble
                    WHEN 'channel_shut' THEN format('channel %s was shut after three failures in a row: %s', c.name, coalesce(c.paused_why, 'no reason was kept'))
-                   WHEN 'channel_disabled' THEN format('channel %s is disabled', c.name)
                    WHEN 'channel_waits' THEN format('channel %s waits for longer than an hour because the platform asked', c.name)
                    ELSE format('channel %s refuses posts: %s', c.name, coalesce(c.paused_why, 'no reason was kept')) END,
                CASE c.trouble
-                   WHEN 'channel_disabled' THEN format('`rupor channel enable %s`', c.name)
                    WHEN 'channel_waits' THEN format('it goes on by itself; `rupor channel resume %s` tries at once', c.name)
                    ELSE format('mend it there, then `rupor channel resume %s`', c.name) END
           FROM of_channel AS c WHERE c.trouble <> 'meant'
