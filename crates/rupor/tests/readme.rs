@@ -54,7 +54,15 @@ const REFUSED: [(&str, &str); 4] = [
 ];
 
 /// Commands that are only looked up: they are named without what they ask for.
-const LOOKED_UP: [&str; 3] = ["rupor apply", "rupor why", "rupor init"];
+const LOOKED_UP: [&str; 7] = [
+    "rupor apply",
+    "rupor why",
+    "rupor init",
+    "rupor campaign status",
+    "rupor campaign resume",
+    "rupor bot replay",
+    "rupor bot activate",
+];
 
 struct Stage {
     folder: tempfile::TempDir,
