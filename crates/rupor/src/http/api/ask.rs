@@ -298,7 +298,7 @@ pub(super) async fn held(
             "text": message.payload["text"].as_str().unwrap_or_default(),
         }));
     }
-    Ok(Json(asked.page_by_name(items, last.as_deref())))
+    Ok(Json(asked.answer_up_to(items, last.as_deref())))
 }
 
 #[utoipa::path(get, path = "/v1/accounts", operation_id = "accounts", summary = "Accounts and how they stand", responses((status = 200, body = super::shapes::Accounts, description = "All of them"), super::shapes::Refusals), security(("token" = ["read"])))]
