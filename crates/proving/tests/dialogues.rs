@@ -248,17 +248,12 @@ impl World {
         let at = self.clock.now().millis() + self.dice.random_range(0..60_000);
         let said = Said {
             chat: chat.into(),
-            chat_name: None,
             from: Some(chat.trim_start_matches('-').into()),
             name: Some("Анна".into()),
             message_id: key.into(),
             text: text.into(),
             private: chat != DESK,
-            edited: false,
-            payload: None,
-            attached: Vec::new(),
-            reply_to: None,
-            by_bot: false,
+            ..Said::default()
         };
         let update = Incoming { key: key.into(), at_ms: Some(at), event: incoming::Event::Message(said) };
         for _ in 0..self.dice.random_range(1..=3) {

@@ -6,9 +6,10 @@ use super::choose::{Candidate, Scene, by_name};
 use super::decision::{Call, Decision, Handoff, Log, Reply, Subscription, Verdict};
 use super::event::{Event, What};
 use super::heard::Heard;
+use super::hours::Opening;
 use super::placeholders::{fill, fill_masked};
 use super::rules::{Acts, Ask, ButtonRule, CallRule, Next, Pressed, Rules, Rung, Subscribe};
-use super::state::{Flood, Mode, State};
+use super::state::{Mode, State};
 use super::{OFFER_MARK, SUBSCRIBE_ID, slots};
 use crate::message::{Button, Press};
 use crate::time::Timestamp;
@@ -236,12 +237,8 @@ impl<'a> Turn<'a> {
             }
             return;
         };
-        let opens = match &rules.hours {
-            Some(hours) if !hours.is_open(&rules.zone, self.now) => hours.opens(&rules.zone, self.now),
-            _ => None,
-        };
-        match opens {
-            Some(when) => self.say(rules.texts.closed.replace("{when}", &when)),
+        match self.opening() {
+            Some(opening) => self.say(rules.texts.closed.replace("{when}", &opening.words)),
             None if !has_spoken => self.say(rules.texts.handoff.clone()),
             None => {}
         }
@@ -253,18 +250,31 @@ impl<'a> Turn<'a> {
         self.state.mode = Mode::Human;
         self.state.misses = 0;
         self.state.tries = 0;
-        self.state.waits_since = self.state.waits_since.or(Some(self.now));
-        self.state.remind_at = Some(self.now + operators.wait);
-        self.state.back_at = Some(self.now + operators.back);
+        let seen = self.seen_by_people();
+        self.state.waits_since = self.state.waits_since.or(Some(seen));
+        self.state.remind_at = Some(seen + operators.wait);
+        self.state.back_at = Some(seen + operators.back);
         self.handoff = Some(Handoff::Open { why: why.to_owned(), text });
+    }
+
+    /// When people are there next, if they are away now.
+    fn opening(&self) -> Option<Opening> {
+        let (hours, zone) = (self.rules.hours.as_ref()?, &self.rules.zone);
+        if hours.is_open(zone, self.now) { None } else { hours.opens(zone, self.now) }
+    }
+
+    /// When people can look at what is said now: who waits for an opening is not kept waiting before it.
+    fn seen_by_people(&self) -> Timestamp {
+        self.opening().map_or(self.now, |opening| opening.at)
     }
 
     /// The person goes on talking to people.
     pub(super) fn forward(&mut self, handoff: Handoff) {
         if let Some(operators) = &self.rules.operators {
-            self.state.waits_since = self.state.waits_since.or(Some(self.now));
-            self.state.remind_at = self.state.remind_at.or(Some(self.now + operators.wait));
-            self.state.back_at = Some(self.now + operators.back);
+            let seen = self.seen_by_people();
+            self.state.waits_since = self.state.waits_since.or(Some(seen));
+            self.state.remind_at = self.state.remind_at.or(Some(seen + operators.wait));
+            self.state.back_at = Some(seen + operators.back);
         }
         self.handoff = Some(handoff);
     }
@@ -295,7 +305,7 @@ impl<'a> Turn<'a> {
         self.home();
     }
 
-    /// Stands at the start again, without a word, as if the dialogue were new.
+    /// Stands at the start again, without a word, as if the dialogue were new; only how much was said lately stays.
     pub(super) fn home(&mut self) {
         self.state.name.clone_from(&self.rules.start);
         self.state.slots.clear();
@@ -306,7 +316,6 @@ impl<'a> Turn<'a> {
         self.state.waits_since = None;
         self.state.remind_at = None;
         self.state.back_at = None;
-        self.state.flood = Flood::default();
     }
 
     /// The question that waits for an answer.

@@ -14,6 +14,9 @@ pub struct Event {
     /// The name of the platform in configuration and tables; rules may ask for it.
     #[serde(default)]
     pub platform: String,
+    /// What was sent together has the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub album: Option<String>,
     #[serde(flatten)]
     pub what: What,
 }
@@ -63,15 +66,19 @@ pub enum What {
 
 impl Event {
     pub fn text(at: Timestamp, text: impl Into<String>) -> Event {
-        Event { at, platform: String::new(), what: What::Text { text: text.into() } }
+        Event::new(at, What::Text { text: text.into() })
     }
 
     pub fn new(at: Timestamp, what: What) -> Event {
-        Event { at, platform: String::new(), what }
+        Event { at, platform: String::new(), album: None, what }
     }
 }
 
 impl What {
+    pub fn on(self, platform: impl Into<String>, at: Timestamp) -> Event {
+        Event { platform: platform.into(), ..Event::new(at, self) }
+    }
+
     /// Whether a person did it, as opposed to a clock, an operator or a service.
     pub fn is_by_person(&self) -> bool {
         !matches!(self, What::Timer | What::Operator { .. } | What::Closed | What::Answer { .. })

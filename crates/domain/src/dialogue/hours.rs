@@ -31,6 +31,14 @@ pub struct Hours {
     closed: Vec<(Date, Date)>,
 }
 
+/// The next time that people are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    pub at: Timestamp,
+    /// «сегодня в 10:00», «завтра в 10:00», «в понедельник в 10:00».
+    pub words: String,
+}
+
 impl Hours {
     /// Adds `mon-fri = "10:00-20:00"`; the error says which half is wrong.
     pub fn open(&mut self, days: &str, span: &str) -> Result<(), String> {
@@ -61,20 +69,20 @@ impl Hours {
         today || night
     }
 
-    /// When they open next, in words: «сегодня в 10:00», «завтра в 10:00», «в понедельник в 10:00».
-    pub fn opens(&self, zone: &TimeZone, now: Timestamp) -> Option<String> {
+    /// When they open next.
+    pub fn opens(&self, zone: &TimeZone, now: Timestamp) -> Option<Opening> {
         let here = local(zone, now)?;
         let mut day = here.date();
         for ahead in 0..DAYS_AHEAD {
             let from = self.spans(day).iter().map(|(from, _)| *from);
             let next = from.filter(|from| ahead > 0 || *from > here.time()).min();
             if let Some(from) = next {
-                return Some(format!(
-                    "{} в {:02}:{:02}",
-                    day_in_words(day, ahead),
-                    from.hour(),
-                    from.minute()
-                ));
+                let at = day.to_datetime(from).to_zoned(zone.clone()).ok()?;
+                let day = day_in_words(day, ahead);
+                return Some(Opening {
+                    at: Timestamp(at.timestamp().as_microsecond()),
+                    words: format!("{day} в {:02}:{:02}", from.hour(), from.minute()),
+                });
             }
             day = day.tomorrow().ok()?;
         }
@@ -164,7 +172,9 @@ mod tests {
         let zone = TimeZone::get("Europe/Moscow").unwrap();
         let now = Timestamp(now.parse::<jiff::Timestamp>().unwrap().as_microsecond());
         assert_eq!(hours.is_open(&zone, now), open);
-        assert_eq!(hours.opens(&zone, now).unwrap_or_default(), opens);
+        let opening = hours.opens(&zone, now).unwrap();
+        assert_eq!(opening.words, opens);
+        assert!(opening.at > now && hours.is_open(&zone, opening.at), "{opening:?}");
     }
 
     #[test]

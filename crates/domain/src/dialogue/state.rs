@@ -45,6 +45,9 @@ pub struct State {
     pub ticks: u32,
     #[serde(skip_serializing_if = "Flood::is_quiet")]
     pub flood: Flood,
+    /// The album that came last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub album: Option<String>,
     /// The person asked to be written to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub subscribed: bool,

@@ -1,6 +1,6 @@
 //! One step of a dialogue. Pure and total: the same rules, state, event and time give the same decision.
 //!
-//! The order is fixed, and the first that applies answers: late, flood, human mode, button, command, rules that
+//! The order is fixed, and the first that applies answers: late, human mode, flood, button, command, rules that
 //! interrupt, the open question, rules of the state, global rules, nearly understood words, fallback.
 //! `acts` does what was chosen here.
 
@@ -54,18 +54,24 @@ impl Turn<'_> {
             What::Blocked => return self.left(Subscription::Gone),
             What::Stopped => return self.left(Subscription::Stopped),
             What::Returned => return self.returned(),
-            What::Started { .. } if self.state.mode != Mode::Human => return self.started(),
             _ => {}
+        }
+        let goes_on = self.goes_on_with_an_album();
+        // People want to know all that is said to them, however much it is.
+        if self.state.mode == Mode::Human {
+            return self.hear_for_people();
+        }
+        if goes_on {
+            return self.log(Verdict::Ignored, "", "one more of an album");
         }
         if self.is_flood(at) {
             return;
         }
-        match self.state.mode {
-            Mode::Human => return self.hear_for_people(),
-            // Who left and speaks again is heard, but campaigns stay away until they ask for them.
-            Mode::Stopped => self.state.mode = Mode::Bot,
-            Mode::Bot => {}
+        if matches!(self.event.what, What::Started { .. }) {
+            return self.started();
         }
+        // Who left and speaks again is heard, but campaigns stay away until they ask for them.
+        self.state.mode = Mode::Bot;
         if self.is_too_long() {
             return;
         }
@@ -124,12 +130,33 @@ impl Turn<'_> {
         let over = self.state.flood.messages > limits.messages;
         if over {
             self.log(Verdict::Flood, "", "");
+            // Whoever wants to be left alone is heard, always.
+            if self.says_stop() {
+                self.left(Subscription::Stopped);
             // Said once; a bot that answers every message of a flood is part of it.
-            if self.state.flood.messages == limits.messages + 1 && self.state.mode == Mode::Bot {
+            } else if self.state.flood.messages == limits.messages + 1 {
                 self.say(self.rules.texts.flood.clone());
             }
         }
         over
+    }
+
+    fn says_stop(&self) -> bool {
+        let What::Text { text } = &self.event.what else { return false };
+        Heard::new(text).command().is_some_and(|(name, _)| name == "stop")
+    }
+
+    /// The pictures of an album come one by one, and are one thing that the person did: the first, or one with words,
+    /// speaks for it.
+    fn goes_on_with_an_album(&mut self) -> bool {
+        let Some(album) = &self.event.album else { return false };
+        let known = self.state.album.as_ref() == Some(album);
+        self.state.album = Some(album.clone());
+        let words = match &self.event.what {
+            What::Text { text } | What::Photo { text, .. } => text.as_str(),
+            _ => "",
+        };
+        known && words.trim().is_empty()
     }
 
     fn is_too_long(&mut self) -> bool {
@@ -157,7 +184,7 @@ impl Turn<'_> {
             },
             _ => return,
         };
-        if Heard::new(&text).command().is_some_and(|(name, _)| name == "stop") {
+        if self.says_stop() {
             self.subscription = Some(Subscription::Stopped);
             self.state.subscribed = false;
         }
@@ -271,8 +298,7 @@ impl Turn<'_> {
             .pressed(id)
             .filter(|pressed| pressed.state.as_ref().is_none_or(|state| *state == self.state.name))
         else {
-            self.toast = Some(self.rules.texts.stale.clone());
-            return self.log(Verdict::Stale, "", "");
+            return self.stale();
         };
         match &pressed.act {
             PressAct::Say => self.said_by_button(pressed),
@@ -283,7 +309,7 @@ impl Turn<'_> {
             }
             PressAct::Rule(name) => match self.rules.rules.iter().position(|rule| rule.name == *name) {
                 Some(rule) => self.fire(rule, Verdict::Rule),
-                None => self.log(Verdict::Stale, "", ""),
+                None => self.stale(),
             },
             PressAct::Skip => self.skip(),
             PressAct::Subscribe => {
@@ -292,6 +318,11 @@ impl Turn<'_> {
                 self.say(self.rules.texts.subscribed.clone());
             }
         }
+    }
+
+    fn stale(&mut self) {
+        self.toast = Some(self.rules.texts.stale.clone());
+        self.log(Verdict::Stale, "", "");
     }
 
     fn said_by_button(&mut self, pressed: &Pressed) {

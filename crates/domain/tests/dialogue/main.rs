@@ -2,6 +2,7 @@
 
 mod lint;
 mod odd;
+mod people;
 mod phrases;
 mod properties;
 mod slots;

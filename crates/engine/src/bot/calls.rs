@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use domain::dialogue::{Event, What, answer_fields};
+use domain::dialogue::{What, answer_fields};
 use domain::time::Span;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -157,7 +157,7 @@ fn end(call: &ServiceCall, answer: Result<Value, Unanswered>) -> CallEnd {
     let reason = failed.clone().unwrap_or_default();
     let what = What::Answer { service: call.service.clone(), fields, reason };
     // When it happened is when it is written down.
-    let event = Event { at: domain::time::Timestamp(0), platform: call.platform.clone(), what };
+    let event = what.on(&call.platform, domain::time::Timestamp(0));
     CallEnd::Over { event: serde_json::to_value(event).unwrap_or_default(), failed }
 }
 

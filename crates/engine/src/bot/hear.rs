@@ -89,7 +89,11 @@ pub fn read(platform: &str, account: AccountId, desks: &[Desk], incoming: &Incom
     let mut body = match what {
         Some(what) => {
             // What a platform says without a time happened when it was received.
-            let event = Event { at: at.unwrap_or(Timestamp(0)), platform: platform.to_owned(), what };
+            let album = match &incoming.event {
+                incoming::Event::Message(said) => said.album.clone(),
+                _ => None,
+            };
+            let event = Event { album, ..what.on(platform, at.unwrap_or(Timestamp(0))) };
             serde_json::to_value(event).unwrap_or_default()
         }
         None => json!({}),

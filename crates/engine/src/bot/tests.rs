@@ -277,3 +277,44 @@ fn a_bot_without_rules_marks_what_it_heard_and_says_nothing() {
     let (taken, _) = take(&turn(&["привет"], None), None, Timestamp(9));
     assert_eq!((taken.events.as_slice(), taken.says.len()), (&[(1, "no_rules".to_owned())][..], 0));
 }
+
+/// A press as a platform tells it; `None`: a keyboard of words, which has no press to answer.
+fn presses(ids: &[Option<&str>]) -> Turn {
+    let press = |(n, id): (usize, &Option<&str>)| {
+        let event = match id {
+            Some(id) => Event::Callback(Callback {
+                id: (*id).into(),
+                chat: "70".into(),
+                from: "70".into(),
+                payload: "gone".into(),
+                private: true,
+                ..Callback::default()
+            }),
+            None => Event::Message(Said { payload: Some("gone".into()), ..private("Меню") }),
+        };
+        InboxEvent {
+            inbox_id: n as i64 + 1,
+            body: heard(event).update.body,
+            ..turn(&["x"], None).events.remove(0)
+        }
+    };
+    Turn { events: ids.iter().enumerate().map(press).collect(), ..turn(&[], None) }
+}
+
+#[test]
+fn every_press_of_a_turn_is_answered_and_a_press_of_words_by_words() {
+    let rules = Rules::read(RULES).unwrap();
+    let (taken, toasts) = take(&presses(&[Some("p1"), None, Some("p2")]), Some(&rules), Timestamp(9));
+    let told: Vec<_> = toasts.iter().map(|(_, press, text)| (press.id.as_str(), text.as_deref())).collect();
+    let stale = Some("Эта кнопка уже не действует.");
+    assert_eq!(told, [("p1", stale), ("p2", stale)]);
+    let says: Vec<_> = taken.says.iter().map(|say| (say.event, say.payload["text"].as_str())).collect();
+    assert_eq!(says, [(1, stale)]);
+}
+
+#[test]
+fn the_pictures_of_an_album_are_known_to_belong_together() {
+    let said = Said { attached: vec!["photo".into()], album: Some("77".into()), ..private("") };
+    let kept = heard(Event::Message(said)).update.body;
+    assert_eq!(hear::event(&kept, Timestamp(5)).album.as_deref(), Some("77"));
+}

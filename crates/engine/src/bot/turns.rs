@@ -180,7 +180,6 @@ struct Taking<'a> {
     calls: Vec<NewCall>,
     logs: Vec<NewLog>,
     subscription: Option<(RecipientStatus, &'static str)>,
-    toasts: Vec<Toast>,
 }
 
 /// Takes a turn: every event that waits, in order. Pure.
@@ -190,21 +189,22 @@ pub fn take(turn: &Turn, rules: Option<&Rules>, now: Timestamp) -> (TurnTaken, V
         return (unanswered(turn), Vec::new());
     };
     let state: State = serde_json::from_value(turn.state.clone()).unwrap_or_default();
-    let (says, calls, logs, toasts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut taking = Taking { turn, rules, now, state, says, calls, logs, subscription: None, toasts };
+    let (says, calls, logs, mut toasts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut taking = Taking { turn, rules, now, state, says, calls, logs, subscription: None };
     let mut events = Vec::with_capacity(turn.events.len());
     for (place, heard) in turn.events.iter().enumerate() {
         let event = hear::event(&heard.body, heard.happened_at);
-        let verdict = taking.event(place, &event);
-        if let Some(callback) = hear::callback(&heard.body) {
-            let text = taking.toasts.pop().and_then(|(_, _, text)| text);
-            taking.toasts.push(((turn.workspace_id, heard.account_id), callback, text));
+        let (verdict, toast) = taking.event(place, &event);
+        match (hear::callback(&heard.body), toast) {
+            (Some(callback), text) => toasts.push(((turn.workspace_id, heard.account_id), callback, text)),
+            // A keyboard of words sends no press that could be answered by a notice.
+            (None, Some(text)) => taking.say(place, Message::text(text)),
+            (None, None) => {}
         }
         events.push((heard.inbox_id, verdict));
     }
     if fired {
-        let event = Event { at: now, platform: turn.platform.clone(), what: What::Timer };
-        taking.event(0, &event);
+        taking.event(0, &What::Timer.on(&turn.platform, now));
     }
     let mode = match taking.state.mode {
         Mode::Bot => DialogueMode::Bot,
@@ -227,7 +227,7 @@ pub fn take(turn: &Turn, rules: Option<&Rules>, now: Timestamp) -> (TurnTaken, V
         logs: taking.logs,
         ambiguity: ambiguity(&turn.platform),
     };
-    (taken, taking.toasts)
+    (taken, toasts)
 }
 
 /// Nobody told the bot what to say: the events are marked, and the dialogue stays where it is.
@@ -256,8 +256,9 @@ fn ambiguity(platform: &str) -> AmbiguityPolicy {
 }
 
 impl Taking<'_> {
-    /// Asks the rules about one event. A defect in them costs this event, not the dialogue.
-    fn event(&mut self, place: usize, event: &Event) -> String {
+    /// Asks the rules about one event: the verdict, and what whoever pressed a button shall read. A defect in them costs
+    /// this event, not the dialogue.
+    fn event(&mut self, place: usize, event: &Event) -> (String, Option<String>) {
         let (rules, now, state) = (self.rules, self.now, self.state.clone());
         let Ok(decision) = catch_unwind(AssertUnwindSafe(|| step(rules, &state, event, now))) else {
             tracing::error!(
@@ -265,11 +266,11 @@ impl Taking<'_> {
                 "the rules broke at an event; please report it"
             );
             self.log(place, None, "error", json!({}));
-            return "error".to_owned();
+            return ("error".to_owned(), None);
         };
-        let verdict = decision.verdict().as_str().to_owned();
+        let (verdict, toast) = (decision.verdict().as_str().to_owned(), decision.toast.clone());
         self.decided(place, decision);
-        verdict
+        (verdict, toast)
     }
 
     fn decided(&mut self, place: usize, decision: Decision) {
@@ -287,10 +288,6 @@ impl Taking<'_> {
             Some(Subscription::Stopped) => self.subscription = Some((RecipientStatus::Stopped, "stopped")),
             // Whoever is known, gone or back was written down when it was heard.
             Some(Subscription::Known | Subscription::Gone | Subscription::Returned) | None => {}
-        }
-        if let Some(text) = decision.toast {
-            let who = (self.turn.workspace_id, self.turn.account_id);
-            self.toasts.push((who, Callback::default(), Some(text)));
         }
         for log in &decision.logs {
             let rule = Some(log.rule.clone()).filter(|rule| !rule.is_empty());

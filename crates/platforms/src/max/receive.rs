@@ -111,6 +111,7 @@ fn said(message: &Value, edited: Edited) -> Option<Event> {
         edited: edited == Edited::Yes,
         payload: None,
         attached: attached(body),
+        album: None,
         reply_to: message["link"]["message"]["mid"]
             .as_str()
             .filter(|_| message["link"]["type"] == "reply")

@@ -106,6 +106,7 @@ fn said(kind: &str, content: &Value) -> Option<Said> {
             .filter(|kind| !content[**kind].is_null())
             .map(|kind| (*kind).to_owned())
             .collect(),
+        album: content["media_group_id"].as_str().map(str::to_owned),
         reply_to: content["reply_to_message"]["message_id"].as_i64().map(|id| id.to_string()),
         // An administrator who stays anonymous writes as the group itself, by a bot of Telegram's.
         by_bot: content["from"]["is_bot"] == true

@@ -164,6 +164,11 @@ fn updates_become_events() {
     };
     let message = |text: &str| json!({"message_id": 1, "date": 60, "chat": chat, "from": from, "text": text});
     check(&json!({"update_id": 9, "message": message("привет")}), Event::Message(said.clone()));
+    let mut picture = message("привет");
+    picture["media_group_id"] = json!("77");
+    picture["photo"] = json!([{"file_id": "x"}]);
+    let album = Said { album: Some("77".into()), attached: vec!["photo".into()], ..said.clone() };
+    check(&json!({"update_id": 9, "message": picture}), Event::Message(album));
     let edited = Event::Message(Said { edited: true, ..said });
     check(&json!({"update_id": 9, "edited_message": message("привет")}), edited);
     let contact = Contact {

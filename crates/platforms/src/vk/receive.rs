@@ -171,6 +171,7 @@ fn said(message: &Value) -> Option<Said> {
         edited: false,
         payload: message["payload"].as_str().map(read_payload),
         attached: attached(message),
+        album: None,
         reply_to: ["id", "conversation_message_id"]
             .iter()
             .find_map(|field| message["reply_message"][*field].as_i64().filter(|id| *id != 0))

@@ -135,17 +135,12 @@ fn question(person: usize, n: usize) -> Incoming {
     let words = ["сколько стоит доставка?", "как оплатить?", "когда вы работаете?", "какие есть размеры?"];
     let said = Said {
         chat: (700_000_000 + person).to_string(),
-        chat_name: None,
         from: Some((700_000_000 + person).to_string()),
         name: Some("Анна".into()),
         message_id: (n + 1).to_string(),
         text: words[n % words.len()].into(),
         private: true,
-        edited: false,
-        payload: None,
-        attached: Vec::new(),
-        reply_to: None,
-        by_bot: false,
+        ..Said::default()
     };
     Incoming { key: format!("{person}.{n}"), at_ms: None, event: Event::Message(said) }
 }

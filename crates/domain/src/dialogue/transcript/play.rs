@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
     }
 
     fn event(&self, what: What, at: Timestamp) -> Event {
-        Event { at, platform: self.platform.clone(), what }
+        what.on(&self.platform, at)
     }
 
     fn still(&self) -> Shown {
