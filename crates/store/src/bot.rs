@@ -407,23 +407,6 @@ pub struct BotChat {
     pub left_at: Option<Timestamp>,
 }
 
-/// A line of the log.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct BotLog {
-    pub log_id: i64,
-    pub account_id: AccountId,
-    pub recipient_id: RecipientId,
-    pub inbox_id: i64,
-    pub at: Timestamp,
-    pub version: i32,
-    pub rule: Option<String>,
-    pub verdict: String,
-    pub detail: Value,
-    /// What was answered to; `None` once it is forgotten.
-    pub event: Option<Value>,
-    pub happened_at: Option<Timestamp>,
-}
-
 impl Store {
     /// A bot by its name, with exactly these accounts; what they heard and where they stand stays.
     pub async fn put_bot(&self, workspace: WorkspaceId, new: NewBot) -> Result<BotId> {
@@ -449,8 +432,14 @@ impl Store {
         each!(self, db => db.bot_rules(workspace, id))
     }
 
-    pub async fn activate_bot_rules(&self, workspace: WorkspaceId, id: BotId, version: i32) -> Result<()> {
-        each!(self, db => db.activate_bot_rules(workspace, id, version))
+    pub async fn activate_bot_rules(
+        &self,
+        workspace: WorkspaceId,
+        id: BotId,
+        version: i32,
+        operators: Option<ChannelId>,
+    ) -> Result<()> {
+        each!(self, db => db.activate_bot_rules(workspace, id, version, operators))
     }
 
     /// How many dialogues of a bot stand in which state of its rules.
@@ -568,17 +557,6 @@ impl Store {
 
     pub async fn bot_chats(&self, workspace: WorkspaceId) -> Result<Vec<BotChat>> {
         each!(self, db => db.bot_chats(workspace))
-    }
-
-    /// Lines of the log from `since` on, oldest first; continue after the last one.
-    pub async fn bot_logs(
-        &self,
-        workspace: WorkspaceId,
-        since: Timestamp,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<BotLog>> {
-        each!(self, db => db.bot_logs(workspace, since, after, limit))
     }
 
     /// Whose dialogue a published message belongs to: a reply to it is meant for that person.

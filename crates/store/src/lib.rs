@@ -9,6 +9,7 @@
 
 pub mod address;
 pub mod bot;
+pub mod bot_log;
 pub mod calls;
 pub mod campaigns;
 pub mod clock;
@@ -37,6 +38,7 @@ pub mod sqlite;
 
 pub use address::Address;
 pub use bot::*;
+pub use bot_log::{BotLog, BotSkipped};
 pub use calls::*;
 pub use campaigns::*;
 pub use clock::Clock;

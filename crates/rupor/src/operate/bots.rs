@@ -1,10 +1,11 @@
 //! What operators do with bots: another version of the rules, a webhook, a person who wants to be forgotten.
 
 use anyhow::{Context, bail};
-use domain::ids::WorkspaceId;
+use domain::dialogue::Rules;
+use domain::ids::{ChannelId, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{Bot, Store};
+use store::{Bot, BotRules, Store};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case", deny_unknown_fields)]
@@ -44,11 +45,12 @@ pub(crate) async fn perform_on_bot(
     match order {
         BotOrder::Activate { version } => {
             let known = store.bot_rules(ws, bot.bot_id).await?;
-            if !known.iter().any(|rules| rules.version == version) {
+            let Some(wanted) = known.iter().find(|rules| rules.version == version) else {
                 let known: Vec<String> = known.iter().rev().map(|rules| rules.version.to_string()).collect();
                 bail!("bot {name} has no version {version} of its rules; there is {}", known.join(", "));
-            }
-            store.activate_bot_rules(ws, bot.bot_id, version).await?;
+            };
+            let operators = operators(store, ws, wanted).await?;
+            store.activate_bot_rules(ws, bot.bot_id, version, operators).await?;
             Ok(json!({"bot": name, "version": version, "before": bot.active_version}))
         }
         BotOrder::Forget { account, user } => {
@@ -64,4 +66,24 @@ pub(crate) async fn perform_on_bot(
             Ok(json!({"bot": name, "account": account}))
         }
     }
+}
+
+/// Where people answer, by what a version says.
+async fn operators(store: &Store, ws: WorkspaceId, wanted: &BotRules) -> anyhow::Result<Option<ChannelId>> {
+    let version = wanted.version;
+    let Ok(rules) = Rules::read(&wanted.rules) else {
+        bail!("version {version} cannot be read by this program any more; activate another one");
+    };
+    let Some(operators) = rules.operators else {
+        return Ok(None);
+    };
+    let channels = store.channels(ws).await?;
+    let Some(channel) = channels.iter().find(|channel| channel.name == operators.channel) else {
+        bail!(
+            "in version {version} people answer in the channel {}, and there is no such channel any more; put it back \
+             into the configuration and run `rupor apply`, or activate another version",
+            domain::shown::line(&operators.channel)
+        );
+    };
+    Ok(Some(channel.channel_id))
 }

@@ -62,6 +62,7 @@ CREATE TABLE bot_inbox (
 -- No event is in both: who looks for what waits can never walk all that a person has ever said.
 CREATE INDEX bot_inbox_waiting ON bot_inbox (recipient_id, inbox_id) WHERE done_at IS NULL;
 CREATE INDEX bot_inbox_of_person ON bot_inbox (recipient_id, inbox_id) WHERE done_at IS NOT NULL AND recipient_id IS NOT NULL;
+CREATE INDEX bot_inbox_skipped ON bot_inbox (workspace_id, inbox_id) WHERE recipient_id IS NULL AND done_at IS NOT NULL;
 CREATE INDEX bot_inbox_worded ON bot_inbox (inbox_id) WHERE body IS NOT NULL;
 
 -- Where a dialogue stands. due_at is queue, timer and lease in one: when somebody has to look at it.

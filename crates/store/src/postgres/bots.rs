@@ -11,6 +11,7 @@ use tokio_postgres::types::ToSql;
 use super::rows::Time;
 use super::{Again, As, Postgres, Query, rows};
 use crate::bot::*;
+use crate::bot_log::{BotLog, BotSkipped};
 use crate::error::{Result, StoreError};
 use crate::queue::BotWalk;
 
@@ -69,7 +70,7 @@ SELECT version FROM made UNION ALL SELECT version FROM same";
 const SELECT_RULES: &str = "
 SELECT version, rules, created_at FROM bot_rules WHERE workspace_id = $1 AND bot_id = $2 ORDER BY version DESC";
 const ACTIVATE: &str = "
-UPDATE bots AS b SET active_version = $3
+UPDATE bots AS b SET active_version = $3, operators_id = $4
  WHERE b.workspace_id = $1 AND b.bot_id = $2
    AND EXISTS (SELECT FROM bot_rules AS r WHERE r.bot_id = $2 AND r.version = $3)
 RETURNING b.bot_id";
@@ -100,8 +101,14 @@ SELECT account_id, chat, title, seen_at, left_at FROM bot_chats WHERE workspace_
 const SELECT_LOGS: &str = "
 SELECT l.log_id, l.account_id, l.recipient_id, l.inbox_id, l.at, l.version, l.rule, l.verdict, l.detail, i.body, i.happened_at
   FROM bot_logs AS l LEFT JOIN bot_inbox AS i ON i.inbox_id = l.inbox_id
- WHERE l.workspace_id = $1 AND l.at >= $2 AND l.log_id > $3
+ WHERE l.workspace_id = $1 AND l.at >= $2 AND l.log_id > $3 AND ($5::bigint IS NULL OR l.recipient_id = $5)
  ORDER BY l.log_id
+ LIMIT $4";
+const SELECT_SKIPPED: &str = "
+SELECT inbox_id, account_id, received_at, kind, verdict
+  FROM bot_inbox
+ WHERE workspace_id = $1 AND recipient_id IS NULL AND done_at IS NOT NULL AND inbox_id > $3 AND received_at >= $2
+ ORDER BY inbox_id
  LIMIT $4";
 /// Among the last of the channel; a delivery of several messages names them all.
 const DIALOGUE_OF: &str = "
@@ -137,6 +144,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     FORGET,
     SELECT_CHATS,
     SELECT_LOGS,
+    SELECT_SKIPPED,
     DIALOGUE_OF,
     RETAIN,
 ];
@@ -199,8 +207,15 @@ impl Postgres {
         Ok(rows.iter().map(rules).collect())
     }
 
-    pub async fn activate_bot_rules(&self, workspace: WorkspaceId, id: BotId, version: i32) -> Result<()> {
-        let params: [&(dyn ToSql + Sync); 3] = [&workspace.0, &id.0, &version];
+    pub async fn activate_bot_rules(
+        &self,
+        workspace: WorkspaceId,
+        id: BotId,
+        version: i32,
+        operators: Option<ChannelId>,
+    ) -> Result<()> {
+        let operators = operators.map(|id| id.0);
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &id.0, &version, &operators];
         let row = self.first(As::App(workspace), Again::Safe, ACTIVATE, &params).await?;
         row.ok_or_else(|| StoreError::not_found("version of the rules", version))?;
         let detail = json!({"bot": id, "version": version});
@@ -314,14 +329,36 @@ impl Postgres {
     pub async fn bot_logs(
         &self,
         workspace: WorkspaceId,
+        of: Option<RecipientId>,
         since: Timestamp,
         after: i64,
         limit: usize,
     ) -> Result<Vec<BotLog>> {
         let (since, limit) = (Time(since), i64::try_from(limit).unwrap_or(i64::MAX));
-        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &since, &after, &limit];
+        let of = of.map(|id| id.0);
+        let params: [&(dyn ToSql + Sync); 5] = [&workspace.0, &since, &after, &limit, &of];
         let rows = self.all(As::App(workspace), Again::Safe, SELECT_LOGS, &params).await?;
         Ok(rows.iter().map(log).collect())
+    }
+
+    pub async fn bot_skipped(
+        &self,
+        workspace: WorkspaceId,
+        since: Timestamp,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<BotSkipped>> {
+        let (since, limit) = (Time(since), i64::try_from(limit).unwrap_or(i64::MAX));
+        let params: [&(dyn ToSql + Sync); 4] = [&workspace.0, &since, &after, &limit];
+        let rows = self.all(As::App(workspace), Again::Safe, SELECT_SKIPPED, &params).await?;
+        let skipped = |row: &Row| BotSkipped {
+            inbox_id: row.get(0),
+            account_id: AccountId(row.get(1)),
+            at: rows::at(row, 2),
+            kind: row.get(3),
+            why: row.get::<_, Option<String>>(4).unwrap_or_default(),
+        };
+        Ok(rows.iter().map(skipped).collect())
     }
 
     pub async fn bot_dialogue_of(

@@ -12,6 +12,7 @@ use super::maintain::cancel_one;
 use super::workspaces::config_changed;
 use super::{Sqlite, Tx, Urgency, rows};
 use crate::bot::*;
+use crate::bot_log::{BotLog, BotSkipped};
 use crate::error::{Result, StoreError};
 
 const PUT_BOT: &str = "
@@ -43,6 +44,7 @@ const ACTIVATE: &str = "
 UPDATE bots SET active_version = ?3
  WHERE workspace_id = ?1 AND bot_id = ?2
    AND EXISTS (SELECT 1 FROM bot_rules AS r WHERE r.bot_id = ?2 AND r.version = ?3)";
+const ANSWERED_BY: &str = "UPDATE bots SET operators_id = ?3 WHERE workspace_id = ?1 AND bot_id = ?2";
 const STANDING: &str = "
 SELECT coalesce(json_extract(s.state, '$.name'), ''), count(*)
   FROM bot_state AS s JOIN bot_accounts AS a ON a.account_id = s.account_id
@@ -101,8 +103,14 @@ SELECT account_id, chat, title, seen_at, left_at FROM bot_chats WHERE workspace_
 const SELECT_LOGS: &str = "
 SELECT l.log_id, l.account_id, l.recipient_id, l.inbox_id, l.at, l.version, l.rule, l.verdict, l.detail, i.body, i.happened_at
   FROM bot_logs AS l LEFT JOIN bot_inbox AS i ON i.inbox_id = l.inbox_id
- WHERE l.workspace_id = ?1 AND l.at >= ?2 AND l.log_id > ?3
+ WHERE l.workspace_id = ?1 AND l.at >= ?2 AND l.log_id > ?3 AND (?5 IS NULL OR l.recipient_id = ?5)
  ORDER BY l.log_id
+ LIMIT ?4";
+const SELECT_SKIPPED: &str = "
+SELECT inbox_id, account_id, received_at, kind, verdict
+  FROM bot_inbox
+ WHERE workspace_id = ?1 AND recipient_id IS NULL AND done_at IS NOT NULL AND inbox_id > ?3 AND received_at >= ?2
+ ORDER BY inbox_id
  LIMIT ?4";
 /// Among the last of the channel; a delivery of several messages names them all.
 const DIALOGUE_OF: &str = "
@@ -192,11 +200,18 @@ impl Sqlite {
         .await
     }
 
-    pub async fn activate_bot_rules(&self, workspace: WorkspaceId, id: BotId, version: i32) -> Result<()> {
+    pub async fn activate_bot_rules(
+        &self,
+        workspace: WorkspaceId,
+        id: BotId,
+        version: i32,
+        operators: Option<ChannelId>,
+    ) -> Result<()> {
         self.write(Urgency::Maintenance, move |tx| {
             if tx.execute(ACTIVATE, (workspace.0, id.0, version))? == 0 {
                 return Err(StoreError::not_found("version of the rules", version));
             }
+            tx.execute(ANSWERED_BY, (workspace.0, id.0, operators.map(|id| id.0)))?;
             config_changed(tx, workspace, json!({"bot": id, "version": version}))
         })
         .await
@@ -317,12 +332,33 @@ impl Sqlite {
     pub async fn bot_logs(
         &self,
         workspace: WorkspaceId,
+        of: Option<RecipientId>,
         since: Timestamp,
         after: i64,
         limit: usize,
     ) -> Result<Vec<BotLog>> {
+        let (limit, of) = (i64::try_from(limit).unwrap_or(i64::MAX), of.map(|id| id.0));
+        self.read(move |tx| tx.all(SELECT_LOGS, (workspace.0, since.0, after, limit, of), log)).await
+    }
+
+    pub async fn bot_skipped(
+        &self,
+        workspace: WorkspaceId,
+        since: Timestamp,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<BotSkipped>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.read(move |tx| tx.all(SELECT_LOGS, (workspace.0, since.0, after, limit), log)).await
+        let skipped = |row: &Row<'_>| {
+            Ok(BotSkipped {
+                inbox_id: row.get(0)?,
+                account_id: AccountId(row.get(1)?),
+                at: Timestamp(row.get(2)?),
+                kind: row.get(3)?,
+                why: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
+            })
+        };
+        self.read(move |tx| tx.all(SELECT_SKIPPED, (workspace.0, since.0, after, limit), skipped)).await
     }
 
     pub async fn bot_dialogue_of(

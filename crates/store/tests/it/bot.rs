@@ -142,12 +142,15 @@ async fn a_turn_writes_state_marks_replies_and_logs_together(w: &World) {
     assert!(commit(w, subscribed).await);
     let person = w.store.recipient(w.ws, turn.recipient_id).await.unwrap();
     assert_eq!((person.status, person.status_why.as_deref()), (RecipientStatus::Active, Some("subscribed")));
-    let logs = w.store.bot_logs(w.ws, Timestamp(0), 0, 10).await.unwrap();
+    let logs = w.store.bot_logs(w.ws, None, Timestamp(0), 0, 10).await.unwrap();
     assert_eq!(
         logs.iter().map(|log| log.inbox_id).collect::<Vec<_>>(),
         [turn.events[0].inbox_id, turn.events[1].inbox_id]
     );
     assert_eq!(logs[0].event, Some(json!({"text": "доставка"})));
+    let of = async |id| w.store.bot_logs(w.ws, Some(id), Timestamp(0), 0, 10).await.unwrap();
+    assert_eq!(of(turn.recipient_id).await, logs);
+    assert!(of(RecipientId(turn.recipient_id.0 + 1)).await.is_empty());
     receive(w, account, &[said("3", "70", "ещё")]).await;
     let next = claim(w).await.remove(0);
     assert_eq!((next.version, next.mode, &next.state["turns"]), (1, DialogueMode::Human, &json!(1)));
@@ -390,6 +393,11 @@ async fn what_concerns_nobody_is_written_down_with_its_reason(w: &World) {
     let joined = Update { of: chat, ..said("2", "", "") };
     assert_eq!(receive(w, account, &[skipped, joined]).await, 2);
     assert!(claim(w).await.is_empty());
+    let skipped = w.store.bot_skipped(w.ws, Timestamp(0), 0, 10).await.unwrap();
+    let why: Vec<_> = skipped.iter().map(|one| (one.account_id, one.why.as_str())).collect();
+    assert_eq!(why, [(account, "group"), (account, "chat")]);
+    let after = w.store.bot_skipped(w.ws, Timestamp(0), skipped[0].inbox_id, 10).await.unwrap();
+    assert_eq!(after, skipped[1..]);
     let chats = w.store.bot_chats(w.ws).await.unwrap();
     assert_eq!(
         (chats[0].chat.as_str(), chats[0].title.as_deref(), chats[0].left_at),
@@ -447,10 +455,16 @@ async fn rules_have_versions_and_go_back(w: &World) {
     let turn = claim(w).await.remove(0);
     assert_eq!((turn.bot_id, turn.rules_version), (Some(id), 2));
     assert!(commit(w, echo(&turn)).await);
-    w.store.activate_bot_rules(w.ws, id, 1).await.unwrap();
+    let people = w.channel(account).await;
+    w.store.activate_bot_rules(w.ws, id, 1, Some(people)).await.unwrap();
     let bots = w.store.bots(w.ws).await.unwrap();
     assert_eq!((bots[0].active_version, bots[0].accounts[0].receive), (1, Receive::Poll));
-    assert!(w.store.activate_bot_rules(w.ws, id, 9).await.is_err());
+    assert_eq!(bots[0].operators, Some(people), "each version has its people");
+    assert!(w.store.activate_bot_rules(w.ws, id, 9, None).await.is_err());
+    let bots = w.store.bots(w.ws).await.unwrap();
+    assert_eq!((bots[0].active_version, bots[0].operators), (1, Some(people)), "whole or not at all");
+    w.store.activate_bot_rules(w.ws, id, 1, None).await.unwrap();
+    assert_eq!(w.store.bots(w.ws).await.unwrap()[0].operators, None);
     let versions = w.store.bot_rules(w.ws, id).await.unwrap();
     assert_eq!(
         versions.iter().map(|v| (v.version, v.rules.as_str())).collect::<Vec<_>>(),
@@ -493,13 +507,13 @@ async fn a_person_is_forgotten_and_can_come_back_as_somebody_new(w: &World) {
     for turn in claim(w).await {
         assert!(commit(w, echo(&turn)).await);
     }
-    let logs = w.store.bot_logs(w.ws, Timestamp(0), 0, 10).await.unwrap();
+    let logs = w.store.bot_logs(w.ws, None, Timestamp(0), 0, 10).await.unwrap();
     let who = logs.iter().find(|log| log.event == Some(json!({"text": "секрет"}))).unwrap().recipient_id;
     assert!(w.store.bot_forget(w.ws, account, "70").await.unwrap());
     assert!(!w.store.bot_forget(w.ws, account, "70").await.unwrap());
     let person = w.store.recipient(w.ws, who).await.unwrap();
     assert!(!person.user_id.contains("70") && person.attributes == json!({}), "{person:?}");
-    let left = w.store.bot_logs(w.ws, Timestamp(0), 0, 10).await.unwrap();
+    let left = w.store.bot_logs(w.ws, None, Timestamp(0), 0, 10).await.unwrap();
     assert_eq!(left.len(), 1);
     let words: Vec<_> =
         w.store.messages(w.ws, 0, 10).await.unwrap().iter().map(|m| m.payload["text"].clone()).collect();
@@ -524,7 +538,7 @@ async fn bodies_are_forgotten_before_keys(w: &World) {
     assert_eq!(retain().await, 0);
     w.seconds(60).await;
     assert_eq!(retain().await, 1);
-    assert_eq!(w.store.bot_logs(w.ws, Timestamp(0), 0, 10).await.unwrap()[0].event, None);
+    assert_eq!(w.store.bot_logs(w.ws, None, Timestamp(0), 0, 10).await.unwrap()[0].event, None);
     assert_eq!(receive(w, account, &[said("1", "70", "раз")]).await, 0, "the key stays");
     w.seconds(500).await;
     assert_eq!(retain().await, 3, "key, log and what was said");
@@ -569,7 +583,7 @@ async fn a_foreign_workspace_sees_no_dialogue(w: &World) {
     assert!(other.store.bots(other.ws).await.unwrap().is_empty());
     assert!(other.store.bot_rules(other.ws, id).await.unwrap().is_empty());
     assert!(other.store.put_bot_rules(other.ws, id, "чужое").await.is_err());
-    assert!(other.store.bot_logs(other.ws, Timestamp(0), 0, 10).await.unwrap().is_empty());
+    assert!(other.store.bot_logs(other.ws, None, Timestamp(0), 0, 10).await.unwrap().is_empty());
     assert_eq!(
         other.store.bot_snapshot(other.ws, Span::from_hours(1)).await.unwrap(),
         BotSnapshot::default()

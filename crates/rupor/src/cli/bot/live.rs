@@ -27,6 +27,8 @@ pub(super) enum Live {
     Activate(Activate),
     /// Erase a person: what they wrote, where their dialogue stood, what was said to them
     Forget(Forget),
+    /// Show what the bot did and why, dialogue by dialogue, and what it left alone
+    Log(super::log::Log),
     /// Show what other rules would have answered differently
     Replay(Replay),
     /// Tell platforms where to call, for bots with receive = "webhook"
@@ -78,13 +80,13 @@ pub(super) struct Replay {
     operator: OperatorArgs,
 }
 
-fn span(text: &str) -> Result<Span, String> {
+pub(super) fn span(text: &str) -> Result<Span, String> {
     let span = engine::span::parse(text).filter(|span| span.0 > 0);
     span.ok_or_else(|| format!("write {}", engine::span::FORM))
 }
 
 /// Lines of the log that one question brings.
-const PAGE: usize = 1_000;
+pub(super) const PAGE: usize = 1_000;
 
 pub(super) fn run(args: &Live) -> anyhow::Result<()> {
     block_on(async {
@@ -108,6 +110,7 @@ pub(super) fn run(args: &Live) -> anyhow::Result<()> {
                 let done = perform(&args.operator, &args.bot, order).await?;
                 args.operator.print(&done, || "forgotten".to_owned())
             }
+            Live::Log(args) => super::log::run(args).await,
             Live::Replay(args) => replay(args).await,
             Live::Hooks(args) => hooks::run(args).await,
         }
@@ -169,7 +172,7 @@ async fn replay(args: &Replay) -> anyhow::Result<()> {
     let mut states: HashMap<RecipientId, (State, State)> = HashMap::new();
     let (mut after, mut seen, mut last, mut different) = (0, 0, 0, Vec::new());
     loop {
-        let page = store.bot_logs(ws, since, after, PAGE).await?;
+        let page = store.bot_logs(ws, None, since, after, PAGE).await?;
         let Some(end) = page.last() else { break };
         after = end.log_id;
         for log in page {

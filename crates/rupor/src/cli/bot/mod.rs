@@ -6,6 +6,7 @@ mod graph;
 mod hooks;
 mod lint;
 mod live;
+mod log;
 mod status;
 mod test;
 
