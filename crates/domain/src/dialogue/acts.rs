@@ -10,6 +10,7 @@ use super::hours::Opening;
 use super::placeholders::{fill, fill_masked};
 use super::rules::{Acts, Ask, ButtonRule, CallRule, Next, Pressed, Rules, Rung, Subscribe};
 use super::state::{Mode, State};
+use super::texts::with;
 use super::{OFFER_MARK, SUBSCRIBE_ID, slots};
 use crate::message::{Button, Press};
 use crate::time::Timestamp;
@@ -189,7 +190,8 @@ impl<'a> Turn<'a> {
             self.call(call);
         }
         if let Some(why) = &acts.handoff {
-            self.hand_off(why, !acts.reply.is_empty());
+            let why = fill(why, self.rules, &self.state);
+            self.hand_off(&why, !acts.reply.is_empty());
         }
         if let Some(note) = &acts.log {
             let note = fill_masked(note, self.rules, &self.state);
@@ -238,15 +240,11 @@ impl<'a> Turn<'a> {
             return;
         };
         match self.opening() {
-            Some(opening) => self.say(rules.texts.closed.replace("{when}", &opening.words)),
+            Some(opening) => self.say(with(&rules.texts.closed, "when", opening.words)),
             None if !has_spoken => self.say(rules.texts.handoff.clone()),
             None => {}
         }
-        let text = match &self.event.what {
-            What::Text { text } | What::Photo { text, .. } => text.clone(),
-            What::Press { id } => self.pressed(id).map(|pressed| pressed.title.clone()).unwrap_or_default(),
-            _ => String::new(),
-        };
+        let (text, photo) = self.said();
         self.state.mode = Mode::Human;
         self.state.misses = 0;
         self.state.tries = 0;
@@ -254,7 +252,22 @@ impl<'a> Turn<'a> {
         self.state.waits_since = self.state.waits_since.or(Some(seen));
         self.state.remind_at = Some(seen + operators.wait);
         self.state.back_at = Some(seen + operators.back);
-        self.handoff = Some(Handoff::Open { why: why.to_owned(), text });
+        let why = if why.is_empty() { rules.texts.desk_handoff.clone() } else { why.to_owned() };
+        self.handoff = Some(Handoff::Open { why, text, photo });
+    }
+
+    /// What people at the desk read of the event: words, and the picture.
+    pub(super) fn said(&self) -> (String, Option<String>) {
+        match &self.event.what {
+            What::Text { text } => (text.clone(), None),
+            What::Photo { photo, text } => (text.clone(), Some(photo.clone())),
+            What::Other { kind } => (with(&self.rules.texts.desk_other, "kind", kind), None),
+            What::Edited { text } => (format!("{}\n{text}", self.rules.texts.desk_edited), None),
+            What::Press { id } => {
+                (self.pressed(id).map(|pressed| pressed.title.clone()).unwrap_or_default(), None)
+            }
+            _ => (String::new(), None),
+        }
     }
 
     /// When people are there next, if they are away now.
@@ -295,7 +308,7 @@ impl<'a> Turn<'a> {
     pub(super) fn closed(&mut self) {
         if self.state.mode == Mode::Human {
             self.log(Verdict::Human, "", "closed");
-            self.take_back("оператор закончил разговор");
+            self.take_back(&self.rules.texts.desk_closed);
         }
     }
 
@@ -336,7 +349,7 @@ impl<'a> Turn<'a> {
             self.steps += 1;
             if self.steps > rules.limits.steps {
                 self.log(Verdict::Limit, "", "steps");
-                return self.hand_off("the rules go round in a circle", false);
+                return self.hand_off(&rules.texts.desk_steps, false);
             }
             self.state.name.clone_from(&name);
             self.state.tries = 0;
@@ -398,7 +411,8 @@ impl<'a> Turn<'a> {
         match &ask.failed {
             Some(failed) => self.enter(failed),
             None => {
-                self.hand_off(&format!("{} wrong answers about {}", ask.tries, ask.slot), false);
+                let question = fill(&ask.say, self.rules, &self.state);
+                self.hand_off(&with(&self.rules.texts.desk_invalid, "question", question), false);
                 if self.state.mode == Mode::Bot {
                     self.home();
                 }
@@ -425,7 +439,7 @@ impl<'a> Turn<'a> {
             self.reply(text, buttons, None);
         }
         if rung.handoff {
-            self.hand_off("the bot did not understand", !silent);
+            self.hand_off(&rules.texts.desk_fallback, !silent);
         } else if let Some(goto) = &rung.goto {
             self.enter(goto);
         } else if silent {
@@ -437,13 +451,13 @@ impl<'a> Turn<'a> {
         let rules = self.rules;
         let button = |candidate: &Candidate| {
             let rule = &rules.rules[candidate.rule];
-            ButtonRule {
-                title: rules.title_of(rule).to_owned(),
+            Some(ButtonRule {
+                title: rules.title_of(rule)?.to_owned(),
                 carries: super::file::carries(&format!("{OFFER_MARK}{}", rule.name), rule.state.as_deref()),
                 url: None,
-            }
+            })
         };
-        let rows: Vec<Vec<ButtonRule>> = found.iter().map(|candidate| vec![button(candidate)]).collect();
+        let rows: Vec<Vec<ButtonRule>> = found.iter().filter_map(button).map(|button| vec![button]).collect();
         let own = match found {
             [only] => only.intent.and_then(|intent| rules.intents[intent].offer.clone()),
             _ => None,
@@ -465,7 +479,7 @@ impl<'a> Turn<'a> {
         let due = |at: Option<Timestamp>| at.is_some_and(|at| at <= self.now);
         if due(self.state.back_at) {
             self.log(Verdict::Timer, "", "back to the bot");
-            return self.take_back("давно никто не пишет");
+            return self.take_back(&self.rules.texts.desk_silent);
         }
         if due(self.state.remind_at) {
             self.log(Verdict::Timer, "", "operators reminded");

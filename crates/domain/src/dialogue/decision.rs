@@ -88,7 +88,12 @@ pub enum Subscription {
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Handoff {
     /// A person needs a human; `why` is for operators, `text` is what the person said last.
-    Open { why: String, text: String },
+    Open {
+        why: String,
+        text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        photo: Option<String>,
+    },
     /// The person goes on talking to the human.
     Forward { text: String, photo: Option<String> },
     /// Nobody has answered for `operators.wait`.

@@ -35,6 +35,8 @@ pub enum What {
         #[serde(default)]
         text: String,
     },
+    /// The person corrected what was said before.
+    Edited { text: String },
     /// The person sent something that no rule can read: a sticker, a voice message, a place.
     Other { kind: String },
     /// The person opened the dialogue by the platform's own button; `payload` is what the link carried.
@@ -90,6 +92,7 @@ impl What {
             What::Text { .. } => "text",
             What::Press { .. } => "press",
             What::Photo { .. } => "photo",
+            What::Edited { .. } => "edit",
             What::Other { .. } => "other",
             What::Started { .. } => "start",
             What::Stopped => "stop",

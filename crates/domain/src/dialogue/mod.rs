@@ -21,6 +21,7 @@ pub mod choose;
 mod placeholders;
 mod slots;
 mod step;
+pub mod texts;
 
 pub mod graph;
 pub mod lint;

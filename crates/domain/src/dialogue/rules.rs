@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use regex::Regex;
 
 use super::hours::Hours;
+use super::texts::Texts;
 use super::words::{Pattern, Vocabulary};
 use crate::time::Span;
 
@@ -49,16 +50,11 @@ impl Rules {
         self.rules.iter().find(|rule| rule.name == name)
     }
 
-    /// What a button about a rule says.
-    pub fn title_of<'a>(&'a self, rule: &'a Rule) -> &'a str {
+    /// What a button about a rule says; without a title nobody is shown one.
+    pub fn title_of<'a>(&'a self, rule: &'a Rule) -> Option<&'a str> {
         let intents = rule.on.intents.iter().filter_map(|place| self.intents.get(*place));
         let mut titles = rule.title.iter().chain(intents.filter_map(|intent| intent.title.as_ref()));
-        titles.next().unwrap_or(&rule.name)
-    }
-
-    /// Whether somebody wrote a title for a rule, so that it can stand in a menu.
-    pub(super) fn has_title(&self, rule: &Rule) -> bool {
-        self.title_of(rule) != rule.name
+        titles.next().map(String::as_str)
     }
 
     /// The state that a name leads to today: itself, what it moved to, or the start.
@@ -381,64 +377,4 @@ pub struct Next {
 pub struct Idle {
     pub after: Span,
     pub goto: String,
-}
-
-/// What the bot says by itself; the file may say it in other words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Texts {
-    pub fallback: String,
-    pub offer: String,
-    pub invalid: String,
-    pub stale: String,
-    pub flood: String,
-    pub handoff: String,
-    pub closed: String,
-    pub nobody: String,
-    pub stop: String,
-    pub subscribe: String,
-    pub subscribed: String,
-    pub yes: String,
-    pub no: String,
-}
-
-impl Default for Texts {
-    fn default() -> Texts {
-        let text = str::to_owned;
-        Texts {
-            fallback: text("Не понял вас. Спросите, пожалуйста, иначе."),
-            offer: text("Уточните, пожалуйста: вы об этом?"),
-            invalid: text("Не получилось разобрать ответ."),
-            stale: text("Эта кнопка уже не действует."),
-            flood: text("Слишком много сообщений подряд. Подождите, пожалуйста, минуту."),
-            handoff: text("Передаю ваш вопрос человеку. Он ответит здесь же."),
-            closed: text("Передаю ваш вопрос человеку. Сейчас мы закрыты, ответим {when}."),
-            nobody: text("На это я ответить не могу. Спросите, пожалуйста, иначе."),
-            stop: text("Больше не пишу. Чтобы вернуться, напишите /start."),
-            subscribe: text("Подписаться на новости"),
-            subscribed: text("Готово: будем присылать вам новости. Отписаться можно командой /stop."),
-            yes: text("Да"),
-            no: text("Нет"),
-        }
-    }
-}
-
-impl Texts {
-    /// Every text by its key in the file.
-    pub(super) fn by_key(&mut self) -> [(&'static str, &mut String); 13] {
-        [
-            ("fallback", &mut self.fallback),
-            ("offer", &mut self.offer),
-            ("invalid", &mut self.invalid),
-            ("stale", &mut self.stale),
-            ("flood", &mut self.flood),
-            ("handoff", &mut self.handoff),
-            ("closed", &mut self.closed),
-            ("nobody", &mut self.nobody),
-            ("stop", &mut self.stop),
-            ("subscribe", &mut self.subscribe),
-            ("subscribed", &mut self.subscribed),
-            ("yes", &mut self.yes),
-            ("no", &mut self.no),
-        ]
-    }
 }

@@ -12,6 +12,7 @@ use super::heard::Heard;
 use super::rules::{PressAct, Pressed, Rules, Subscribe};
 use super::slots;
 use super::state::{Flood, Mode, State};
+use super::texts::with;
 use super::words::fold;
 use super::{OFFERS_MAX, SKIP_ID};
 use crate::time::{Span, Timestamp};
@@ -39,6 +40,13 @@ impl Turn<'_> {
 
     /// Something that the person did.
     fn person(&mut self) {
+        if matches!(self.event.what, What::Edited { .. }) {
+            // What was said first was answered; people who have taken over want to know what is right.
+            return match self.state.mode {
+                Mode::Human => self.hear_for_people(),
+                Mode::Bot | Mode::Stopped => self.log(Verdict::Ignored, "", "a correction"),
+            };
+        }
         let at = self.event.at.min(self.now);
         if self.state.last_at.is_some_and(|last| at + LATE < last) {
             let is_said =
@@ -166,7 +174,7 @@ impl Turn<'_> {
             return false;
         }
         self.log(Verdict::Limit, "", "turns");
-        self.hand_off(&format!("{most} turns and no end"), false);
+        self.hand_off(&with(&self.rules.texts.desk_turns, "n", most), false);
         // Where nobody can take over, the bot says so and goes on: it must not fall silent.
         self.state.turns = 0;
         true
@@ -174,16 +182,10 @@ impl Turn<'_> {
 
     fn hear_for_people(&mut self) {
         self.log(Verdict::Human, "", "");
-        let (text, photo) = match &self.event.what {
-            What::Text { text } => (text.clone(), None),
-            What::Photo { photo, text } => (text.clone(), Some(photo.clone())),
-            What::Other { kind } => (format!("[{kind}]"), None),
-            What::Press { id } => match self.pressed(id) {
-                Some(pressed) => (pressed.title.clone(), None),
-                None => return,
-            },
-            _ => return,
-        };
+        let (text, photo) = self.said();
+        if text.is_empty() && photo.is_none() {
+            return;
+        }
         if self.says_stop() {
             self.subscription = Some(Subscription::Stopped);
             self.state.subscribed = false;
@@ -257,6 +259,8 @@ impl Turn<'_> {
         let tiers = Tier::ALL.into_iter();
         let mut found: Vec<Candidate> =
             tiers.flat_map(|tier| choose::candidates(&scene, tier, heard, &understood)).collect();
+        // Whoever is asked reads a title, never the name of a rule.
+        found.retain(|candidate| self.rules.title_of(&self.rules.rules[candidate.rule]).is_some());
         found.sort_by_key(|candidate| candidate.key);
         found.truncate(OFFERS_MAX);
         if found.is_empty() {
@@ -381,7 +385,7 @@ impl Turn<'_> {
     fn left(&mut self, how: Subscription) {
         self.log(Verdict::Stopped, "", "");
         if self.state.mode == Mode::Human {
-            self.handoff = Some(Handoff::Close { why: "the person left".to_owned() });
+            self.handoff = Some(Handoff::Close { why: self.rules.texts.desk_left.clone() });
         }
         self.state.mode = Mode::Stopped;
         self.state.subscribed = false;

@@ -38,12 +38,12 @@ fn a_key_that_does_not_exist_names_the_one_that_was_meant() {
     otherwise(
         "reply = \"Отменил.\"",
         "repli = \"Отменил.\"",
-        expect!["line 46: error: a rule has no key `repli`; did you mean `reply`?"],
+        expect!["line 48: error: a rule has no key `repli`; did you mean `reply`?"],
     );
     otherwise(
         "tries = 3",
         "trise = 3",
-        expect!["line 60: error: ask has no key `trise`; did you mean `tries`?"],
+        expect!["line 62: error: ask has no key `trise`; did you mean `tries`?"],
     );
     check(
         "fallbak = 1\nwhatever = 2",
@@ -59,17 +59,17 @@ fn names_that_do_not_exist_are_told_with_their_line() {
     otherwise(
         "next = \"return_phone\"",
         "next = \"return_fone\"",
-        expect!["line 61: error: no state is called `return_fone`; did you mean `return_done`?"],
+        expect!["line 63: error: no state is called `return_fone`; did you mean `return_done`?"],
     );
     otherwise(
         "on = { intent = \"cancel\" }",
         "on = { intent = \"cancle\" }",
-        expect!["line 44: error: no intent is called `cancle`; did you mean `cancel`?"],
+        expect!["line 46: error: no intent is called `cancle`; did you mean `cancel`?"],
     );
     otherwise(
         "Приняли возврат {order}.",
         "Приняли возврат {ordr}.",
-        expect!["line 69: error: no slot is called `ordr`; did you mean `order`?"],
+        expect!["line 71: error: no slot is called `ordr`; did you mean `order`?"],
     );
 }
 
@@ -134,15 +134,15 @@ fn a_state_nobody_reaches_or_leaves_is_an_error() {
     check(
         &format!("{SHOP}\n[states.island]\nsay = \"Тут никого\"\nend = true"),
         expect![
-            "line 73: error: nobody can reach the state `island`; lead to it with goto or next, or remove it"
+            "line 75: error: nobody can reach the state `island`; lead to it with goto or next, or remove it"
         ],
     );
     otherwise(
         "next = \"return_done\"\n",
         "",
         expect![[r#"
-        line 64: error: the state `return_phone` asks, but does not say where to go with the answer; add next = "…"
-        line 67: error: nobody can reach the state `return_done`; lead to it with goto or next, or remove it"#]],
+        line 66: error: the state `return_phone` asks, but does not say where to go with the answer; add next = "…"
+        line 69: error: nobody can reach the state `return_done`; lead to it with goto or next, or remove it"#]],
     );
 }
 
@@ -170,7 +170,7 @@ fn a_form_without_a_way_out_is_an_error() {
         "interrupt = true\nreply = \"Отменил.\"",
         "reply = \"Отменил.\"",
         expect![[
-            r#"line 58: error: a person in the state `return_order` cannot change their mind: no rule cancels; add one such as on = { text = "отмена" }, interrupt = true, goto = "menu""#
+            r#"line 60: error: a person in the state `return_order` cannot change their mind: no rule cancels; add one such as on = { text = "отмена" }, interrupt = true, goto = "menu""#
         ]],
     );
 }
@@ -187,15 +187,17 @@ any = [\"оплата\"]
 name = \"a\"
 on = { intent = \"a\" }
 reply = \"а\"
+title = \"А\"
 [[rules]]
 name = \"b\"
 on = { intent = \"b\" }
 reply = \"б\"
+title = \"Б\"
 ";
     check(
         tie,
         expect![
-            "line 12: error: on «доставка и оплата» the rules `a` (line 8) and `b` are equally good, and only their order in the file decides; give one of them a priority, or more exact words"
+            "line 13: error: on «доставка и оплата» the rules `a` (line 8) and `b` are equally good, and only their order in the file decides; give one of them a priority, or more exact words"
         ],
     );
     check(&tie.replacen("name = \"a\"", "name = \"a\"\npriority = 1", 1), expect![""]);
@@ -249,4 +251,38 @@ fn what_is_only_suspicious_is_a_warning() {
             line 1: warning: there is a handoff but nobody to hand to; write operators = { channel = "…" }, or people only hear that nobody can help
             line 3: warning: no rule listens for the intent `a`; write on = { intent = "a" } or remove it"#]],
     );
+}
+
+#[test]
+fn texts_of_the_bot_are_read_as_strictly_as_any_other() {
+    check(
+        "[texts]\nnobody = \"\"\nfallback = \"Не понял, {nam}.\"\nclosed = \"Откроемся {when}.\"\ndesk_end = \"конец: {why}\"\ndesk_left = \"{why}\"",
+        expect![[r#"
+            line 2: error: nobody is empty; platforms do not send empty messages
+            line 3: error: no slot is called `nam`; write [slots.nam] or use a name that exists
+            line 6: error: desk_left: `{why}` is not known at the operators' desk; known is none"#]],
+    );
+}
+
+#[test]
+fn a_rule_that_could_be_asked_about_needs_a_title() {
+    check(
+        "[intents.hello]\nany = [\"привет\"]\n[[rules]]\nname = \"hello\"\non = { intent = \"hello\" }\nreply = \"Здравствуйте!\"",
+        expect![[
+            r#"line 4: warning: the rule `hello` has no title, so a slip in its words is not asked about; write title = "…" at the rule or its intent"#
+        ]],
+    );
+}
+
+#[test]
+fn the_button_that_the_bot_adds_counts_among_those_of_the_greeting() {
+    let rows = |source: &str| {
+        let rules = Rules::read(source).unwrap();
+        let found = domain::dialogue::lint::keyboards(&rules);
+        found.last().map(|keyboard| (keyboard.place.clone(), keyboard.rows.len()))
+    };
+    let start = "start = \"menu\"\n[states.menu]\nsay = \"Меню\"\nbuttons = [[\"а\"], [\"б\"]]";
+    let greeting = "the greeting with the button «Подписаться на новости» below it".to_owned();
+    assert_eq!(rows(start), Some((greeting, 3)));
+    assert_eq!(rows(&format!("subscribe = \"never\"\n{start}")), Some(("state menu".into(), 2)));
 }

@@ -129,3 +129,38 @@ fn words_under_a_later_picture_of_an_album_are_heard() {
     picture(&mut talk, "1", "a", "");
     assert_eq!(picture(&mut talk, "2", "a", "фото").replies[0].text, "Фото?");
 }
+
+#[test]
+fn people_who_have_taken_over_read_corrections_and_the_bot_hears_none() {
+    let mut talk = Talk::new(SHOP);
+    let edit = || What::Edited { text: "доставка".into() };
+    let ignored = talk.event(edit());
+    assert_eq!((ignored.verdict(), ignored.replies.len()), (Verdict::Ignored, 0));
+    talk.write("оператор");
+    let read = talk.event(edit()).handoff;
+    assert_eq!(read, Some(Handoff::Forward { text: "[исправлено]\nдоставка".into(), photo: None }));
+}
+
+#[test]
+fn people_read_why_in_the_language_of_the_rules() {
+    let why = |decision: Decision| match decision.handoff {
+        Some(Handoff::Open { why, .. } | Handoff::Close { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    let mut talk = Talk::new(SHOP);
+    assert_eq!(why(talk.write("оператор")), "нужен человек");
+    assert_eq!(why(talk.event(What::Blocked)), "собеседник ушёл");
+    talk.write("возврат");
+    talk.write("12");
+    talk.write("12");
+    assert_eq!(why(talk.write("12")), "не получается ответить на вопрос «Номер заказа?»");
+    assert_eq!(why(talk.event(What::Closed)), "оператор закончил разговор");
+    (0..3).for_each(|_| drop(talk.write("абырвалг")));
+    assert_eq!(talk.state.mode, Mode::Human);
+    let own = SHOP.replace("[intents.delivery]", "[texts]\ndesk_left = \"gone\"\n[intents.delivery]");
+    let mut talk = Talk::new(&own.replace("handoff = true\n", "handoff = \"{order} и всё\"\n"));
+    talk.write("возврат");
+    talk.write("AB-123456");
+    assert_eq!(why(talk.write("оператор")), "AB-123456 и всё");
+    assert_eq!(why(talk.event(What::Stopped)), "gone");
+}

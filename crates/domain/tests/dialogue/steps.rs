@@ -21,9 +21,11 @@ examples = ["сколько стоит доставка?"]
 counter = ["хочу вернуть куртку"]
 
 [intents.return]
+title = "Возврат"
 any = ["верну*|возврат"]
 
 [intents.cancel]
+title = "Отмена"
 any = ["отмена|отменить"]
 
 [slots.order]
@@ -225,7 +227,7 @@ fn what_comes_late_while_people_talk_goes_to_them_and_the_bot_is_silent() {
     assert_eq!((question.replies.len(), question.verdict()), (0, Verdict::Human));
     assert_eq!(question.handoff, Some(Handoff::Forward { text: "доставка".into(), photo: None }));
     let sticker = late(What::Other { kind: "sticker".into() });
-    assert_eq!(sticker.handoff, Some(Handoff::Forward { text: "[sticker]".into(), photo: None }));
+    assert_eq!(sticker.handoff, Some(Handoff::Forward { text: "[вложение: sticker]".into(), photo: None }));
     assert_eq!(question.state.last_at, talk.state.last_at, "the newest stays the newest");
 }
 

@@ -43,25 +43,34 @@ struct Place<'a> {
     person: Option<&'a str>,
 }
 
-/// An answer of a person that names a message instead of a dialogue.
+/// What was said at the desk to somebody: whom it names has to be looked up before it can be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unresolved {
+pub struct Answer {
     pub channel_id: ChannelId,
-    pub message_id: String,
+    pub to: To,
+    /// Something besides words came along, and stays at the desk.
+    pub attached: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum To {
+    Dialogue(RecipientId),
+    /// Whoever the message is about that it answers.
+    Message(String),
 }
 
 /// An update, and what has to be looked up before it can be kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
     pub update: Update,
-    pub unresolved: Option<Unresolved>,
+    pub answer: Option<Answer>,
 }
 
 /// Reads one event of an account.
 pub fn read(platform: &str, account: AccountId, desks: &[Desk], incoming: &Incoming) -> Heard {
     let at_ms = incoming.at_ms.filter(|ms| (0..=AT_MS_MAX).contains(ms));
     let at = at_ms.map(|ms| Timestamp(0) + Span::from_millis(ms));
-    let (what, of, unresolved) = match &incoming.event {
+    let (what, of, answer) = match &incoming.event {
         incoming::Event::Message(said) => message(account, desks, said),
         incoming::Event::Callback(callback) => plain(press(account, desks, callback)),
         incoming::Event::Started(contact) => {
@@ -103,7 +112,7 @@ pub fn read(platform: &str, account: AccountId, desks: &[Desk], incoming: &Incom
     }
     scrub(&mut body);
     let update = Update { key: clean(&incoming.key), kind: clean(&kind), at, body, of: scrubbed(of) };
-    Heard { update, unresolved }
+    Heard { update, answer }
 }
 
 /// No date of a platform is later, and databases take none that is.
@@ -164,7 +173,7 @@ pub fn callback(body: &Value) -> Option<Callback> {
 
 type Read = (Option<What>, UpdateOf);
 
-fn plain((what, of): Read) -> (Option<What>, UpdateOf, Option<Unresolved>) {
+fn plain((what, of): Read) -> (Option<What>, UpdateOf, Option<Answer>) {
     (what, of, None)
 }
 
@@ -172,7 +181,7 @@ fn skipped(why: &'static str) -> Read {
     (None, UpdateOf::Skipped(why))
 }
 
-fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, UpdateOf, Option<Unresolved>) {
+fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, UpdateOf, Option<Answer>) {
     let person = said.from.as_deref().filter(|_| said.private);
     let place = Place { chat: &said.chat, name: said.chat_name.as_deref(), person };
     let desk = desks.iter().find(|desk| desk.is(account, &place));
@@ -182,7 +191,7 @@ fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, Up
     match desk {
         _ if said.by_bot => plain(skipped("bot")),
         // What was said first was answered; a correction is no new question.
-        _ if said.edited => plain(skipped("edit")),
+        Some(_) if said.edited => plain(skipped("edit")),
         Some(desk) => at_desk(desk, said),
         None if !said.private => plain(skipped("group")),
         None => {
@@ -198,6 +207,9 @@ fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, Up
 
 fn meant(said: &Said) -> What {
     let text: String = said.text.chars().take(TEXT_MAX).collect();
+    if said.edited {
+        return What::Edited { text };
+    }
     let is_picture = |kind: &String| kind == "photo" || kind == "image";
     match &said.payload {
         Some(id) if !id.is_empty() => pressed(id),
@@ -254,27 +266,38 @@ pub fn ticket(dialogue: RecipientId) -> String {
     format!("{TICKET}{dialogue}")
 }
 
+/// Where what is said at the desk goes that names nobody who is there.
+pub(super) const TO_NOBODY: &str = "answer to nobody";
+
 /// `#A17 текст`, a reply to what was forwarded, `/close` in either form. Other talk at the desk is nobody's business.
-fn at_desk(desk: &Desk, said: &Said) -> (Option<What>, UpdateOf, Option<Unresolved>) {
+fn at_desk(desk: &Desk, said: &Said) -> (Option<What>, UpdateOf, Option<Answer>) {
     let text: String = said.text.chars().take(TEXT_MAX).collect();
     let act = |text: &str| match text.trim() {
         "/close" => What::Closed,
         text => What::Operator { text: text.to_owned() },
     };
+    let attached = !said.attached.is_empty();
+    let answer = |to: To| Some(Answer { channel_id: desk.channel_id, to, attached });
     let named = text.trim_start().strip_prefix(TICKET).and_then(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         Some((RecipientId(rest[..end].parse().ok()?), rest[end..].trim()))
     });
     match (named, &said.reply_to) {
-        (Some((_, "")), _) => plain(skipped("empty answer")),
         // Our own forward, should a platform tell us of it: answering it would go round and round.
         (Some((_, rest)), _) if rest.lines().next().is_some_and(|line| line.contains(HEAD_MARK)) => {
             plain(skipped("forward"))
         }
-        (Some((dialogue, rest)), _) => plain((Some(act(rest)), UpdateOf::Operator(dialogue))),
-        (None, Some(message_id)) if !text.trim().is_empty() => {
-            let unresolved = Unresolved { channel_id: desk.channel_id, message_id: message_id.clone() };
-            (Some(act(&text)), UpdateOf::Skipped("answer to nobody"), Some(unresolved))
+        (Some((dialogue, "")), _) => {
+            (None, UpdateOf::Skipped("empty answer"), answer(To::Dialogue(dialogue)))
+        }
+        (Some((dialogue, rest)), _) => {
+            (Some(act(rest)), UpdateOf::Operator(dialogue), answer(To::Dialogue(dialogue)))
+        }
+        (None, Some(message)) if !text.trim().is_empty() => {
+            (Some(act(&text)), UpdateOf::Skipped(TO_NOBODY), answer(To::Message(message.clone())))
+        }
+        (None, Some(message)) if attached => {
+            (None, UpdateOf::Skipped("empty answer"), answer(To::Message(message.clone())))
         }
         _ => plain(skipped("desk")),
     }

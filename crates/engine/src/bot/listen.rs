@@ -1,7 +1,6 @@
 //! Long polling: one task for each account that this node has the lease of. What a poll brought is stored together with
 //! where the next one begins, so nothing is skipped and nothing acts twice.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::ids::{AccountId, WorkspaceId};
@@ -9,13 +8,12 @@ use domain::outcome::{Category, Failure, Scope};
 use domain::time::Span;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use platforms::incoming::Incoming;
-use platforms::platform::{Network, Platform};
-use store::{LeasedAccount, Polled, Received, Store, Update, UpdateOf};
+use platforms::platform::Network;
+use store::{LeasedAccount, Polled, Received, Store};
 use tokio::sync::watch;
 
 use super::Settings;
-use super::hear::{self, Desk};
+use super::receive::receive;
 use crate::addresses;
 
 /// How long a platform may wait for something to tell.
@@ -153,62 +151,6 @@ fn in_words(failure: &Failure) -> String {
         ),
         false => format!("{}: {}", failure.code, failure.message),
     }
-}
-
-/// Stores what a platform told, by whatever door it came.
-pub async fn receive(
-    store: &Store,
-    ws: WorkspaceId,
-    account: AccountId,
-    platform: &'static dyn Platform,
-    events: &[Incoming],
-    polled: Option<Polled>,
-) -> store::Result<Received> {
-    let updates = updates(store, ws, account, platform, events).await?;
-    store.bot_receive(ws, account, updates, polled).await
-}
-
-/// What a platform told, as the mailbox keeps it. Nothing is stored.
-pub async fn updates(
-    store: &Store,
-    ws: WorkspaceId,
-    account: AccountId,
-    platform: &'static dyn Platform,
-    events: &[Incoming],
-) -> store::Result<Vec<Update>> {
-    let desks = match events.is_empty() {
-        true => Vec::new(),
-        false => desks(store, ws).await?,
-    };
-    let mut updates = Vec::with_capacity(events.len());
-    for incoming in events {
-        let heard = hear::read(platform.name(), account, &desks, incoming);
-        let mut update: Update = heard.update;
-        if let Some(asked) = heard.unresolved {
-            let found = store.bot_dialogue_of(ws, asked.channel_id, &asked.message_id).await?;
-            if let Some(dialogue) = found {
-                update.of = UpdateOf::Operator(dialogue);
-            }
-        }
-        updates.push(update);
-    }
-    Ok(updates)
-}
-
-/// The chats where people answer, of all bots of a workspace.
-async fn desks(store: &Store, ws: WorkspaceId) -> store::Result<Vec<Desk>> {
-    let wanted: HashMap<_, ()> =
-        store.bots(ws).await?.into_iter().filter_map(|bot| Some((bot.operators?, ()))).collect();
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let channels = store.channels(ws).await?;
-    let desk = |channel: store::Channel| Desk {
-        channel_id: channel.channel_id,
-        account_id: channel.account_id,
-        chat: channel.target,
-    };
-    Ok(channels.into_iter().filter(|channel| wanted.contains_key(&channel.channel_id)).map(desk).collect())
 }
 
 #[cfg(test)]

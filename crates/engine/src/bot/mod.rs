@@ -11,6 +11,7 @@
 mod calls;
 pub mod hear;
 mod listen;
+mod receive;
 mod together;
 mod turns;
 
@@ -23,7 +24,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::addresses::ApiBases;
 
-pub use listen::{receive, updates};
+pub use receive::{receive, updates};
 pub use together::Together;
 pub use turns::{answer_press, decide, take};
 

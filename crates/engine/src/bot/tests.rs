@@ -7,7 +7,7 @@ use platforms::incoming::{Callback, Contact, Event, Incoming, Said};
 use serde_json::json;
 use store::{DialogueMode, InboxEvent, Turn, UpdateOf};
 
-use super::hear::{self, Asked, Desk, Heard, TEXT_MAX};
+use super::hear::{self, Asked, Desk, Heard, TEXT_MAX, To};
 use super::take;
 
 const HERE: AccountId = AccountId(7);
@@ -136,6 +136,8 @@ fn what_a_person_says_is_read_by_its_form() {
     );
     let What::Text { text } = meant(private(&"я".repeat(64 * 1024))) else { panic!() };
     assert_eq!(text.chars().count(), TEXT_MAX);
+    let edited = Said { edited: true, ..private("правка") };
+    assert_eq!(meant(edited), What::Edited { text: "правка".into() });
     assert_eq!(meant(private("а\0б")), What::Text { text: "аб".into() });
 }
 
@@ -168,7 +170,8 @@ fn nothing_that_a_database_refuses_is_left_in_an_update() {
 
 #[test]
 fn what_no_dialogue_hears_is_skipped_with_its_reason() {
-    assert_eq!(skipped(Event::Message(Said { edited: true, ..private("правка") })), "edit");
+    let desk = Said { chat: "-900".into(), private: false, ..private("#A17 правка") };
+    assert_eq!(skipped(Event::Message(Said { edited: true, ..desk })), "edit");
     assert_eq!(skipped(Event::Message(Said { private: false, ..private("в группе") })), "group");
     assert_eq!(skipped(Event::Message(Said { by_bot: true, ..private("я бот") })), "bot");
     assert_eq!(skipped(Event::Message(Said { from: None, ..private("?") })), "nobody");
@@ -199,7 +202,7 @@ fn people_answer_by_number_or_by_reply_and_their_own_talk_is_left_alone() {
     assert_eq!(answer.body["text"], "Здравствуйте");
     assert_eq!(at_desk("#A17 /close", None).update.kind, "close");
     let reply = at_desk("Сейчас посмотрю", Some("55"));
-    assert_eq!(reply.unresolved.unwrap().message_id, "55");
+    assert_eq!(reply.answer.unwrap().to, To::Message("55".into()));
     for (talk, why) in [
         ("кто возьмёт?", "desk"),
         ("#A17", "empty answer"),
@@ -317,4 +320,50 @@ fn the_pictures_of_an_album_are_known_to_belong_together() {
     let said = Said { attached: vec!["photo".into()], album: Some("77".into()), ..private("") };
     let kept = heard(Event::Message(said)).update.body;
     assert_eq!(hear::event(&kept, Timestamp(5)).album.as_deref(), Some("77"));
+}
+
+#[test]
+fn what_is_attached_to_an_answer_is_seen_to_stay_at_the_desk() {
+    let photo = |text: &str, reply_to: Option<&str>| {
+        let said =
+            Said { attached: vec!["photo".into()], reply_to: reply_to.map(str::to_owned), ..private(text) };
+        heard(Event::Message(Said { chat: "-900".into(), private: false, ..said }))
+    };
+    let with_words = photo("#A17 вот чек", None);
+    assert_eq!(with_words.update.of, UpdateOf::Operator(RecipientId(17)));
+    assert!(with_words.answer.unwrap().attached);
+    for (without, to) in [
+        (photo("", Some("55")), To::Message("55".into())),
+        (photo("#A17", None), To::Dialogue(RecipientId(17))),
+    ] {
+        assert_eq!(without.update.of, UpdateOf::Skipped("empty answer"));
+        let answer = without.answer.unwrap();
+        assert_eq!((answer.to, answer.attached), (to, true));
+    }
+    assert_eq!(photo("", None).answer, None, "a picture among themselves");
+}
+
+#[test]
+fn the_desk_reads_that_there_was_a_photo_however_it_came() {
+    let rules =
+        Rules::read(&RULES.replace("on = { text = \"оператор\" }", "on = { event = \"photo\" }")).unwrap();
+    let photo = Said { attached: vec!["photo".into()], ..private("") };
+    let body = heard(Event::Message(photo)).update.body;
+    let mut turn = turn(&["привет", "привет"], Some(ChannelId(3)));
+    turn.events.iter_mut().for_each(|event| event.body = body.clone());
+    let (taken, _) = take(&turn, Some(&rules), Timestamp(9));
+    let desk = taken.says.iter().filter(|say| say.channel.is_some());
+    let read: Vec<_> =
+        desk.map(|say| say.payload["text"].as_str().unwrap().lines().skip(1).collect::<Vec<_>>()).collect();
+    assert_eq!(read, [vec!["нужен человек", "[фото]"], vec!["[фото]"]]);
+}
+
+#[test]
+fn rules_that_cannot_be_read_or_break_are_an_error_for_each_event() {
+    let mut unreadable = turn(&["привет", "привет"], None);
+    unreadable.bot_id = Some(domain::ids::BotId(1));
+    let (taken, _) = take(&unreadable, None, Timestamp(9));
+    let verdicts: Vec<_> = taken.logs.iter().map(|log| (log.event, log.verdict.as_str())).collect();
+    assert_eq!(verdicts, [(0, "error"), (1, "error")]);
+    assert!(taken.events.iter().all(|(_, verdict)| verdict == "error"));
 }

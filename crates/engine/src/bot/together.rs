@@ -10,7 +10,7 @@ use platforms::platform::Platform;
 use store::{Received, Store, StoreError};
 use tokio::sync::oneshot;
 
-use super::listen::receive;
+use super::receive::receive;
 
 /// Calls of one batch.
 const CALLS_MAX: usize = 256;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::AmbiguityPolicy;
+use domain::dialogue::texts::with;
 use domain::dialogue::{Call, Decision, Event, Handoff, Mode, Rules, State, Subscription, What, step};
 use domain::ids::{AccountId, BotId, WorkspaceId};
 use domain::message::Message;
@@ -230,8 +231,20 @@ pub fn take(turn: &Turn, rules: Option<&Rules>, now: Timestamp) -> (TurnTaken, V
     (taken, toasts)
 }
 
-/// Nobody told the bot what to say: the events are marked, and the dialogue stays where it is.
+/// The verdict of an event at which the bot failed; alerts count them.
+const ERROR: &str = "error";
+
+/// Nobody told the bot what to say: the events are marked, and the dialogue stays where it is. Rules that are there and
+/// cannot be read are an error for each of them, so that somebody hears of it.
 fn unanswered(turn: &Turn) -> TurnTaken {
+    let unreadable = turn.bot_id.is_some() && turn.rules_version > 0;
+    let verdict = if unreadable { ERROR } else { "no_rules" };
+    let log = |event| NewLog {
+        event,
+        rule: None,
+        verdict: verdict.to_owned(),
+        detail: json!({"note": "this version of the rules cannot be read"}),
+    };
     TurnTaken {
         recipient_id: turn.recipient_id,
         token: turn.token,
@@ -240,12 +253,12 @@ fn unanswered(turn: &Turn) -> TurnTaken {
         mode: turn.mode,
         state: turn.state.clone(),
         timer_at: None,
-        events: turn.events.iter().map(|event| (event.inbox_id, "no_rules".to_owned())).collect(),
+        events: turn.events.iter().map(|event| (event.inbox_id, verdict.to_owned())).collect(),
         fired: false,
         says: Vec::new(),
         calls: Vec::new(),
         subscription: None,
-        logs: Vec::new(),
+        logs: (0..turn.events.len()).filter(|_| unreadable).map(log).collect(),
         ambiguity: ambiguity(&turn.platform),
     }
 }
@@ -260,20 +273,24 @@ impl Taking<'_> {
     /// this event, not the dialogue.
     fn event(&mut self, place: usize, event: &Event) -> (String, Option<String>) {
         let (rules, now, state) = (self.rules, self.now, self.state.clone());
-        let Ok(decision) = catch_unwind(AssertUnwindSafe(|| step(rules, &state, event, now))) else {
-            tracing::error!(
-                dialogue = self.turn.recipient_id.0,
-                "the rules broke at an event; please report it"
-            );
-            self.log(place, None, "error", json!({}));
-            return ("error".to_owned(), None);
-        };
-        let (verdict, toast) = (decision.verdict().as_str().to_owned(), decision.toast.clone());
-        self.decided(place, decision);
-        (verdict, toast)
+        match catch_unwind(AssertUnwindSafe(|| step(rules, &state, event, now))) {
+            Ok(decision) => self.decided(place, decision),
+            Err(_) => self.broke(place, event),
+        }
     }
 
-    fn decided(&mut self, place: usize, decision: Decision) {
+    /// Whoever wrote to the bot hears that it cannot answer.
+    fn broke(&mut self, place: usize, event: &Event) -> (String, Option<String>) {
+        tracing::error!(dialogue = self.turn.recipient_id.0, "the rules broke at an event; please report it");
+        self.log(place, None, ERROR, json!({"note": "the rules broke"}));
+        if event.what.is_by_person() && self.state.mode == Mode::Bot {
+            self.say(place, Message::text(&self.rules.texts.nobody));
+        }
+        (ERROR.to_owned(), None)
+    }
+
+    fn decided(&mut self, place: usize, decision: Decision) -> (String, Option<String>) {
+        let (verdict, toast) = (decision.verdict().as_str().to_owned(), decision.toast.clone());
         for reply in &decision.replies {
             self.say(place, reply.message());
         }
@@ -295,6 +312,7 @@ impl Taking<'_> {
             self.log(place, rule, log.verdict.as_str(), detail);
         }
         self.state = decision.state;
+        (verdict, toast)
     }
 
     fn log(&mut self, event: usize, rule: Option<String>, verdict: &str, detail: serde_json::Value) {
@@ -321,14 +339,20 @@ impl Taking<'_> {
             ticket(self.turn.recipient_id),
             title.unwrap_or(&self.turn.platform)
         );
+        let texts = &self.rules.texts;
+        let mark = |photo: &Option<String>| photo.as_ref().map_or("", |_| texts.desk_photo.as_str());
+        let ended;
         let words = match handoff {
-            Handoff::Open { why, text } => [why.as_str(), text.as_str()].join("\n"),
-            Handoff::Forward { text, photo: Some(_) } => format!("{text}\n[фото]"),
-            Handoff::Forward { text, photo: None } => text.clone(),
-            Handoff::Remind => "ждёт ответа".to_owned(),
-            Handoff::Close { why } => format!("закрыто: {why}"),
+            Handoff::Open { why, text, photo } => [why.as_str(), text, mark(photo)],
+            Handoff::Forward { text, photo } => ["", text, mark(photo)],
+            Handoff::Remind => ["", &texts.desk_waits, ""],
+            Handoff::Close { why } => {
+                ended = with(&texts.desk_end, "why", why);
+                ["", &ended, ""]
+            }
         };
-        let text = format!("{head}\n{}", words.trim());
+        let words = words.into_iter().map(str::trim).filter(|line| !line.is_empty());
+        let text = [head.as_str()].into_iter().chain(words).collect::<Vec<_>>().join("\n");
         self.says.push(Say { event, channel: Some(channel), payload: json!(Message::text(text)) });
     }
 }

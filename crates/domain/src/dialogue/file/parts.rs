@@ -7,9 +7,9 @@ use regex::{Regex, RegexBuilder};
 use toml::de::DeValue;
 
 use super::super::hours::Hours;
-use super::super::rules::{
-    Choice, Example, Intent, Limits, Operators, Rung, Slot, SlotKind, Subscribe, Texts,
-};
+use super::super::placeholders;
+use super::super::rules::{Choice, Example, Intent, Limits, Operators, Rung, Slot, SlotKind, Subscribe};
+use super::super::texts::{Texts, with};
 use super::super::words::Pattern;
 use super::tree::{Table, Value};
 use super::{Reader, THINGS_MAX};
@@ -166,14 +166,32 @@ impl Reader<'_> {
     pub(super) fn texts(&mut self, root: &Table<'_>) -> Texts {
         let mut texts = Texts::default();
         let Some(value) = root.get("texts") else { return texts };
-        let known: Vec<&str> = texts.by_key().iter().map(|(key, _)| *key).collect();
+        let known: Vec<&str> = texts.by_key().iter().map(|(key, ..)| *key).collect();
         if let Some(table) = self.faults.table(value, "[texts]", &known) {
-            for (key, text) in texts.by_key() {
-                let written = table.get(key).and_then(|value| self.faults.string(value, key));
-                *text = written.unwrap_or_else(|| std::mem::take(text));
+            for (key, text, own) in texts.by_key() {
+                if let Some(written) = table.get(key).and_then(|value| self.own_text(value, key, own)) {
+                    *text = written;
+                }
             }
         }
         texts
+    }
+
+    /// Like any other text, but for the names that only it may have.
+    fn own_text(&mut self, value: Value<'_>, key: &str, own: &[&str]) -> Option<String> {
+        let text = self.faults.string(value, key)?;
+        let at = value.span().start;
+        let others = own.iter().fold(text.clone(), |text, name| with(&text, name, "…"));
+        if Texts::is_for_desk(key)
+            && let Some(name) = placeholders::names(&others).first()
+        {
+            let may = own.first().map_or_else(|| "none".to_owned(), |own| format!("`{{{own}}}`"));
+            self.faults
+                .add(at, format!("{key}: `{{{name}}}` is not known at the operators' desk; known is {may}"));
+            return None;
+        }
+        self.note_text(&others, at, key);
+        Some(text)
     }
 
     pub(super) fn read_intents(&mut self, root: &Table<'_>) {

@@ -106,13 +106,14 @@ fn canonical(rules: &mut Rules) {
     rules.vocabulary = vocabulary;
 }
 
-/// Every rule that listens for words can be offered by a button.
+/// Every rule that listens for words and has a title can be offered by a button.
 fn offers(rules: &mut Rules) {
     for rule in rules.rules.iter().filter(|rule| !rule.on.intents.is_empty()) {
+        let Some(title) = rules.title_of(rule) else { continue };
         let id = format!("{OFFER_MARK}{}", rule.name);
         let pressed = Pressed {
             state: rule.state.clone(),
-            title: rules.title_of(rule).to_owned(),
+            title: title.to_owned(),
             act: PressAct::Rule(rule.name.clone()),
             id: id.clone(),
         };
@@ -149,9 +150,9 @@ fn menu(rules: &mut Rules) {
     }
     if menu.is_empty() {
         let titled = rules.rules.iter().filter(|rule| rule.state.is_none() && !rule.on.intents.is_empty());
-        let named = titled.filter(|rule| rules.has_title(rule)).take(MENU_MAX);
-        let button = |rule| ButtonRule {
-            title: rules.title_of(rule).to_owned(),
+        let named = titled.filter_map(|rule| Some((rule, rules.title_of(rule)?))).take(MENU_MAX);
+        let button = |(rule, title): (&super::Rule, &str)| ButtonRule {
+            title: title.to_owned(),
             carries: carries(&format!("{OFFER_MARK}{}", rule.name), None),
             url: None,
         };

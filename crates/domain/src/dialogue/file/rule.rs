@@ -207,7 +207,7 @@ impl Reader<'_> {
             photo: table.get("photo").and_then(|value| self.photo(value, what)),
             subscribe: table.get("subscribe").and_then(|value| self.faults.boolean(value, "subscribe")),
             call: table.get("call").and_then(|value| self.call(value)),
-            handoff: table.get("handoff").and_then(|value| self.handoff(value, what)),
+            handoff: table.get("handoff").and_then(|value| self.handoff(value)),
             log: table.get("log").and_then(|value| self.said(value, "log")),
             goto: table.get("goto").and_then(|value| self.goto(value, "goto")),
             end: table.get("end").and_then(|value| self.faults.boolean(value, "end")).unwrap_or(false),
@@ -246,10 +246,11 @@ impl Reader<'_> {
         Some(url)
     }
 
-    fn handoff(&mut self, value: Value<'_>, what: &str) -> Option<String> {
+    fn handoff(&mut self, value: Value<'_>) -> Option<String> {
         match value.get_ref() {
-            DeValue::Boolean(yes) => yes.then(|| what.to_owned()),
-            DeValue::String(why) => Some(why.to_string()),
+            // Without a reason it has the usual one.
+            DeValue::Boolean(yes) => yes.then(String::new),
+            DeValue::String(_) => self.said(value, "handoff"),
             other => self.faults.wrong(value, "handoff", "true, or why in a text", other),
         }
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use super::super::rules::{Ask, Idle, Next, PressAct, Slot, SlotKind, StateRules, Texts, When};
+use super::super::rules::{Ask, Idle, Next, PressAct, Slot, SlotKind, StateRules, When};
+use super::super::texts::Texts;
 use super::Reader;
 use super::buttons::laid_out;
 use super::tree::{Table, Value};

@@ -4,15 +4,20 @@
 mod order;
 mod places;
 
+use super::event::{Event, What};
 use super::fault::Fault;
-use super::rules::{ButtonRule, Rules};
+use super::rules::{ButtonRule, Rules, Subscribe};
+use super::state::State;
+use super::step::step;
 use crate::message::{Button, Press};
+use crate::time::Timestamp;
 
 /// Everything that is suspicious, in the order of the lines.
 pub fn lint(rules: &Rules) -> Vec<Fault> {
     let mut faults = places::check(rules);
     faults.extend(order::check(rules));
     faults.extend(unused(rules));
+    faults.extend(untitled(rules));
     faults.extend(people(rules));
     faults.sort();
     faults.dedup();
@@ -46,7 +51,23 @@ pub fn keyboards(rules: &Rules) -> Vec<Keyboard> {
     for rung in &rules.fallback {
         add(1, "fallback".to_owned(), &rung.buttons);
     }
+    found.extend(greeting(rules));
     found
+}
+
+/// The first words of a dialogue, with the button that the bot puts under them by itself.
+fn greeting(rules: &Rules) -> Option<Keyboard> {
+    if rules.subscribe != Subscribe::Ask || rules.subscribes {
+        return None;
+    }
+    let opened = Event::new(Timestamp(0), What::Started { payload: String::new() });
+    let last = step(rules, &State::default(), &opened, Timestamp(0)).replies.pop()?;
+    let place = format!("the greeting with the button «{}» below it", rules.texts.subscribe);
+    Some(Keyboard {
+        line: rules.states.get(&rules.start).map_or(1, |state| state.line),
+        place,
+        rows: last.buttons,
+    })
 }
 
 fn shown(rows: &[Vec<ButtonRule>]) -> Vec<Vec<Button>> {
@@ -56,6 +77,21 @@ fn shown(rows: &[Vec<ButtonRule>]) -> Vec<Vec<Button>> {
     };
     let button = |button: &ButtonRule| Button { text: button.title.clone(), press: press(button) };
     rows.iter().map(|row| row.iter().map(button).collect()).collect()
+}
+
+/// Words that nearly fit are asked about by a button, and a button needs words.
+fn untitled(rules: &Rules) -> Vec<Fault> {
+    let listens = rules.rules.iter().filter(|rule| !rule.on.intents.is_empty());
+    let untitled = listens.filter(|rule| rules.title_of(rule).is_none());
+    untitled
+        .map(|rule| {
+            let text = format!(
+                "the rule `{}` has no title, so a slip in its words is not asked about; write title = \"…\" at the rule or its intent",
+                rule.name
+            );
+            Fault::warning(rule.line, text)
+        })
+        .collect()
 }
 
 fn unused(rules: &Rules) -> Vec<Fault> {
