@@ -1017,6 +1017,8 @@ CREATE INDEX alerts_unsettled ON public.alerts USING btree (workspace_id, alert_
 
 CREATE INDEX bot_inbox_of_person ON public.bot_inbox USING btree (recipient_id, inbox_id) WHERE ((done_at IS NOT NULL) AND (recipient_id IS NOT NULL));
 
+CREATE INDEX bot_inbox_skipped ON public.bot_inbox USING btree (workspace_id, inbox_id) WHERE ((recipient_id IS NULL) AND (done_at IS NOT NULL));
+
 CREATE INDEX bot_inbox_waiting ON public.bot_inbox USING btree (recipient_id, inbox_id) WHERE (done_at IS NULL);
 
 CREATE INDEX bot_inbox_worded ON public.bot_inbox USING btree (inbox_id) WHERE (body IS NOT NULL);

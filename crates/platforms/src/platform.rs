@@ -123,6 +123,14 @@ pub trait Platform: fmt::Debug + Send + Sync {
     }
 }
 
+/// An address that a platform calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    pub url: String,
+    /// It belongs to the bot; other programs may have theirs beside it.
+    pub own: bool,
+}
+
 /// How a platform hears what people do there.
 pub trait Receiver: fmt::Debug + Send + Sync {
     /// Asks for what users did since the cursor, waiting up to `wait` for something to happen.
@@ -158,12 +166,12 @@ pub trait Receiver: fmt::Debug + Send + Sync {
         secret: &'a str,
     ) -> BoxFuture<'a, Result<(), Failure>>;
 
-    /// The addresses that the platform calls now.
+    /// Where the platform calls now.
     fn hooks<'a>(
         &'a self,
         network: &'a Network,
         account: &'a Account,
-    ) -> BoxFuture<'a, Result<Vec<String>, Failure>>;
+    ) -> BoxFuture<'a, Result<Vec<Hook>, Failure>>;
 
     /// Tells the platform not to call this address any more.
     fn remove_hook<'a>(

@@ -528,12 +528,19 @@ async fn webhooks_are_set_shown_and_removed_at_the_platforms() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("sqlite:{}", folder.path().join("bot.db").display());
     let world = World::new(address, folder.path()).await;
-    let mut config = "[bots.shop]\naccounts = [\"telegram\", \"max\"]\nrules = \"rules.toml\"\n\
+    let mut config = "[bots.shop]\naccounts = [\"telegram\", \"max\", \"vk\"]\nrules = \"rules.toml\"\n\
                       receive = \"webhook\"\n"
         .to_owned();
-    for name in ["telegram", "max"] {
-        config += &format!("[accounts.{name}]\nplatform = \"{name}\"\ntoken = {{ env = \"TOKEN\" }}\n");
+    for (name, more) in [("telegram", ""), ("max", ""), ("vk", "kind = \"community\"\ngroup_id = 77\n")] {
+        config += &format!("[accounts.{name}]\nplatform = \"{name}\"\ntoken = {{ env = \"TOKEN\" }}\n{more}");
     }
+    let community =
+        json!({"platform": "vk", "token": "42:token-of-the-shop", "kind": "community", "id": "77"});
+    assert_eq!(ask(world.sandbox.address(), "POST", "/_/accounts", &[], &community.to_string()).0, 200);
+    let other = "/vk/method/groups.addCallbackServer?group_id=77&url=https://crm.example.org/hooks/vk/1&title=crm\
+                 &access_token=42:token-of-the-shop&v=5.199";
+    let (status, answer) = ask(world.sandbox.address(), "GET", other, &[], "");
+    assert!(status == 200 && answer.contains("server_id"), "{answer}");
     std::fs::write(folder.path().join("rules.toml"), rules()).unwrap();
     std::fs::write(folder.path().join("rupor.toml"), config).unwrap();
     let file = folder.path().join("rupor.toml").display().to_string();
@@ -544,25 +551,31 @@ async fn webhooks_are_set_shown_and_removed_at_the_platforms() {
         String::from_utf8(done.stdout).unwrap()
     };
     run(&["apply", &file, "--yes"]);
-    let set: Value = serde_json::from_str(&run(&[
-        "bot",
-        "hooks",
-        "set",
-        "shop",
-        "--url",
-        "https://bot.example.org",
-        "--json",
-    ]))
-    .unwrap();
-    assert_eq!(set.as_array().unwrap().len(), 2);
+    assert!(run(&["status"]).contains("rupor bot hooks set shop"), "nobody can call yet");
+    let set = |url: &str| -> Value {
+        serde_json::from_str(&run(&["bot", "hooks", "set", "shop", "--url", url, "--json"])).unwrap()
+    };
+    set("https://old.example.org");
+    let set = set("https://bot.example.org");
+    assert_eq!(set.as_array().unwrap().len(), 3);
+    assert!(!run(&["status"]).contains("rupor bot hooks set shop"));
     let show = || serde_json::from_str::<Value>(&run(&["bot", "hooks", "show", "shop", "--json"])).unwrap();
+    let foreign = json!("https://crm.example.org/hooks/vk/1");
     for (hook, set) in show().as_array().unwrap().iter().zip(set.as_array().unwrap()) {
-        assert_eq!((&hook["ours"], &hook["urls"]), (&json!(true), &json!([set["url"]])), "{hook}");
+        let mut urls = hook["urls"].as_array().unwrap().clone();
+        urls.retain(|url| *url != foreign);
+        assert_eq!(
+            (&hook["ours"], urls),
+            (&json!(true), vec![set["url"].clone()]),
+            "the earlier one is gone: {hook}"
+        );
     }
-    run(&["bot", "hooks", "remove", "shop"]);
-    for hook in show().as_array().unwrap() {
-        assert_eq!(hook["urls"], json!([]), "{hook}");
-    }
+    let removed = run(&["bot", "hooks", "remove", "shop"]);
+    assert_eq!(removed.trim(), "3 webhooks removed; 1 of other programs stay, --all removes them too");
+    let left: Vec<Value> = show().as_array().unwrap().iter().map(|hook| hook["urls"].clone()).collect();
+    assert_eq!(left, [json!([]), json!([]), json!([foreign])]);
+    run(&["bot", "hooks", "remove", "shop", "--all"]);
+    assert!(show().as_array().unwrap().iter().all(|hook| hook["urls"] == json!([])));
     let versions: Value = serde_json::from_str(&run(&["bot", "versions", "shop", "--json"])).unwrap();
     assert_eq!((&versions[0]["version"], &versions[0]["active"]), (&json!(1), &json!(true)));
     let unknown = world.rupor(&["bot", "activate", "shop", "7"]).output().unwrap();

@@ -15,7 +15,9 @@ use futures_util::future::BoxFuture;
 use crate::facts::Facts;
 use crate::incoming::{Batch, Callback, HookCall, HookError, HookSettings, Hooked};
 use crate::part::{Action, ChannelSettings, RenderError, Rendered};
-use crate::platform::{Account, Network, Platform, Probe, Question, Receiver, Reconciled, Report, Sending};
+use crate::platform::{
+    Account, Hook, Network, Platform, Probe, Question, Receiver, Reconciled, Report, Sending,
+};
 
 pub mod errors;
 pub mod facts;
@@ -134,7 +136,7 @@ impl Receiver for Max {
         &'a self,
         network: &'a Network,
         account: &'a Account,
-    ) -> BoxFuture<'a, Result<Vec<String>, Failure>> {
+    ) -> BoxFuture<'a, Result<Vec<Hook>, Failure>> {
         Box::pin(receive::hooks(network, account))
     }
 

@@ -13,7 +13,7 @@ use super::wire::Call;
 use crate::incoming::{
     Batch, Callback, Contact, Event, HookCall, HookError, HookSettings, Hooked, Incoming, Said,
 };
-use crate::platform::{Account, Network};
+use crate::platform::{Account, Hook, Network};
 use crate::transport::Method;
 use crate::verdict::{Purpose, shapeless};
 
@@ -183,11 +183,12 @@ pub(super) async fn set_hook(
     ask_for(Purpose::Read, network, account, call, CHANGE).await.map(drop)
 }
 
-pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<String>, Failure> {
+pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<Hook>, Failure> {
     let call = Call::new(Method::Get, "/subscriptions", "max GET /subscriptions");
     let known = ask_for(Purpose::Read, network, account, call, CHANGE).await?;
     let known = known["subscriptions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(known.iter().filter_map(|hook| hook["url"].as_str().map(str::to_owned)).collect())
+    let urls = known.iter().filter_map(|hook| hook["url"].as_str());
+    Ok(urls.map(|url| Hook { url: url.to_owned(), own: true }).collect())
 }
 
 pub(super) async fn remove_hook(network: &Network, account: &Account, url: &str) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use super::send::ask;
 use crate::incoming::{
     Batch, Callback, Contact, Event, HookCall, HookError, HookSettings, Hooked, Incoming, Said,
 };
-use crate::platform::{Account, Network};
+use crate::platform::{Account, Hook, Network};
 use crate::verdict::shapeless;
 
 /// Updates asked for; named, because the choice sticks to the bot.
@@ -169,9 +169,10 @@ pub(super) async fn set_hook(
     ask(network, account, "setWebhook", fields, CHANGE).await.map(drop)
 }
 
-pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<String>, Failure> {
+pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<Hook>, Failure> {
     let known = ask(network, account, "getWebhookInfo", json!({}), CHANGE).await?;
-    Ok(known["url"].as_str().filter(|url| !url.is_empty()).map(str::to_owned).into_iter().collect())
+    let url = known["url"].as_str().filter(|url| !url.is_empty());
+    Ok(url.map(|url| Hook { url: url.to_owned(), own: true }).into_iter().collect())
 }
 
 /// There is one, whatever its address.

@@ -14,7 +14,7 @@ use super::wire::{Call, callback_data};
 use crate::incoming::{
     Batch, Callback, Contact, Event, HookCall, HookError, HookSettings, Hooked, Incoming, Said,
 };
-use crate::platform::{Account, Network, misfit};
+use crate::platform::{Account, Hook, Network, misfit};
 use crate::secret::SecretUrl;
 use crate::transport::{Method, Request};
 use crate::verdict::{from_trouble, permanent, raw, transient};
@@ -240,7 +240,7 @@ fn group_of(account: &Account) -> Result<i64, Failure> {
     account.group_id.ok_or_else(|| misfit(super::NAME, "a webhook needs the group_id of the account"))
 }
 
-/// The code is asked for as soon as the server is known, so it has to be there before.
+/// The code is asked for as soon as the server is known, so it has to be there before; it may be another afterwards.
 pub(super) async fn hook_settings(network: &Network, account: &Account) -> Result<Value, Failure> {
     let group = group_of(account)?;
     let call = Call::new("groups.getCallbackConfirmationCode").with("group_id", group);
@@ -271,20 +271,24 @@ pub(super) async fn set_hook(
     ask(network, account, call, GRACE).await.map(drop)
 }
 
-pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<String>, Failure> {
-    Ok(servers(network, account).await?.into_iter().map(|(_, url)| url).collect())
+pub(super) async fn hooks(network: &Network, account: &Account) -> Result<Vec<Hook>, Failure> {
+    Ok(servers(network, account).await?.into_iter().map(|(_, hook)| hook).collect())
 }
 
-async fn servers(network: &Network, account: &Account) -> Result<Vec<(i64, String)>, Failure> {
+async fn servers(network: &Network, account: &Account) -> Result<Vec<(i64, Hook)>, Failure> {
     let call = Call::new("groups.getCallbackServers").with("group_id", group_of(account)?);
     let known = ask(network, account, call, GRACE).await?;
     let items = known["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(items.iter().filter_map(|s| Some((s["id"].as_i64()?, s["url"].as_str()?.to_owned()))).collect())
+    let server = |server: &Value| {
+        let hook = Hook { url: server["url"].as_str()?.to_owned(), own: server["title"] == SERVER_TITLE };
+        Some((server["id"].as_i64()?, hook))
+    };
+    Ok(items.iter().filter_map(server).collect())
 }
 
 pub(super) async fn remove_hook(network: &Network, account: &Account, url: &str) -> Result<(), Failure> {
     for (id, known) in servers(network, account).await? {
-        if known == url {
+        if known.url == url {
             let call = Call::new("groups.deleteCallbackServer");
             let call = call.with("group_id", group_of(account)?).with("server_id", id);
             ask(network, account, call, GRACE).await?;

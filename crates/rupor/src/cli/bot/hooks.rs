@@ -27,7 +27,7 @@ enum HooksVerb {
     /// Show where the platforms call now
     Show(OfBot),
     /// Tell the platforms not to call any more, so that the bot can poll
-    Remove(OfBot),
+    Remove(Remove),
 }
 
 #[derive(Debug, Args)]
@@ -45,6 +45,17 @@ struct Set {
 struct OfBot {
     /// Name of the bot
     bot: String,
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+struct Remove {
+    /// Name of the bot
+    bot: String,
+    /// Also what other programs have set up beside it
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     operator: OperatorArgs,
 }
@@ -111,11 +122,25 @@ async fn set(args: &Set) -> anyhow::Result<()> {
         let (key, secret) = (drawn(), drawn());
         let settings = said(ear, ear.receiver.hook_settings(&network, &ear.account).await)?;
         // Kept first: a platform may call before it has answered.
-        let (account, secret_hash) = (ear.row.name.clone(), sha256(secret.as_bytes()));
-        let order = BotOrder::SetHook { account, key: key.clone(), secret_hash, settings };
-        perform(&args.operator, &args.bot, order).await?;
+        let keep = async |settings: serde_json::Value| {
+            let (account, secret_hash) = (ear.row.name.clone(), sha256(secret.as_bytes()));
+            let order = BotOrder::SetHook { account, key: key.clone(), secret_hash, settings };
+            perform(&args.operator, &args.bot, order).await
+        };
+        keep(settings.clone()).await?;
         let url = format!("{base}/hooks/{}/{key}", ear.row.platform);
         said(ear, ear.receiver.set_hook(&network, &ear.account, &url, &secret).await)?;
+        let settings_now = said(ear, ear.receiver.hook_settings(&network, &ear.account).await)?;
+        if settings_now != settings {
+            keep(settings_now).await?;
+        }
+        // What was set before opens nothing any more, and a platform slows down where it is refused.
+        let earlier = format!("/hooks/{}/", ear.row.platform);
+        for hook in said(ear, ear.receiver.hooks(&network, &ear.account).await)? {
+            if hook.own && hook.url != url && hook.url.contains(&earlier) {
+                said(ear, ear.receiver.remove_hook(&network, &ear.account, &hook.url).await)?;
+            }
+        }
         told.push(json!({"account": ear.row.name, "url": url}));
     }
     args.operator.print(&told, || format!("the platforms call this node for {} accounts", told.len()))
@@ -126,7 +151,8 @@ async fn show(args: &OfBot) -> anyhow::Result<()> {
     let (_, ears) = ears(&args.operator, &args.bot, &network).await?;
     let mut told = Vec::new();
     for ear in &ears {
-        let urls = said(ear, ear.receiver.hooks(&network, &ear.account).await)?;
+        let hooks = said(ear, ear.receiver.hooks(&network, &ear.account).await)?;
+        let urls: Vec<String> = hooks.into_iter().map(|hook| hook.url).collect();
         let ours = ear.heard.hook_key.as_deref();
         let is_ours = urls.iter().any(|url| ours.is_some_and(|key| url.ends_with(key)));
         told.push(json!({"account": ear.row.name, "urls": urls, "ours": is_ours}));
@@ -139,15 +165,22 @@ async fn show(args: &OfBot) -> anyhow::Result<()> {
     })
 }
 
-async fn remove(args: &OfBot) -> anyhow::Result<()> {
+async fn remove(args: &Remove) -> anyhow::Result<()> {
     let network = Network::default();
     let (_, ears) = ears(&args.operator, &args.bot, &network).await?;
-    let mut n = 0;
+    let (mut removed, mut left) = (0, 0);
     for ear in &ears {
-        for url in said(ear, ear.receiver.hooks(&network, &ear.account).await)? {
-            said(ear, ear.receiver.remove_hook(&network, &ear.account, &url).await)?;
-            n += 1;
+        for hook in said(ear, ear.receiver.hooks(&network, &ear.account).await)? {
+            if !hook.own && !args.all {
+                left += 1;
+                continue;
+            }
+            said(ear, ear.receiver.remove_hook(&network, &ear.account, &hook.url).await)?;
+            removed += 1;
         }
     }
-    args.operator.print(&json!({"removed": n}), || format!("{n} webhooks removed"))
+    args.operator.print(&json!({"removed": removed, "left": left}), || match left {
+        0 => format!("{removed} webhooks removed"),
+        _ => format!("{removed} webhooks removed; {left} of other programs stay, --all removes them too"),
+    })
 }

@@ -1,11 +1,11 @@
 //! The part of a plan that is about bots. New rules are a new version; dialogues that stand in a state that is gone are told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use domain::dialogue::Rules;
 use domain::ids::{AccountId, ChannelId, WorkspaceId};
-use store::{NewBot, Store};
+use store::{NewBot, Receive, Store};
 
 use super::{Act, Listing, Rows, StepVerb};
 use crate::config::{Bot, Workspace};
@@ -24,7 +24,10 @@ pub(super) async fn acts(
     }
     for bot in &workspace.bots {
         let Some(row) = rows.bots.iter().find(|row| row.name == bot.name) else {
-            let detail = format!("on {}, {}, rules 1", bot.accounts.join(", "), bot.receive.as_str());
+            let mut detail = format!("on {}, {}, rules 1", bot.accounts.join(", "), bot.receive.as_str());
+            if bot.receive == Receive::Webhook {
+                detail += &to_be_called(bot);
+            }
             list.push(StepVerb::Create, "bot", &bot.name, detail, Act::PutBot(bot.clone()));
             continue;
         };
@@ -35,7 +38,11 @@ pub(super) async fn acts(
         }
         let heard = row.accounts.iter().find(|account| account.receive != bot.receive);
         if let Some(account) = heard {
-            changes.push(format!("receive {} → {}", account.receive.as_str(), bot.receive.as_str()));
+            let mut change = format!("receive {} → {}", account.receive.as_str(), bot.receive.as_str());
+            if bot.receive == Receive::Webhook && account.hook_key.is_none() {
+                change += &to_be_called(bot);
+            }
+            changes.push(change);
         }
         if operators(rows, bot) != row.operators || bot.operators.is_some() != row.operators.is_some() {
             changes.push(format!("operators {}", bot.operators.as_deref().unwrap_or("none")));
@@ -51,6 +58,13 @@ pub(super) async fn acts(
         }
     }
     Ok(())
+}
+
+fn to_be_called(bot: &Bot) -> String {
+    let name = crate::operate::words::quoted(&bot.name);
+    format!(
+        ", heard once `rupor bot hooks set {name} --url https://HOST` has told the platforms where to call"
+    )
 }
 
 fn sorted(mut names: Vec<String>) -> Vec<String> {
@@ -77,6 +91,25 @@ fn services(rows: &Rows, bot: &Bot) -> BTreeMap<String, Option<AccountId>> {
         .collect()
 }
 
+/// `+2 rules (gift, card), −1 rules (sale)`: what is there by name, not by number.
+fn differ(what: &str, before: &BTreeSet<&String>, after: &BTreeSet<&String>) -> Vec<String> {
+    let told = |sign: &str, names: Vec<&str>| {
+        let shown = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
+        let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+        (!names.is_empty()).then(|| format!("{sign}{} {what} ({shown}{more})", names.len()))
+    };
+    let new = after.difference(before).map(|name| name.as_str()).collect();
+    let gone = before.difference(after).map(|name| name.as_str()).collect();
+    [told("+", new), told("−", gone)].into_iter().flatten().collect()
+}
+
+/// Names that one change tells.
+const NAMES_MAX: usize = 5;
+
+fn names_of_rules(rules: &Rules) -> BTreeSet<&String> {
+    rules.rules.iter().map(|rule| &rule.name).collect()
+}
+
 /// `rules 3 → 4: +2 rules, −1 state; 12 dialogues stand in return_photo → menu`
 async fn rules(store: &Store, rows: &Rows, bot: &Bot, row: &store::Bot) -> anyhow::Result<Option<String>> {
     let Some(ws) = rows.id else {
@@ -91,13 +124,8 @@ async fn rules(store: &Store, rows: &Rows, bot: &Bot, row: &store::Bot) -> anyho
     let mut words = vec![format!("rules {} → {next}", row.active_version)];
     let read = |text: &str| Rules::read(text).ok();
     if let (Some(old), Some(new)) = (active.and_then(|rules| read(&rules.rules)), read(&bot.rules)) {
-        let count = |what: &str, before: usize, after: usize| match after.cmp(&before) {
-            std::cmp::Ordering::Equal => None,
-            std::cmp::Ordering::Greater => Some(format!("+{} {what}", after - before)),
-            std::cmp::Ordering::Less => Some(format!("−{} {what}", before - after)),
-        };
-        words.extend(count("rules", old.rules.len(), new.rules.len()));
-        words.extend(count("states", old.states.len(), new.states.len()));
+        words.extend(differ("rules", &names_of_rules(&old), &names_of_rules(&new)));
+        words.extend(differ("states", &old.states.keys().collect(), &new.states.keys().collect()));
         for (state, n) in store.bot_standing(ws, row.bot_id).await? {
             if !state.is_empty() && !new.states.contains_key(&state) {
                 words.push(format!("{n} dialogues stand in {state} → {}", new.state_or_start(&state)));

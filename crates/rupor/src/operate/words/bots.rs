@@ -3,7 +3,7 @@
 use domain::limits::{
     ALERT_BOT_DEAF, ALERT_BOT_HANDOFF, ALERT_BOT_LOST_SHARE, ALERT_BOT_MESSAGES_MIN, ALERT_BOT_WAIT,
 };
-use store::{Bot, BotAccount};
+use store::{Bot, BotAccount, Receive};
 
 use super::{Explanation, command, quoted};
 use crate::language::say;
@@ -68,15 +68,27 @@ pub(crate) fn handoffs(facts: &Facts) -> Option<Explanation> {
 
 /// An account that people write to and that does not hear.
 pub(crate) fn deaf(facts: &Facts, bot: &Bot, account: &BotAccount) -> Option<Explanation> {
+    let row = facts.accounts.iter().find(|row| row.account_id == account.account_id);
+    let name = row.map_or("?", |row| row.name.as_str());
+    let headline = say!("bots.deaf", bot = &bot.name, name = name);
+    if account.receive == Receive::Webhook && account.hook_key.is_none() {
+        let set = format!("rupor bot hooks set {} --url https://HOST", quoted(&bot.name));
+        return Some(Explanation {
+            headline,
+            cause: say!("bots.deaf.unset"),
+            since: None,
+            next: say!("bots.deaf.unset.next"),
+            help: vec![format!("$ {}", command(facts, &set)).into()],
+            now: facts.now,
+        });
+    }
     let problem = account.problem.as_ref()?;
     if account.heard_at.is_some_and(|at| facts.now - at < ALERT_BOT_DEAF) {
         return None;
     }
-    let row = facts.accounts.iter().find(|row| row.account_id == account.account_id);
-    let name = row.map_or("?", |row| row.name.as_str());
     let show = command(facts, &format!("rupor bot hooks show {}", quoted(&bot.name)));
     Some(Explanation {
-        headline: say!("bots.deaf", bot = &bot.name, name = name),
+        headline,
         cause: problem.into(),
         since: account.heard_at,
         next: say!("bots.deaf.next"),
