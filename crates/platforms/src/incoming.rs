@@ -49,6 +49,9 @@ pub struct Said {
     /// The public name of the chat, without `@`: a configuration may know it by that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_name: Option<String>,
+    /// What people call the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +104,9 @@ pub struct Callback {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Contact {
     pub chat: String,
+    /// What people call the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

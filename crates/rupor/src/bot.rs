@@ -24,7 +24,9 @@ pub(crate) fn check(source: &str) -> (Option<Rules>, Vec<Fault>) {
     match Rules::read(source) {
         Ok(rules) => {
             let mut faults = lint(&rules);
-            faults.extend(too_large(&rules));
+            // Not every bot is on every platform: `rupor apply` knows which, and insists on those.
+            let told = too_large(&rules, |_| true);
+            faults.extend(told.into_iter().map(|fault| Fault::warning(fault.line, fault.text)));
             faults.sort();
             (Some(rules), faults)
         }
@@ -49,12 +51,13 @@ pub(crate) fn at(path: &Path, fault: &Fault) -> String {
     format!("{}:{}: {weight}: {}", path.display(), fault.line, fault.text)
 }
 
-/// Keyboards that a platform would refuse.
-fn too_large(rules: &Rules) -> Vec<Fault> {
+/// Keyboards that one of these platforms would refuse.
+pub(crate) fn too_large(rules: &Rules, is_meant: impl Fn(&str) -> bool) -> Vec<Fault> {
     let mut faults = Vec::new();
     for keyboard in keyboards(rules) {
         // Only where people are heard can a bot show anything.
-        for platform in registry::all().filter(|platform| platform.receiver().is_some()) {
+        let hearing = registry::all().filter(|platform| platform.receiver().is_some());
+        for platform in hearing.filter(|platform| is_meant(platform.name())) {
             let facts = platform.facts();
             if let Err(refused) = buttons::rows(&keyboard.rows, &facts.buttons) {
                 let (place, title) = (&keyboard.place, facts.title);

@@ -229,6 +229,36 @@ async fn a_person_is_handed_to_people_who_answer_by_number_and_close() {
     write(&world, "telegram", 501, 501, "два");
     world.wait_for("the bot", || said("501").last().is_some_and(|text| text == "ответ два")).await;
     assert!(!said("501").contains(&"ответ раз".to_owned()), "{:?}", said("501"));
+    write(&world, "telegram", -900, 900, "#A99 кому?");
+    world.wait_for("the remark", || said("-900").contains(&"#A99: такой беседы нет".to_owned())).await;
+    // A chat from before anybody listened is known by what is said there.
+    write(&world, "telegram", -777, 900, "привет всем");
+    world.wait_for("the group", || run(&world, &["chats"]).contains("-777")).await;
+    let checked = world.rupor(&["check"]).stdout(Stdio::piped()).output().unwrap();
+    let checked = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(checked.contains("-777"), "{checked}");
+    let log = run(&world, &["bot", "log", "shop", "--dialogue", "#A1"]);
+    for words in ["#A1", "human", "оператор", "rule"] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    let all = run(&world, &["bot", "log", "shop"]);
+    assert!(all.contains("answer to nobody") && all.contains("group"), "{all}");
+    let other = folder.path().join("other.toml").display().to_string();
+    std::fs::write(&other, rules().replace("ответ два", "иной ответ")).unwrap();
+    let replayed = run(&world, &["bot", "replay", "shop", "--rules", &other]);
+    assert!(replayed.contains("before: [\"ответ два\"]") && replayed.contains("иной ответ"), "{replayed}");
+    assert_eq!(run(&world, &["bot", "forget", "shop", "501", "--account", "telegram"]).trim(), "forgotten");
+    let log = run(&world, &["bot", "log", "shop", "--dialogue", "1"]);
+    assert!(!log.contains("оператор"), "{log}");
+    let nobody = world.rupor(&["bot", "forget", "shop", "501", "--account", "telegram"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("nobody with the id 501 has written"));
+}
+
+/// What a command says that must succeed.
+fn run(world: &World, args: &[&str]) -> String {
+    let done = world.rupor(args).stdout(Stdio::piped()).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
 }
 
 /// What is visible in a chat of the sandbox, the oldest first.

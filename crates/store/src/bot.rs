@@ -132,8 +132,8 @@ pub enum UpdateOf {
     Operator(RecipientId),
     /// People decide about a post that waits for them: it waits for whoever carries that out.
     Decision,
-    /// The bot was added to a chat.
-    Chat { address: String, title: Option<String> },
+    /// The bot is in a chat: it was added, or heard something there that no dialogue hears, as `why` says.
+    Chat { address: String, title: Option<String>, why: &'static str },
     /// It was taken out.
     ChatLeft { address: String },
     /// Written down with the reason, and nothing follows.
@@ -159,7 +159,7 @@ impl UpdateOf {
             UpdateOf::Person { .. } | UpdateOf::Left { .. } | UpdateOf::Operator(_) | UpdateOf::Decision => {
                 None
             }
-            UpdateOf::Chat { .. } => Some("chat"),
+            UpdateOf::Chat { why, .. } => Some(why),
             UpdateOf::ChatLeft { .. } => Some("chat_left"),
             UpdateOf::Skipped(why) => Some(why),
         }
@@ -184,7 +184,8 @@ impl Update {
                 item["address"] = json!(address);
             }
             UpdateOf::Operator(id) => item["dialogue"] = json!(id.0),
-            UpdateOf::Chat { address, title } => {
+            UpdateOf::Chat { address, title, why } => {
+                item["verdict"] = json!(why);
                 item["address"] = json!(address);
                 item["name"] = json!(title);
             }

@@ -86,6 +86,7 @@ pub fn read(platform: &str, account: AccountId, desks: &[Desk], incoming: &Incom
             let of = UpdateOf::Left { user_id: who(contact), address: contact.chat.clone() };
             plain((Some(What::Blocked), of))
         }
+        incoming::Event::Post(said) if said.chat_title.is_some() => plain(there(said, "post")),
         incoming::Event::Post(_) => plain(skipped("post")),
         incoming::Event::Unknown { .. } => plain(skipped("unknown")),
     };
@@ -150,8 +151,8 @@ fn scrubbed(of: UpdateOf) -> UpdateOf {
         UpdateOf::Left { user_id, address } => {
             UpdateOf::Left { user_id: clean(&user_id), address: clean(&address) }
         }
-        UpdateOf::Chat { address, title } => {
-            UpdateOf::Chat { address: clean(&address), title: title.as_deref().map(clean) }
+        UpdateOf::Chat { address, title, why } => {
+            UpdateOf::Chat { address: clean(&address), title: title.as_deref().map(clean), why }
         }
         UpdateOf::ChatLeft { address } => UpdateOf::ChatLeft { address: clean(&address) },
         UpdateOf::Operator(_) | UpdateOf::Decision | UpdateOf::Skipped(_) => of,
@@ -193,7 +194,7 @@ fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, Up
         // What was said first was answered; a correction is no new question.
         Some(_) if said.edited => plain(skipped("edit")),
         Some(desk) => at_desk(desk, said),
-        None if !said.private => plain(skipped("group")),
+        None if !said.private => plain(there(said, "group")),
         None => {
             let of = UpdateOf::Person {
                 user_id: from.clone(),
@@ -203,6 +204,11 @@ fn message(account: AccountId, desks: &[Desk], said: &Said) -> (Option<What>, Up
             plain((Some(meant(said)), of))
         }
     }
+}
+
+/// No dialogue hears it, but a chat is known by it: the bot may have been there before anybody listened.
+fn there(said: &Said, why: &'static str) -> Read {
+    (None, UpdateOf::Chat { address: said.chat.clone(), title: said.chat_title.clone(), why })
 }
 
 fn meant(said: &Said) -> What {
@@ -253,7 +259,7 @@ fn who(contact: &Contact) -> String {
 fn someone(contact: &Contact, what: What) -> Read {
     let address = contact.chat.clone();
     if !contact.private {
-        return (None, UpdateOf::Chat { address, title: None });
+        return (None, UpdateOf::Chat { address, title: contact.chat_title.clone(), why: "chat" });
     }
     (Some(what), UpdateOf::Person { user_id: who(contact), address, name: contact.name.clone() })
 }

@@ -52,7 +52,7 @@ fn a_desk_that_is_configured_by_its_public_name_is_known_by_its_number() {
     assert_eq!(of(std::slice::from_ref(&desk), &incoming), UpdateOf::Operator(RecipientId(17)));
     let elsewhere = Said { chat_name: Some("другие".into()), ..said };
     let incoming = Incoming { event: Event::Message(elsewhere), ..incoming };
-    assert_eq!(of(&[desk], &incoming), UpdateOf::Skipped("group"));
+    assert!(matches!(of(&[desk], &incoming), UpdateOf::Chat { why: "group", .. }));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_desk_that_is_one_person_is_known_by_who_writes() {
     };
     assert_eq!(of("55", true), UpdateOf::Operator(RecipientId(17)));
     assert!(matches!(of("56", true), UpdateOf::Person { .. }), "a customer");
-    assert_eq!(of("55", false), UpdateOf::Skipped("group"), "the same person elsewhere");
+    assert!(matches!(of("55", false), UpdateOf::Chat { why: "group", .. }), "the same person elsewhere");
 }
 
 /// What it means in a dialogue, read back from what is kept.
@@ -150,6 +150,7 @@ fn nothing_that_a_database_refuses_is_left_in_an_update() {
         name: Some("Ан\0на".into()),
         payload: Some("от\0куда".into()),
         private: true,
+        chat_title: Some("Скл\0ад".into()),
     };
     let press = Callback { chat: "70".into(), payload: "b\0".into(), private: true, ..Callback::default() };
     for event in [
@@ -172,7 +173,10 @@ fn nothing_that_a_database_refuses_is_left_in_an_update() {
 fn what_no_dialogue_hears_is_skipped_with_its_reason() {
     let desk = Said { chat: "-900".into(), private: false, ..private("#A17 правка") };
     assert_eq!(skipped(Event::Message(Said { edited: true, ..desk })), "edit");
-    assert_eq!(skipped(Event::Message(Said { private: false, ..private("в группе") })), "group");
+    let group = Said { private: false, chat_title: Some("Склад".into()), ..private("в группе") };
+    let there = |why| UpdateOf::Chat { address: "70".into(), title: Some("Склад".into()), why };
+    assert_eq!(heard(Event::Message(group.clone())).update.of, there("group"));
+    assert_eq!(heard(Event::Post(group)).update.of, there("post"));
     assert_eq!(skipped(Event::Message(Said { by_bot: true, ..private("я бот") })), "bot");
     assert_eq!(skipped(Event::Message(Said { from: None, ..private("?") })), "nobody");
     assert_eq!(skipped(Event::Post(private("пост"))), "post");

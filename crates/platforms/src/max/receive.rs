@@ -103,6 +103,7 @@ fn said(message: &Value, edited: Edited) -> Option<Event> {
     let said = Said {
         chat: recipient["chat_id"].as_i64()?.to_string(),
         chat_name: None,
+        chat_title: None,
         from: message["sender"]["user_id"].as_i64().map(|id| id.to_string()),
         name: name(&message["sender"]),
         message_id: body["mid"].as_str()?.to_owned(),
@@ -145,6 +146,7 @@ fn pressed(update: &Value) -> Option<Event> {
 fn contact(update: &Value) -> Option<Contact> {
     Some(Contact {
         chat: update["chat_id"].as_i64()?.to_string(),
+        chat_title: None,
         from: update["user"]["user_id"].as_i64().map(|id| id.to_string()),
         name: name(&update["user"]),
         payload: update["payload"].as_str().filter(|payload| !payload.is_empty()).map(str::to_owned),

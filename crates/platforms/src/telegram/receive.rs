@@ -80,7 +80,7 @@ fn message(kind: &str, content: &Value) -> Option<Event> {
         Some(rest) if said.private && !said.edited => {
             let payload = Some(rest.trim().to_owned()).filter(|payload| !payload.is_empty());
             let (chat, from, name) = (said.chat, said.from, said.name);
-            Some(Event::Started(Contact { chat, from, name, payload, private: true }))
+            Some(Event::Started(Contact { chat, from, name, payload, private: true, ..Contact::default() }))
         }
         _ => Some(Event::Message(said)),
     }
@@ -94,6 +94,7 @@ fn said(kind: &str, content: &Value) -> Option<Said> {
     Some(Said {
         chat: content["chat"]["id"].as_i64()?.to_string(),
         chat_name: content["chat"]["username"].as_str().map(str::to_owned),
+        chat_title: title(content),
         from: content["from"]["id"].as_i64().map(|id| id.to_string()),
         name: name(&content["from"]),
         message_id: content["message_id"].as_i64()?.to_string(),
@@ -134,6 +135,7 @@ fn callback(content: &Value) -> Option<Event> {
 fn member(content: &Value) -> Option<Event> {
     let contact = Contact {
         chat: content["chat"]["id"].as_i64()?.to_string(),
+        chat_title: title(content),
         from: content["from"]["id"].as_i64().map(|id| id.to_string()),
         name: name(&content["from"]),
         payload: None,
@@ -148,6 +150,11 @@ fn member(content: &Value) -> Option<Event> {
         "member" | "administrator" | "creator" | "restricted" => Some(Event::Started(contact)),
         _ => None,
     }
+}
+
+/// Of a group or a channel; a dialogue has none.
+fn title(content: &Value) -> Option<String> {
+    content["chat"]["title"].as_str().map(str::to_owned)
 }
 
 fn name(user: &Value) -> Option<String> {

@@ -177,6 +177,7 @@ fn updates_become_events() {
         name: Some("Анна Ким".into()),
         payload: None,
         private: true,
+        chat_title: None,
     };
     let elsewhere = Contact { private: false, ..contact.clone() };
     check(&json!({"update_id": 9, "message": message("/start")}), Event::Started(contact.clone()));

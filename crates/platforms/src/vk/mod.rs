@@ -22,6 +22,7 @@ use crate::walls::WallReader;
 
 pub mod errors;
 pub mod facts;
+mod names;
 mod probe;
 pub mod read;
 pub mod receive;

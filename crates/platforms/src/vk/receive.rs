@@ -9,6 +9,7 @@ use url::Url;
 
 use super::Vk;
 use super::facts::GROUP_CHATS_FROM;
+use super::names;
 use super::send::ask;
 use super::wire::{Call, callback_data};
 use crate::incoming::{
@@ -47,7 +48,9 @@ impl Vk {
             None => {
                 let updates = answer["updates"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let cursor = text(&answer["ts"]).or(Some(ts));
-                Ok(Batch { events: updates.iter().map(read).collect(), cursor })
+                let mut events: Vec<Incoming> = updates.iter().map(read).collect();
+                names::fill(network, account, &mut events).await;
+                Ok(Batch { events, cursor })
             }
             // History is outdated: go on from where the server says. Otherwise begin anew.
             Some(1) => Ok(Batch { events: Vec::new(), cursor: text(&answer["ts"]).or(start) }),
@@ -163,6 +166,7 @@ fn said(message: &Value) -> Option<Said> {
     Some(Said {
         chat: peer.to_string(),
         chat_name: None,
+        chat_title: None,
         from: message["from_id"].as_i64().map(|id| id.to_string()),
         name: None,
         message_id: id.to_string(),
@@ -221,7 +225,14 @@ fn pressed(object: &Value) -> Option<Event> {
 fn contact(object: &Value) -> Option<Contact> {
     let user = object["user_id"].as_i64()?.to_string();
     let payload = object["key"].as_str().filter(|key| !key.is_empty()).map(str::to_owned);
-    Some(Contact { chat: user.clone(), from: Some(user), name: None, payload, private: true })
+    Some(Contact {
+        chat: user.clone(),
+        from: Some(user),
+        name: None,
+        payload,
+        private: true,
+        ..Contact::default()
+    })
 }
 
 /// `ts` is a string in one answer and a number in another.

@@ -186,8 +186,7 @@ fn events_of_a_community_become_events() {
     };
     check("message_new", &json!({"message": message, "client_info": {}}), Event::Message(said.clone()));
     check("message_new", &message, Event::Message(said));
-    let contact =
-        Contact { chat: "11".into(), from: Some("11".into()), name: None, payload: None, private: true };
+    let contact = Contact { chat: "11".into(), from: Some("11".into()), private: true, ..Contact::default() };
     check("message_allow", &json!({"user_id": 11, "key": ""}), Event::Started(contact.clone()));
     check("message_deny", &json!({"user_id": 11}), Event::Blocked(contact));
     let press = json!({"user_id": 11, "peer_id": 11, "event_id": "x9", "payload": {"data": "seen"},

@@ -173,6 +173,7 @@ async fn check_poll(name: Name) {
     assert_eq!((said.len(), keys.len()), (3, 2), "{name:?}: a repeat has the key of the first: {events:?}");
     let Event::Message(said) = &said[0].event else { panic!("{events:?}") };
     assert_eq!((said.text.as_str(), said.private), ("привет", true), "{name:?}");
+    assert!(said.name.as_ref().is_some_and(|name| !name.trim().is_empty()), "{name:?}: {said:?}");
 }
 
 #[tokio::test]

@@ -32,7 +32,10 @@ pub(super) struct Check {
 pub(super) fn run(args: &Check) -> anyhow::Result<()> {
     block_on(async {
         let mut findings = Vec::new();
-        let subjects = subjects(args, &mut findings).await?;
+        let mut subjects = subjects(args, &mut findings).await?;
+        if let Ok(look) = args.operator.look().await {
+            check::add_chats(&look.store, &mut subjects).await?;
+        }
         let bases = ApiBases::from_env(config::process_variables);
         findings.extend(check::all(&Network::default(), &bases, &subjects).await);
         args.operator.print(&findings, || check::text(&findings, chosen()))?;

@@ -87,7 +87,12 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let rules = self.rehearsed(&path, &text)?;
+        let platforms: Vec<&str> = accounts
+            .iter()
+            .filter(|account| found.contains(&account.name))
+            .map(|account| account.platform.as_str())
+            .collect();
+        let rules = self.rehearsed(&path, &text, &platforms)?;
         let operators = rules.operators.map(|operators| operators.channel);
         if let Some(wanted) = &operators
             && !channels.iter().any(|channel| channel.name == *wanted)
@@ -160,9 +165,10 @@ impl Reader<'_> {
     }
 
     /// Rules that are sound, and whose transcripts go as they are written: nothing else may answer people.
-    fn rehearsed(&mut self, path: &Path, text: &str) -> Option<Rules> {
+    fn rehearsed(&mut self, path: &Path, text: &str, platforms: &[&str]) -> Option<Rules> {
         let (rules, mut faults) = bot::check(text);
         faults.retain(Fault::is_error);
+        faults.extend(rules.iter().flat_map(|rules| bot::too_large(rules, |name| platforms.contains(&name))));
         let problem = |path: &Path, fault: Fault| Problem {
             place: format!("{}:{}", path.display(), fault.line),
             text: fault.text,

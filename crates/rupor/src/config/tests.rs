@@ -596,6 +596,26 @@ fn operators_whose_account_no_bot_hears_are_told_before_anything_is_applied() {
 }
 
 #[test]
+fn a_keyboard_has_to_fit_the_platforms_that_a_bot_is_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let buttons: Vec<String> = (0..8).map(|n| format!("[\"Тема {n}\"]")).collect();
+    let rules =
+        format!("subscribe = \"never\"\n[states.start]\nsay = \"Темы\"\nbuttons = [{}]", buttons.join(", "));
+    std::fs::write(folder.path().join("shop.toml"), rules).unwrap();
+    let parse = |platform: &str, more: &str| {
+        let text = format!(
+            "[accounts.shop]\nplatform = \"{platform}\"\ntoken = \"env:TG_TOKEN\"\n{more}\
+             [bots.shop]\naccounts = [\"shop\"]\nrules = \"shop.toml\"\n"
+        );
+        let parsed = meaning::parse(&text, "rupor.toml", folder.path(), &all_set);
+        parsed.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(parse("telegram", ""), Ok(()));
+    let said = parse("vk", "kind = \"community\"\ngroup_id = 77\n").unwrap_err();
+    assert!(said.contains("shop.toml:2: state start: VK cannot show these buttons"), "{said}");
+}
+
+#[test]
 fn callbacks_are_an_account_and_a_channel_of_their_own() {
     let with = |rest: &str| file("") + "\n[callbacks]\n" + rest;
     let config = parse(&with("url = \"https://shop.example/rupor\"\noutcomes = [\"dead\"]")).unwrap();

@@ -4,7 +4,7 @@ use domain::ids::AccountId;
 use domain::time::Span;
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use store::{AccountSettings, NewAccount, NewBot, Receive};
+use store::{AccountSettings, BOT_WAITING_MAX, NewAccount, NewBot, Receive, Update, UpdateOf};
 
 use super::tests::Server;
 
@@ -98,4 +98,22 @@ async fn a_community_is_confirmed_and_its_events_carry_their_secret_inside() {
     let taken = ask(event(SECRET)).await;
     assert_eq!((taken.status, taken.body.as_str()), (200, "ok"));
     assert_eq!(server.store.bot_claim_turns(10, Span::from_secs(10)).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_platform_is_told_to_come_again_when_too_much_waits() {
+    let server = Server::start(None).await;
+    let account = bot(&server, "telegram", "k1", json!({})).await;
+    let waits = |n: i64| Update {
+        key: format!("d{n}"),
+        kind: "decision".into(),
+        at: None,
+        body: json!({}),
+        of: UpdateOf::Decision,
+    };
+    let all = (0..BOT_WAITING_MAX).map(waits).collect();
+    server.store.bot_receive(server.ws, account, all, None).await.unwrap();
+    let answer = server.ask("POST", "/hooks/telegram/k1", &[(HEADER, SECRET)], &message(1)).await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.head.to_lowercase().contains("retry-after: 5"), "{answer:?}");
 }

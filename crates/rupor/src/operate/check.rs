@@ -10,7 +10,7 @@ use platforms::part::ChannelSettings;
 use platforms::platform::{ChannelProbe, Network, Probe};
 use platforms::walls::{Place, WallReader};
 use serde::Serialize;
-use store::{Account, Channel, Clock, Store};
+use store::{Account, BotChat, Channel, Clock, Store};
 
 use super::words::cause;
 use crate::config::{self, Config, Secret};
@@ -53,6 +53,40 @@ pub(crate) struct Subject {
     pub walls: Vec<(String, String)>,
     /// Of the channels, those where people answer for a bot.
     pub desks: Vec<String>,
+    /// Chats where a bot of this account is, as its platform told.
+    pub chats: Vec<BotChat>,
+}
+
+/// Chats of one account that are named.
+const CHATS_MAX: usize = 20;
+
+/// Adds what the platforms told of chats, whether a configuration is checked or what is stored.
+pub(crate) async fn add_chats(store: &Store, subjects: &mut [Subject]) -> anyhow::Result<()> {
+    for workspace in store.workspaces().await? {
+        let accounts = store.accounts(workspace.workspace_id).await?;
+        for chat in store.bot_chats(workspace.workspace_id).await? {
+            let account = accounts.iter().find(|account| account.account_id == chat.account_id);
+            let meant = subjects.iter_mut().find(|subject| {
+                subject.workspace == workspace.name
+                    && account.is_some_and(|account| account.name == subject.account.name)
+            });
+            if let Some(subject) = meant.filter(|_| chat.left_at.is_none()) {
+                subject.chats.push(chat);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a bot is, with the ids that a channel needs.
+fn chats_finding(what: Phrase, chats: &[BotChat]) -> Option<Finding> {
+    let name = |chat: &BotChat| match &chat.title {
+        Some(title) => format!("«{}» {}", line(title), line(&chat.chat)),
+        None => line(&chat.chat).into_owned(),
+    };
+    let mut names: Vec<String> = chats.iter().take(CHATS_MAX).map(name).collect();
+    names.extend((chats.len() > CHATS_MAX).then(|| "…".to_owned()));
+    (!chats.is_empty()).then(|| Finding::good(what, say!("check.chats", chats = names.join(", "))))
 }
 
 /// The subjects of a configuration that need not be applied yet.
@@ -70,6 +104,7 @@ pub(crate) fn subjects_of_config(config: &Config) -> Vec<Subject> {
                 channels: on_it.map(|channel| channel.as_row(account)).collect(),
                 walls: read.map(|source| (source.name.clone(), source.address.clone())).collect(),
                 desks: workspace.bots.iter().filter_map(|bot| bot.operators.clone()).collect(),
+                chats: Vec::new(),
             });
         }
     }
@@ -95,7 +130,8 @@ pub(crate) async fn subjects_of_store(
         let read = sources.iter().filter(|source| source.account_id == Some(account.account_id));
         let walls = read.map(|source| (source.name.clone(), source.address.clone())).collect();
         let (workspace, desks) = (workspace.to_owned(), desks.clone());
-        subjects.push(Subject { workspace, account, token: Secret::from(token), channels, walls, desks });
+        let (token, chats) = (Secret::from(token), Vec::new());
+        subjects.push(Subject { workspace, account, token, channels, walls, desks, chats });
     }
     Ok(subjects)
 }
@@ -171,10 +207,11 @@ pub(crate) async fn subject(network: &Network, bases: &ApiBases, subject: &Subje
     let probe = platform.probe(network, &account, None).await;
     let elsewhere =
         Some(account.base()).filter(|base| *base != platform.facts().api_base.trim_end_matches('/'));
-    let mut findings = vec![token_finding(what, row, &probe, elsewhere)];
+    let mut findings = vec![token_finding(what.clone(), row, &probe, elsewhere)];
     if probe.identity.is_err() {
         return findings;
     }
+    findings.extend(chats_finding(what, &subject.chats));
     for channel in &subject.channels {
         findings.push(match addresses::channel(channel, row) {
             Err(error) => {

@@ -211,7 +211,7 @@ fn receive(
             UpdateOf::Operator(id) => {
                 tx.first(PERSON_EXISTS, (workspace.0, id.0), |_| Ok(()))?.map(|()| id.0)
             }
-            UpdateOf::Chat { address, title } => {
+            UpdateOf::Chat { address, title, .. } => {
                 tx.execute(PUT_CHAT, (workspace.0, account.0, address, title, tx.now.0, None::<i64>))?;
                 None
             }

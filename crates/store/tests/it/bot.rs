@@ -24,6 +24,7 @@ contract! {
     an_operators_answer_waits_in_the_dialogue_it_is_meant_for,
     an_answer_to_nobody_waits_for_nobody,
     a_decision_of_people_waits_until_it_is_carried_out,
+    more_than_may_wait_is_not_taken,
     a_forward_is_never_held_back_as_a_repeat,
     what_concerns_nobody_is_written_down_with_its_reason,
     one_node_at_a_time_polls_an_account,
@@ -292,7 +293,10 @@ async fn a_repeat_brings_nobody_back(w: &World) {
     let (account, _) = bot(w).await;
     let press = said("1", "70", "нажатие");
     let of = UpdateOf::Left { user_id: "70".into(), address: "70".into() };
-    let added = Update { of: UpdateOf::Chat { address: "-900".into(), title: None }, ..said("3", "", "") };
+    let added = Update {
+        of: UpdateOf::Chat { address: "-900".into(), title: None, why: "chat" },
+        ..said("3", "", "")
+    };
     let removed = Update { of: UpdateOf::ChatLeft { address: "-900".into() }, ..said("4", "", "") };
     receive(w, account, &[press.clone(), added.clone()]).await;
     w.seconds(5).await;
@@ -364,6 +368,23 @@ async fn a_decision_of_people_waits_until_it_is_carried_out(w: &World) {
     assert_eq!(w.store.bot_decisions(10).await.unwrap(), []);
 }
 
+async fn more_than_may_wait_is_not_taken(w: &World) {
+    let (account, _) = bot(w).await;
+    let press = |n: i64| Update { of: UpdateOf::Decision, ..said(&format!("d{n}"), "", "") };
+    let all: Vec<Update> = (0..store::BOT_WAITING_MAX).map(press).collect();
+    for some in all.chunks(10_000) {
+        assert_eq!(receive(w, account, some).await, some.len() as u32);
+    }
+    let one_more =
+        async |key: &str| w.store.bot_receive(w.ws, account, vec![said(key, "70", "?")], None).await.unwrap();
+    assert_eq!(one_more("m1").await, Received::Full);
+    assert!(claim(w).await.is_empty(), "nothing of it was taken");
+    let first = w.store.bot_decisions(1).await.unwrap().remove(0);
+    assert!(w.store.bot_decided(w.ws, first.inbox_id, "approved").await.unwrap());
+    assert_eq!(one_more("m1").await, Received::Taken { fresh: 1 });
+    assert_eq!(claim(w).await.len(), 1);
+}
+
 async fn a_forward_is_never_held_back_as_a_repeat(w: &World) {
     let (account, _) = bot(w).await;
     let channel = w.channel(account).await;
@@ -389,13 +410,19 @@ async fn a_forward_is_never_held_back_as_a_repeat(w: &World) {
 async fn what_concerns_nobody_is_written_down_with_its_reason(w: &World) {
     let (account, _) = bot(w).await;
     let skipped = Update { of: UpdateOf::Skipped("group"), ..said("1", "", "в группе") };
-    let chat = UpdateOf::Chat { address: "-5".into(), title: Some("Склад".into()) };
-    let joined = Update { of: chat, ..said("2", "", "") };
+    let chat = |title: Option<&str>, why| UpdateOf::Chat {
+        address: "-5".into(),
+        title: title.map(str::to_owned),
+        why,
+    };
+    let joined = Update { of: chat(Some("Склад"), "chat"), ..said("2", "", "") };
+    let heard = Update { of: chat(None, "group"), ..said("4", "", "в группе") };
     assert_eq!(receive(w, account, &[skipped, joined]).await, 2);
+    assert_eq!(receive(w, account, &[heard]).await, 1);
     assert!(claim(w).await.is_empty());
     let skipped = w.store.bot_skipped(w.ws, Timestamp(0), 0, 10).await.unwrap();
     let why: Vec<_> = skipped.iter().map(|one| (one.account_id, one.why.as_str())).collect();
-    assert_eq!(why, [(account, "group"), (account, "chat")]);
+    assert_eq!(why, [(account, "group"), (account, "chat"), (account, "group")]);
     let after = w.store.bot_skipped(w.ws, Timestamp(0), skipped[0].inbox_id, 10).await.unwrap();
     assert_eq!(after, skipped[1..]);
     let chats = w.store.bot_chats(w.ws).await.unwrap();

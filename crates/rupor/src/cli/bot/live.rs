@@ -1,13 +1,9 @@
 //! The verbs that need the database: how bots do, versions of their rules, people who want to be forgotten.
 
 use clap::{Args, Subcommand};
-use domain::dialogue::{Event, Rules, State, step};
-use domain::ids::RecipientId;
 use domain::shown::line;
 use domain::time::Span;
 use serde_json::json;
-use std::collections::HashMap;
-use std::path::PathBuf;
 
 use super::hooks;
 use crate::cli::operator::{OperatorArgs, block_on};
@@ -30,7 +26,7 @@ pub(super) enum Live {
     /// Show what the bot did and why, dialogue by dialogue, and what it left alone
     Log(super::log::Log),
     /// Show what other rules would have answered differently
-    Replay(Replay),
+    Replay(super::replay::Replay),
     /// Tell platforms where to call, for bots with receive = "webhook"
     Hooks(hooks::Hooks),
 }
@@ -66,20 +62,6 @@ pub(super) struct Forget {
     operator: OperatorArgs,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct Replay {
-    /// Name of the bot
-    bot: String,
-    /// The rules to compare with those that answer now
-    #[arg(long, value_name = "FILE")]
-    rules: PathBuf,
-    /// How far back
-    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span)]
-    since: Span,
-    #[command(flatten)]
-    operator: OperatorArgs,
-}
-
 pub(super) fn span(text: &str) -> Result<Span, String> {
     let span = engine::span::parse(text).filter(|span| span.0 > 0);
     span.ok_or_else(|| format!("write {}", engine::span::FORM))
@@ -111,7 +93,7 @@ pub(super) fn run(args: &Live) -> anyhow::Result<()> {
                 args.operator.print(&done, || "forgotten".to_owned())
             }
             Live::Log(args) => super::log::run(args).await,
-            Live::Replay(args) => replay(args).await,
+            Live::Replay(args) => super::replay::run(args).await,
             Live::Hooks(args) => hooks::run(args).await,
         }
     })
@@ -152,64 +134,5 @@ async fn versions(named: &Named) -> anyhow::Result<()> {
             ]
         };
         table(&["version", "applied", "lines", ""], versions.iter().map(row).collect())
-    })
-}
-
-/// The same events through both rules, dialogue by dialogue; what is forgotten cannot be replayed.
-async fn replay(args: &Replay) -> anyhow::Result<()> {
-    let operator = &args.operator;
-    let text = std::fs::read_to_string(&args.rules)
-        .map_err(|error| anyhow::anyhow!("{}: {error}", args.rules.display()))?;
-    let new = read(&text, &args.rules.display().to_string())?;
-    let store = operator.look().await?.store;
-    let ws = find_workspace(&store, &operator.workspace(&store).await?).await?;
-    let bot = find_bot(&store, ws, &args.bot).await?;
-    let versions = store.bot_rules(ws, bot.bot_id).await?;
-    let active = versions.iter().find(|rules| rules.version == bot.active_version);
-    let active = active.ok_or_else(|| anyhow::anyhow!("bot {} has no rules yet", args.bot))?;
-    let old = read(&active.rules, &format!("version {}", active.version))?;
-    let since = store.now().await? - args.since;
-    let mut states: HashMap<RecipientId, (State, State)> = HashMap::new();
-    let (mut after, mut seen, mut last, mut different) = (0, 0, 0, Vec::new());
-    loop {
-        let page = store.bot_logs(ws, None, since, after, PAGE).await?;
-        let Some(end) = page.last() else { break };
-        after = end.log_id;
-        for log in page {
-            let own = bot.accounts.iter().any(|account| account.account_id == log.account_id);
-            let (Some(body), Some(at)) = (log.event, log.happened_at) else { continue };
-            if !own || log.inbox_id == last {
-                continue;
-            }
-            last = log.inbox_id;
-            seen += 1;
-            let event: Event = engine::bot::hear::event(&body, at);
-            let (before, now) = states.entry(log.recipient_id).or_default();
-            let (was, is) = (step(&old, before, &event, log.at), step(&new, now, &event, log.at));
-            if was.replies != is.replies {
-                different
-                    .push(json!({"event": body, "before": words(&was.replies), "after": words(&is.replies)}));
-            }
-            (*before, *now) = (was.state, is.state);
-        }
-    }
-    operator.print(&json!({"events": seen, "different": different}), || {
-        let mut text = format!("{seen} events, {} would be answered differently", different.len());
-        for one in &different {
-            let said = one["event"]["text"].as_str().or_else(|| one["event"]["what"].as_str()).unwrap_or("?");
-            text += &format!("\n> {}\n  before: {}\n  after:  {}", line(said), one["before"], one["after"]);
-        }
-        text
-    })
-}
-
-fn words(replies: &[domain::dialogue::Reply]) -> Vec<&str> {
-    replies.iter().map(|reply| reply.text.as_str()).collect()
-}
-
-fn read(text: &str, shown: &str) -> anyhow::Result<Rules> {
-    Rules::read(text).map_err(|faults| {
-        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{shown}: {}", faults.join("; "))
     })
 }

@@ -7,6 +7,7 @@ mod hooks;
 mod lint;
 mod live;
 mod log;
+mod replay;
 mod status;
 mod test;
 

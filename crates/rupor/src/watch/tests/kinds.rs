@@ -343,6 +343,9 @@ async fn bots(w: &mut World) {
         services: Default::default(),
     };
     w.store.put_bot(w.ws, new).await.unwrap();
+    w.raised("bot_deaf", &["was never told where to call", "rupor bot hooks set shop"]).await;
+    w.store.set_bot_hook(w.ws, account, "k1", None, json!({})).await.unwrap();
+    w.cleared("bot_deaf").await;
     let hear = async |w: &World, key: String| {
         let of = store::UpdateOf::Person { user_id: "70".into(), address: "70".into(), name: None };
         let update = store::Update { key, kind: "text".into(), at: None, body: json!({"text": "?"}), of };
