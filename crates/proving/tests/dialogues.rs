@@ -28,7 +28,7 @@ engine = 1
 start = "menu"
 subscribe = "never"
 fallback = ["не понял"]
-limits = { turns = 1000, steps = 20, idle = "10m", messages = "8/1m" }
+limits = { turns = 1000, steps = 20, idle = "10m", messages = "2/1m" }
 operators = { channel = "support", wait = "1m", back = "4m" }
 
 [slots.status]
@@ -615,7 +615,7 @@ impl World {
             self.advance(Span::from_secs(5)).await;
         }
         let mut wrong = Vec::new();
-        for (dialogue, events) in &self.heard {
+        for (dialogue, events) in &std::mem::take(&mut self.heard) {
             let turns = self.turns.remove(dialogue).unwrap_or_default();
             let taken: Vec<&Event> =
                 turns.iter().flat_map(|turn| &turn.events).map(|(event, _)| event).collect();

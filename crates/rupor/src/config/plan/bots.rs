@@ -61,7 +61,7 @@ pub(super) async fn acts(
 }
 
 fn to_be_called(bot: &Bot) -> String {
-    let name = crate::operate::words::quoted(&bot.name);
+    let name = domain::shown::line(&bot.name);
     format!(
         ", heard once `rupor bot hooks set {name} --url https://HOST` has told the platforms where to call"
     )
