@@ -24,7 +24,6 @@ contract! {
     an_operators_answer_waits_in_the_dialogue_it_is_meant_for,
     an_answer_to_nobody_waits_for_nobody,
     a_decision_of_people_waits_until_it_is_carried_out,
-    more_than_may_wait_is_not_taken,
     a_forward_is_never_held_back_as_a_repeat,
     what_concerns_nobody_is_written_down_with_its_reason,
     one_node_at_a_time_polls_an_account,
@@ -366,23 +365,6 @@ async fn a_decision_of_people_waits_until_it_is_carried_out(w: &World) {
     assert!(w.store.bot_decided(w.ws, waiting[0].inbox_id, "approved").await.unwrap());
     assert!(!w.store.bot_decided(w.ws, waiting[0].inbox_id, "approved").await.unwrap(), "once");
     assert_eq!(w.store.bot_decisions(10).await.unwrap(), []);
-}
-
-async fn more_than_may_wait_is_not_taken(w: &World) {
-    let (account, _) = bot(w).await;
-    let press = |n: i64| Update { of: UpdateOf::Decision, ..said(&format!("d{n}"), "", "") };
-    let all: Vec<Update> = (0..store::BOT_WAITING_MAX).map(press).collect();
-    for some in all.chunks(10_000) {
-        assert_eq!(receive(w, account, some).await, some.len() as u32);
-    }
-    let one_more =
-        async |key: &str| w.store.bot_receive(w.ws, account, vec![said(key, "70", "?")], None).await.unwrap();
-    assert_eq!(one_more("m1").await, Received::Full);
-    assert!(claim(w).await.is_empty(), "nothing of it was taken");
-    let first = w.store.bot_decisions(1).await.unwrap().remove(0);
-    assert!(w.store.bot_decided(w.ws, first.inbox_id, "approved").await.unwrap());
-    assert_eq!(one_more("m1").await, Received::Taken { fresh: 1 });
-    assert_eq!(claim(w).await.len(), 1);
 }
 
 async fn a_forward_is_never_held_back_as_a_repeat(w: &World) {
