@@ -3858,7 +3858,14 @@ BEGIN
                    format('account %s does not hear: %s', a.name, b.problem), '`rupor bot hooks show NAME` shows what the platform says'
               FROM bot_accounts AS b JOIN accounts AS a ON a.account_id = b.account_id
              WHERE b.workspace_id = ws AND b.bot_id IS NOT NULL AND b.problem IS NOT NULL
-               AND (b.heard_at IS NULL OR b.heard_at <= rupor_now() - rupor_span(rupor_rule_alert_bot_deaf_us()))) AS t;
+               AND (b.heard_at IS NULL OR b.heard_at <= rupor_now() - rupor_span(rupor_rule_alert_bot_deaf_us()))
+               AND (b.receive = 'poll' OR b.hook_key IS NOT NULL)
+            UNION ALL
+            SELECT concat('account:', b.account_id, ':bot_deaf'), 'bot_deaf', 'act',
+                   format('account %s does not hear: the platform was never told where to call', a.name),
+                   '`rupor bot hooks set NAME --url https://HOST`'
+              FROM bot_accounts AS b JOIN accounts AS a ON a.account_id = b.account_id
+             WHERE b.workspace_id = ws AND b.bot_id IS NOT NULL AND b.receive = 'webhook' AND b.hook_key IS NULL) AS t;
     RETURN QUERY SELECT t.* FROM rupor_tell(ws, 'bot-monitor', troubles) AS t;
 END $function$
 ;
