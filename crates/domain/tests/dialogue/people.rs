@@ -6,8 +6,9 @@ use domain::time::{Span, Timestamp};
 use super::steps::{SHOP, Talk};
 
 fn moscow(at: &str) -> Timestamp {
-    let at: jiff::civil::DateTime = at.parse().unwrap();
-    let zoned = at.to_zoned(jiff::tz::TimeZone::get("Europe/Moscow").unwrap()).unwrap();
+    let at: jiff::civil::DateTime = at.parse().expect("a time");
+    let zone = jiff::tz::TimeZone::get("Europe/Moscow").expect("a zone");
+    let zoned = at.to_zoned(zone).expect("a time of it");
     Timestamp(zoned.timestamp().as_microsecond())
 }
 

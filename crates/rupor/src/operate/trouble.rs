@@ -51,7 +51,10 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("bot_lost", "a bot did not understand more than 20 % of at least 50 messages within an hour"),
     ("bot_errors", "the rules of a bot broke at a message within an hour"),
     ("bot_handoffs", "a person has waited for a human for more than 30 minutes"),
-    ("bot_deaf", "an account of a bot has not been heard for more than a minute, or its platform was never told where to call"),
+    (
+        "bot_deaf",
+        "an account of a bot has not been heard for more than a minute, or its platform was never told where to call",
+    ),
 ];
 
 /// How much it matters.
