@@ -26,6 +26,9 @@ pub(crate) struct Judgement {
     /// Read real posts instead: a JSON list with `text`, `MessageType` (L, F, …), `Species` (D, C) and `Sex` (M, F)
     #[arg(long, value_name = "FILE", conflicts_with = "folds")]
     real: Option<PathBuf>,
+    /// The file of --real is the dump of a wall (`id`, `text`), and this one says what its posts are: {"ID": "lost", …}
+    #[arg(long, value_name = "FILE", requires = "real")]
+    labels: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -44,8 +47,14 @@ pub(crate) struct Fit {
 
 pub(super) fn judge(command: &Judgement) -> anyhow::Result<()> {
     if let Some(file) = &command.real {
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let figures = real::judge(&text, command.show)?;
+        let read = |file: &PathBuf| {
+            fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+        };
+        let text = read(file)?;
+        let figures = match &command.labels {
+            Some(labels) => real::judge_wall(&text, &read(labels)?, command.show)?,
+            None => real::judge(&text, command.show)?,
+        };
         return writeln!(anstream::stdout(), "{figures}").context("writing the figures");
     }
     let writers = writers()?;

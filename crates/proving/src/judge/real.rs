@@ -1,9 +1,13 @@
 //! Real posts that somebody else has labelled: read from a file of theirs, never kept in the tree.
 
-use anyhow::Context;
-use domain::content::{Post, analyse};
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use domain::content::{Copied, Post, analyse};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::score::f1;
 
 #[derive(Debug, Deserialize)]
 struct Labelled {
@@ -79,6 +83,41 @@ pub(crate) fn judge(text: &str, show: usize) -> anyhow::Result<Value> {
     }))
 }
 
+/// A post of a wall as it was downloaded.
+#[derive(Debug, Deserialize)]
+struct Walled {
+    id: i64,
+    #[serde(default)]
+    date: i64,
+    text: String,
+    #[serde(default)]
+    copy_history: Vec<Walled>,
+}
+
+/// The kinds of the posts of a wall; `labels` says by the id of a post what it is.
+pub(crate) fn judge_wall(wall: &str, labels: &str, show: usize) -> anyhow::Result<Value> {
+    let posts: Vec<Walled> = serde_json::from_str(wall).context("the posts of the wall cannot be read")?;
+    let labels: BTreeMap<String, String> = serde_json::from_str(labels)
+        .context("the labels cannot be read: they are one object of ids and kinds")?;
+    let mut pairs = Vec::new();
+    let mut wrong = Vec::new();
+    for post in &posts {
+        let Some(want) = labels.get(&post.id.to_string()) else { continue };
+        let copied = |copy: &Walled| Copied { text: copy.text.clone(), date: copy.date, ..Copied::default() };
+        let copy_history = post.copy_history.iter().map(copied).collect();
+        let read = Post { text: post.text.clone(), date: post.date, copy_history, ..Post::default() };
+        let got = analyse(&read).facts.kind.value.name();
+        if got != want && wrong.len() < show {
+            wrong.push(format!("post {}: got {got}, want {want}", post.id));
+        }
+        pairs.push((want.as_str(), got));
+    }
+    ensure!(!pairs.is_empty(), "no post of the wall has a label");
+    let mut kind = Share::default();
+    pairs.iter().for_each(|(want, got)| kind.add(want == got));
+    Ok(json!({ "posts": posts.len(), "kind": kind.figure(), "kind_macro_f1": f1(&pairs), "wrong": wrong }))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -96,5 +135,20 @@ mod tests {
         );
         assert_eq!(figures["sex"]["right"], 2);
         assert_eq!(figures["wrong"][0], "species of post 2: got cat, want dog");
+    }
+
+    #[test]
+    fn kinds_of_a_wall_are_counted_where_they_are_labelled() {
+        let wall = r#"[
+            {"id": 1, "date": 1763190000, "text": "Пропал кот Барсик, помогите найти", "photos": []},
+            {"id": 2, "text": ""},
+            {"id": 3, "text": "Пропала кошка"},
+            {"id": 4, "text": "", "copy_history": [{"id": 9, "text": "Найдена собака, ищем хозяина"}]}
+        ]"#;
+        let labels = r#"{"1": "lost", "2": "empty", "4": "lost"}"#;
+        let figures = super::judge_wall(wall, labels, 9).unwrap();
+        assert_eq!((&figures["kind"]["right"], &figures["kind"]["of"]), (&2.into(), &3.into()));
+        assert_eq!(figures["wrong"][0], "post 4: got found, want lost");
+        assert!(super::judge_wall(wall, "{}", 9).unwrap_err().to_string().contains("no post"));
     }
 }

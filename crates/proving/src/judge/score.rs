@@ -166,14 +166,19 @@ pub(crate) fn fold(text: &str) -> String {
 }
 
 fn macro_f1(posts: &[&Judged<'_>]) -> f64 {
-    let classes: BTreeSet<&str> = posts.iter().map(|post| post.label.kind.as_str()).collect();
-    let f1 = |class: &str| {
-        let both = posts.iter().filter(|post| post.label.kind == class && post.kind == class).count();
-        let either =
-            posts.iter().map(|post| usize::from(post.label.kind == class) + usize::from(post.kind == class));
+    let pairs: Vec<(&str, &str)> = posts.iter().map(|post| (post.label.kind.as_str(), post.kind)).collect();
+    f1(&pairs)
+}
+
+/// The mean over the kinds that were wanted; a pair is what was wanted and what was got.
+pub(crate) fn f1(pairs: &[(&str, &str)]) -> f64 {
+    let classes: BTreeSet<&str> = pairs.iter().map(|(want, _)| *want).collect();
+    let of = |class: &str| {
+        let both = pairs.iter().filter(|(want, got)| *want == class && *got == class).count();
+        let either = pairs.iter().map(|(want, got)| usize::from(*want == class) + usize::from(*got == class));
         2.0 * both as f64 / either.sum::<usize>().max(1) as f64
     };
-    classes.iter().map(|class| f1(class)).sum::<f64>() / classes.len().max(1) as f64
+    classes.iter().map(|class| of(class)).sum::<f64>() / classes.len().max(1) as f64
 }
 
 /// The bootstrap: the same figure on samples drawn from the posts with fixed dice.
