@@ -9,7 +9,8 @@ use super::tokens::{Reading, TokenKind};
 /// Characters of the cleaned letters: the fingerprint looks at no more.
 pub const LETTERS_MAX: usize = 400;
 
-/// Lower case, `ё`→`е`, look-alikes folded; links, mentions and telephone numbers left out.
+/// Lower case, `ё`→`е`, look-alikes folded; links, mentions and telephone numbers left out, and in the
+/// words that are compared also what the group writes under every post.
 pub fn clean(reading: &Reading<'_>, phones: &Spans) -> Cleaned {
     let mut text = String::with_capacity(reading.tokens.len() * 12);
     let mut removed: Vec<(u8, u32, u32)> = Vec::new();
@@ -19,6 +20,9 @@ pub fn clean(reading: &Reading<'_>, phones: &Spans) -> Cleaned {
         let phone = spans.peek().is_some_and(|span| span.0 <= index);
         if phone || token.mention || token.kind == TokenKind::Link {
             removed.push((token.text, token.start, token.end));
+            continue;
+        }
+        if reading.in_footer(token) {
             continue;
         }
         let start = text.len();

@@ -33,7 +33,7 @@ pub use seam::{Belonging, CaseDecision, Casework, RelatedCase, fill_from_case};
 pub use words::{LEMMAS_MAX, lemmas, may_be_one};
 
 /// Changes whenever the same post may yield other facts.
-pub const FACTS_VERSION: u16 = 4;
+pub const FACTS_VERSION: u16 = 5;
 
 /// Changes whenever the same facts may yield another fingerprint.
 pub const HASH_VERSION: u16 = 1;

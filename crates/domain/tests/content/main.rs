@@ -6,5 +6,6 @@ mod explained;
 mod fingerprint;
 mod properties;
 mod rules;
+mod scopes;
 mod score;
 mod sixty;

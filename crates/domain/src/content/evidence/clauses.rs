@@ -1,13 +1,13 @@
 //! Clauses, what holds in them, and who does what: how a word is meant before anybody asks what it means.
 //!
 //! A clause ends at a comma, a dash or a word that opens another. A word in it is denied, supposed, asked, quoted or
-//! plain. A verb has somebody who does it and somebody it is done to, told by case and agreement.
+//! plain, or stands in a heading, an old post or the footer of the group. A verb has somebody who does it and somebody it is done to, told by case and agreement.
 
 use std::sync::LazyLock;
 
 use crate::content::lexicon::morph::{Pos, bit};
 use crate::content::lexicon::{Group, lexicon};
-use crate::content::tokens::{Gap, Reading, Token};
+use crate::content::tokens::{Gap, Part, Reading, Token};
 
 /// How a word is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub enum Scope {
     Supposed,
     Asked,
     Quoted,
+    Heading,
+    Old,
+    Footer,
     Tag,
 }
 
@@ -28,6 +31,9 @@ impl Scope {
             Scope::Supposed => "supposes",
             Scope::Asked => "asks",
             Scope::Quoted => "quotes",
+            Scope::Heading => "heads",
+            Scope::Old => "told",
+            Scope::Footer => "footer",
             Scope::Tag => "tags",
         }
     }
@@ -38,6 +44,8 @@ impl Scope {
 pub enum Who {
     Nobody,
     Animal,
+    /// Another animal than the one that the post is about.
+    Other,
     Pet,
     Owner,
     Person,
@@ -50,6 +58,7 @@ impl Who {
         match self {
             Who::Nobody => "nobody",
             Who::Animal => "animal",
+            Who::Other => "other-animal",
             Who::Pet => "pet",
             Who::Owner => "owner",
             Who::Person => "person",
@@ -76,7 +85,7 @@ pub fn clauses(reading: &Reading<'_>) -> Clauses {
     let mut out = Clauses { of: Vec::with_capacity(count), scope: Vec::with_capacity(count) };
     let (mut clause, mut sentence, mut denied, mut supposed) = (0, u32::MAX, 0_u32, false);
     for (index, token) in reading.tokens.iter().enumerate() {
-        let word = reading.word(token);
+        let (word, part) = (reading.word(token), reading.part(token));
         if token.sentence != sentence {
             (sentence, denied, supposed) = (token.sentence, 0, false);
             clause += 1;
@@ -88,10 +97,13 @@ pub fn clauses(reading: &Reading<'_>) -> Clauses {
         out.of.push(clause);
         out.scope.push(match () {
             () if token.tag => Scope::Tag,
+            () if part == Part::Footer => Scope::Footer,
+            () if part == Part::Old => Scope::Old,
             () if token.quoted => Scope::Quoted,
             () if reading.asks(index) => Scope::Asked,
             () if denied > 0 => Scope::Denied,
             () if supposed => Scope::Supposed,
+            () if part == Part::Heading => Scope::Heading,
             () => Scope::Plain,
         });
         denied = if matches!(word, "не" | "нет" | "ни" | "без") {
@@ -182,7 +194,10 @@ pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People<'_>, index
                 continue;
             }
             let word = reading.word(token);
-            let who = people.who(token, at, word);
+            let who = match people.who(token, at, word) {
+                Who::Animal if is_another(reading, clauses, at) => Who::Other,
+                who => who,
+            };
             let agrees = agrees(verb.bits, token.morph.bits);
             let stands = token.morph.is(bit::NOM) || who == Who::Pet && !token.morph.is(bit::KNOWN);
             if subject == Who::Nobody && stands && agrees {
@@ -196,6 +211,25 @@ pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People<'_>, index
         subject = Who::Author;
     }
     (subject, object)
+}
+
+/// `чужой кот`, `похожую собаку`, `ещё один пёс`: not the animal that the post is about.
+fn is_another(reading: &Reading<'_>, clauses: &Clauses, noun: usize) -> bool {
+    let own = reading.tokens[noun].morph.bits;
+    let cases = bit::NOM | bit::GEN | bit::DAT | bit::ACC | bit::INS | bit::LOC;
+    (1..=2)
+        .filter_map(|step| noun.checked_sub(step))
+        .take_while(|at| clauses.of[*at] == clauses.of[noun])
+        .any(|at| {
+            let token = &reading.tokens[at];
+            let word = reading.word(token);
+            let one_more = word.starts_with("одн") || word == "один";
+            let another = ["чуж", "соседск", "похож", "другой", "друга", "друго", "другу", "други"];
+            let another = another.iter().any(|stem| word.starts_with(stem))
+                || one_more
+                    && at.checked_sub(1).is_some_and(|before| reading.word(&reading.tokens[before]) == "еще");
+            another && token.morph.pos != Pos::Noun && token.morph.bits & own & cases != 0
+        })
 }
 
 fn agrees(verb: u32, noun: u32) -> bool {

@@ -123,7 +123,7 @@ fn mentions(reading: &Reading<'_>, kind: Kind, event: &[u32]) -> Vec<Mention> {
     let mut first_noun = true;
     for (index, token) in reading.tokens.iter().enumerate() {
         let Some(species) = token.entry().and_then(|entry| entry.species) else { continue };
-        if token.mention || (token.quoted && species.noun && token.capital()) {
+        if token.mention || reading.in_footer(token) || (token.quoted && species.noun && token.capital()) {
             continue;
         }
         // `Белка`, `Лис`: a hint with a capital is a name; in public posts a hint says nothing.

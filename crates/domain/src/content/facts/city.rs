@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::content::Fact;
 use crate::content::lexicon::morph::bit;
-use crate::content::lexicon::{City, Group, case, lexicon};
+use crate::content::lexicon::{Group, case, lexicon};
 use crate::content::tokens::{Gap, Letters, Reading, Token};
 
 const NAMED: i32 = 3;
@@ -47,14 +47,14 @@ pub(super) fn mentions(reading: &Reading<'_>, home: Option<&str>) -> Vec<Mention
             continue;
         }
         let whole =
-            |city: &&u16| first_token(reading, index, &lexicon().cities[usize::from(**city)]).is_some();
+            |city: &&u16| first_token(reading, index, &lexicon().cities[usize::from(**city)].words).is_some();
         let longest = entry
             .cities
             .iter()
             .filter(whole)
             .max_by_key(|city| lexicon().cities[usize::from(**city)].words.len());
         let Some(city) = longest else { continue };
-        let Some(first) = first_token(reading, index, &lexicon().cities[usize::from(*city)]) else {
+        let Some(first) = first_token(reading, index, &lexicon().cities[usize::from(*city)].words) else {
             continue;
         };
         if let Some(score) = score(reading, *city, first, index, home) {
@@ -69,10 +69,10 @@ pub(super) fn mentions(reading: &Reading<'_>, home: Option<&str>) -> Vec<Mention
 }
 
 /// The first token of a name that ends at `index`, if the words before it fit.
-fn first_token(reading: &Reading<'_>, index: usize, city: &City) -> Option<usize> {
-    let extra = city.words.len() - 1;
+pub(super) fn first_token(reading: &Reading<'_>, index: usize, words: &[String]) -> Option<usize> {
+    let extra = words.len() - 1;
     let first = index.checked_sub(extra)?;
-    for (offset, word) in city.words[..extra].iter().enumerate() {
+    for (offset, word) in words[..extra].iter().enumerate() {
         let token = &reading.tokens[first + offset];
         let letters = word.chars().count().saturating_sub(2).max(2);
         let stem: String = word.chars().take(letters).collect();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::phones::Numbers;
 use crate::content::lexicon::lexicon;
 use crate::content::pattern::{self, Hit, Matcher, Rule};
-use crate::content::tokens::{Reading, TokenKind};
+use crate::content::tokens::{Part, Reading, Token, TokenKind};
 use crate::content::{Evidence, Fact, Kind};
 
 /// What a pattern speaks for. Most name a kind; the rest are circumstances that decisions look at.
@@ -62,6 +62,8 @@ const OWN_DECIDES: f32 = 5.0;
 const FIRST_SENTENCE: f32 = 1.3;
 /// A hit in a hashtag: tags are kept when the story has moved on.
 const HASHTAG: f32 = 0.6;
+/// A hit in an old post below its update: the story has moved on.
+const OLD: f32 = 0.5;
 /// A loss in a question is somebody else's loss.
 const QUESTION: f32 = 0.35;
 /// `С какой скоростью бегает такса?` is no sighting, though `Чья бегает?` may be.
@@ -177,7 +179,8 @@ pub(super) fn by_rules(reading: &Reading<'_>, numbers: &Numbers) -> ByRules {
     let own_words = words(reading, |text| text == 0);
     let all_words = words(reading, |_| true);
     let linked = reading.tokens.iter().any(|token| token.kind == TokenKind::Link || token.mention);
-    let hits = MATCHER.hits(reading);
+    let mut hits = MATCHER.hits(reading);
+    hits.retain(|hit| !reading.in_footer(&reading.tokens[hit.first]));
     let shape = Shape::of(reading, numbers);
     let own = Sums::new(votes(reading, numbers, &hits, |text| text == 0), own_words, &shape);
     let all =
@@ -207,7 +210,8 @@ pub(super) fn with_evidence(reading: &Reading<'_>, rules: &ByRules, kind: Kind) 
 
 fn words(reading: &Reading<'_>, of: impl Fn(u8) -> bool) -> usize {
     let tokens = reading.tokens.iter().filter(|token| of(token.text));
-    tokens.filter(|token| token.kind != TokenKind::Link && !token.mention).count()
+    let said = |token: &&Token| token.kind != TokenKind::Link && !token.mention && !reading.in_footer(token);
+    tokens.filter(said).count()
 }
 
 /// The best hit of every rule counts once.
@@ -251,6 +255,9 @@ fn weigh(reading: &Reading<'_>, hit: &Hit) -> f32 {
         weight *= HASHTAG;
     } else if reading.opens(hit.first) {
         weight *= FIRST_SENTENCE;
+    }
+    if reading.part(token) == Part::Old {
+        weight *= OLD;
     }
     let spared = matches!(rule.name, "kind.lost.help_find" | "kind.lost.noun");
     if matches!(rule.value, Is(Lost | Reunited)) && reading.asks(hit.first) && !spared {
@@ -311,7 +318,8 @@ impl Shape {
         let group = |name: &str| lexicon().group(name);
         let (places, persons) = (["street", "avenue", "landmark", "district"].map(group), group("personal"));
         let mut shape = Shape { phone: !numbers.phones.is_empty(), ..Shape::default() };
-        for token in reading.tokens.iter().filter(|token| !token.tag && !token.mention) {
+        let said = |token: &&Token| !token.tag && !token.mention && !reading.in_footer(token);
+        for token in reading.tokens.iter().filter(said) {
             let Some(entry) = token.entry() else {
                 let word = reading.word(token);
                 shape.personal |= word.ends_with("йте") || word.ends_with("ите");
@@ -323,7 +331,7 @@ impl Shape {
             shape.place |= places.iter().flatten().any(|group| entry.has(*group));
             shape.personal |= persons.is_some_and(|group| entry.has(group));
         }
-        shape.asks = reading.questions.iter().any(|asks| *asks);
+        shape.asks = reading.asks_at_all();
         shape
     }
 

@@ -4,6 +4,7 @@
 mod accounts;
 mod animal;
 mod city;
+mod district;
 mod kind;
 mod names;
 mod phones;

@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 
 use super::shows::{self, Seen};
-use super::{accounts, animal, city, kind, names, phones, place, sex, traits, when};
+use super::{accounts, animal, city, district, kind, names, phones, place, sex, traits, when};
 use crate::content::clean::clean;
 use crate::content::evidence::clauses::{Clauses, clauses};
 use crate::content::evidence::{
@@ -132,6 +132,7 @@ struct First<'a> {
     numbers: phones::Numbers,
     rules: kind::ByRules,
     cities: Vec<city::Mention>,
+    districts: Vec<district::Mention>,
     clauses: Clauses,
     labels: Vec<u64>,
 }
@@ -157,8 +158,9 @@ impl<'a> First<'a> {
         let numbers = phones::numbers(&reading);
         let rules = kind::by_rules(&reading, &numbers);
         let cities = city::mentions(&reading, post.home.city.as_deref());
+        let districts = district::mentions(&reading, post.home.city.as_deref(), &cities);
         let (clauses, labels) = (clauses(&reading), shows::labels(&reading));
-        First { reading, numbers, rules, cities, clauses, labels }
+        First { reading, numbers, rules, cities, districts, clauses, labels }
     }
 
     fn seen(&self) -> Seen<'_, 'a> {
@@ -218,10 +220,11 @@ impl<'f, 'a> Second<'f, 'a> {
 
     /// Names, and what speaks for a sex.
     fn with_animal(self, animal: Animal) -> Third<'f, 'a> {
-        let First { reading, cities, numbers, .. } = self.first;
+        let First { reading, cities, districts, numbers, .. } = self.first;
         let subject = self.subject.about(reading, animal);
         let kind = self.verdict.kind.value;
-        let named = names::names(reading, kind, subject.noun, cities, &numbers.spans);
+        let named =
+            names::names(reading, kind, subject.noun, names::Towns { cities, districts }, &numbers.spans);
         let votes = sex::votes(reading, kind, animal, subject.noun, &named.genders);
         Third { second: Second { subject, ..self }, named, votes }
     }
@@ -255,7 +258,7 @@ impl Third<'_, '_> {
     fn facts(self, post: &Post, nearly: Option<Kind>, sums: [Sum<'_>; 3]) -> Analysis {
         let sex = self.sex(&sums[2].tally);
         let Third { second: Second { first, mut verdict, mut subject }, named, votes } = self;
-        let First { reading, numbers, cities, .. } = first;
+        let First { reading, numbers, cities, districts, .. } = first;
         let (kind, animal) = (verdict.kind.value, subject.animal.value);
         verdict.kind.evidence = sums[0].spoken(reading, verdict.kind.evidence, "kind.sum");
         if animal != Animal::Unknown {
@@ -266,7 +269,8 @@ impl Third<'_, '_> {
             sex => sums[2].spoken(reading, votes.evidence(reading, sex), "sex.sum"),
         };
         let sex = Fact { value: sex, evidence };
-        let places = place::places(reading, kind, &verdict.event, cities, &named.taken, &numbers.spans);
+        let known = place::Known { cities, districts, taken: &named.taken, phones: &numbers.spans };
+        let places = place::places(reading, kind, &verdict.event, known);
         let cleaned = clean(reading, &numbers.spans);
         let facts = Facts {
             version: FACTS_VERSION,

@@ -143,7 +143,7 @@ pub(super) fn votes(
     static GROUPS: LazyLock<Groups> = LazyLock::new(groups);
     let mut votes = Votes::default();
     for (index, token) in reading.tokens.iter().enumerate() {
-        if token.mention || token.entry().is_none() {
+        if token.mention || token.entry().is_none() || reading.in_footer(token) {
             continue;
         }
         let mother = noun.is_some_and(|(at, species)| species.young && at != index);

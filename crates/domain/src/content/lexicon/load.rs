@@ -1,7 +1,7 @@
 //! Reads the data files into the dictionary. Runs once; an unreadable line is a defect that a test finds.
 
 use super::inflect::{self, Gender};
-use super::{City, Entry, Group, Lexicon, Species, morph, typos};
+use super::{City, District, Entry, Group, Lexicon, Species, morph, typos};
 use crate::content::{Animal, Colour, Sex};
 
 const WORDS: &str = include_str!("data/words.txt");
@@ -12,6 +12,7 @@ const NUMBERS: &str = include_str!("data/numbers.txt");
 const PEOPLE: &str = include_str!("data/people.txt");
 const PETS: &str = include_str!("data/pets.txt");
 const CITIES: &str = include_str!("data/cities.txt");
+const DISTRICTS: &str = include_str!("data/districts.txt");
 
 const MONTHS: [&str; 12] = [
     "январь",
@@ -41,6 +42,7 @@ pub(super) fn load() -> Lexicon {
     builder.people();
     builder.pets();
     builder.cities();
+    builder.districts();
     builder.literals();
     builder.typos();
     builder.glued_heads();
@@ -364,6 +366,38 @@ impl Builder {
         let (entry, _) = self.entry(&glued);
         entry.cities.push(index);
         entry.cases |= inflect::case::NOM;
+    }
+
+    /// One city a line, then its districts. They are no group: words of groups are everyday words.
+    fn districts(&mut self) {
+        for line in lines(DISTRICTS) {
+            let Some((city, names)) = line.split_once(": ") else { continue };
+            let city = city.replace('_', " ");
+            let Some(city) = self.lexicon.cities.iter().position(|known| known.name == city) else {
+                continue;
+            };
+            for text in names.split_whitespace() {
+                self.district(&item(text.trim_end_matches('!')), city as u16, text.ends_with('!'));
+            }
+        }
+    }
+
+    fn district(&mut self, item: &Item<'_>, city: u16, needs_marker: bool) {
+        let names: Vec<&str> = item.lemma.split('_').collect();
+        let words: Vec<String> = names.iter().map(|word| fold(word)).collect();
+        if let Some(known) = self.lexicon.districts.iter_mut().find(|known| known.words == words) {
+            known.needs_marker |= needs_marker;
+            return known.cities.push(city);
+        }
+        let index = self.lexicon.districts.len() as u16;
+        self.lexicon.districts.push(District { words, cities: vec![city], needs_marker });
+        let Some(last) = names.last() else { return };
+        for (form, _) in city_forms(last, item) {
+            let (entry, _) = self.entry(&fold(&form));
+            if !entry.districts.contains(&index) {
+                entry.districts.push(index);
+            }
+        }
     }
 
     /// Words that only the patterns of the rules name.

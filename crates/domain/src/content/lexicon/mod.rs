@@ -59,6 +59,8 @@ pub struct Entry {
     pub pet_animal: Animal,
     /// Index into the table of cities, for one-word names and last words of longer ones.
     pub cities: Vec<u16>,
+    /// The same for the table of districts.
+    pub districts: Vec<u16>,
     /// Value of a numeral (`девятьсот`, `пять`).
     pub number: Option<u16>,
     pub month: Option<u8>,
@@ -101,6 +103,17 @@ pub struct City {
     pub needs_marker: bool,
 }
 
+/// A district of large cities.
+#[derive(Debug, Clone)]
+pub struct District {
+    /// Lower-case words of the name, `ё` folded.
+    pub words: Vec<String>,
+    /// The cities that have one of this name, as indices into the table of cities.
+    pub cities: Vec<u16>,
+    /// A name that is also another word: needs a marker.
+    pub needs_marker: bool,
+}
+
 #[derive(Debug, Default)]
 pub struct Lexicon {
     forms: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
@@ -112,6 +125,7 @@ pub struct Lexicon {
     glued_heads: HashSet<u64, BuildHasherDefault<WordHasher>>,
     pub breeds: Vec<&'static str>,
     pub cities: Vec<City>,
+    pub districts: Vec<District>,
 }
 
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(load::load);

@@ -4,6 +4,7 @@
 //! It must not know what any word means for a post; only which dictionary entry it is.
 
 mod cut;
+mod parts;
 
 use std::cell::Cell;
 
@@ -11,6 +12,8 @@ use super::lexicon::morph::Morph;
 use super::lexicon::{self, Entry};
 use super::normalise::Normal;
 use super::{Evidence, Span, VkAccount};
+
+pub use parts::Part;
 
 /// Texts of a post that are read; deeper reposts add nothing but time.
 pub const TEXTS_MAX: usize = 8;
@@ -108,6 +111,8 @@ pub struct Reading<'a> {
     pub accounts: Vec<(VkAccount, u8, u32, u32)>,
     /// Sentences that end with a question mark.
     pub questions: Vec<bool>,
+    /// Which part of its text every sentence belongs to.
+    pub parts: Vec<Part>,
     /// The first sentence of every text that is not a hashtag.
     pub openings: Vec<u32>,
     lower: String,
@@ -124,6 +129,7 @@ impl<'a> Reading<'a> {
             tokens: Vec::with_capacity(bytes / 9 + 4),
             accounts: Vec::new(),
             questions: Vec::new(),
+            parts: Vec::new(),
             openings: Vec::new(),
             lower: String::with_capacity(bytes),
             steps: Cell::new(0),
@@ -134,6 +140,7 @@ impl<'a> Reading<'a> {
             let opening = opening.map_or(0, |token| token.sentence);
             reading.openings.push(opening);
         }
+        reading.parts = parts::parts(&reading, &normals);
         reading.normals = normals;
         reading
     }
@@ -195,6 +202,20 @@ impl<'a> Reading<'a> {
         let token = &self.tokens[index];
         let opening = self.openings.get(usize::from(token.text)).copied().unwrap_or(0);
         token.sentence <= opening + 1
+    }
+
+    pub fn part(&self, token: &Token) -> Part {
+        self.parts.get(token.sentence as usize).copied().unwrap_or_default()
+    }
+
+    /// What the group writes under every post says nothing of this one.
+    pub fn in_footer(&self, token: &Token) -> bool {
+        self.part(token) == Part::Footer
+    }
+
+    /// Whether the post asks anything.
+    pub fn asks_at_all(&self) -> bool {
+        self.questions.iter().zip(&self.parts).any(|(asks, part)| *asks && *part != Part::Footer)
     }
 
     pub fn asks(&self, index: usize) -> bool {

@@ -8,6 +8,7 @@ use super::super::sketch::{PlaceSketch, Sketch, stem_hash};
 use super::super::weights::*;
 use super::{Case, Ground, Weighing};
 use crate::content::Kind;
+use crate::content::lexicon::lexicon;
 use crate::content::similarity::stem;
 
 pub(super) fn weigh_place(weighing: &mut Weighing, sketch: &Sketch, case: Case<'_>) {
@@ -86,10 +87,13 @@ fn place_points(own: &PlaceSketch, known: &PlaceSketch) -> (i32, String) {
     }
 }
 
-/// Districts and streets that nearly every town has.
+/// Districts and streets that nearly every town has, and districts of large cities: a hundred thousand people live there.
 fn is_district(stem: &str) -> bool {
-    static DISTRICTS: LazyLock<BTreeSet<String>> =
-        LazyLock::new(|| DISTRICT_WORDS.split_whitespace().map(self::stem).collect());
+    static DISTRICTS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let known = lexicon().districts.iter().filter(|district| !district.needs_marker);
+        let known = known.flat_map(|district| district.words.iter().map(String::as_str));
+        DISTRICT_WORDS.split_whitespace().chain(known).map(self::stem).collect()
+    });
     DISTRICTS.contains(stem)
 }
 

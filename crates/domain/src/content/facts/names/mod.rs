@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 
 use forms::{fold, guess_gender, straighten, title_case};
 
-use super::city;
 use super::read::Spans;
 use super::sex::NameGender;
+use super::{city, district};
 use crate::content::lexicon::morph::{self, Pos, bit};
 use crate::content::lexicon::{Group, Species, case, lexicon};
 use crate::content::tokens::{Gap, Letters, Reading, Token, within};
@@ -37,6 +37,13 @@ pub(super) struct Named {
     pub genders: Vec<NameGender>,
     /// Tokens that are names of pets or people, which no place may take.
     pub taken: Vec<usize>,
+}
+
+/// Towns and districts that are no names of pets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Towns<'r> {
+    pub cities: &'r [city::Mention],
+    pub districts: &'r [district::Mention],
 }
 
 #[derive(Debug, Clone)]
@@ -72,16 +79,18 @@ pub(super) fn names(
     reading: &Reading<'_>,
     kind: Kind,
     noun: Option<(usize, Species)>,
-    cities: &[city::Mention],
+    towns: Towns<'_>,
     phones: &Spans,
 ) -> Named {
     static GROUPS: LazyLock<Groups> = LazyLock::new(groups);
-    let finder = Finder { reading, kind, noun, cities, groups: &GROUPS };
+    let Towns { cities, districts } = towns;
+    let finder = Finder { reading, kind, noun, cities, districts, groups: &GROUPS };
     let people: Vec<usize> = finder.people(phones);
     let mut named = Named { contacts: finder.contacts(&people), ..Named::default() };
     let mut candidates = Vec::new();
     for index in 0..reading.tokens.len() {
-        if reading.tokens[index].tag || reading.tokens[index].mention {
+        let token = &reading.tokens[index];
+        if token.tag || token.mention || reading.in_footer(token) {
             continue;
         }
         finder.at(index, &people, &mut candidates);
@@ -140,6 +149,7 @@ struct Finder<'r, 'a> {
     kind: Kind,
     noun: Option<(usize, Species)>,
     cities: &'r [city::Mention],
+    districts: &'r [district::Mention],
     groups: &'static Groups,
 }
 
@@ -200,6 +210,10 @@ impl Finder<'_, '_> {
         within(self.cities, index, |mention| (mention.first, mention.last))
     }
 
+    fn is_district(&self, index: usize) -> bool {
+        within(self.districts, index, |mention| (mention.first, mention.last))
+    }
+
     /// Named as the town of the post, though it may also be called so: `Чита`.
     fn is_surely_city(&self, index: usize) -> bool {
         let covers = |mention: &&city::Mention| mention.first <= index && index <= mention.last;
@@ -230,7 +244,7 @@ impl Finder<'_, '_> {
         }
         if !self.could_be_name(index)
             || people.binary_search(&index).is_ok()
-            || self.is_city(index) && !self.is_pet(index)
+            || (self.is_city(index) || self.is_district(index)) && !self.is_pet(index)
             || self.is_surely_city(index)
         {
             return;

@@ -10,7 +10,8 @@ use crate::content::tokens::{Gap, Letters};
 impl Finder<'_, '_> {
     pub(super) fn at(&self, index: usize) -> Option<Candidate> {
         let token = &self.reading.tokens[index];
-        if token.tag || token.mention || self.in_phone(index) || !(token.is_word() || token.is_number()) {
+        let said = !token.tag && !token.mention && !self.reading.in_footer(token);
+        if !said || self.in_phone(index) || !(token.is_word() || token.is_number()) {
             return None;
         }
         if is(token, self.groups.street) || is(token, self.groups.avenue) && self.abbreviation_holds(index) {
@@ -30,10 +31,26 @@ impl Finder<'_, '_> {
         if is(token, self.groups.inside) || is(token, self.groups.near) {
             return self.after_preposition(index);
         }
+        if let Some(district) = self.district(index) {
+            return Some(district);
+        }
         if token.is_number() {
             return self.memorial_street(index);
         }
         self.bare_address(index)
+    }
+
+    /// `Эльмаш, найден пёс`: a district that people know by its name.
+    fn district(&self, index: usize) -> Option<Candidate> {
+        let at = self.known.districts.binary_search_by_key(&index, |mention| mention.first).ok()?;
+        let (last, house) = self.with_house(self.known.districts[at].last);
+        let free = self.known.taken.binary_search(&index).is_err();
+        free.then_some(Candidate {
+            first: index,
+            last,
+            weight: DISTRICT + if house { 1.0 } else { 0.0 },
+            rule: "place.district",
+        })
     }
 
     /// `9-е Января, дом 171`, `8 Марта 15`: a day with a capital month is a street.

@@ -12,8 +12,8 @@ pub use shown::shown_place;
 
 use words::ends_like_adjective;
 
-use super::city;
 use super::read::Spans;
+use super::{city, district};
 use crate::content::lexicon::{Group, lexicon};
 use crate::content::normalise::is_plain;
 use crate::content::tokens::{Gap, Letters, Reading, Token, within};
@@ -71,29 +71,30 @@ struct Groups {
     answers: Option<Group>,
 }
 
+/// What is known of the words before places are looked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'r> {
+    pub cities: &'r [city::Mention],
+    pub districts: &'r [district::Mention],
+    /// Tokens that are names of pets or people.
+    pub taken: &'r [usize],
+    pub phones: &'r Spans,
+}
+
 struct Finder<'r, 'a> {
     reading: &'r Reading<'a>,
-    cities: &'r [city::Mention],
-    taken: &'r [usize],
-    phones: &'r Spans,
+    known: Known<'r>,
     groups: &'static Groups,
     /// Sentences written in capitals, where a capital says nothing.
     shouted: Vec<bool>,
 }
 
-pub(super) fn places(
-    reading: &Reading<'_>,
-    kind: Kind,
-    event: &[u32],
-    cities: &[city::Mention],
-    taken: &[usize],
-    phones: &Spans,
-) -> Places {
+pub(super) fn places(reading: &Reading<'_>, kind: Kind, event: &[u32], known: Known<'_>) -> Places {
     if !kind.is_incident() {
         return Places::default();
     }
     static GROUPS: LazyLock<Groups> = LazyLock::new(groups);
-    let finder = Finder { reading, cities, taken, phones, groups: &GROUPS, shouted: shouted(reading) };
+    let finder = Finder { reading, known, groups: &GROUPS, shouted: shouted(reading) };
     finder.places(kind, event)
 }
 
@@ -146,11 +147,11 @@ impl Finder<'_, '_> {
     }
 
     fn in_phone(&self, index: usize) -> bool {
-        within(self.phones, index, |span| *span)
+        within(self.known.phones, index, |span| *span)
     }
 
     fn is_city(&self, index: usize) -> bool {
-        within(self.cities, index, |mention| (mention.first, mention.last))
+        within(self.known.cities, index, |mention| (mention.first, mention.last))
     }
 
     fn shouts(&self, index: usize) -> bool {
@@ -160,8 +161,9 @@ impl Finder<'_, '_> {
     /// A word that can be part of a place name.
     fn proper(&self, index: usize) -> bool {
         let Some(token) = self.token(index) else { return false };
-        let plain = token.is_word() && !token.tag && !token.mention && token.capital();
-        plain && self.taken.binary_search(&index).is_err() && !self.stop_word(index)
+        let said = !token.tag && !token.mention && !self.reading.in_footer(token);
+        let plain = token.is_word() && said && token.capital();
+        plain && self.known.taken.binary_search(&index).is_err() && !self.stop_word(index)
     }
 
     fn stop_word(&self, index: usize) -> bool {
@@ -201,6 +203,7 @@ impl Finder<'_, '_> {
         let mut merged = self.merge(candidates);
         self.listed(&mut merged);
         let mut merged = self.merge(merged);
+        merged.retain(|candidate| !self.denied(candidate));
         for (order, candidate) in merged.iter_mut().enumerate() {
             candidate.weight += self.context(candidate, event) + order as f32 * LATER;
         }
@@ -375,6 +378,39 @@ impl Finder<'_, '_> {
         let text = &self.reading.normals[usize::from(text)].text;
         let short = text[start..end].chars().count() <= FRAGMENT_MAX;
         short && between.len() <= 2 && between.all(filler)
+    }
+
+    /// `не на Рахова`, `кроме Закамска`, `в Закамске его нет`: where the animal was not.
+    /// A verb in between is what is denied: `не вернулся на Рахова`.
+    fn denied(&self, candidate: &Candidate) -> bool {
+        let close = |at: usize| self.reading.tokens[at].gap < Gap::Comma;
+        let mut at = candidate.first;
+        for _ in 0..3 {
+            let Some(before) = self.before(at).filter(|_| close(at)) else { break };
+            let (token, word) = (&self.reading.tokens[before], self.word(before));
+            if matches!(word, "не" | "ни" | "кроме") {
+                return true;
+            }
+            let leads = is(token, self.groups.inside) || is(token, self.groups.near);
+            if !leads && !matches!(word, "это" | "именно" | "районе" | "в") {
+                break;
+            }
+            at = before;
+        }
+        let follows = |at: usize| self.same_sentence(candidate.first, at) && close(at);
+        let mut at = candidate.last + 1;
+        if follows(at) && matches!(self.word(at), "его" | "ее" | "их" | "там") {
+            at += 1;
+        }
+        let denied = match self.word(at) {
+            "нет" | "нету" => Some(at),
+            "не" if matches!(self.word(at + 1), "было" | "был" | "была" | "видели" | "нашли") => {
+                Some(at + 1)
+            }
+            _ => None,
+        };
+        // `на Мира нет кота с утра` is a loss; the denial of the place ends there.
+        denied.is_some_and(|last| (at..=last).all(follows) && !follows(last + 1))
     }
 
     fn context(&self, candidate: &Candidate, event: &[u32]) -> f32 {

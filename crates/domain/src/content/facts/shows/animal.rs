@@ -12,7 +12,7 @@ pub fn animal(seen: &Seen<'_, '_>, kind: Kind, subject: &Subject, trail: &mut Tr
     trail.shape_of("kind", kind.name());
     let mut first = true;
     for (index, token) in seen.reading.tokens.iter().enumerate() {
-        if token.kind != TokenKind::Word || token.mention {
+        if token.kind != TokenKind::Word || token.mention || seen.reading.in_footer(token) {
             continue;
         }
         seen.say(trail, if token.tag { "tag" } else { "word" }, index);

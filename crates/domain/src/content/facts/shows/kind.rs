@@ -49,13 +49,17 @@ fn words(seen: &Seen<'_, '_>, trail: &mut Trail<'_>) {
             continue;
         }
         let scope = seen.clauses.scope[index];
+        if scope == Scope::Footer {
+            continue;
+        }
         let own = token.text == 0;
         if own {
             seen.say(trail, scope.name(), index);
         } else {
             seen.say_as(trail, "copied", index, scope.name());
         }
-        if scope == Scope::Tag {
+        // What an update has overtaken counts by its rules only.
+        if matches!(scope, Scope::Tag | Scope::Old) {
             continue;
         }
         seen.say(trail, "any", index);
@@ -109,14 +113,14 @@ fn layout(seen: &Seen<'_, '_>, rules: &ByRules, numbers: &Numbers, trail: &mut T
     trail.shape_of("all-words", size(rules.all_words));
     trail.shape("copied", f32::from(u8::from(rules.all_words > rules.own_words)));
     trail.shape("link", f32::from(u8::from(tokens.iter().any(|token| token.kind == TokenKind::Link))));
-    trail.shape("asks", f32::from(u8::from(seen.reading.questions.iter().any(|asks| *asks))));
-    let share = |bits: u32| tokens.iter().filter(|token| token.morph.is(bits)).take(3).count() as f32 / 3.0;
+    trail.shape("asks", f32::from(u8::from(seen.reading.asks_at_all())));
+    let said = || tokens.iter().filter(|token| !seen.reading.in_footer(token));
+    let share = |bits: u32| said().filter(|token| token.morph.is(bits)).take(3).count() as f32 / 3.0;
     trail.shape("first-person", share(bit::FIRST));
     trail.shape("imperative", share(bit::IMPERATIVE));
     let animal = |entry: &crate::content::lexicon::Entry| entry.species.is_some_and(|species| species.noun);
-    trail.shape("animal", f32::from(u8::from(tokens.iter().any(|token| token.entry().is_some_and(animal)))));
-    let named =
-        tokens.iter().any(|token| token.capital() && token.entry().is_some_and(|entry| entry.pet.is_some()));
+    trail.shape("animal", f32::from(u8::from(said().any(|token| token.entry().is_some_and(animal)))));
+    let named = said().any(|token| token.capital() && token.entry().is_some_and(|entry| entry.pet.is_some()));
     trail.shape("name", f32::from(u8::from(named)));
 }
 

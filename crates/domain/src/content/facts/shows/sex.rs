@@ -15,7 +15,7 @@ pub fn sex(seen: &Seen<'_, '_>, kind: Kind, animal: Animal, votes: &Votes, trail
     let people = People::new(&called);
     let mut counts = Counts::default();
     for (index, token) in seen.reading.tokens.iter().enumerate() {
-        if token.kind != TokenKind::Word || token.mention || token.tag {
+        if token.kind != TokenKind::Word || token.mention || token.tag || seen.reading.in_footer(token) {
             continue;
         }
         if let Some(species) = token.entry().and_then(|entry| entry.species).filter(|species| species.noun) {
