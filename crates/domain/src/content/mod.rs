@@ -26,11 +26,16 @@ pub use facts::read::{Analysis, analyse, analyse_with, explained, is_plain, show
 pub use facts::{
     Age, Animal, Colour, Evidence, Fact, Facts, Flag, Kind, Phone, Sex, Span, TextRef, VkAccount, shown_place,
 };
-pub use lexicon::morph::ready;
 pub use pet::pet;
 pub use post::{Cleaned, Copied, Home, Post};
 pub use seam::{Belonging, CaseDecision, Casework, RelatedCase, fill_from_case};
 pub use words::{LEMMAS_MAX, lemmas, may_be_one};
+
+/// Whether posts can be read: the dictionary and the weights inside the program are whole. Asked once when a program
+/// starts, so that the error is read there.
+pub fn ready() -> Result<(), &'static str> {
+    lexicon::morph::ready().and_then(|()| evidence::ready())
+}
 
 /// Changes whenever the same post may yield other facts.
 pub const FACTS_VERSION: u16 = 5;

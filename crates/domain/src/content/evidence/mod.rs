@@ -9,8 +9,8 @@ pub mod clauses;
 mod explain;
 mod table;
 
-pub use explain::{Explained, Said, explain};
-pub use table::{Line, Table, Weights, texts, weights};
+pub use explain::{Explained, Said, Settled, explain};
+pub use table::{Line, Table, Weights, ready, texts, weights};
 
 /// Hundredths of a point: what a weight in the table is written in.
 pub const POINT: f32 = 100.0;

@@ -114,15 +114,28 @@ const KIND: &str = include_str!("weights/kind.weights");
 const ANIMAL: &str = include_str!("weights/animal.weights");
 const SEX: &str = include_str!("weights/sex.weights");
 
-static WEIGHTS: LazyLock<Weights> = LazyLock::new(|| {
-    let table = |question, text| Table::read(question, text).unwrap_or_default();
-    let [kind, animal, sex] = Question::ALL;
-    Weights::new(table(kind, KIND), table(animal, ANIMAL), table(sex, SEX))
-});
+static WEIGHTS: LazyLock<Result<Weights, String>> = LazyLock::new(|| read_all(texts()));
+/// What is asked where the weights are damaged: no program comes so far, because it asks `ready` first.
+static NONE: LazyLock<Weights> = LazyLock::new(Weights::default);
 
-/// The fitted weights. Their text is part of the program, and a test reads it line by line.
+fn read_all(texts: [(Question, &str); 3]) -> Result<Weights, String> {
+    let read = |(question, text)| {
+        Table::read(question, text).map_err(|error| {
+            format!("the weights of posts inside this program are damaged ({error}); install it again")
+        })
+    };
+    let [kind, animal, sex] = texts;
+    Ok(Weights::new(read(kind)?, read(animal)?, read(sex)?))
+}
+
+/// The fitted weights. Their text is part of the program.
 pub fn weights() -> &'static Weights {
-    &WEIGHTS
+    WEIGHTS.as_ref().unwrap_or(&NONE)
+}
+
+/// Whether the weights can be read.
+pub fn ready() -> Result<(), &'static str> {
+    WEIGHTS.as_ref().map(|_| ()).map_err(String::as_str)
 }
 
 /// The texts behind `weights`, for the test that fits them again.
@@ -144,4 +157,22 @@ pub(super) fn join(family: &str, parts: &[u64]) -> u64 {
         sum = (sum.rotate_left(17) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_weights_are_a_clear_error() {
+        assert_eq!(ready(), Ok(()));
+        for (line, text) in [(1, "bias lost=many"), (2, "bias lost=1\nsays:кот pet=4"), (1, "says:кот lost")]
+        {
+            let mut damaged = texts();
+            damaged[0].1 = text;
+            let error = read_all(damaged).unwrap_err();
+            let named = format!("damaged (weights of kind, line {line}: ");
+            assert!(error.contains(&named) && error.ends_with("install it again"), "{error}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use super::{accounts, animal, city, district, kind, names, phones, place, sex, t
 use crate::content::clean::clean;
 use crate::content::evidence::clauses::{Clauses, clauses};
 use crate::content::evidence::{
-    Explained, Question, Table, Tally, Trail, UNSURE, Weights, decide, explain, strongest, weights,
+    Explained, Question, Settled, Table, Tally, Trail, UNSURE, Weights, decide, explain, strongest, weights,
 };
 use crate::content::normalise::normalise;
 use crate::content::tokens::{Reading, TEXTS_MAX};
@@ -102,22 +102,49 @@ pub fn shown(post: &Post, question: Question, weights: &Weights) -> Trail<'stati
 pub fn explained(post: &Post) -> Vec<Explained> {
     let weights = weights();
     let first = First::of(post);
-    let why = |question, trail: &Trail<'_>| {
-        let table = weights.of(question);
-        explain(question, table, trail, &decide(question, table, trail, |_| false), &first.reading)
+    let why = |question, trail: &Trail<'_>, tally: &Tally, settled: &Settled<'_>| {
+        explain(question, weights.of(question), trail, tally, &first.reading, settled)
     };
-    let trail = first.kind_trail(Trail::with_names());
+    let sum = |question, trail: &Trail<'_>| decide(question, weights.of(question), trail, |_| false);
     let mut reasons = Vec::new();
-    if first.rules.plain.is_none() {
-        reasons.push(why(Question::Kind, &trail));
-    }
-    let (kind, _) = first.kind(&decide(Question::Kind, weights.of(Question::Kind), &trail, |_| false));
+    let trail = first.kind_trail(Trail::with_names());
+    let tally = sum(Question::Kind, &trail);
+    let (kind, nearly) = first.kind(&tally);
     let second = first.with_kind(kind);
+    if first.rules.plain.is_none() {
+        let settled = Settled {
+            answer: kind.name(),
+            instead: (kind != kind_named(tally.best))
+                .then_some("no rule knows it, so it is something else and unsure"),
+            unsure: nearly.is_some(),
+            by_rules: &second.verdict.kind.evidence,
+        };
+        reasons.push(why(Question::Kind, &trail, &tally, &settled));
+    }
     let trail = second.animal_trail(Trail::with_names());
-    reasons.push(why(Question::Animal, &trail));
-    let animal = decide(Question::Animal, weights.of(Question::Animal), &trail, |_| false).best;
-    let third = second.with_animal(Animal::ALL[animal]);
-    reasons.push(why(Question::Sex, &third.sex_trail(Trail::with_names())));
+    let tally = sum(Question::Animal, &trail);
+    let animal = Animal::ALL[tally.best];
+    let third = second.with_animal(animal);
+    let settled = Settled {
+        answer: animal.name(),
+        instead: None,
+        unsure: tally.margin < UNSURE,
+        by_rules: &third.second.subject.animal.evidence,
+    };
+    reasons.push(why(Question::Animal, &trail, &tally, &settled));
+    let trail = third.sex_trail(Trail::with_names());
+    let tally = sum(Question::Sex, &trail);
+    let sex = third.sex(&tally);
+    let settled = Settled {
+        answer: sex.name(),
+        instead: (sex != SEXES[tally.best]).then_some(match animal {
+            Animal::Several => "several animals have no one sex",
+            _ => "the post states it, and the sum only hesitates",
+        }),
+        unsure: tally.margin < UNSURE,
+        by_rules: &third.votes.evidence(&first.reading, sex),
+    };
+    reasons.push(why(Question::Sex, &trail, &tally, &settled));
     reasons
 }
 

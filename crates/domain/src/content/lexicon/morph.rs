@@ -171,7 +171,7 @@ fn part_of_speech(name: &str) -> Pos {
     }
 }
 
-/// Whether the dictionary can be used; asked once when a program starts, so that the error is read there.
+/// Whether the dictionary can be used.
 pub fn ready() -> Result<(), &'static str> {
     GRAMMAR.as_ref().map(|_| ()).map_err(String::as_str)
 }
