@@ -75,11 +75,14 @@ fn an_advertisement_with_a_lost_dog_in_it_is_explained() {
 /// The explanation says what the facts say, and why that is not what the sum says.
 #[test]
 fn an_answer_that_is_not_the_best_of_its_sum_is_explained() {
-    check("Мост через реку красят в зелёный цвет, работы продлятся до октября", &expect![[r#"
+    check(
+        "Мост через реку красят в зелёный цвет, работы продлятся до октября",
+        &expect![[r#"
         kind other: no rule knows it, so it is something else and unsure; the sum alone says news, 0.5 points ahead of other; for it: the rules together +1.2, «зелёный» +0.2; against: «до» -0.5, how common it is -0.3, «октября» -0.2
         animal unknown: 3.5 points ahead of dog; for it: the rules together +2.1, how common it is +1.8, what kind of post it is +0.3; against: «Мост» -0.1
         sex unknown: 3.6 points ahead of f; for it: the rules together +2.1, the names in it +0.9, how common it is +0.5, what kind of post it is +0.3; against: who speaks and how -0.1
-    "#]]);
+    "#]],
+    );
     check(
         "По подъезду: владелец мальчик Тимур с 9 этажа, грызуна звать Ракета, передан в целости",
         &expect![[r#"

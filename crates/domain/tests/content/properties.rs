@@ -189,6 +189,10 @@ fn huge_and_odd_posts_are_read() {
         "«".repeat(50_000),
         "\u{202e}\u{200b}".repeat(30_000),
         "https://vk.com/id1 ".repeat(5_000),
+        // A hundred thousand words in one clause.
+        "кот видел чужого пса и бежал ".repeat(17_000),
+        "Пишите в предложку\n".repeat(6_000),
+        "нашёлся\n-----\n".repeat(6_000),
     ] {
         holds_for(&post(&text));
     }
@@ -205,6 +209,11 @@ fn work_grows_with_the_length_and_no_faster() {
         "не не не кто если ",
         "найдена ",
         "карта 2200 ",
+        "кот видел чужого пса и бежал ",
+        "Барсик убежал Мурка нашлась ",
+        "на Уралмаше ",
+        "Пишите в предложку\n",
+        "нашёлся\n-----\n",
     ] {
         let steps = |times: usize| analyse(&post(&piece.repeat(times))).steps;
         let (once, tenfold) = (steps(300), steps(3_000));

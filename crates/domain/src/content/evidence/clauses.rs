@@ -82,6 +82,7 @@ const REACH: usize = 7;
 
 pub fn clauses(reading: &Reading<'_>) -> Clauses {
     let count = reading.tokens.len();
+    reading.count(count);
     let mut out = Clauses { of: Vec::with_capacity(count), scope: Vec::with_capacity(count) };
     let (mut clause, mut sentence, mut denied, mut supposed) = (0, u32::MAX, 0_u32, false);
     for (index, token) in reading.tokens.iter().enumerate() {
@@ -182,7 +183,11 @@ impl<'n> People<'n> {
 pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People<'_>, index: usize) -> (Who, Who) {
     let verb = reading.tokens[index].morph;
     let clause = clauses.of[index];
+    reading.count(2 * REACH + people.called.len());
     let (mut subject, mut object) = (Who::Nobody, Who::Nobody);
+    let meant = |who: Who, at: usize| {
+        if who == Who::Animal && is_another(reading, clauses, at) { Who::Other } else { who }
+    };
     for step in 1..=REACH {
         let around = [index.checked_sub(step), Some(index + step)];
         for at in around.into_iter().flatten() {
@@ -194,16 +199,13 @@ pub fn roles(reading: &Reading<'_>, clauses: &Clauses, people: People<'_>, index
                 continue;
             }
             let word = reading.word(token);
-            let who = match people.who(token, at, word) {
-                Who::Animal if is_another(reading, clauses, at) => Who::Other,
-                who => who,
-            };
+            let who = people.who(token, at, word);
             let agrees = agrees(verb.bits, token.morph.bits);
             let stands = token.morph.is(bit::NOM) || who == Who::Pet && !token.morph.is(bit::KNOWN);
             if subject == Who::Nobody && stands && agrees {
-                subject = who;
+                subject = meant(who, at);
             } else if object == Who::Nobody && token.morph.is(bit::ACC) {
-                object = who;
+                object = meant(who, at);
             }
         }
     }

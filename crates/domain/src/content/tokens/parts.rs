@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::{Reading, Token, TokenKind};
+use super::{Gap, Reading, Token, TokenKind};
 use crate::content::lexicon::{Group, lexicon};
 use crate::content::normalise::{EMOJI, Normal};
 
@@ -63,6 +63,7 @@ static WORDS: LazyLock<Words> = LazyLock::new(|| {
 pub(super) fn parts(reading: &Reading<'_>, normals: &[Normal]) -> Vec<Part> {
     let mut parts = vec![Part::Body; reading.questions.len()];
     let lines = lines(&reading.tokens, normals);
+    reading.count(2 * reading.tokens.len());
     for text in lines.chunk_by(|above, below| text_of(reading, above) == text_of(reading, below)) {
         let (old, footer) = (old(reading, text), footer(reading, text));
         let [first, below @ ..] = text else { continue };
@@ -92,16 +93,22 @@ fn set(reading: &Reading<'_>, parts: &mut [Part], line: &Line, part: Part) {
 /// Hashtags stand in sentences of their own, so a line may hold several.
 fn lines(tokens: &[Token], normals: &[Normal]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut before: Option<&Token> = None;
+    let mut text = u8::MAX;
     for (index, token) in tokens.iter().enumerate() {
-        let text = normals.get(usize::from(token.text)).map_or("", |normal| normal.text.as_str());
-        let from = before.filter(|before| before.text == token.text).map(|before| before.end as usize);
-        let between = text.get(from.unwrap_or(0)..token.start as usize).unwrap_or_default();
+        let opens = token.text != text;
+        // Most tokens stand in the line of the one before.
+        if let Some(line) = lines.last_mut().filter(|_| !opens && token.gap < Gap::Line) {
+            line.tokens.end = index + 1;
+            continue;
+        }
+        let normal = normals.get(usize::from(token.text)).map_or("", |normal| normal.text.as_str());
+        let from = if opens { 0 } else { tokens[index - 1].end as usize };
+        let between = normal.get(from..token.start as usize).unwrap_or_default();
         match lines.last_mut() {
-            Some(line) if from.is_some() && !between.contains('\n') => line.tokens.end = index + 1,
+            Some(line) if !opens && !between.contains('\n') => line.tokens.end = index + 1,
             _ => lines.push(Line { tokens: index..index + 1, divided: between.split('\n').any(is_divider) }),
         }
-        before = Some(token);
+        text = token.text;
     }
     lines
 }
@@ -123,12 +130,16 @@ fn is(token: &Token, group: Option<Group>) -> bool {
 
 /// What stands below a divider or `было:` when the lines above it tell how the story went on.
 fn old<'l>(reading: &Reading<'_>, lines: &'l [Line]) -> &'l [Line] {
-    let mut updated = false;
-    for (at, line) in lines.iter().enumerate() {
-        if updated && (line.divided || says_it_is_old(reading, line)) {
+    let mut looked = 0;
+    for (at, line) in lines.iter().enumerate().skip(1) {
+        if !line.divided && !says_it_is_old(reading, line) {
+            continue;
+        }
+        let mut above = lines[looked..at].iter().flat_map(|line| line.tokens.clone());
+        if above.any(|index| is_update(reading, index)) {
             return &lines[at..];
         }
-        updated |= line.tokens.clone().any(|index| is_update(reading, index));
+        looked = at;
     }
     &[]
 }
@@ -147,7 +158,7 @@ fn says_it_is_old(reading: &Reading<'_>, line: &Line) -> bool {
         |at: usize| reading.tokens[line.tokens.clone()].get(at).map_or("", |token| reading.word(token));
     let colon = || {
         let next = reading.tokens.get(line.tokens.start + 1);
-        next.is_none_or(|next| next.gap >= super::Gap::Colon)
+        next.is_none_or(|next| next.gap >= Gap::Colon)
     };
     match (word(0), word(1)) {
         ("было" | "ранее" | "старое", _) if colon() => true,
