@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::judge::corpus::writers;
 use crate::judge::folds::{fitted, read_fold, weights};
 use crate::judge::real;
-use crate::judge::score::{FIELDS, Score, score};
+use crate::judge::score::{FIELDS, Range, Score, score};
 
 /// Leave one writer out: read the posts of each with weights fitted on all the others
 #[derive(Debug, Args)]
@@ -101,6 +101,12 @@ fn print(command: &Judgement, scores: &[Score]) -> anyhow::Result<()> {
             "{:<6}  {:.3} ({low:.3} to {high:.3})  {fields}    {:.3}  {:.3}  {:>5}",
             score.writer, score.kind_macro_f1, score.pair_precision, score.pair_recall, score.wrong_merges
         )?;
+        let range = |(low, high): Range| format!("{low:.2}–{high:.2}");
+        let ranges: String =
+            FIELDS.iter().map(|field| format!("{:>11}", range(score.field_ranges[field]))).collect();
+        let pairs =
+            [score.pair_precision_range, score.pair_recall_range].map(|of| format!("{:>11}", range(of)));
+        writeln!(out, "        90 % ranges{ranges}  {}", pairs.concat())?;
         score.wrong.iter().take(command.show).try_for_each(|line| writeln!(out, "  {line}"))?;
     }
     let fields: String =

@@ -20,18 +20,24 @@ struct Judged<'p> {
     case: Option<String>,
 }
 
+/// The lower and the upper end.
+pub(crate) type Range = (f64, f64);
+
 /// The figures of one writer.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Score {
     pub writer: String,
     pub posts: usize,
     pub kind_macro_f1: f64,
-    /// Nine of ten samples of the same size fall between these.
-    pub kind_range: (f64, f64),
+    /// Nine of ten samples of the same size fall between these; the other ranges are meant alike.
+    pub kind_range: Range,
     pub fields: BTreeMap<&'static str, f64>,
+    pub field_ranges: BTreeMap<&'static str, Range>,
     pub place_on_incidents: f64,
     pub pair_precision: f64,
     pub pair_recall: f64,
+    pub pair_precision_range: Range,
+    pub pair_recall_range: Range,
     pub wrong_merges: usize,
     #[serde(skip)]
     pub wrong: Vec<String>,
@@ -43,21 +49,31 @@ pub(crate) fn score(writer: &str, posts: &[Labelled], weights: &Weights) -> Scor
     let judged: Vec<Judged<'_>> =
         posts.iter().map(|post| judge(post, weights, &mut book, &mut wrong)).collect();
     let all: Vec<&Judged<'_>> = judged.iter().collect();
-    let share = |at: usize| all.iter().filter(|post| post.right[at]).count() as f64 / all.len().max(1) as f64;
-    let fields = FIELDS.iter().enumerate().map(|(at, field)| (*field, share(at))).collect();
+    let fields = FIELDS.iter().enumerate().map(|(at, field)| (*field, right(&all, at))).collect();
     let placed: Vec<&&Judged<'_>> =
         all.iter().filter(|post| post.label.place.is_some() && is_incident(&post.label.kind)).collect();
     let placed_right = placed.iter().filter(|post| post.right[5]).count() as f64;
-    let (good, wrong_merges, missed) = pairs(&judged);
+    let field_ranges =
+        ranges(&all, |posts| std::array::from_fn::<f64, { FIELDS.len() }, _>(|at| right(posts, at)));
+    let [kind_range] = ranges(&all, |posts| [macro_f1(posts)]);
+    let (good, wrong_merges, missed) = pairs(&all);
+    let of_cases: Vec<&Judged<'_>> = all.iter().copied().filter(|post| post.label.case.is_some()).collect();
+    let [pair_precision_range, pair_recall_range] = ranges(&of_cases, |posts| {
+        let (good, wrong, missed) = pairs(posts);
+        [share(good, wrong), share(good, missed)]
+    });
     Score {
         writer: writer.to_owned(),
         posts: posts.len(),
         kind_macro_f1: macro_f1(&all),
-        kind_range: range(&all),
+        kind_range,
         fields,
+        field_ranges: FIELDS.into_iter().zip(field_ranges).collect(),
         place_on_incidents: placed_right / placed.len().max(1) as f64,
-        pair_precision: good as f64 / (good + wrong_merges).max(1) as f64,
-        pair_recall: good as f64 / (good + missed).max(1) as f64,
+        pair_precision: share(good, wrong_merges),
+        pair_recall: share(good, missed),
+        pair_precision_range,
+        pair_recall_range,
         wrong_merges,
         wrong,
     }
@@ -181,8 +197,20 @@ pub(crate) fn f1(pairs: &[(&str, &str)]) -> f64 {
     classes.iter().map(|class| of(class)).sum::<f64>() / classes.len().max(1) as f64
 }
 
-/// The bootstrap: the same figure on samples drawn from the posts with fixed dice.
-fn range(posts: &[&Judged<'_>]) -> (f64, f64) {
+/// How many posts have this field right.
+fn right(posts: &[&Judged<'_>], at: usize) -> f64 {
+    posts.iter().filter(|post| post.right[at]).count() as f64 / posts.len().max(1) as f64
+}
+
+fn share(good: usize, bad: usize) -> f64 {
+    good as f64 / (good + bad).max(1) as f64
+}
+
+/// The bootstrap: the same figures on samples drawn from the posts with fixed dice.
+fn ranges<'p, 'l, const N: usize>(
+    posts: &[&'p Judged<'l>],
+    figures: impl Fn(&[&'p Judged<'l>]) -> [f64; N],
+) -> [Range; N] {
     const SAMPLES: usize = 200;
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = || {
@@ -191,21 +219,26 @@ fn range(posts: &[&Judged<'_>]) -> (f64, f64) {
         dice ^= dice << 17;
         (dice % posts.len().max(1) as u64) as usize
     };
-    let mut figures: Vec<f64> = (0..SAMPLES)
-        .map(|_| {
-            let sample: Vec<&Judged<'_>> = (0..posts.len()).map(|_| posts[draw()]).collect();
-            macro_f1(&sample)
-        })
-        .collect();
-    figures.sort_by(f64::total_cmp);
-    (figures[SAMPLES / 20], figures[SAMPLES - 1 - SAMPLES / 20])
+    let mut drawn: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(SAMPLES));
+    for _ in 0..SAMPLES {
+        let sample: Vec<&'p Judged<'l>> = posts.iter().map(|_| posts[draw()]).collect();
+        drawn.iter_mut().zip(figures(&sample)).for_each(|(of, figure)| of.push(figure));
+    }
+    drawn.map(|mut figures| {
+        figures.sort_by(f64::total_cmp);
+        (figures[SAMPLES / 20], figures[SAMPLES - 1 - SAMPLES / 20])
+    })
 }
 
-/// Pairs put together rightly, wrongly, and missed; over the posts that belong to a case.
-fn pairs(posts: &[Judged<'_>]) -> (usize, usize, usize) {
+/// Pairs put together rightly, wrongly, and missed; over the posts that belong to a case. A post that a sample holds
+/// twice is no pair with itself.
+fn pairs(posts: &[&Judged<'_>]) -> (usize, usize, usize) {
     let (mut good, mut wrong, mut missed) = (0, 0, 0);
     for (at, one) in posts.iter().enumerate() {
         for other in &posts[at + 1..] {
+            if std::ptr::eq(*one, *other) {
+                continue;
+            }
             let (Some(left), Some(right)) = (&one.label.case, &other.label.case) else { continue };
             match (left == right, one.case.is_some() && one.case == other.case) {
                 (true, true) => good += 1,
