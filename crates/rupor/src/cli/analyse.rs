@@ -81,7 +81,6 @@ struct Why<'a> {
 }
 
 pub(super) fn run(command: &Analyse) -> anyhow::Result<()> {
-    content::ready().map_err(anyhow::Error::msg)?;
     match (&command.text, &command.file) {
         (Some(text), _) => {
             let mut out = io::BufWriter::new(anstream::stdout());
@@ -326,4 +325,28 @@ fn show(analysis: &Analysis, reasons: &[Explained], dated: bool, out: &mut impl 
 
 fn one_line(words: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a volunteer sees of a post that looks wrongly read, word for word.
+    #[test]
+    fn the_whole_of_what_is_shown_of_a_text() {
+        let text = "Кто потерял собаку? Прибилась к нам на Садовой 5, рыжая, в ошейнике, зовём Рыжик. \
+                    Пропала, видно, давно. 8 975 000-00-11";
+        let command = Analyse {
+            file: None,
+            groups: None,
+            text: Some(text.to_owned()),
+            date: 1_763_190_000,
+            json: false,
+        };
+        let mut out = Vec::new();
+        one_text(&command, text, &mut out).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        let plain = anstream::adapter::strip_str(&shown).to_string();
+        expect_test::expect_file!["golden/analyse.txt"].assert_eq(&plain);
+    }
 }

@@ -114,6 +114,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
+    if reads_posts(&cli.command) {
+        domain::content::ready().map_err(anyhow::Error::msg)?;
+    }
     match &cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Init(args) => init::run(args),
@@ -149,6 +152,20 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::StopAll(args) => hold::stop(args),
         Command::Release(args) => hold::release(args),
     }
+}
+
+/// Commands that understand what people write: with a damaged dictionary or damaged weights they say so at once.
+fn reads_posts(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Demo(_)
+            | Command::Run(_)
+            | Command::Analyse(_)
+            | Command::Post(_)
+            | Command::Import(_)
+            | Command::Bot(_)
+            | Command::Why(_)
+    )
 }
 
 /// Whether a program reads the answer: then it reads the error too.

@@ -57,7 +57,6 @@ enum Loop {
 }
 
 pub(super) fn run(args: &Run) -> anyhow::Result<()> {
-    domain::content::ready().map_err(anyhow::Error::msg)?;
     super::log::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(node(args));

@@ -140,6 +140,21 @@ async fn a_post_that_was_sent_is_explained() {
     expect_file!["golden/sent.txt"].assert_eq(&sent().await);
 }
 
+/// The points are worked out by the rules of today, so those of other rules are not shown as if they were.
+#[tokio::test]
+async fn a_post_that_other_rules_have_read_is_told_without_points() {
+    let stage = Stage::new().await;
+    stage.read(-101, 1, LOST).await;
+    let store = &stage.world.store;
+    let known = facts::gather(store, "default", Some(true)).await.unwrap();
+    let asked = find(store, stage.world.ws, "1").await.unwrap();
+    let mut story = gather(store, &known, asked, None).await.unwrap();
+    assert!(words::story(&story, Language::En).contains("points ahead of"));
+    story.message.facts["version"] = 1.into();
+    let told = words::story(&story, Language::En);
+    assert!(told.contains("read by other rules") && !told.contains("points ahead of"), "{told}");
+}
+
 #[tokio::test]
 async fn a_post_that_was_a_repeat_is_explained() {
     expect_file!["golden/deduplicated.txt"].assert_eq(&deduplicated().await);

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use domain::content::evidence::{Explained, Said};
+use domain::content::{FACTS_VERSION, Home, Post, explained};
 use domain::delivery::{Action, Status};
 use domain::ids::DeliveryId;
 use domain::shown;
@@ -30,7 +32,7 @@ pub(crate) fn story(story: &Story, language: Language) -> String {
         }
     };
     section(say!("why.seen"), seen(story));
-    section(say!("why.recognised"), recognised(&message.facts));
+    section(say!("why.recognised"), recognised(message));
     section(say!("why.case"), case(story));
     for heard in &story.channels {
         let Channel { name, platform, target, .. } = &heard.channel;
@@ -128,7 +130,9 @@ fn facts_asked() -> [(&'static str, Phrase); 9] {
     ]
 }
 
-fn recognised(facts: &Value) -> Vec<Phrase> {
+fn recognised(message: &StoredMessage) -> Vec<Phrase> {
+    let facts = &message.facts;
+    let sums = sums(message);
     let mut lines = Vec::new();
     for (key, label) in facts_asked() {
         match &facts[key] {
@@ -137,14 +141,76 @@ fn recognised(facts: &Value) -> Vec<Phrase> {
             }
             fact => lines.extend(recognised_one(&label, fact)),
         }
+        // What was given with the post, or told by a text that it reposts, has another sum or none.
+        let value = facts[key]["value"].as_str().filter(|value| *value != "unknown");
+        let sum = sums.iter().find(|sum| sum.question.name() == key && Some(sum.answer) == value);
+        lines.extend(sum.map(points).unwrap_or_default().into_iter().map(under));
     }
     if facts["unsure"] == Value::Bool(true) {
         lines.push(say!("why.unsure"));
     }
     match lines.is_empty() {
         true => vec![say!("why.nothing")],
+        false if is_read(facts) && !is_of_these_rules(facts) => {
+            lines.push(say!("why.points.version"));
+            lines
+        }
         false => lines,
     }
+}
+
+/// Whether it was read as a post; what people are sent is not.
+fn is_read(facts: &Value) -> bool {
+    facts["kind"]["value"].is_string()
+}
+
+fn is_of_these_rules(facts: &Value) -> bool {
+    facts["version"] == Value::from(FACTS_VERSION)
+}
+
+/// The sums behind kind, animal and sex, worked out again: the rows keep the words of the answers only.
+fn sums(message: &StoredMessage) -> Vec<Explained> {
+    let facts = &message.facts;
+    if !is_read(facts) || !is_of_these_rules(facts) {
+        return Vec::new();
+    }
+    let city = facts["home_city"].as_str().map(str::to_owned);
+    explained(&Post {
+        text: message.payload["text"].as_str().unwrap_or_default().to_owned(),
+        date: message.origin["date"].as_i64().unwrap_or_default(),
+        home: Home { city, ..Home::default() },
+        ..Post::default()
+    })
+}
+
+/// What spoke for an answer and against it.
+fn points(sum: &Explained) -> Vec<Phrase> {
+    let (margin, second) = (format!("{:.1}", sum.margin), heard(sum.second));
+    let lead = match sum.instead {
+        None => say!("why.points", margin = margin, second = second),
+        Some(why) => {
+            say!(
+                "why.points.instead",
+                why = heard(why),
+                best = heard(sum.best),
+                margin = margin,
+                second = second
+            )
+        }
+    };
+    let list = |items: Vec<&Said>| {
+        let items = items.into_iter().map(|item| what_spoke(&item.what).and(format!(" {:+.1}", item.points)));
+        items.reduce(|list, item| list.and(", ").and(item))
+    };
+    let mut lines = vec![lead];
+    lines.extend(list(sum.for_it().collect()).map(|list| say!("why.points.for", list = list)));
+    lines.extend(list(sum.against().collect()).map(|list| say!("why.points.against", list = list)));
+    lines
+}
+
+/// Words of the post stand as they are.
+fn what_spoke(what: &str) -> Phrase {
+    if what.starts_with('«') { Phrase::from(what) } else { heard(what) }
 }
 
 fn recognised_one(label: &Phrase, fact: &Value) -> Option<Phrase> {
