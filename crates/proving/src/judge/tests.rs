@@ -42,7 +42,8 @@ fn posts_that_taught_nothing_are_read_as_at_their_first_run() {
     let floors = [("kind", 0.88), ("animal", 0.91), ("sex", 0.84), ("phones", 0.98), ("pet_name", 0.89)];
     check_unseen(1, 2, 0.90, &floors);
     let floors = [("kind", 0.83), ("animal", 0.91), ("sex", 0.88), ("phones", 0.91), ("pet_name", 0.90)];
-    check_unseen(2, 1, 0.74, &floors);
+    // A dog that came into a shop stands between seen and found, unsure; read as found, it parts from the find after it.
+    check_unseen(2, 1, 0.70, &floors);
 }
 
 fn check_unseen(set: usize, wrong_merges: usize, recall: f64, floors: &[(&str, f64)]) {
