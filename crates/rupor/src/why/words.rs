@@ -165,7 +165,7 @@ fn is_read(facts: &Value) -> bool {
 }
 
 fn is_of_these_rules(facts: &Value) -> bool {
-    facts["version"] == Value::from(FACTS_VERSION)
+    facts["version"] == FACTS_VERSION
 }
 
 /// The sums behind kind, animal and sex, worked out again: the rows keep the words of the answers only.
