@@ -3628,6 +3628,8 @@ BEGIN
     WITH seen AS MATERIALIZED (
         SELECT m.member_id, m.cohort_id, m.platform, m.user_id, d.delivery_id,
                CASE m.state WHEN 'queued' THEN d.status ELSE m.outcome END AS ended,
+               CASE WHEN m.state = 'queued' THEN d.reason WHEN m.outcome = 'failed' THEN 'refused' ELSE m.code END AS reason,
+               CASE WHEN m.state = 'queued' THEN d.last_error ->> 'code' ELSE nullif(m.code, 'refused') END AS code,
                m.state <> 'waiting' AND rupor_goes_again(m, d, k.retries) AS taken,
                m.state = 'waiting' AND NOT rupor_goes_again(m, d, k.retries) AS aside
           FROM campaign_recipients AS m
@@ -3636,10 +3638,7 @@ BEGIN
          ORDER BY m.platform, m.user_id
          LIMIT step
     ), uncounted AS MATERIALIZED (
-        SELECT rupor_count_ending(ws, id, d.reason, d.last_error ->> 'code', -1)
-          FROM seen AS s JOIN campaign_recipients AS m ON m.member_id = s.member_id
-          JOIN deliveries AS d ON d.delivery_id = m.delivery_id
-         WHERE s.taken
+        SELECT rupor_count_ending(ws, id, s.reason, s.code, -1) FROM seen AS s WHERE s.taken AND s.ended <> 'cancelled'
     ), again AS (
         UPDATE campaign_recipients AS m
            SET state = 'waiting', delivery_id = s.delivery_id, generation = m.generation + (s.ended <> 'cancelled')::integer

@@ -198,7 +198,7 @@ pub(crate) fn told_person(one: &Recipient, suppressed: bool, accounts: &[Account
 pub(crate) fn told_suppression(one: &Suppression, accounts: &[Account]) -> Value {
     json!({"address": one.user_id, "platform": one.platform,
            "account": one.account_id.map(|id| name_of(accounts, id)), "reason": one.reason,
-           "origin": one.origin, "at": one.at.0 / 1_000})
+           "origin": one.origin, "at": one.at.rfc3339()})
 }
 
 fn name_of(accounts: &[Account], id: domain::ids::AccountId) -> &str {

@@ -279,7 +279,7 @@ pub(crate) async fn foretold(
         "excluded": preview.excluded,
         "samples": preview.said.iter().flat_map(|said| &said.samples).collect::<Vec<_>>(),
         "said": preview.said.iter().map(told_words).collect::<Vec<_>>(),
-        "starts_at": begins.0 / 1_000,
+        "starts_at": begins.rfc3339(),
         "nobody_has": preview.nobody_has,
         "nobody_hears": deaf,
         "duration_s": seconds,
@@ -357,7 +357,7 @@ pub(crate) fn told_member(campaign: &Campaign, member: &Member, account: Option<
         "state": member.state,
         "code": member.code,
         "provider_message_id": member.provider_message_id,
-        "at": member.at.map(|at| at.0 / 1_000),
+        "at": member.at.map(Timestamp::rfc3339),
     });
     if let (2.., Ok(n)) = (campaign.variants.len(), usize::try_from(member.variant)) {
         told["variant"] = json!(campaign.variants.get(n).map(|variant| &variant.name));

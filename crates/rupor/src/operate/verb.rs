@@ -553,7 +553,7 @@ pub(crate) async fn find_endpoint(
     known.into_iter().find(|endpoint| endpoint.name == name).with_context(|| problem)
 }
 
-fn listed(names: &[&str]) -> String {
+pub(crate) fn listed(names: &[&str]) -> String {
     if names.is_empty() {
         "none; apply a configuration first".to_owned()
     } else {

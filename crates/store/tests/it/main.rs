@@ -32,3 +32,4 @@ mod recovering;
 mod refiling;
 mod sources;
 mod watch;
+mod waves;

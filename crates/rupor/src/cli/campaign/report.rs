@@ -66,14 +66,12 @@ fn told(is_json: bool, campaign: &Campaign, member: &Member, account: Option<&Ac
     }
 }
 
-/// The same fields in the same words as in JSON; the time as people and spreadsheets read it.
+/// The same fields in the same words as in JSON.
 fn record(campaign: &Campaign, member: &Member, account: Option<&Account>) -> String {
     let told = told_member(campaign, member, account.map(|account| account.name.as_str()));
-    let at = member.at.map_or(String::new(), |at| at.rfc3339());
     let text = |name: &str| told[name].as_str().unwrap_or_default();
     let mut fields: Vec<&str> =
-        ["address", "account", "state", "code", "provider_message_id"].map(text).to_vec();
-    fields.push(&at);
+        ["address", "account", "state", "code", "provider_message_id", "at"].map(text).to_vec();
     fields.extend((campaign.variants.len() > 1).then(|| text("variant")));
     csv::written(&fields)
 }

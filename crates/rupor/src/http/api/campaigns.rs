@@ -23,8 +23,8 @@ use super::room::Place;
 use super::shapes::{self, CampaignLine, PhotoBytes};
 use super::{ApiError, ingest, strict};
 use crate::http::Site;
-use crate::operate::Verb;
 use crate::operate::campaigns::{CampaignOrder, Words, foretold, how_it_stands, told_member};
+use crate::operate::{Verb, verb};
 
 pub(super) type Answer = Result<Json<Value>, ApiError>;
 
@@ -202,7 +202,7 @@ pub(super) async fn known_accounts(
         Some(name) => {
             let known: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
             let name: String = name.chars().take(100).collect();
-            Err(ApiError::field(field, format!("{name:?} is not known; known are {}", known.join(", "))))
+            Err(ApiError::field(field, format!("{name:?} is not known; known are {}", verb::listed(&known))))
         }
     }
 }

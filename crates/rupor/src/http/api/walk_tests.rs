@@ -326,7 +326,8 @@ async fn a_token_of_another_workspace_reaches_nothing_by_any_id_or_name() {
             }
             let (right, body) = wanted(id, path);
             let answer = walk.call(&walk.elsewhere, &method.to_uppercase(), &right, &body).await;
-            if path.contains('{') {
+            // People are taken into an audience of one's own by its name; what it names beside is refused below.
+            if path.contains('{') && id != "importPeople" {
                 n_named += 1;
                 assert_eq!(answer.status, 404, "{id}: {answer:?}");
                 continue;
@@ -344,6 +345,9 @@ async fn a_token_of_another_workspace_reaches_nothing_by_any_id_or_name() {
         ("/v1/campaigns", json!({"name": "x", "accounts": ["бот"], "text": "a", "audience": "все"})),
         ("/v1/deliveries/cancel", json!({"channel": "канал"})),
         ("/v1/deliveries/requeue", json!({"channel": "канал"})),
+        ("/v1/audiences/x/import", json!({"account": "бот канал", "people": [{"address": 701}]})),
+        ("/v1/suppressions", json!({"account": "бот канал", "addresses": ["702"]})),
+        ("/v1/suppressions/lift", json!({"account": "бот канал", "address": "702"})),
     ] {
         let refused = walk.call(&walk.elsewhere, "POST", path, &body.to_string()).await;
         assert_eq!(refused.status, 422, "{path} {body}: {refused:?}");

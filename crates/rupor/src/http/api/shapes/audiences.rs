@@ -76,8 +76,7 @@ struct Suppression {
     reason: String,
     /// operator recipient platform
     origin: String,
-    /// Milliseconds since 1970.
-    at: i64,
+    at: String,
 }
 
 #[derive(Debug, ToSchema)]

@@ -61,8 +61,8 @@ pub(in crate::http::api) struct Preview {
     /// How it reads, variant by variant: for the first people, and for the one with the longest text.
     samples: Vec<String>,
     said: Vec<Said>,
-    /// Now, or when it is planned to start; milliseconds since 1970.
-    starts_at: i64,
+    /// Now, or when it is planned to start.
+    starts_at: String,
     #[schema(required)]
     duration_s: Option<f64>,
 }
@@ -95,9 +95,8 @@ struct Member {
     code: Option<String>,
     #[schema(required)]
     provider_message_id: Option<String>,
-    /// Milliseconds since 1970.
     #[schema(required)]
-    at: Option<i64>,
+    at: Option<String>,
 }
 
 /// What a test of a campaign has queued.
