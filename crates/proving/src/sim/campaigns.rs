@@ -224,7 +224,7 @@ async fn settle_down(world: &World, campaign: &Campaign) -> anyhow::Result<()> {
     match campaign.status {
         CampaignStatus::Draft => start(world, campaign, false).await,
         CampaignStatus::Paused => resume(world, campaign).await,
-        CampaignStatus::Running if campaign.settings["window"].is_string() => {
+        CampaignStatus::Running | CampaignStatus::Finishing if campaign.settings["window"].is_string() => {
             life::cancel(&world.store, campaign, "simulated").await
         }
         _ => Ok(()),
