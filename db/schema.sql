@@ -1632,6 +1632,8 @@ CREATE OR REPLACE FUNCTION public.bot_receive(workspace_id bigint, account_id bi
  SET enable_seqscan TO 'off'
  SET enable_hashjoin TO 'off'
  SET enable_mergejoin TO 'off'
+ SET enable_material TO 'off'
+ SET enable_bitmapscan TO 'off'
 AS $function$
 #variable_conflict use_column
 DECLARE

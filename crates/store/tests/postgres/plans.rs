@@ -187,6 +187,31 @@ async fn a_blocked_front_of_a_long_backlog_costs_the_others_nothing() {
     }
 }
 
+/// What a bot hears of so many people at once, told under these names.
+fn hear(account: i64, from: i64) -> String {
+    format!(
+        "SELECT bot_receive(1, {account}, (SELECT jsonb_agg(jsonb_build_object('as', 'person', 'user', i::text, 'address', i::text,
+                'key', 'k' || i, 'kind', 'text', 'body', '{{}}'::jsonb)) FROM generate_series({from}, {from} + 9) AS i), NULL, NULL, 50000)"
+    )
+}
+
+#[tokio::test]
+async fn what_is_heard_does_not_cost_what_was_heard_before() {
+    let world = World::postgres().await;
+    let account = world.account().await.0;
+    let client = connect(&world.url()).await;
+    // The session keeps the plan that it made of an empty inbox.
+    client.query(&hear(account, 1), &[]).await.unwrap();
+    let small = cost(&client, &hear(account, 101)).await;
+    let earlier = format!(
+        "INSERT INTO bot_inbox (workspace_id, account_id, event_key, kind, body, happened_at, received_at, done_at, verdict)
+         SELECT 1, {account}, 'before ' || i, 'text', '{{}}', rupor_now(), rupor_now(), rupor_now(), 'skip' FROM generate_series(1, 20000) AS i"
+    );
+    client.batch_execute(&earlier).await.unwrap();
+    let large = cost(&client, &hear(account, 201)).await;
+    assert!(large <= 2 * small, "{small} blocks in an empty inbox, {large} beside 20000 updates");
+}
+
 /// Nothing waits in these dialogues but in one.
 const DIALOGUES: &str = "
 INSERT INTO recipients (workspace_id, account_id, platform, user_id, address)

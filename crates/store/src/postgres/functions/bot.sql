@@ -11,7 +11,9 @@
 CREATE FUNCTION bot_receive(workspace_id bigint, account_id bigint, updates jsonb, owner text, cursor text, waiting_max bigint)
 RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+-- The plan is made once for a session, perhaps while nothing was ever heard: it must not be one that reads the whole inbox.
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_material = off SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
